@@ -1,0 +1,67 @@
+# Everything a developer does here. `make help` lists it.
+#
+# One cargo profile (release) serves run, test and lint, in a target directory outside of the checkout: RocksDB takes ten
+# minutes to compile, once for each profile and directory.
+
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/haypile
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+CARGO = cargo
+BIN = target/release/haypile
+HARNESS = $(CARGO_TARGET_DIR)/release/haypile-harness
+
+ARGS ?=
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+CASES ?= 2000
+MINUTES ?= 10
+TARGET ?= resp
+RUNS ?= 1000000
+
+.PHONY: help build run test lint docs bench diff crash soak fuzz build-tools test-tools harness
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
+
+build: build-tools ## build the server; the binary is target/release/haypile
+	$(CARGO) build --release --locked -p haypile-server
+	@mkdir -p target/release
+	@[ "$(CARGO_TARGET_DIR)" = "$(CURDIR)/target" ] || ln -sfn "$(CARGO_TARGET_DIR)/release/haypile" $(BIN)
+
+run: build ## build and start a server on port 6379 with its data in ./data (ARGS='--port 6380')
+	@mkdir -p data
+	$(BIN) server --dir data $(ARGS)
+
+test: test-tools lint build harness ## format, lints and all tests
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(CARGO) test --release --locked --workspace
+	scripts/fuzz all 20000
+
+lint: build-tools
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+
+docs: build-tools ## rewrite the pages that are generated from tables
+	$(CARGO) run --release --locked -p haypile-config --example write_docs
+	$(CARGO) run --release --locked -p haypile-commands --example write_docs
+
+harness: build-tools
+	$(CARGO) build --release --locked -p haypile-harness
+
+bench: test-tools build harness ## compare speed with redis-server, into docs/benchmarks.md (ARGS='--quick')
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) bench $(ARGS)
+
+diff: test-tools build harness ## compare replies with redis-server (SEED=, CASES=)
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) diff --seed $(SEED) --cases $(CASES) $(ARGS)
+
+crash: build harness ## kill and verify (MINUTES=, SEED=)
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+soak: build harness ## mixed load for long (MINUTES=)
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+fuzz: build-tools ## fuzz what parses bytes (TARGET=resp|log|all, RUNS=)
+	scripts/fuzz $(TARGET) $(RUNS)
+
+build-tools:
+	@scripts/install build
+
+test-tools:
+	@scripts/install test

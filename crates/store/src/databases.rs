@@ -1,0 +1,218 @@
+//! Which space each database is, and how many keys each space has. FLUSHDB takes a fresh space, SWAPDB swaps two: both
+//! are changes of system rows, noted here as their records are applied.
+
+use crate::row::{Space, SystemScope, system_row};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+/// What is counted for each space. DO NOT CHANGE THESE NUMBERS: they are in the log and in the base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Counter {
+    /// Keys, expired ones that were not removed yet included: DBSIZE.
+    Keys = 0,
+    /// Keys with a deadline.
+    Deadlines = 1,
+    Strings = 2,
+    Lists = 3,
+    Sets = 4,
+    SortedSets = 5,
+    Hashes = 6,
+    Streams = 7,
+}
+
+/// Kinds of counters.
+pub const COUNTERS: usize = 8;
+
+/// Databases that a server may be configured to have. Space n is database n's first one, fresh spaces come above all of them.
+pub const DATABASES_MAX: u32 = 65_536;
+
+/// The counters of one space.
+#[derive(Default, Debug)]
+pub struct Counts([AtomicI64; COUNTERS]);
+
+/// The counters of one space at one index.
+pub type CountsAt = [i64; COUNTERS];
+
+impl Counts {
+    pub fn get(&self, counter: Counter) -> i64 {
+        self.0[counter as usize].load(Ordering::Relaxed)
+    }
+
+    fn add(&self, counter: u8, delta: i64) {
+        if let Some(count) = self.0.get(usize::from(counter)) {
+            count.fetch_add(delta, Ordering::Relaxed);
+        }
+    }
+
+    fn now(&self) -> CountsAt {
+        std::array::from_fn(|counter| self.0[counter].load(Ordering::Relaxed))
+    }
+}
+
+/// A live space and its counters.
+type Live = (Space, Arc<Counts>);
+
+/// The map from databases to spaces. Changed only by commits that hold the exclusive lock, or at open.
+pub struct Databases {
+    spaces: Box<[AtomicU32]>,
+    live: RwLock<Vec<Live>>,
+    dead: RwLock<Vec<Space>>,
+    next: AtomicU32,
+}
+
+const DATABASE_ROW: &[u8] = b"database/";
+const DEAD_ROW: &[u8] = b"dead/";
+const NEXT_ROW: &[u8] = b"next-space";
+const COUNTS_ROW: &[u8] = b"counts/";
+
+/// `database/` and its number as u32 BE; the value is the space as u32 BE.
+pub fn database_row(database: u32) -> crate::row::RowKey {
+    system_row(SystemScope::Replicated, &[DATABASE_ROW, &database.to_be_bytes()].concat())
+}
+
+/// `dead/` and the space as u32 BE: its rows are garbage that is not wholly gone yet.
+pub fn dead_row(space: Space) -> crate::row::RowKey {
+    system_row(SystemScope::Replicated, &[DEAD_ROW, &space.0.to_be_bytes()].concat())
+}
+
+/// The lowest space that was never a database, as u32 BE.
+pub fn next_space_row() -> crate::row::RowKey {
+    system_row(SystemScope::Replicated, NEXT_ROW)
+}
+
+/// `counts/` and the space as u32 BE; the value is its counters at the applied index, each i64 BE.
+pub fn counts_row(space: Space) -> crate::row::RowKey {
+    system_row(SystemScope::Replicated, &[COUNTS_ROW, &space.0.to_be_bytes()].concat())
+}
+
+impl Databases {
+    pub fn new(databases: u32) -> Self {
+        Databases {
+            spaces: (0..databases).map(AtomicU32::new).collect(),
+            live: RwLock::new((0..databases).map(|space| (Space(space), Arc::default())).collect()),
+            dead: RwLock::default(),
+            next: AtomicU32::new(DATABASES_MAX),
+        }
+    }
+
+    pub fn len(&self) -> u32 {
+        self.spaces.len() as u32
+    }
+
+    /// The space of a database. Panics beyond the last one: SELECT has checked.
+    #[inline]
+    pub fn space(&self, database: u32) -> Space {
+        Space(self.spaces[database as usize].load(Ordering::Relaxed))
+    }
+
+    /// The database that a space is now, if any.
+    pub fn database_of(&self, space: Space) -> Option<u32> {
+        self.spaces.iter().position(|at| at.load(Ordering::Relaxed) == space.0).map(|at| at as u32)
+    }
+
+    /// The space that the next FLUSHDB takes.
+    pub fn next_space(&self) -> Space {
+        Space(self.next.load(Ordering::Relaxed))
+    }
+
+    pub fn counts(&self, space: Space) -> Option<Arc<Counts>> {
+        self.live.read().iter().find(|(live, _)| *live == space).map(|(_, counts)| counts.clone())
+    }
+
+    pub fn counter(&self, space: Space, counter: Counter) -> i64 {
+        self.live.read().iter().find(|(live, _)| *live == space).map_or(0, |(_, counts)| counts.get(counter))
+    }
+
+    /// Adds a record's delta. A space that is dead counts nothing.
+    pub fn add(&self, space: Space, counter: u8, delta: i64) {
+        if let Some((_, counts)) = self.live.read().iter().find(|(live, _)| *live == space) {
+            counts.add(counter, delta);
+        }
+    }
+
+    /// Spaces whose rows are garbage.
+    pub fn dead(&self) -> Vec<Space> {
+        self.dead.read().clone()
+    }
+
+    /// All live spaces with their counters: for a freeze, under all latches.
+    pub fn counts_now(&self) -> Vec<(Space, CountsAt)> {
+        self.live.read().iter().map(|(space, counts)| (*space, counts.now())).collect()
+    }
+
+    /// Notes a system row as its record is applied or read from the base at open. Rows that are not about databases are
+    /// left alone.
+    pub fn on_system_row(&self, row: &[u8], value: Option<&[u8]>) {
+        let Some(name) = row.get(2..) else { return };
+        let number = |bytes: &[u8]| bytes.try_into().map(u32::from_be_bytes).ok();
+        if let Some(database) = name.strip_prefix(DATABASE_ROW).and_then(number) {
+            if let (Some(at), Some(space)) = (self.spaces.get(database as usize), value.and_then(number)) {
+                at.store(space, Ordering::Relaxed);
+                let mut live = self.live.write();
+                if !live.iter().any(|(live, _)| live.0 == space) {
+                    live.push((Space(space), Arc::default()));
+                }
+            }
+        } else if let Some(space) = name.strip_prefix(DEAD_ROW).and_then(number) {
+            let mut dead = self.dead.write();
+            dead.retain(|dead| dead.0 != space);
+            if value.is_some() {
+                dead.push(Space(space));
+                self.live.write().retain(|(live, _)| live.0 != space);
+            }
+        } else if name == NEXT_ROW {
+            if let Some(next) = value.and_then(number) {
+                self.next.store(next, Ordering::Relaxed);
+            }
+        } else if let (Some(space), Some(value)) = (name.strip_prefix(COUNTS_ROW).and_then(number), value) {
+            self.restore_counts(Space(space), value);
+        }
+    }
+
+    fn restore_counts(&self, space: Space, value: &[u8]) {
+        let mut live = self.live.write();
+        if !live.iter().any(|(live, _)| *live == space) {
+            live.push((space, Arc::default()));
+        }
+        let Some((_, counts)) = live.iter().find(|(live, _)| *live == space) else { return };
+        for (count, bytes) in counts.0.iter().zip(value.chunks_exact(8)) {
+            count.store(i64::from_be_bytes(bytes.try_into().expect("chunks of eight bytes")), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A counter row's value.
+pub fn encode_counts(counts: &CountsAt) -> Vec<u8> {
+    counts.iter().flat_map(|count| count.to_be_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flushed_database_is_empty_and_its_old_space_dead() {
+        let databases = Databases::new(2);
+        databases.add(Space(1), Counter::Keys as u8, 3);
+        databases.on_system_row(&database_row(1), Some(&70_000u32.to_be_bytes()));
+        databases.on_system_row(&dead_row(Space(1)), Some(b""));
+        assert_eq!(databases.space(1), Space(70_000));
+        assert_eq!(databases.counter(databases.space(1), Counter::Keys), 0);
+        databases.add(Space(1), Counter::Keys as u8, 3);
+        assert_eq!(databases.dead(), [Space(1)]);
+        databases.on_system_row(&dead_row(Space(1)), None);
+        assert_eq!(databases.dead(), []);
+    }
+
+    #[test]
+    fn counters_come_back_as_they_went() {
+        let databases = Databases::new(1);
+        databases.add(Space(0), Counter::Deadlines as u8, -5);
+        let [(space, counts)] = databases.counts_now()[..] else { panic!("one space") };
+        let reopened = Databases::new(1);
+        reopened.on_system_row(&counts_row(space), Some(&encode_counts(&counts)));
+        assert_eq!(reopened.counter(space, Counter::Deadlines), -5);
+    }
+}

@@ -1,0 +1,43 @@
+//! The store: a log, a memtable on top of a base, and the transactions that commands run in.
+//!
+//! Read `txn` first (what a command sees), then `commit` (how its writes take effect), `flush` (how they get to the base),
+//! `reclaim` (how room comes back) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
+//! on; `base` is the contract of what lies below. Never names RocksDB, a socket or a reply.
+
+pub mod base;
+mod cache;
+mod commit;
+mod databases;
+mod flush;
+mod memory_base;
+mod memtable;
+mod objects;
+mod open;
+mod own;
+mod presence;
+mod reclaim;
+pub mod row;
+mod scan;
+mod sorted;
+mod store;
+pub mod testing;
+mod txn;
+mod value;
+mod view;
+
+pub use commit::Committed;
+pub use databases::{COUNTERS, Counter, DATABASES_MAX};
+pub use memory_base::MemoryBase;
+pub use memtable::Patch;
+pub use open::{OpenError, Progress};
+pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
+pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};
+pub use txn::{Call, Mode, PLAIN_STRING, Pins, Presence, Savepoint, Stop, Txn, TxnBuffers};
+pub use value::Value;
+pub use view::View;
+
+/// The wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

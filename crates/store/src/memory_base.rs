@@ -1,0 +1,179 @@
+//! A base in memory: an ordered map that changes by whole flushes. Below `engine memory`, where nothing is ever flushed,
+//! and in tests, where it can pretend to be cold, so that reads that would go to the disk say so.
+
+use crate::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Step, Tier};
+use crate::row::{Family, object_of, owner_row, space_of};
+use crate::value::Value;
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Map = BTreeMap<Vec<u8>, Value>;
+
+#[derive(Default)]
+pub struct MemoryBase {
+    rows: RwLock<Arc<Map>>,
+    reclaim: RwLock<Reclaim>,
+    /// Whether rows that were not read by `Tier::Disk` before are out of reach of `Tier::Memory`.
+    cold: AtomicBool,
+    warm: RwLock<HashSet<Vec<u8>>>,
+    /// The next ingestions fail with this.
+    fault: RwLock<Option<BaseError>>,
+}
+
+/// Rows of one moment.
+struct Rest {
+    map: Arc<Map>,
+    next: Vec<u8>,
+    until: Vec<u8>,
+    /// Every row is on the pretended disk, and the reader may not go there.
+    blocked: bool,
+}
+
+impl MemoryBase {
+    /// From now on every row is on a pretended disk until it is read from there once; a scan always is.
+    pub fn set_cold(&self, cold: bool) {
+        self.cold.store(cold, Ordering::Relaxed);
+        self.warm.write().clear();
+    }
+
+    /// Makes ingestions fail, or work again.
+    pub fn set_fault(&self, fault: Option<BaseError>) {
+        *self.fault.write() = fault;
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.read().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn rest(&self, from: &[u8], until: &[u8], tier: Tier) -> Rest {
+        let blocked = tier == Tier::Memory && self.cold.load(Ordering::Relaxed);
+        Rest { map: self.rows.read().clone(), next: from.to_vec(), until: until.to_vec(), blocked }
+    }
+
+    /// Whether compaction would take a row.
+    fn is_dead(map: &Map, reclaim: &Reclaim, row: &[u8]) -> bool {
+        let Some(space) = space_of(row) else { return false };
+        if reclaim.dead_spaces.contains(&space) {
+            return true;
+        }
+        match (Family::of(row), object_of(row), crate::row::home_slot(row)) {
+            (Some(Family::Data | Family::Score), Some(id), Some(slot)) => {
+                reclaim.covers(id) && !map.contains_key(&owner_row(space, slot, id)[..])
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Base for MemoryBase {
+    fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
+        if self.cold.load(Ordering::Relaxed) {
+            if tier == Tier::Memory && !self.warm.read().contains(key) {
+                return Ok(Lookup::WouldBlock);
+            }
+            self.warm.write().insert(key.to_vec());
+        }
+        Ok(self.rows.read().get(key).map_or(Lookup::Absent, |value| Lookup::Row(value.clone())))
+    }
+
+    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
+        Ok(Box::new(self.rest(from, until, tier)))
+    }
+
+    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        Ok(Box::new(self.rest(from, until, Tier::Disk)))
+    }
+
+    fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
+        if let Some(fault) = &*self.fault.read() {
+            return Err(fault.clone());
+        }
+        let mut map = Map::clone(&self.rows.read());
+        let mut last: Option<Vec<u8>> = None;
+        while let Some((row, value)) = rows.next_row() {
+            assert!(last.as_deref().is_none_or(|last| last < row), "rows come in ascending order, each once");
+            last = Some(row.to_vec());
+            match value {
+                Some(value) => map.insert(row.to_vec(), Value::from(value)),
+                None => map.remove(row),
+            };
+        }
+        *self.rows.write() = Arc::new(map);
+        Ok(())
+    }
+
+    fn set_reclaim(&self, reclaim: Reclaim) {
+        *self.reclaim.write() = reclaim;
+    }
+
+    fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+        let reclaim = self.reclaim.read().clone();
+        let mut rows = self.rows.write();
+        let map = &**rows;
+        let dead: Vec<Vec<u8>> = map
+            .range(from.to_vec()..until.to_vec())
+            .filter(|(row, _)| MemoryBase::is_dead(map, &reclaim, row))
+            .map(|(row, _)| row.clone())
+            .collect();
+        let map = Arc::make_mut(&mut rows);
+        for row in dead {
+            map.remove(&row);
+        }
+        Ok(())
+    }
+
+    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
+        let rows = self.rows.read();
+        rows.range(from.to_vec()..until.to_vec()).map(|(row, value)| (row.len() + value.len()) as u64).sum()
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
+
+    fn checkpoint(&self, _: &Path) -> Result<(), BaseError> {
+        Err(BaseError::Failed("a memory engine has nothing on disk to copy".into()))
+    }
+
+    fn background_error(&self) -> Option<BaseError> {
+        None
+    }
+
+    fn resume(&self) -> Result<(), BaseError> {
+        Ok(())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
+
+    fn set_cache_bytes(&self, _: u64) {}
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        vec![("rows", self.len() as u64)]
+    }
+
+    fn close(&self) {}
+}
+
+impl Cursor for Rest {
+    fn step(&mut self) -> Result<Step<'_>, BaseError> {
+        if self.blocked {
+            return Ok(Step::WouldBlock);
+        }
+        if self.next >= self.until {
+            return Ok(Step::End);
+        }
+        let Some((key, value)) = self.map.range(self.next.clone()..self.until.clone()).next() else { return Ok(Step::End) };
+        self.next.clone_from(key);
+        self.next.push(0);
+        Ok(Step::Row { key, value })
+    }
+}

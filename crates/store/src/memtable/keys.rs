@@ -1,0 +1,195 @@
+//! The meta rows of one slot in scan order: space, hash, name. Lookups by hash, at the speed of a hash table, and ordered
+//! walks for SCAN and the flush, from one structure: sorted runs of bounded length, a single one unless a hash tag has
+//! put very many keys into the slot.
+
+use super::Found;
+use crate::row::{Key, Space};
+use crate::value::Value;
+use haypile_log::Index;
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Longest run; a longer one is split in two. An insertion moves half a run at the most: 10 KiB.
+const RUN_MAX: usize = 512;
+
+/// One meta row: the name and the value in one block.
+pub struct MetaEntry {
+    block: Arc<[u8]>,
+    name_len: u32,
+    live: bool,
+    index: Index,
+}
+
+/// What an entry takes besides its block: itself, its place in the order, a block's counters and the allocator's share.
+const ENTRY_BYTES: i64 = 64;
+
+/// Sorted runs, ascending, none empty.
+#[derive(Default)]
+pub struct SlotKeys {
+    runs: SmallVec<[Run; 1]>,
+}
+
+/// `order[i]` is space and hash of `rows[i]`; apart, so that a search touches few cache lines.
+#[derive(Default)]
+struct Run {
+    order: Vec<u64>,
+    rows: Vec<MetaEntry>,
+}
+
+fn order_of(space: Space, hash: u32) -> u64 {
+    (u64::from(space.0) << 32) | u64::from(hash)
+}
+
+impl MetaEntry {
+    fn new(name: &[u8], value: Option<&[u8]>, index: Index) -> Self {
+        MetaEntry { block: block_of(name, value.unwrap_or_default()), name_len: name.len() as u32, live: value.is_some(), index }
+    }
+
+    pub fn name(&self) -> &[u8] {
+        &self.block[..self.name_len as usize]
+    }
+
+    pub fn value(&self) -> Option<&[u8]> {
+        self.live.then(|| &self.block[self.name_len as usize..])
+    }
+
+    pub fn found(&self) -> Found {
+        if self.live {
+            Found::Row(Value::new(self.block.clone(), self.name_len as usize..self.block.len()), self.index)
+        } else {
+            Found::Deleted(self.index)
+        }
+    }
+
+    fn bytes(&self) -> i64 {
+        self.block.len() as i64 + ENTRY_BYTES
+    }
+}
+
+/// Name and value in one block. Short ones pass over the stack, so that there is one allocation and nothing to zero.
+#[inline]
+fn block_of(name: &[u8], value: &[u8]) -> Arc<[u8]> {
+    const STACK_BYTES: usize = 512;
+    let len = name.len() + value.len();
+    if len <= STACK_BYTES {
+        let mut block = [0; STACK_BYTES];
+        block[..name.len()].copy_from_slice(name);
+        block[name.len()..len].copy_from_slice(value);
+        return Arc::from(&block[..len]);
+    }
+    let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+    let bytes = Arc::get_mut(&mut block).expect("nobody else has seen this block");
+    bytes[..name.len()].copy_from_slice(name);
+    bytes[name.len()..].copy_from_slice(value);
+    block
+}
+
+impl SlotKeys {
+    /// The run in which a key is or would be.
+    #[inline]
+    fn run_of(&self, order: u64, name: &[u8]) -> usize {
+        if self.runs.len() <= 1 {
+            return 0;
+        }
+        let after = self.runs.partition_point(|run| (run.order[0], run.rows[0].name()) <= (order, name));
+        after.saturating_sub(1)
+    }
+
+    #[inline]
+    pub fn get(&self, key: &Key<'_>) -> Option<&MetaEntry> {
+        let order = order_of(key.space, key.hash);
+        let run = self.runs.get(self.run_of(order, key.name))?;
+        run.find(order, key.name).ok().map(|at| &run.rows[at])
+    }
+
+    /// Writes a row or its deletion; returns by how many bytes the slot grew.
+    #[inline]
+    pub fn put(&mut self, key: &Key<'_>, value: Option<&[u8]>, index: Index) -> i64 {
+        let order = order_of(key.space, key.hash);
+        if self.runs.is_empty() {
+            self.runs.push(Run::default());
+        }
+        let which = self.run_of(order, key.name);
+        let run = &mut self.runs[which];
+        match run.find(order, key.name) {
+            Ok(at) => run.rows[at].overwrite(value, index),
+            Err(at) => {
+                let entry = MetaEntry::new(key.name, value, index);
+                let grown = entry.bytes();
+                run.order.insert(at, order);
+                run.rows.insert(at, entry);
+                if run.rows.len() > RUN_MAX {
+                    let second = run.split();
+                    self.runs.insert(which + 1, second);
+                }
+                grown
+            }
+        }
+    }
+
+    /// Entries of `space` from `hash` on, in order.
+    pub fn range(&self, space: Space, hash: u32) -> impl Iterator<Item = (u32, &MetaEntry)> {
+        let from = order_of(space, hash);
+        let until = order_of(space, u32::MAX);
+        let first = self.runs.partition_point(|run| run.order.last().is_some_and(|&last| last < from));
+        self.runs[first..].iter().flat_map(move |run| {
+            let start = run.order.partition_point(|&order| order < from);
+            run.order[start..].iter().copied().zip(&run.rows[start..])
+        })
+        .take_while(move |(order, _)| *order <= until)
+        .map(|(order, entry)| (order as u32, entry))
+    }
+}
+
+impl MetaEntry {
+    /// A new value for a known key: in place where nobody else holds the block and the length stays.
+    #[inline]
+    fn overwrite(&mut self, value: Option<&[u8]>, index: Index) -> i64 {
+        let before = self.bytes();
+        self.index = index;
+        self.live = value.is_some();
+        let value = value.unwrap_or_default();
+        let name_len = self.name_len as usize;
+        if self.block.len() == name_len + value.len()
+            && let Some(block) = Arc::get_mut(&mut self.block)
+        {
+            block[name_len..].copy_from_slice(value);
+            return 0;
+        }
+        self.block = block_of(self.name(), value);
+        self.bytes() - before
+    }
+}
+
+impl Run {
+    /// Where the key is, or where it would go.
+    #[inline]
+    fn find(&self, order: u64, name: &[u8]) -> Result<usize, usize> {
+        let mut at = self.lower_bound(order);
+        // Different names of one hash are rare: this loop nearly always looks at one entry.
+        while at < self.order.len() && self.order[at] == order {
+            match self.rows[at].name().cmp(name) {
+                Ordering::Equal => return Ok(at),
+                Ordering::Less => at += 1,
+                Ordering::Greater => return Err(at),
+            }
+        }
+        Err(at)
+    }
+
+    #[inline]
+    fn lower_bound(&self, order: u64) -> usize {
+        if self.order.len() <= 16 {
+            // Short runs: counting has no branch to mispredict.
+            return self.order.iter().map(|&other| usize::from(other < order)).sum();
+        }
+        self.order.partition_point(|&other| other < order)
+    }
+
+    /// Moves the upper half out.
+    fn split(&mut self) -> Run {
+        let half = self.rows.len() / 2;
+        Run { order: self.order.split_off(half), rows: self.rows.split_off(half) }
+    }
+}

@@ -1,0 +1,285 @@
+//! The memtable: what was written lately, in front of the base. Reads look here first.
+//!
+//! Rows live in shards by slot, each with a latch that is taken only inside a commit, a lookup or a freeze, in ascending
+//! order, and never across I/O. Two generations: `active` takes writes, `frozen` is on its way to the base and never
+//! changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is wholly in
+//! the frozen generation, every later one wholly in the next.
+//!
+//! Next: `table` (one generation of one shard), `keys` (the meta rows of a slot, in scan order).
+
+mod keys;
+mod table;
+
+pub use table::Table;
+
+use crate::row::{Family, Key, SLOTS, Slot, Space, home_slot};
+use crate::value::Value;
+use haypile_log::Index;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Shards, each of `SLOTS / SHARDS` consecutive slots. Enough that workers rarely meet, few enough that a freeze and a
+/// look at all of them take microseconds.
+pub const SHARDS: usize = 256;
+const SLOTS_PER_SHARD: usize = SLOTS / SHARDS;
+
+/// What the memtable knows of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Row(Value, Index),
+    Deleted(Index),
+    /// Ask the base.
+    Unknown,
+}
+
+/// The shard of a slot.
+pub fn shard_of(slot: Slot) -> usize {
+    usize::from(slot.0) / SLOTS_PER_SHARD
+}
+
+/// The shard of any row; rows without a slot live in the first one.
+pub fn shard_of_row(row: &[u8]) -> usize {
+    home_slot(row).map_or(0, shard_of)
+}
+
+/// A shard on cache lines of its own: two workers on neighbouring shards do not disturb each other.
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// The two generations of one shard, under its latch.
+#[derive(Default)]
+pub struct Shard {
+    pub active: Table,
+    pub frozen: Option<Arc<Table>>,
+}
+
+/// The rows of all shards, with exact accounting of the bytes of each generation.
+pub struct Memtable {
+    shards: Box<[Padded]>,
+    active_bytes: AtomicU64,
+    frozen_bytes: AtomicU64,
+    /// The earliest deadline in each shard's active table, and whether a frozen one has any: a hint for active expiry.
+    earliest: Box<[AtomicU64]>,
+}
+
+/// All latches at once: the world stands still at one index.
+pub struct Still<'a> {
+    memtable: &'a Memtable,
+    shards: Vec<MutexGuard<'a, Shard>>,
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        Memtable {
+            shards: (0..SHARDS).map(|_| Padded(Mutex::default())).collect(),
+            active_bytes: AtomicU64::new(0),
+            frozen_bytes: AtomicU64::new(0),
+            earliest: (0..SHARDS).map(|_| AtomicU64::new(u64::MAX)).collect(),
+        }
+    }
+}
+
+impl Memtable {
+    /// The latch of one shard.
+    #[inline]
+    pub fn latch(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        self.shards[shard].0.lock()
+    }
+
+    /// The row of a user key.
+    #[inline]
+    pub fn meta(&self, key: &Key<'_>) -> Found {
+        self.latch(shard_of(key.slot)).meta(key)
+    }
+
+    /// Any row that is not a user key's.
+    pub fn row(&self, row: &[u8]) -> Found {
+        self.latch(shard_of_row(row)).row(row)
+    }
+
+    /// Bytes of the active generation, keys, values and bookkeeping.
+    pub fn active_bytes(&self) -> u64 {
+        self.active_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the frozen generation; 0 if there is none.
+    pub fn frozen_bytes(&self) -> u64 {
+        self.frozen_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a frozen generation waits for the flush.
+    pub fn has_frozen(&self) -> bool {
+        self.latch(0).frozen.is_some()
+    }
+
+    /// Adds what a commit changed. Most overwrites change nothing.
+    #[inline]
+    pub fn account(&self, delta: i64) {
+        if delta != 0 {
+            self.active_bytes.fetch_add(delta as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a deadline that was put into a shard.
+    pub fn note_deadline(&self, shard: usize, deadline_ms: u64) {
+        self.earliest[shard].fetch_min(deadline_ms, Ordering::Relaxed);
+    }
+
+    /// Deadlines up to `now_ms` that are in the memtable, at most `max`: row keys of the expire family. Corrects the hints
+    /// on the way. A deadline that was since deleted is not among them.
+    pub fn due(&self, now_ms: u64, max: usize) -> Vec<Box<[u8]>> {
+        let mut due = Vec::new();
+        for (shard, earliest) in self.earliest.iter().enumerate() {
+            if due.len() >= max {
+                break;
+            }
+            if earliest.load(Ordering::Relaxed) > now_ms {
+                continue;
+            }
+            let latch = self.latch(shard);
+            let next = latch.due(now_ms, max - due.len(), &mut due);
+            earliest.store(next, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Stops the world: all latches, in order.
+    pub fn still(&self) -> Still<'_> {
+        Still { memtable: self, shards: (0..SHARDS).map(|shard| self.latch(shard)).collect() }
+    }
+
+    /// Takes the frozen generation out of sight; its rows are in the base.
+    pub fn unlink_frozen(&self) {
+        for shard in 0..SHARDS {
+            // Dropped after the latch is released: the flush still holds the tables.
+            let gone = self.latch(shard).frozen.take();
+            drop(gone);
+        }
+        self.frozen_bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Still<'_> {
+    /// Makes the active generation the frozen one. Panics if there is one already: the caller asked `has_frozen`.
+    pub fn freeze(mut self) -> Vec<Arc<Table>> {
+        let mut tables = Vec::with_capacity(SHARDS);
+        for shard in &mut self.shards {
+            assert!(shard.frozen.is_none(), "a freeze comes only after the flush of the generation before");
+            let table = Arc::new(std::mem::take(&mut shard.active));
+            shard.frozen = Some(table.clone());
+            tables.push(table);
+        }
+        let bytes = self.memtable.active_bytes.swap(0, Ordering::Relaxed);
+        self.memtable.frozen_bytes.store(bytes, Ordering::Relaxed);
+        tables
+    }
+}
+
+impl Shard {
+    #[inline]
+    pub fn meta(&self, key: &Key<'_>) -> Found {
+        let found = self.active.meta(key);
+        match (&found, &self.frozen) {
+            (Found::Unknown, Some(frozen)) => frozen.meta(key),
+            _ => found,
+        }
+    }
+
+    pub fn row(&self, row: &[u8]) -> Found {
+        let found = self.active.row(row);
+        match (&found, &self.frozen) {
+            (Found::Unknown, Some(frozen)) => frozen.row(row),
+            _ => found,
+        }
+    }
+
+    /// Writes a row: the value, or its deletion. Returns by how much the active generation grew.
+    #[inline]
+    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+        self.active.put(row, value, index)
+    }
+
+    /// Applies a small change to a large row. `before` is the row where no generation holds it (absent: empty).
+    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<&[u8]>, index: Index) -> i64 {
+        if let Some(grown) = self.active.patch(row, patch, index) {
+            grown
+        } else {
+            let older = match self.frozen.as_ref().map_or(Found::Unknown, |frozen| frozen.row(row)) {
+                Found::Row(value, _) => Some(value),
+                Found::Deleted(_) => None,
+                Found::Unknown => before.map(Value::from),
+            };
+            let patched = patch.apply(older.as_deref().unwrap_or_default());
+            self.active.put(row, Some(&patched), index)
+        }
+    }
+
+    /// Deadlines up to `now_ms` into `due`; returns the earliest one left in this shard.
+    fn due(&self, now_ms: u64, max: usize, due: &mut Vec<Box<[u8]>>) -> u64 {
+        let generations = [Some(&self.active), self.frozen.as_deref()];
+        let mut next = u64::MAX;
+        let mut taken = 0;
+        for (age, table) in generations.iter().enumerate() {
+            let Some(table) = table else { continue };
+            for &space in table.spaces() {
+                for (row, deadline_ms) in table.deadlines(space) {
+                    if deadline_ms > now_ms || taken >= max {
+                        next = next.min(deadline_ms);
+                        break;
+                    }
+                    // The older generation's row counts only if the newer one did not delete it.
+                    if age == 0 || self.active.row(row) == Found::Unknown {
+                        due.push(row.into());
+                        taken += 1;
+                    }
+                }
+            }
+        }
+        next
+    }
+}
+
+/// A small change to a large row: `bytes` written at `offset`, the row zero-extended or cut to `len_after` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch<'a> {
+    pub offset: u32,
+    pub bytes: &'a [u8],
+    pub len_after: u32,
+}
+
+impl Patch<'_> {
+    /// The row after the change.
+    pub fn apply(&self, before: &[u8]) -> Vec<u8> {
+        let len = self.len_after as usize;
+        let mut row = Vec::with_capacity(len);
+        row.extend_from_slice(&before[..before.len().min(len)]);
+        row.resize(len, 0);
+        self.write(&mut row);
+        row
+    }
+
+    /// Writes the bytes into a row of the right length.
+    pub(crate) fn write(&self, row: &mut [u8]) {
+        let at = self.offset as usize;
+        row[at..at + self.bytes.len()].copy_from_slice(self.bytes);
+    }
+
+    /// Whether the bytes lie inside the row: what comes from disk is checked before it is applied.
+    pub fn fits(&self) -> bool {
+        u64::from(self.offset) + self.bytes.len() as u64 <= u64::from(self.len_after)
+    }
+}
+
+/// Whether a row belongs to the family that has the table of its own.
+pub(crate) fn is_meta(row: &[u8]) -> bool {
+    row.first() == Some(&(Family::Meta as u8))
+}
+
+/// The spaces that have rows in any of these tables, ascending.
+pub fn spaces_of(tables: &[Arc<Table>]) -> Vec<Space> {
+    let mut spaces: Vec<Space> = tables.iter().flat_map(|table| table.spaces().iter().copied()).collect();
+    spaces.sort_unstable();
+    spaces.dedup();
+    spaces
+}

@@ -1,0 +1,168 @@
+//! Opening a store: what the base says of itself, then the log replayed on top of it.
+
+use crate::base::Base;
+use crate::cache::RowCache;
+use crate::databases::{Databases, counts_row, database_row};
+use crate::flush::{FlushControl, applied_row, settled_row};
+use crate::memtable::Memtable;
+use crate::objects::{Objects, lease_row};
+use crate::presence::Presence;
+use crate::reclaim::Reclaimer;
+use crate::row::{SystemScope, system_row};
+use crate::store::{Store, StoreOptions, hash_seed_row};
+use haypile_log::{Index, Kind, Log, Replay};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Why a store does not open; the text says what to do where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError(pub String);
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// How far the replay of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+}
+
+/// How often replay tells its progress, in records.
+const PROGRESS_RECORDS: u64 = 4096;
+
+impl Store {
+    /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is replayed;
+    /// it may take long after a kill, and reads the disk all the time.
+    pub fn open(options: StoreOptions, base: Arc<dyn Base>, mut progress: impl FnMut(Progress)) -> Result<Arc<Store>, OpenError> {
+        let number = |row: &[u8]| read_number(&*base, row);
+        let applied = number(&applied_row())?;
+        let settled = number(&settled_row())?.unwrap_or(0);
+        let opened = Log::open(options.log.clone(), Index(applied.unwrap_or(0))).map_err(|error| OpenError(error.to_string()))?;
+        let store = Arc::new(Store {
+            memtable: Memtable::default(),
+            cache: RowCache::new(options.row_cache_bytes),
+            presence: Presence::new(options.presence_bytes, options.hash_seed),
+            databases: Databases::new(options.databases),
+            objects: Objects::default(),
+            flush: FlushControl::new(options.memtable_bytes),
+            reclaimer: Reclaimer::default(),
+            frozen: Mutex::new(None),
+            applied: AtomicU64::new(applied.unwrap_or(0)),
+            epoch: AtomicU64::new(0),
+            hash_seed: AtomicU64::new(options.hash_seed),
+            blind_set: AtomicBool::new(options.blind_set),
+            txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
+            replayed: AtomicU64::new(applied.unwrap_or(0)),
+            replaying: AtomicBool::new(true),
+            history: opened.history,
+            log: opened.log,
+            base: base.clone(),
+            options,
+        });
+        let fresh = applied.is_none() && store.log.last() == Index(0);
+        store.read_system_rows()?;
+        base.set_reclaim(crate::base::Reclaim { objects_below: settled, dead_spaces: store.databases.dead() });
+        store.log.purge(Index(applied.unwrap_or(0)));
+        store.start_thread("flush", Store::run_flushes);
+        store.replay_all(opened.replay, &mut progress)?;
+        store.replaying.store(false, Ordering::Release);
+        store.start_thread("reclaim", Store::run_reclaims);
+        if fresh {
+            let seed = store.hash_seed().to_be_bytes();
+            store.put_system(&[(&hash_seed_row(), Some(&seed))]).map_err(|stop| OpenError(format!("a new store: {stop:?}")))?;
+            store.log.write();
+        }
+        Ok(store)
+    }
+
+    /// What the base knows of databases, counters, ids and the hash seed.
+    fn read_system_rows(&self) -> Result<(), OpenError> {
+        let from = system_row(SystemScope::Replicated, b"");
+        let until = system_row(SystemScope::Local, b"");
+        let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut cursor = self.base.scan(&from, &until, crate::base::Tier::Disk).map_err(unreadable)?;
+        while let crate::base::Step::Row { key, value } = cursor.step().map_err(unreadable)? {
+            rows.push((key.to_vec(), value.to_vec()));
+        }
+        // Counters belong to spaces: first which there are, then how many keys they have.
+        let counts = counts_row(crate::row::Space(0));
+        let is_counts = |row: &[u8]| row.len() == counts.len() && row.starts_with(&counts[..counts.len() - 4]);
+        debug_assert!(!is_counts(&database_row(0)));
+        rows.sort_by_key(|(row, _)| is_counts(row));
+        for (row, value) in &rows {
+            self.on_system_row(row, Some(value));
+        }
+        if let Some(leased) = read_number(&*self.base, &lease_row())? {
+            self.objects.on_lease(leased);
+        }
+        Ok(())
+    }
+
+    fn replay_all(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
+        let mut records = 0u64;
+        while let Some(record) = replay.next() {
+            let record = record.map_err(|error| OpenError(error.to_string()))?;
+            let index = record.index;
+            if record.kind == Kind::Effects {
+                self.replay(record.body, index).map_err(|why| OpenError(format!("record {} of the log: {why}", index.0)))?;
+            }
+            self.replayed.store(index.0, Ordering::Release);
+            while self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
+                self.flush.request();
+                if !self.memtable.has_frozen() {
+                    continue;
+                }
+                if let Some(why) = self.flush.stopped() {
+                    return Err(OpenError(why));
+                }
+                self.flush.wait_for_progress(Duration::from_millis(10));
+            }
+            records += 1;
+            if records.is_multiple_of(PROGRESS_RECORDS) {
+                let at = replay.progress();
+                progress(Progress { bytes_done: at.bytes_done, bytes_total: at.bytes_total });
+            }
+        }
+        Ok(())
+    }
+
+    fn start_thread(self: &Arc<Self>, name: &str, run: fn(&Store)) {
+        let store = self.clone();
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || run(&store))
+            .expect("the operating system gives a thread at start");
+    }
+
+    /// Brings everything to disk, marks the log as cleanly shut and closes the base. The store takes no call afterwards.
+    pub fn close(&self) -> Result<(), String> {
+        self.stop_reclaims();
+        self.stop_flushes();
+        let closed = self.log.close().map_err(|error| error.to_string());
+        self.base.close();
+        closed
+    }
+}
+
+fn unreadable(error: crate::base::BaseError) -> OpenError {
+    OpenError(format!("the base cannot be read: {error}"))
+}
+
+fn read_number(base: &dyn Base, row: &[u8]) -> Result<Option<u64>, OpenError> {
+    use crate::base::Lookup;
+    match base.get(row, crate::base::Tier::Disk).map_err(unreadable)? {
+        Lookup::Row(value) => match value.get(..8).and_then(|bytes| bytes.try_into().ok()) {
+            Some(bytes) => Ok(Some(u64::from_be_bytes(bytes))),
+            None => Err(OpenError("a system row of the base is too short: the directory is damaged".into())),
+        },
+        Lookup::Absent | Lookup::WouldBlock => Ok(None),
+    }
+}

@@ -1,0 +1,188 @@
+//! Giving room back: what died is taken out of the base without waiting for chance to compact it.
+//!
+//! A flush tells which objects lost their owner and which spaces are dead. A dead space's ranges go as a whole. Dead
+//! objects are counted by range; past a share of the range, or for one big object, that range is compacted, and the base
+//! drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's periodic
+//! compaction. Runs on a thread of its own.
+
+use crate::databases::dead_row;
+use crate::row::{Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, object_range};
+use crate::store::Store;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+
+/// An object of this size is worth a compaction of its own range.
+const BIG_OBJECT_BYTES: u64 = 32 << 20;
+
+/// A range is compacted when so much of it is dead, and at least so many bytes.
+const DEAD_SHARE: f64 = 0.25;
+const DEAD_BYTES_MIN: u64 = 8 << 20;
+
+/// Slots whose dead bytes are counted together.
+const RANGE_SLOTS: usize = 64;
+
+/// Objects of one flush whose size is asked for; the others count as the average of these.
+const MEASURED_MAX: usize = 1000;
+
+/// Jobs that wait at the most; what is beyond is left to periodic compaction.
+const JOBS_MAX: usize = 10_000;
+
+/// An object without an owner, and where its rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Orphan {
+    pub space: Space,
+    pub slot: Slot,
+    pub id: ObjectId,
+}
+
+#[derive(Debug)]
+enum Job {
+    Space(Space),
+    Range(RowKey, RowKey),
+}
+
+#[derive(Default)]
+pub(crate) struct Reclaimer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Spaces whose job is queued or running.
+    spaces: Vec<Space>,
+    /// Dead bytes by space and range of slots.
+    dead: BTreeMap<(Space, usize), u64>,
+    ranges_done: u64,
+    spaces_done: u64,
+    closing: bool,
+    closed: bool,
+}
+
+impl Store {
+    /// The flush has brought this into the base.
+    pub(crate) fn on_dead(&self, spaces: &[Space], orphans: &[Orphan]) {
+        let sizes: Vec<u64> = orphans.iter().take(MEASURED_MAX).map(|orphan| self.orphan_bytes(orphan)).collect();
+        let average = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
+        let mut state = self.reclaimer.state.lock();
+        for &space in spaces {
+            if !state.spaces.contains(&space) {
+                state.spaces.push(space);
+                state.jobs.push_back(Job::Space(space));
+            }
+        }
+        for (at, orphan) in orphans.iter().enumerate() {
+            let bytes = sizes.get(at).copied().unwrap_or(average);
+            if bytes >= BIG_OBJECT_BYTES {
+                for family in [Family::Data, Family::Score] {
+                    let (from, until) = object_range(family, orphan.space, orphan.slot, orphan.id);
+                    state.push_range(from, until);
+                }
+            } else {
+                *state.dead.entry((orphan.space, usize::from(orphan.slot.0) / RANGE_SLOTS)).or_default() += bytes;
+            }
+        }
+        let ripe: Vec<(Space, usize)> =
+            state.dead.iter().filter(|(_, bytes)| **bytes >= DEAD_BYTES_MIN).map(|(at, _)| *at).collect();
+        for (space, range) in ripe {
+            let ranges = [Family::Data, Family::Score].map(|family| slots_range(family, space, range));
+            let all: u64 = ranges.iter().map(|(from, until)| self.base.bytes_in(from, until)).sum();
+            if state.dead[&(space, range)] as f64 >= all as f64 * DEAD_SHARE {
+                state.dead.remove(&(space, range));
+                ranges.into_iter().for_each(|(from, until)| state.push_range(from, until));
+            }
+        }
+        self.reclaimer.changed.notify_all();
+    }
+
+    fn orphan_bytes(&self, orphan: &Orphan) -> u64 {
+        [Family::Data, Family::Score]
+            .map(|family| object_range(family, orphan.space, orphan.slot, orphan.id))
+            .iter()
+            .map(|(from, until)| self.base.bytes_in(from, until))
+            .sum()
+    }
+
+    /// The reclaiming thread's life: until `close`.
+    pub(crate) fn run_reclaims(&self) {
+        while let Some(job) = self.next_job() {
+            if let Err(error) = self.reclaim(&job) {
+                tracing::warn!("room could not be given back, periodic compaction will: {error}");
+            }
+            let mut state = self.reclaimer.state.lock();
+            match job {
+                Job::Space(space) => {
+                    state.spaces.retain(|running| *running != space);
+                    state.dead.retain(|(dead, _), _| *dead != space);
+                    state.spaces_done += 1;
+                }
+                Job::Range(..) => state.ranges_done += 1,
+            }
+        }
+        self.reclaimer.state.lock().closed = true;
+        self.reclaimer.changed.notify_all();
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.reclaimer.state.lock();
+        self.reclaimer.changed.wait_while(&mut state, |state| state.jobs.is_empty() && !state.closing);
+        if state.closing { None } else { state.jobs.pop_front() }
+    }
+
+    fn reclaim(&self, job: &Job) -> Result<(), String> {
+        match job {
+            Job::Range(from, until) => self.base.reclaim_range(from, until).map_err(|error| error.to_string()),
+            Job::Space(space) => {
+                for family in [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire] {
+                    let (from, until) = family_range(family, *space);
+                    self.base.reclaim_range(&from, &until).map_err(|error| error.to_string())?;
+                }
+                // Nothing of it is left: the space need not be remembered as dead any more.
+                self.put_system(&[(&dead_row(*space), None)]).map_err(|stop| format!("{stop:?}"))?;
+                self.log.write();
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the thread after the job it is at.
+    pub(crate) fn stop_reclaims(&self) {
+        let mut state = self.reclaimer.state.lock();
+        state.closing = true;
+        self.reclaimer.changed.notify_all();
+        self.reclaimer.changed.wait_while(&mut state, |state| !state.closed);
+    }
+}
+
+impl Reclaimer {
+    pub(crate) fn figures(&self) -> [(&'static str, u64); 4] {
+        let state = self.state.lock();
+        [
+            ("reclaim_jobs", state.jobs.len() as u64),
+            ("reclaimed_ranges", state.ranges_done),
+            ("reclaimed_spaces", state.spaces_done),
+            ("dead_object_bytes", state.dead.values().sum()),
+        ]
+    }
+}
+
+impl State {
+    fn push_range(&mut self, from: RowKey, until: RowKey) {
+        if self.jobs.len() < JOBS_MAX {
+            self.jobs.push_back(Job::Range(from, until));
+        }
+    }
+}
+
+/// Rows of a family in one counted range of slots.
+fn slots_range(family: Family, space: Space, range: usize) -> (RowKey, RowKey) {
+    let (mut from, mut until) = family_range(family, space);
+    let (first, end) = (range * RANGE_SLOTS, (range + 1) * RANGE_SLOTS);
+    if end < SLOTS {
+        until = from.clone();
+        until.extend_from_slice(&(end as u16).to_be_bytes());
+    }
+    from.extend_from_slice(&(first as u16).to_be_bytes());
+    (from, until)
+}

@@ -1,0 +1,223 @@
+//! Ordered reads: own writes, both generations of the memtable and the base, merged in steps of bounded size.
+//!
+//! A step reads the base first and then the memtable, up to where the base's part ended. That misses nothing unless a flush
+//! ends in between, which the epoch tells; then the step is done again.
+
+use crate::base::Step;
+use crate::memtable::{SHARDS, Table, shard_of};
+use crate::row::{self, Family, SLOTS, ScanPosition, Slot, Space};
+use crate::store::Store;
+use crate::txn::{Stop, Txn, failed};
+use crate::value::Value;
+use std::collections::BTreeMap;
+
+/// Rows from one place of the store: `None` is a deletion that hides what lies below.
+type Layer = BTreeMap<Vec<u8>, Option<Value>>;
+
+/// Rows read from one source in one step.
+const STEP_ROWS: usize = 256;
+
+/// Steps of one call over keys: where there are only deleted keys, it ends with less than was asked for.
+const STEPS_MAX: usize = 16;
+
+impl Txn<'_> {
+    /// Rows that are not meta rows with `from <= key < until`, in order, at most `max`.
+    pub fn scan(&mut self, from: &[u8], until: &[u8], max: usize) -> Result<Vec<(Vec<u8>, Value)>, Stop> {
+        let mut found = Vec::new();
+        let mut from = from.to_vec();
+        while found.len() < max {
+            let want = (max - found.len()).clamp(1, STEP_ROWS);
+            let (rows, next) = self.step(&from, until, want)?;
+            found.extend(rows.into_iter().filter_map(|(row, value)| Some((row, value?))));
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        found.truncate(max);
+        Ok(found)
+    }
+
+    /// One step: merged rows, and where the next step begins.
+    fn step(&self, from: &[u8], until: &[u8], want: usize) -> Result<(Layer, Option<Vec<u8>>), Stop> {
+        loop {
+            let epoch = self.store.epoch();
+            let (mut rows, base_end) = self.base_rows(from, until, want)?;
+            let mut end = base_end;
+            let mut layer = Layer::new();
+            self.store.memtable_rows(from, until, want, &mut layer, &mut end);
+            layer.extend(self.overlay.range(from, until));
+            if self.store.epoch() != epoch {
+                continue;
+            }
+            rows.extend(layer);
+            if let Some(end) = &end {
+                rows.split_off(end);
+            }
+            return Ok((rows, end));
+        }
+    }
+
+    /// Rows of the base, and where they end if there may be more.
+    fn base_rows(&self, from: &[u8], until: &[u8], want: usize) -> Result<(Layer, Option<Vec<u8>>), Stop> {
+        let mut rows = Layer::new();
+        let mut cursor = self.store.base.scan(from, until, self.tier()).map_err(|error| failed(&error))?;
+        loop {
+            match cursor.step().map_err(|error| failed(&error))? {
+                Step::Row { key, value } if rows.len() < want => {
+                    rows.insert(key.to_vec(), Some(Value::from(value)));
+                }
+                Step::Row { key, .. } => return Ok((rows, Some(key.to_vec()))),
+                Step::End => return Ok((rows, None)),
+                Step::WouldBlock => return Err(Stop::WouldBlock),
+            }
+        }
+    }
+
+    /// Keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a hash go out
+    /// together, and after bounded work fewer or none may be found); and where to go on, if there may be more.
+    #[allow(clippy::type_complexity)] // A list of pairs and a position need no names of their own.
+    pub fn scan_keys(&mut self, space: Space, from: ScanPosition, max: usize) -> Result<(Vec<(Vec<u8>, Value)>, Option<ScanPosition>), Stop> {
+        let mut found: Vec<(Vec<u8>, Value)> = Vec::new();
+        let mut at = from;
+        let (_, until) = row::family_range(Family::Meta, space);
+        for _ in 0..STEPS_MAX {
+            let want = (max.saturating_sub(found.len())).clamp(1, STEP_ROWS);
+            let (rows, next) = self.key_step(space, at, &until, want)?;
+            for (row, value) in rows {
+                if let (Some(key), Some(value)) = (row::parse_meta_row(&row), value) {
+                    found.push((key.name.to_vec(), value));
+                }
+            }
+            match next {
+                None => return Ok((found, None)),
+                Some(next) => at = next,
+            }
+            if found.len() >= max {
+                break;
+            }
+        }
+        Ok((found, Some(at)))
+    }
+
+    /// One step over keys: merged rows, and the position of the next step.
+    fn key_step(&self, space: Space, from: ScanPosition, until: &[u8], want: usize) -> Result<(Layer, Option<ScanPosition>), Stop> {
+        loop {
+            let epoch = self.store.epoch();
+            let start = row::meta_position(space, from.slot, from.hash);
+            let (mut rows, base_end) = self.base_rows(&start, until, want)?;
+            // The base's part ends before the position of the first row that did not fit: names of one hash stay together.
+            let mut end = base_end.as_deref().and_then(position_of);
+            if end == Some(from) {
+                // More than a step's worth of names with one hash: read all of them.
+                end = from.next();
+                let next = end.map(|next| row::meta_position(space, next.slot, next.hash));
+                rows = self.base_rows(&start, next.as_deref().unwrap_or(until), usize::MAX)?.0;
+            }
+            let mut layer = Layer::new();
+            self.store.memtable_keys(space, from, want, &mut layer, &mut end);
+            layer.extend(self.overlay.range(&start, until));
+            if self.store.epoch() != epoch {
+                continue;
+            }
+            rows.extend(layer);
+            if let Some(end) = end {
+                rows.split_off(&row::meta_position(space, end.slot, end.hash)[..]);
+            }
+            return Ok((rows, end));
+        }
+    }
+}
+
+fn position_of(row: &[u8]) -> Option<ScanPosition> {
+    row::parse_meta_row(row).map(|key| ScanPosition { slot: key.slot, hash: key.hash })
+}
+
+impl Store {
+    /// Rows of both generations, the newer one's winning; `end` moves down to where a generation was cut off.
+    pub(crate) fn memtable_rows(&self, from: &[u8], until: &[u8], want: usize, rows: &mut Layer, end: &mut Option<Vec<u8>>) {
+        let shards = match (row::home_slot(from), Family::of(from)) {
+            // One slot of one family lies in one shard; deadlines lie in all of them.
+            (Some(slot), Some(Family::Data | Family::Score | Family::Owner)) if until.get(..7) == from.get(..7) => {
+                shard_of(slot)..shard_of(slot) + 1
+            }
+            _ => 0..SHARDS,
+        };
+        for shard in shards {
+            let latch = self.memtable.latch(shard);
+            for table in [Some(&latch.active), latch.frozen.as_deref()].into_iter().flatten() {
+                for (count, (row, value)) in table.rows_in(from, until).enumerate() {
+                    if end.as_deref().is_some_and(|end| row >= end) {
+                        break;
+                    }
+                    if count == want {
+                        *end = Some(row.to_vec());
+                        break;
+                    }
+                    rows.entry(row.to_vec()).or_insert_with(|| value.map(Value::from));
+                }
+            }
+        }
+    }
+
+    /// Meta rows of both generations in scan order, likewise.
+    pub(crate) fn memtable_keys(&self, space: Space, from: ScanPosition, want: usize, rows: &mut Layer, end: &mut Option<ScanPosition>) {
+        let mut taken = 0;
+        let mut slot = from.slot;
+        loop {
+            if end.is_some_and(|end| slot > end.slot) {
+                return;
+            }
+            let latch = self.memtable.latch(shard_of(slot));
+            if latch.active.has_no_keys() && latch.frozen.as_ref().is_none_or(|frozen| frozen.has_no_keys()) {
+                drop(latch);
+                match first_slot_after_shard(slot) {
+                    Some(next) => slot = next,
+                    None => return,
+                }
+                continue;
+            }
+            let hash = if slot == from.slot { from.hash } else { 0 };
+            let frozen = latch.frozen.as_deref();
+            taken += keys_of_slot(&latch.active, space, slot, hash, want, rows, end);
+            taken += frozen.map_or(0, |frozen| keys_of_slot(frozen, space, slot, hash, want, rows, end));
+            drop(latch);
+            if usize::from(slot.0) + 1 == SLOTS {
+                return;
+            }
+            slot = Slot(slot.0 + 1);
+            if taken >= want {
+                let here = ScanPosition { slot, hash: 0 };
+                *end = Some(end.map_or(here, |end| end.min(here)));
+                return;
+            }
+        }
+    }
+}
+
+fn first_slot_after_shard(slot: Slot) -> Option<Slot> {
+    let next = (shard_of(slot) + 1) * (SLOTS / SHARDS);
+    (next < SLOTS).then_some(Slot(next as u16))
+}
+
+/// The keys of one slot from one generation; returns how many rows it took.
+fn keys_of_slot(table: &Table, space: Space, slot: Slot, from: u32, want: usize, rows: &mut Layer, end: &mut Option<ScanPosition>) -> usize {
+    let mut taken = 0;
+    let mut last = None;
+    for (hash, entry) in table.keys_from(space, slot, from) {
+        let at = ScanPosition { slot, hash };
+        if end.is_some_and(|end| at >= end) {
+            break;
+        }
+        if taken >= want && last != Some(hash) {
+            *end = Some(at);
+            break;
+        }
+        let row = row::meta_row(&row::Key { space, slot, hash, name: entry.name() });
+        rows.entry(row.to_vec()).or_insert_with(|| entry.value().map(Value::from));
+        last = Some(hash);
+        taken += 1;
+    }
+    taken
+}
+

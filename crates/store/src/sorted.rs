@@ -1,0 +1,72 @@
+//! The rows of a frozen generation in the order of their keys, over all shards: what a flush writes. Rows of dead spaces
+//! are left out.
+
+use crate::base::Rows;
+use crate::memtable::{Table, shard_of, spaces_of};
+use crate::row::{Family, Key, RowKey, SLOTS, Slot, Space, SystemScope, family_range, meta_row, system_row};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Row<'t> = (RowKey, Option<&'t [u8]>);
+
+/// See the file's head. `own` are rows of the flush itself, all of the system family; they win over frozen ones.
+pub struct SortedRows<'t> {
+    rows: Box<dyn Iterator<Item = Row<'t>> + 't>,
+    current: Option<Row<'t>>,
+}
+
+impl<'t> SortedRows<'t> {
+    pub fn new(tables: &'t [Arc<Table>], dead: &[Space], own: &'t BTreeMap<Vec<u8>, Vec<u8>>) -> Self {
+        let spaces: Vec<Space> = spaces_of(tables).into_iter().filter(|space| !dead.contains(space)).collect();
+        let meta = spaces.clone().into_iter().flat_map(|space| meta_rows(tables, space));
+        let objects = [Family::Data, Family::Score, Family::Owner].into_iter().flat_map({
+            let spaces = spaces.clone();
+            move |family| spaces.clone().into_iter().flat_map(move |space| object_rows(tables, family, space))
+        });
+        let deadlines = spaces.into_iter().flat_map(|space| deadlines(tables, space));
+        let rows = meta.chain(objects).chain(deadlines).chain(system_rows(tables, own));
+        SortedRows { rows: Box::new(rows), current: None }
+    }
+}
+
+impl Rows for SortedRows<'_> {
+    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+        self.current = self.rows.next();
+        self.current.as_ref().map(|(row, value)| (&row[..], *value))
+    }
+}
+
+/// Slots ascend with the shards, hashes and names within a slot.
+fn meta_rows(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
+    (0..SLOTS as u16).map(Slot).flat_map(move |slot| {
+        tables[shard_of(slot)].keys_from(space, slot, 0).map(move |(hash, entry)| {
+            (meta_row(&Key { space, slot, hash, name: entry.name() }), entry.value())
+        })
+    })
+}
+
+fn object_rows(tables: &[Arc<Table>], family: Family, space: Space) -> impl Iterator<Item = Row<'_>> {
+    let (from, until) = family_range(family, space);
+    tables.iter().flat_map(move |table| table.rows_in(&from, &until).map(owned).collect::<Vec<_>>())
+}
+
+/// Deadlines are ordered by time, not by slot: those of all shards are sorted together.
+fn deadlines(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
+    let (from, until) = family_range(Family::Expire, space);
+    let mut rows: Vec<Row<'_>> =
+        tables.iter().flat_map(|table| table.rows_in(&from, &until).map(owned).collect::<Vec<_>>()).collect();
+    rows.sort_unstable();
+    rows.into_iter()
+}
+
+fn system_rows<'t>(tables: &'t [Arc<Table>], own: &'t BTreeMap<Vec<u8>, Vec<u8>>) -> impl Iterator<Item = Row<'t>> {
+    let from = system_row(SystemScope::Replicated, b"");
+    let mut rows: BTreeMap<RowKey, Option<&[u8]>> =
+        tables.iter().flat_map(|table| table.rows_in(&from, &[u8::MAX]).map(owned).collect::<Vec<_>>()).collect();
+    rows.extend(own.iter().map(|(row, value)| (RowKey::from_slice(row), Some(&value[..]))));
+    rows.into_iter()
+}
+
+fn owned<'t>((row, value): (&[u8], Option<&'t [u8]>)) -> Row<'t> {
+    (RowKey::from_slice(row), value)
+}

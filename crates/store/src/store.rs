@@ -1,0 +1,352 @@
+//! `Store`: the log, the memtable on top and the base below, as one. Owns what they share; the stories are elsewhere:
+//! `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `scan`, `view`.
+
+use crate::base::{Base, Lookup, Tier};
+use crate::cache::RowCache;
+use crate::databases::{Counter, Databases};
+use crate::flush::{FlushControl, Frozen};
+use crate::memtable::Memtable;
+use crate::objects::{Objects, lease_row};
+use crate::presence::Presence;
+use crate::reclaim::Reclaimer;
+use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
+use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
+use crate::value::Value;
+use haypile_log::{AppendError, Body, History, Index, Log, Reservation};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Asks the disk for its free bytes.
+#[derive(Clone)]
+pub struct DiskFree(pub Arc<dyn Fn() -> Option<u64> + Send + Sync>);
+
+impl std::fmt::Debug for DiskFree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DiskFree({:?})", (self.0)())
+    }
+}
+
+/// What a store is opened with. Sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// How the log is kept; its `dir` is the log's own directory.
+    pub log: haypile_log::Options,
+    pub databases: u32,
+    /// A generation of the memtable is frozen at this size.
+    pub memtable_bytes: u64,
+    /// Or when so much of the log would have to be replayed.
+    pub flush_log_bytes: u64,
+    /// 0 switches the row cache off.
+    pub row_cache_bytes: u64,
+    pub presence_bytes: u64,
+    /// Bound of one transaction's record.
+    pub txn_bytes_max: u64,
+    /// Whether a plain SET of a cold key does without reading whether it exists; DBSIZE is an estimate then.
+    pub blind_set: bool,
+    /// No base: nothing is ever flushed, `memtable_bytes` is the bound of the data, nothing survives a stop.
+    pub memory_only: bool,
+    /// Writes stop while the disk has less room than this.
+    pub disk_free_min_bytes: u64,
+    /// Free bytes of the disk, if they can be told.
+    pub disk_free: DiskFree,
+    /// The secret of a new store's key hashes. An existing one keeps its own.
+    pub hash_seed: u64,
+}
+
+/// How willing the store is to take writes: asked before locks are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WritePressure {
+    Go,
+    /// The flush is falling behind: wait so long before the next write.
+    Slow(Duration),
+    /// No writes now; the text of the error reply. Reads go on.
+    Stop(String),
+}
+
+/// A deadline that has passed, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub space: Space,
+    pub deadline_ms: u64,
+    pub name: Vec<u8>,
+}
+
+impl Due {
+    fn of(row: &[u8]) -> Option<Due> {
+        row::parse_expire_row(row).map(|(deadline_ms, key)| Due { space: key.space, deadline_ms, name: key.name.to_vec() })
+    }
+}
+
+/// See the file's head.
+pub struct Store {
+    pub(crate) options: StoreOptions,
+    pub(crate) log: Log,
+    /// The history that this store's records belong to.
+    pub(crate) history: History,
+    pub(crate) base: Arc<dyn Base>,
+    pub(crate) memtable: Memtable,
+    pub(crate) cache: RowCache,
+    pub(crate) presence: Presence,
+    pub(crate) databases: Databases,
+    pub(crate) objects: Objects,
+    pub(crate) flush: FlushControl,
+    pub(crate) reclaimer: Reclaimer,
+    /// The generation on its way to the base, until it is there.
+    pub(crate) frozen: Mutex<Option<Arc<Frozen>>>,
+    /// The index up to which the base holds everything.
+    pub(crate) applied: AtomicU64,
+    /// Flushes whose rows went from the memtable to the base: what was read from the base in an earlier epoch may be old.
+    pub(crate) epoch: AtomicU64,
+    pub(crate) hash_seed: AtomicU64,
+    pub(crate) blind_set: AtomicBool,
+    pub(crate) txn_bytes_max: AtomicU64,
+    /// While the log is replayed: the last record in the memtable. Afterwards the log says.
+    pub(crate) replayed: AtomicU64,
+    pub(crate) replaying: AtomicBool,
+}
+
+/// Where the flush waits in `WritePressure::Slow` at the most.
+const SLOW_MAX: Duration = Duration::from_millis(50);
+
+/// How long a command on the I/O pool waits for room in the log.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+/// The key hash's secret, as u64 BE.
+pub fn hash_seed_row() -> RowKey {
+    system_row(SystemScope::Replicated, b"hash-seed")
+}
+
+impl Store {
+    /// Begins a transaction. It borrows the memory of `buffers`; `Txn::finish` gives it back.
+    #[inline]
+    pub fn begin<'s>(&'s self, buffers: TxnBuffers, call: Call<'s>) -> Txn<'s> {
+        Txn::new(self, buffers, call)
+    }
+
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub fn hash_seed(&self) -> u64 {
+        self.hash_seed.load(Ordering::Relaxed)
+    }
+
+    /// The number of databases.
+    pub fn databases(&self) -> u32 {
+        self.databases.len()
+    }
+
+    /// A key of a database as it is now: the caller keeps databases from being exchanged meanwhile.
+    #[inline]
+    pub fn key<'a>(&self, database: u32, name: &'a [u8]) -> Key<'a> {
+        Key { space: self.databases.space(database), slot: row::slot_of(name), hash: row::hash_of(name, self.hash_seed()), name }
+    }
+
+    /// The database that a space is now; `None` for a dead one.
+    pub fn database_of(&self, space: Space) -> Option<u32> {
+        self.databases.database_of(space)
+    }
+
+    pub fn counter(&self, database: u32, counter: Counter) -> i64 {
+        self.databases.counter(self.databases.space(database), counter)
+    }
+
+    /// Changes only when rows have left the memtable for the base.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn blind_set(&self) -> bool {
+        self.blind_set.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn txn_bytes_max(&self) -> u64 {
+        self.txn_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether a plain SET of a cold key does without a read, from now on.
+    pub fn set_blind_set(&self, blind: bool) {
+        self.blind_set.store(blind, Ordering::Relaxed);
+    }
+
+    /// The bound of one transaction, from now on.
+    pub fn set_txn_bytes_max(&self, bytes: u64) {
+        self.txn_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether writes may come, should slow down, or must stop.
+    pub fn pressure(&self) -> WritePressure {
+        if let Some(why) = self.flush.stopped() {
+            return WritePressure::Stop(why);
+        }
+        let active = self.memtable.active_bytes();
+        let threshold = self.flush.memtable_bytes();
+        if active <= threshold {
+            return WritePressure::Go;
+        }
+        if self.options.memory_only {
+            return WritePressure::Stop("OOM command not allowed when used memory > 'maxmemory'.".into());
+        }
+        // The next generation fills while the one before is still on its way: slow down in proportion, up to the hard limit
+        // of a quarter above the threshold.
+        let over = (active - threshold) as f64 / (threshold as f64 / 4.0);
+        WritePressure::Slow(SLOW_MAX.mul_f64(over.min(1.0)))
+    }
+
+    /// Blocks until the store takes more, for what is written ahead on the I/O pool.
+    pub(crate) fn wait_for_room(&self) -> Result<(), Stop> {
+        loop {
+            match self.pressure() {
+                WritePressure::Go => return Ok(()),
+                WritePressure::Slow(wait) => self.flush.wait_for_progress(wait),
+                WritePressure::Stop(why) => return Err(Stop::Refused(why)),
+            }
+        }
+    }
+
+    /// What every commit does last: wakes the flush if a generation is full.
+    #[inline]
+    pub(crate) fn after_commit(&self) {
+        if self.memtable.active_bytes() > self.flush.memtable_bytes() {
+            self.flush.request();
+        }
+    }
+
+    /// Room in the log for a record. Where it has to wait for the disk, an event loop moves the command to the I/O pool.
+    #[inline]
+    pub(crate) fn reserve(&self, body_bytes: usize, mode: Mode) -> Result<Reservation<'_>, Stop> {
+        let reserved = match mode {
+            Mode::Memory => self.log.reserve(body_bytes),
+            Mode::Load | Mode::Disk => self.log.reserve_within(body_bytes, ROOM_WAIT),
+        };
+        reserved.map_err(|error| match error {
+            AppendError::Busy if mode == Mode::Memory => Stop::Long,
+            error => Stop::Refused(format!("MISCONF Haypile cannot write: {error}. Reads go on.")),
+        })
+    }
+
+    /// A fresh object id. `dry` is for a run that only loads rows: its objects never come to be.
+    pub(crate) fn issue_object(&self, dry: bool) -> Result<ObjectId, Stop> {
+        if dry {
+            return Ok(ObjectId(u64::MAX - 1));
+        }
+        self.objects.issue(|until| self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))]))
+    }
+
+    /// Writes system rows of the store's own as a record.
+    pub(crate) fn put_system(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), Stop> {
+        let mut body = Body::new();
+        for (row, value) in rows {
+            match value {
+                Some(value) => body.put(&[row], &[value]),
+                None => body.delete(&[row]),
+            };
+        }
+        let reserved = self.reserve(body.len(), Mode::Disk)?;
+        self.append_effects(reserved, crate::now_ms(), body.bytes())?;
+        Ok(())
+    }
+
+    /// A system row that was applied: what the store keeps of it in memory.
+    pub(crate) fn on_system_row(&self, row: &[u8], value: Option<&[u8]>) {
+        let number = || value.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes);
+        if row == &hash_seed_row()[..] {
+            if let Some(seed) = number() {
+                self.hash_seed.store(seed, Ordering::Relaxed);
+            }
+        } else if row == &lease_row()[..] {
+            // While running, the lease is noted by who asked for it, under the lock that is held now.
+            if let Some(leased) = number().filter(|_| self.replaying.load(Ordering::Relaxed)) {
+                self.objects.on_lease(leased);
+            }
+        } else {
+            self.databases.on_system_row(row, value);
+        }
+    }
+
+    /// A row of the base, read from wherever it is.
+    pub(crate) fn base_value(&self, row: &[u8]) -> Result<Option<Value>, String> {
+        match self.base.get(row, Tier::Disk).map_err(|error| error.to_string())? {
+            Lookup::Row(value) => Ok(Some(value)),
+            Lookup::Absent => Ok(None),
+            Lookup::WouldBlock => Err("the base said that a read of the disk would block".into()),
+        }
+    }
+
+    /// The last record whose effects are in the memtable. Stable only under all latches.
+    pub(crate) fn last_applied(&self) -> Index {
+        if self.replaying.load(Ordering::Acquire) {
+            Index(self.replayed.load(Ordering::Acquire))
+        } else {
+            self.log.last()
+        }
+    }
+
+    /// Deadlines that have passed, as far as the memtable knows: candidates for active expiry, at most `max`.
+    pub fn due_deadlines(&self, now_ms: u64, max: usize) -> Vec<Due> {
+        self.memtable.due(now_ms, max).iter().filter_map(|row| Due::of(row)).collect()
+    }
+
+    /// The same from the base of one database: reads the disk, for the I/O pool. Deadlines that the memtable has deleted
+    /// meanwhile may be among them; who removes the key looks at it anyway.
+    pub fn due_in_base(&self, database: u32, now_ms: u64, max: usize) -> Result<Vec<Due>, String> {
+        let space = self.databases.space(database);
+        let (from, _) = row::family_range(row::Family::Expire, space);
+        let mut until = from.clone();
+        until.extend_from_slice(&(now_ms.saturating_add(1)).to_be_bytes());
+        let mut due = Vec::new();
+        let mut cursor = self.base.scan(&from, &until, Tier::Disk).map_err(|error| error.to_string())?;
+        while due.len() < max {
+            match cursor.step().map_err(|error| error.to_string())? {
+                crate::base::Step::Row { key, .. } => {
+                    // Deleted ones lie in the memtable as such.
+                    if !matches!(self.memtable.row(key), crate::memtable::Found::Deleted(_))
+                        && let Some(found) = Due::of(key)
+                    {
+                        due.push(found);
+                    }
+                }
+                crate::base::Step::End | crate::base::Step::WouldBlock => break,
+            }
+        }
+        Ok(due)
+    }
+
+    /// Figures for INFO: section, name, value.
+    pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let log = self.log.stats();
+        let mut figures = vec![
+            ("store", "memtable_active_bytes", self.memtable.active_bytes()),
+            ("store", "memtable_frozen_bytes", self.memtable.frozen_bytes()),
+            ("store", "memtable_bytes_max", self.flush.memtable_bytes()),
+            ("store", "presence_bytes", self.presence.bytes()),
+            ("store", "dead_spaces", self.databases.dead().len() as u64),
+        ];
+        figures.extend(self.flush.figures().map(|(name, value)| ("store", name, value)));
+        figures.extend(self.reclaimer.figures().map(|(name, value)| ("store", name, value)));
+        figures.extend(log_figures(&log).into_iter().map(|(name, value)| ("log", name, value)));
+        figures.extend(self.cache.figures().map(|(name, value)| ("cache", name, value)));
+        figures.extend(self.base.figures().into_iter().map(|(name, value)| ("rocksdb", name, value)));
+        figures
+    }
+
+    /// The base's bytes on disk.
+    pub fn base_disk_bytes(&self) -> u64 {
+        self.base.disk_bytes()
+    }
+}
+
+fn log_figures(stats: &haypile_log::Stats) -> [(&'static str, u64); 8] {
+    [
+        ("log_bytes", stats.bytes),
+        ("log_segments", stats.segments),
+        ("log_unsynced_bytes", stats.unsynced_bytes),
+        ("log_since_applied_bytes", stats.since_applied_bytes),
+        ("log_writes", stats.writes),
+        ("log_deferred_writes", stats.deferred_writes),
+        ("log_syncs", stats.syncs),
+        ("log_last_sync_us", stats.last_sync_us),
+    ]
+}

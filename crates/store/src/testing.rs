@@ -1,0 +1,66 @@
+//! Stores for tests of the crates above: in memory, in a temporary directory, with a base that can pretend to be cold.
+
+use crate::base::Base;
+use crate::memory_base::MemoryBase;
+use crate::open::OpenError;
+use crate::store::{DiskFree, Store, StoreOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Small sizes: generations fill after a few hundred rows.
+pub fn options(dir: &Path) -> StoreOptions {
+    let mut log = haypile_log::Options::new(dir.join("log"));
+    log.segment_bytes = 1 << 20;
+    StoreOptions {
+        log,
+        databases: 16,
+        memtable_bytes: 1 << 20,
+        flush_log_bytes: 4 << 20,
+        row_cache_bytes: 1 << 20,
+        presence_bytes: 64 << 10,
+        txn_bytes_max: 8 << 20,
+        blind_set: false,
+        memory_only: false,
+        disk_free_min_bytes: 0,
+        disk_free: DiskFree(Arc::new(|| None)),
+        hash_seed: 0x5eed,
+    }
+}
+
+/// A store whose log is in `dir` and whose base is in memory.
+pub fn store_in(dir: &Path, base: Arc<dyn Base>) -> Result<Arc<Store>, OpenError> {
+    std::fs::create_dir_all(dir.join("log")).map_err(|error| OpenError(error.to_string()))?;
+    Store::open(options(dir), base, |_| {})
+}
+
+/// A store and what it lies on; the directory goes with it.
+pub struct TestStore {
+    pub store: Arc<Store>,
+    pub base: Arc<MemoryBase>,
+    dir: std::path::PathBuf,
+}
+
+/// A fresh store over a memory base.
+pub fn memory_store() -> TestStore {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("haypile-store-{}-{count}", std::process::id()));
+    let base = Arc::new(MemoryBase::default());
+    let store = store_in(&dir, base.clone()).expect("a fresh directory opens");
+    TestStore { store, base, dir }
+}
+
+impl std::ops::Deref for TestStore {
+    type Target = Arc<Store>;
+    fn deref(&self) -> &Arc<Store> {
+        &self.store
+    }
+}
+
+impl Drop for TestStore {
+    fn drop(&mut self) {
+        let _ = self.store.close();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

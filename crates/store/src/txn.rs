@@ -1,0 +1,488 @@
+//! `Txn`: a command's private overlay over committed state. Reads go *own writes → memtable → row cache → base*, writes are
+//! buffered in the bytes of the log record that they will be, and nothing has any effect before `commit`.
+//!
+//! Handlers know neither cache nor memtable: this is the only way to the rows. A read that only the disk can answer ends
+//! with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere, which is safe
+//! because nothing had happened yet. Ordered reads are in `scan`, the commit in `commit`.
+
+use crate::base::{BaseError, Lookup, Tier};
+use crate::cache::Cached;
+use crate::databases::Counter;
+use crate::memtable::{Found, Patch};
+use crate::own::{Overlay, OverlayMark, print_of_key, print_of_row};
+use crate::row::{self, Key, ObjectId, Space};
+use crate::store::Store;
+use crate::value::Value;
+use haypile_log::Index;
+use std::collections::HashMap;
+
+/// Why a transaction cannot go on. It is dropped; nothing has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Only the disk can answer: load the rows, then run again.
+    WouldBlock,
+    /// This is going to take long: run it on the I/O pool under its locks.
+    Long,
+    /// It changes more than `txn-bytes-max` at once.
+    TooLarge,
+    /// The store takes no writes now; the text of the error reply.
+    Refused(String),
+    /// The disk failed or holds damaged bytes; the text of the error reply.
+    Failed(String),
+}
+
+/// Where a command runs, and so what its reads may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On an event loop, under its key locks: never the disk.
+    Memory,
+    /// On the I/O pool without key locks, only to load rows: what it reads is pinned, what it writes is dropped.
+    Load,
+    /// On the I/O pool under its key locks.
+    Disk,
+}
+
+/// What a command gets from outside: all that makes it repeatable.
+#[derive(Clone, Copy)]
+pub struct Call<'s> {
+    /// Wall clock in milliseconds since 1970.
+    pub now_ms: u64,
+    pub seed: u64,
+    pub database: u32,
+    pub mode: Mode,
+    pub pins: Option<&'s Pins>,
+}
+
+/// Rows that were loaded for one command, valid as long as no flush has finished since.
+#[derive(Default, Debug)]
+pub struct Pins {
+    epoch: u64,
+    rows: HashMap<Vec<u8>, Option<Value>>,
+}
+
+/// What a plain SET has to know of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Absent,
+    /// An inline string without a deadline: overwriting its meta row is all there is to do.
+    Plain,
+    Row(Value),
+}
+
+/// Where a transaction stood, to go back to.
+#[derive(Clone, Debug)]
+pub struct Savepoint {
+    overlay: OverlayMark,
+    counts: Vec<(Space, Counter, i64)>,
+    database: u32,
+    moved: Vec<(u32, Space)>,
+    next_space: Option<Space>,
+}
+
+/// Memory that one transaction leaves to the next.
+#[derive(Default)]
+pub struct TxnBuffers {
+    pub(crate) overlay: Overlay,
+}
+
+/// See the file's head. Made by `Store::begin`.
+pub struct Txn<'s> {
+    pub(crate) store: &'s Store,
+    pub(crate) call: Call<'s>,
+    pub(crate) overlay: Overlay,
+    pub(crate) counts: Vec<(Space, Counter, i64)>,
+    /// Objects that this transaction made: their rows may be written ahead.
+    pub(crate) issued: Vec<ObjectId>,
+    /// The newest record whose effects were read.
+    pub(crate) gate: Index,
+    /// Databases whose space this transaction changes, and the space that comes after the ones it took.
+    pub(crate) moved: Vec<(u32, Space)>,
+    pub(crate) next_space: Option<Space>,
+    random: u64,
+    pins: Pins,
+}
+
+/// Bytes of a new object that are kept back before they are written ahead of the rest, or, on an event loop, before the
+/// command moves to the I/O pool.
+const AHEAD_BYTES: usize = 1 << 20;
+
+/// The tag of an inline string, and the flag of a deadline: the two facts of a meta row that `presence` looks at. The
+/// encoding is documented in docs/format/rows.md and owned by the crate of the types, whose golden test pins both.
+pub const PLAIN_STRING: [u8; 2] = [1, 0];
+
+impl<'s> Txn<'s> {
+    pub(crate) fn new(store: &'s Store, buffers: TxnBuffers, call: Call<'s>) -> Self {
+        Txn {
+            store,
+            overlay: buffers.overlay,
+            counts: Vec::new(),
+            issued: Vec::new(),
+            gate: Index(0),
+            moved: Vec::new(),
+            next_space: None,
+            random: call.seed,
+            pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
+            call,
+        }
+    }
+
+    /// The wall clock of this command, in milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.call.now_ms
+    }
+
+    /// The next number of the command's own sequence (SplitMix64): the same ones when it runs again.
+    pub fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn database(&self) -> u32 {
+        self.call.database
+    }
+
+    /// Panics if the database does not exist: SELECT has checked.
+    pub fn select(&mut self, database: u32) {
+        assert!(database < self.databases(), "a selected database exists");
+        self.call.database = database;
+    }
+
+    pub fn databases(&self) -> u32 {
+        self.store.databases.len()
+    }
+
+    /// The space of a database as this transaction sees it.
+    pub fn space(&self, database: u32) -> Space {
+        match self.moved.iter().rev().find(|(moved, _)| *moved == database) {
+            Some((_, space)) => *space,
+            None => self.store.databases.space(database),
+        }
+    }
+
+    /// A key of the selected database.
+    #[inline]
+    pub fn key<'a>(&self, name: &'a [u8]) -> Key<'a> {
+        self.key_in(self.call.database, name)
+    }
+
+    #[inline]
+    pub fn key_in<'a>(&self, database: u32, name: &'a [u8]) -> Key<'a> {
+        Key { space: self.space(database), slot: row::slot_of(name), hash: row::hash_of(name, self.store.hash_seed()), name }
+    }
+
+    /// Ends a command that is going to take long unless it is on the I/O pool under its locks.
+    pub fn long(&self) -> Result<(), Stop> {
+        if self.call.mode == Mode::Disk { Ok(()) } else { Err(Stop::Long) }
+    }
+
+    /// The meta row of a key.
+    #[inline]
+    pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        if !self.overlay.is_empty()
+            && let Some(at) = self.overlay.find_key(key)
+        {
+            return Ok(self.overlay.read(at));
+        }
+        match self.store.memtable.meta(key) {
+            Found::Row(value, index) => {
+                self.gate = self.gate.max(index);
+                Ok(Some(value))
+            }
+            Found::Deleted(index) => {
+                self.gate = self.gate.max(index);
+                Ok(None)
+            }
+            Found::Unknown => self.base_row(&row::meta_row(key)),
+        }
+    }
+
+    /// As much of the meta row as an overwrite needs; of a plain string in the base its existence is all that is looked up.
+    #[inline]
+    pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
+        if !self.overlay.is_empty()
+            && let Some(at) = self.overlay.find_key(key)
+        {
+            return Ok(presence_of(self.overlay.read(at)));
+        }
+        match self.store.memtable.meta(key) {
+            Found::Row(value, index) => {
+                self.gate = self.gate.max(index);
+                Ok(presence_of(Some(value)))
+            }
+            Found::Deleted(index) => {
+                self.gate = self.gate.max(index);
+                Ok(Presence::Absent)
+            }
+            Found::Unknown => self.base_presence(key),
+        }
+    }
+
+    fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
+        let row = row::meta_row(key);
+        if self.store.presence.contains(&row) {
+            return Ok(Presence::Plain);
+        }
+        match self.base_row(&row) {
+            Ok(found) => {
+                let presence = presence_of(found);
+                if presence == Presence::Plain && self.call.mode != Mode::Load {
+                    // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
+                    self.store.presence.insert(&row);
+                }
+                Ok(presence)
+            }
+            Err(Stop::WouldBlock) if self.store.blind_set() => Ok(Presence::Absent),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Any other row, by its full key.
+    pub fn row(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
+        if let Some(key) = row::parse_meta_row(row) {
+            return self.meta(&key);
+        }
+        if !self.overlay.is_empty()
+            && let Some(at) = self.overlay.find_row(row)
+        {
+            return Ok(self.overlay.read(at));
+        }
+        match self.store.memtable.row(row) {
+            Found::Row(value, index) => {
+                self.gate = self.gate.max(index);
+                Ok(Some(value))
+            }
+            Found::Deleted(index) => {
+                self.gate = self.gate.max(index);
+                Ok(None)
+            }
+            Found::Unknown => self.base_row(row),
+        }
+    }
+
+    /// A row that the memtable does not know: what was pinned for this command, the row cache, the base.
+    fn base_row(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
+        if let Some(pins) = self.call.pins
+            && let Some(found) = pins.rows.get(row)
+            && pins.epoch == self.store.epoch()
+        {
+            return Ok(found.clone());
+        }
+        let tier = self.tier();
+        let found = match self.store.cache.get(row) {
+            Cached::Hit(found) => found,
+            Cached::Miss(fill) => {
+                let found = lookup(self.store.base.get(row, tier))?;
+                // Fails if the flush has brought a newer version meanwhile: then it must.
+                let _ = fill.insert(found.clone());
+                found
+            }
+            Cached::Elsewhere => lookup(self.store.base.get(row, tier))?,
+        };
+        if self.call.mode == Mode::Load {
+            self.pins.rows.insert(row.to_vec(), found.clone());
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        if self.call.mode == Mode::Memory { Tier::Memory } else { Tier::Disk }
+    }
+
+    /// Writes the meta row of a key: the parts, one after the other.
+    #[inline]
+    pub fn put_meta(&mut self, key: &Key<'_>, parts: &[&[u8]]) -> Result<(), Stop> {
+        let prefix = row::meta_prefix(key);
+        self.overlay.put(print_of_key(key), &[&prefix, key.name], parts, false);
+        self.bounded()
+    }
+
+    #[inline]
+    pub fn delete_meta(&mut self, key: &Key<'_>) -> Result<(), Stop> {
+        let prefix = row::meta_prefix(key);
+        self.overlay.delete(print_of_key(key), &[&prefix, key.name], false);
+        self.bounded()
+    }
+
+    /// Writes any other row. Rows of an object that this transaction made may be written ahead of the rest.
+    pub fn put_row(&mut self, row: &[u8], parts: &[&[u8]]) -> Result<(), Stop> {
+        self.overlay.put(print_of_row(row), &[row], parts, self.is_ahead(row));
+        self.spill()
+    }
+
+    /// Whether nothing can name the row yet: an element of an object that this transaction made.
+    fn is_ahead(&self, row: &[u8]) -> bool {
+        !self.issued.is_empty()
+            && row::Family::of(row) != Some(row::Family::Owner)
+            && row::object_of(row).is_some_and(|id| self.issued.contains(&id))
+    }
+
+    fn spill(&mut self) -> Result<(), Stop> {
+        if self.overlay.ahead_bytes() > AHEAD_BYTES {
+            self.write_ahead()?;
+        }
+        self.bounded()
+    }
+
+    /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the change
+    /// goes into the log.
+    pub fn patch_row(&mut self, row: &[u8], offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
+        let patch = Patch { offset, bytes, len_after };
+        assert!(patch.fits(), "a patch lies inside the row it leaves");
+        // What is below is read now: it must be in memory when the change is applied.
+        let before = if self.overlay.find_row(row).is_some() { None } else { self.row(row)? };
+        self.overlay.patch(print_of_row(row), row, patch, before, self.is_ahead(row));
+        self.spill()
+    }
+
+    /// `patch_row` for the meta row of a key.
+    pub fn patch_meta(&mut self, key: &Key<'_>, offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
+        self.patch_row(&row::meta_row(key), offset, bytes, len_after)
+    }
+
+    pub fn delete_row(&mut self, row: &[u8]) -> Result<(), Stop> {
+        self.overlay.delete(print_of_row(row), &[row], self.is_ahead(row));
+        self.bounded()
+    }
+
+    fn bounded(&self) -> Result<(), Stop> {
+        if self.overlay.main_bytes() as u64 > self.store.txn_bytes_max() { Err(Stop::TooLarge) } else { Ok(()) }
+    }
+
+    /// Adds to a counter of a space: part of this transaction's record.
+    #[inline]
+    pub fn count(&mut self, space: Space, counter: Counter, delta: i64) {
+        match self.counts.iter_mut().find(|(at, which, _)| (*at, *which) == (space, counter)) {
+            Some((_, _, sum)) => *sum += delta,
+            None => self.counts.push((space, counter, delta)),
+        }
+    }
+
+    /// A counter with this transaction's own changes.
+    pub fn counter(&self, space: Space, counter: Counter) -> i64 {
+        let own: i64 = self.counts.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
+        self.store.databases.counter(space, counter) + own
+    }
+
+    /// A fresh object id, whose rows nobody else can name.
+    pub fn new_object(&mut self) -> Result<ObjectId, Stop> {
+        let id = self.store.issue_object(self.call.mode == Mode::Load)?;
+        self.issued.push(id);
+        Ok(id)
+    }
+
+    /// Gives a database a fresh, empty space; the old one's rows are garbage from then on. The caller holds the exclusive
+    /// lock.
+    pub fn flush_database(&mut self, database: u32) -> Result<(), Stop> {
+        use crate::databases::{database_row, dead_row, next_space_row};
+        let old = self.space(database);
+        let fresh = self.next_space.unwrap_or_else(|| self.store.databases.next_space());
+        let next = Space(fresh.0.checked_add(1).ok_or_else(|| Stop::Failed("ERR all spaces are used up".into()))?);
+        self.put_row(&database_row(database), &[&fresh.0.to_be_bytes()])?;
+        self.put_row(&next_space_row(), &[&next.0.to_be_bytes()])?;
+        self.put_row(&dead_row(old), &[])?;
+        self.counts.retain(|(space, _, _)| *space != old);
+        self.moved.push((database, fresh));
+        self.next_space = Some(next);
+        Ok(())
+    }
+
+    /// Swaps what two databases hold. The caller holds the exclusive lock.
+    pub fn swap_databases(&mut self, a: u32, b: u32) -> Result<(), Stop> {
+        use crate::databases::database_row;
+        let (space_a, space_b) = (self.space(a), self.space(b));
+        self.put_row(&database_row(a), &[&space_b.0.to_be_bytes()])?;
+        self.put_row(&database_row(b), &[&space_a.0.to_be_bytes()])?;
+        self.moved.extend([(a, space_b), (b, space_a)]);
+        Ok(())
+    }
+
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            overlay: self.overlay.mark(),
+            counts: self.counts.clone(),
+            database: self.call.database,
+            moved: self.moved.clone(),
+            next_space: self.next_space,
+        }
+    }
+
+    /// Undoes everything since `to`.
+    pub fn rollback(&mut self, to: Savepoint) {
+        self.overlay.rollback(to.overlay);
+        self.counts = to.counts;
+        self.call.database = to.database;
+        self.moved = to.moved;
+        self.next_space = to.next_space;
+    }
+
+    /// The newest record whose effects this transaction has read.
+    pub fn gate(&self) -> Index {
+        self.gate
+    }
+
+    /// The keys whose meta rows it wrote, some perhaps twice.
+    pub fn touched(&self) -> impl Iterator<Item = Key<'_>> {
+        self.overlay.keys().filter_map(row::parse_meta_row)
+    }
+
+    /// Whether it wrote anything.
+    pub fn is_read_only(&self) -> bool {
+        self.overlay.is_empty() && self.counts.is_empty()
+    }
+
+    /// Databases whose content it exchanges as a whole.
+    pub fn moved_databases(&self) -> impl Iterator<Item = u32> {
+        self.moved.iter().map(|(database, _)| *database)
+    }
+
+    /// The rows that a run in `Mode::Load` has read.
+    pub fn take_pins(&mut self) -> Pins {
+        std::mem::take(&mut self.pins)
+    }
+
+    /// Ends it without effect, unless it was committed, and gives its memory back.
+    pub fn finish(mut self) -> TxnBuffers {
+        self.settle();
+        let mut overlay = std::mem::take(&mut self.overlay);
+        overlay.clear();
+        TxnBuffers { overlay }
+    }
+
+    fn settle(&mut self) {
+        if !self.issued.is_empty() {
+            self.store.objects.settle(&self.issued);
+            self.issued.clear();
+        }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+fn presence_of(row: Option<Value>) -> Presence {
+    match row {
+        None => Presence::Absent,
+        Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+        Some(value) => Presence::Row(value),
+    }
+}
+
+fn lookup(found: Result<Lookup, BaseError>) -> Result<Option<Value>, Stop> {
+    match found {
+        Ok(Lookup::Row(value)) => Ok(Some(value)),
+        Ok(Lookup::Absent) => Ok(None),
+        Ok(Lookup::WouldBlock) => Err(Stop::WouldBlock),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+pub(crate) fn failed(error: &BaseError) -> Stop {
+    Stop::Failed(format!("ERR storage error: {error}"))
+}
+

@@ -1,0 +1,224 @@
+//! Transactions over a memory base: what a command may rely on, with freezes and flushes in between.
+
+use haypile_store::row;
+use haypile_store::testing::{TestStore, memory_store};
+use haypile_store::{Call, Counter, Mode, Presence, ScanPosition, Stop, Txn, TxnBuffers};
+
+fn call(mode: Mode) -> Call<'static> {
+    Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
+}
+
+fn begin(store: &TestStore) -> Txn<'_> {
+    store.begin(TxnBuffers::default(), call(Mode::Disk))
+}
+
+fn put(store: &TestStore, name: &[u8], value: &[u8]) {
+    let mut txn = begin(store);
+    let key = txn.key(name);
+    txn.put_meta(&key, &[value]).expect("small");
+    txn.count(key.space, Counter::Keys, 1);
+    txn.commit().expect("the store takes writes");
+}
+
+fn get(store: &TestStore, name: &[u8]) -> Option<Vec<u8>> {
+    let mut txn = begin(store);
+    let key = txn.key(name);
+    txn.meta(&key).expect("readable").map(|value| value.to_vec())
+}
+
+#[test]
+fn a_dropped_transaction_leaves_nothing() {
+    let store = memory_store();
+    let mut txn = begin(&store);
+    let key = txn.key(b"k");
+    txn.put_meta(&key, &[b"v"]).expect("small");
+    txn.count(key.space, Counter::Keys, 1);
+    assert_eq!(txn.meta(&key).expect("own").as_deref(), Some(&b"v"[..]));
+    drop(txn);
+    assert_eq!(get(&store, b"k"), None);
+    assert_eq!(store.counter(0, Counter::Keys), 0);
+}
+
+#[test]
+fn a_savepoint_takes_back_what_came_after_it_and_nothing_else() {
+    let store = memory_store();
+    let mut txn = begin(&store);
+    let (a, b) = (txn.key(b"a"), txn.key(b"b"));
+    txn.put_meta(&a, &[b"1"]).expect("small");
+    let here = txn.savepoint();
+    txn.put_meta(&a, &[b"2"]).expect("small");
+    txn.put_meta(&b, &[b"2"]).expect("small");
+    txn.count(a.space, Counter::Keys, 5);
+    txn.rollback(here);
+    assert_eq!(txn.meta(&a).expect("own").as_deref(), Some(&b"1"[..]));
+    assert_eq!(txn.meta(&b).expect("own"), None);
+    txn.commit().expect("commits");
+    drop(txn);
+    assert_eq!((get(&store, b"a"), get(&store, b"b")), (Some(b"1".to_vec()), None));
+    assert_eq!(store.counter(0, Counter::Keys), 0);
+}
+
+#[test]
+fn rows_are_the_same_before_and_after_the_flush() {
+    let store = memory_store();
+    for i in 0..500 {
+        put(&store, format!("key:{i}").as_bytes(), &[b'v'; 10]);
+    }
+    store.flush_now().expect("flushes");
+    assert!(store.base.len() >= 500);
+    for i in 0..500 {
+        assert_eq!(get(&store, format!("key:{i}").as_bytes()), Some(vec![b'v'; 10]));
+    }
+    assert_eq!(store.counter(0, Counter::Keys), 500);
+    assert_eq!(get(&store, b"key:500"), None);
+}
+
+#[test]
+fn what_only_the_disk_knows_would_block_an_event_loop_until_it_is_pinned() {
+    let store = memory_store();
+    put(&store, b"cold", b"v");
+    store.flush_now().expect("flushes");
+    store.base.set_cold(true);
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
+    let key = txn.key(b"cold");
+    assert_eq!(txn.meta(&key), Err(Stop::WouldBlock));
+    drop(txn);
+    let mut load = store.begin(TxnBuffers::default(), call(Mode::Load));
+    assert!(load.meta(&load.key(b"cold")).expect("reads the disk").is_some());
+    let pins = load.take_pins();
+    drop(load);
+    let mut again = store.begin(TxnBuffers::default(), Call { pins: Some(&pins), ..call(Mode::Memory) });
+    assert!(again.meta(&again.key(b"cold")).expect("pinned").is_some());
+}
+
+#[test]
+fn pins_of_before_a_flush_are_not_believed() {
+    let store = memory_store();
+    put(&store, b"k", b"old");
+    store.flush_now().expect("flushes");
+    let mut load = store.begin(TxnBuffers::default(), call(Mode::Load));
+    load.meta(&load.key(b"k")).expect("reads");
+    let pins = load.take_pins();
+    drop(load);
+    put(&store, b"k", b"new");
+    store.flush_now().expect("flushes");
+    let mut txn = store.begin(TxnBuffers::default(), Call { pins: Some(&pins), ..call(Mode::Disk) });
+    assert_eq!(txn.meta(&txn.key(b"k")).expect("reads").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn a_plain_string_in_the_base_is_known_to_be_there_without_a_read() {
+    let store = memory_store();
+    put(&store, b"plain", &[1, 0, b'v']);
+    put(&store, b"other", &[9, 9, b'v']);
+    store.flush_now().expect("flushes");
+    store.base.set_cold(true);
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
+    assert_eq!(txn.presence(&txn.key(b"plain")), Ok(Presence::Plain));
+    // The other row was brought into the row cache by nobody, so only the disk knows it.
+    assert_eq!(txn.presence(&txn.key(b"other")), Err(Stop::WouldBlock));
+}
+
+#[test]
+fn scans_merge_own_writes_memtable_and_base() {
+    let store = memory_store();
+    let row = |n: u8| row::data_row(haypile_store::Space(0), haypile_store::Slot(5), haypile_store::ObjectId(7), &[n]);
+    let write = |n: u8, value: Option<&[u8]>| {
+        let mut txn = begin(&store);
+        match value {
+            Some(value) => txn.put_row(&row(n), &[value]).expect("small"),
+            None => txn.delete_row(&row(n)).expect("small"),
+        }
+        txn.commit().expect("commits");
+    };
+    (0..10).for_each(|n| write(n, Some(b"base")));
+    store.flush_now().expect("flushes");
+    write(3, None);
+    write(4, Some(b"memory"));
+    let mut txn = begin(&store);
+    txn.put_row(&row(5), &[b"own"]).expect("small");
+    txn.delete_row(&row(6)).expect("small");
+    txn.put_row(&row(20), &[b"own"]).expect("small");
+    let found = txn.scan(&row(2), &row(30), 100).expect("reads");
+    let found: Vec<(u8, &[u8])> = found.iter().map(|(row, value)| (row[15], &value[..])).collect();
+    let base = &b"base"[..];
+    assert_eq!(found, [(2, base), (4, b"memory"), (5, b"own"), (7, base), (8, base), (9, base), (20, b"own")]);
+    assert_eq!(txn.scan(&row(0), &row(30), 2).expect("reads").len(), 2);
+}
+
+#[test]
+fn a_scan_of_keys_finds_every_key_once_wherever_it_lies() {
+    let store = memory_store();
+    for i in 0..1000 {
+        put(&store, format!("key:{i}").as_bytes(), b"v");
+        if i == 600 {
+            store.flush_now().expect("flushes");
+        }
+    }
+    let mut txn = begin(&store);
+    for max in [1, 7, 100, 5000] {
+        let mut names = Vec::new();
+        let mut at = Some(ScanPosition::START);
+        while let Some(from) = at {
+            let (found, next) = txn.scan_keys(haypile_store::Space(0), from, max).expect("reads");
+            names.extend(found.into_iter().map(|(name, _)| name));
+            at = next;
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 1000, "with {max} at a time");
+    }
+}
+
+#[test]
+fn a_patch_changes_its_bytes_wherever_the_row_lies() {
+    let store = memory_store();
+    put(&store, b"k", b"hello world");
+    for flushed in [false, true] {
+        let mut txn = begin(&store);
+        let key = txn.key(b"k");
+        txn.patch_meta(&key, 6, b"WORLD!", 12).expect("small");
+        assert_eq!(txn.meta(&key).expect("own").as_deref(), Some(&b"hello WORLD!"[..]));
+        txn.patch_meta(&key, 0, b"J", 5).expect("small");
+        txn.commit().expect("commits");
+        drop(txn);
+        assert_eq!(get(&store, b"k"), Some(b"Jello".to_vec()), "flushed: {flushed}");
+        put(&store, b"k", b"hello world");
+        store.flush_now().expect("flushes");
+    }
+}
+
+#[test]
+fn a_flushed_database_is_empty_at_once_and_its_rows_never_reach_the_base() {
+    let store = memory_store();
+    put(&store, b"k", b"v");
+    let mut txn = begin(&store);
+    txn.flush_database(0).expect("fits");
+    let key = txn.key(b"k");
+    assert_eq!(txn.meta(&key).expect("reads"), None);
+    txn.put_meta(&key, &[b"after"]).expect("small");
+    txn.commit().expect("commits");
+    drop(txn);
+    assert_eq!(get(&store, b"k"), Some(b"after".to_vec()));
+    assert_eq!(store.counter(0, Counter::Keys), 0);
+}
+
+#[test]
+fn a_large_new_object_is_written_ahead_and_anything_else_too_large_is_refused() {
+    let store = memory_store();
+    let mut txn = begin(&store);
+    let id = txn.new_object().expect("leased");
+    let chunk = vec![b'x'; 64 << 10];
+    for n in 0..1000u32 {
+        let row = row::data_row(haypile_store::Space(0), haypile_store::Slot(1), id, &n.to_be_bytes());
+        txn.put_row(&row, &[&chunk]).expect("written ahead");
+    }
+    txn.put_row(&row::owner_row(haypile_store::Space(0), haypile_store::Slot(1), id), &[b"k"]).expect("small");
+    txn.commit().expect("commits");
+    let last = row::data_row(haypile_store::Space(0), haypile_store::Slot(1), id, &999u32.to_be_bytes());
+    assert_eq!(txn.row(&last).expect("reads").map(|value| value.len()), Some(64 << 10));
+    drop(txn);
+    let mut txn = begin(&store);
+    let key = txn.key(b"big");
+    assert_eq!(txn.put_meta(&key, &[&vec![0; 9 << 20]]), Err(Stop::TooLarge));
+}
