@@ -10,7 +10,7 @@ use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
 use crate::row::{SystemScope, system_row};
 use crate::store::{Store, StoreOptions, hash_seed_row};
-use haypile_log::{Index, Kind, Log, Replay};
+use haypile_log::{Index, Kind, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,13 +27,6 @@ impl std::fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
-
-/// How far the replay of the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub bytes_done: u64,
-    pub bytes_total: u64,
-}
 
 /// How often replay tells its progress, in records.
 const PROGRESS_RECORDS: u64 = 4096;
@@ -115,21 +108,25 @@ impl Store {
                 self.replay(record.body, index).map_err(|why| OpenError(format!("record {} of the log: {why}", index.0)))?;
             }
             self.replayed.store(index.0, Ordering::Release);
-            while self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
+            if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
                 self.flush.request();
-                if !self.memtable.has_frozen() {
-                    continue;
-                }
-                if let Some(why) = self.flush.stopped() {
-                    return Err(OpenError(why));
-                }
-                self.flush.wait_for_progress(Duration::from_millis(10));
+                self.wait_for_flush()?;
             }
             records += 1;
             if records.is_multiple_of(PROGRESS_RECORDS) {
-                let at = replay.progress();
-                progress(Progress { bytes_done: at.bytes_done, bytes_total: at.bytes_total });
+                progress(replay.progress());
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps replay within the memtable's bound while the generation before is on its way to the base.
+    fn wait_for_flush(&self) -> Result<(), OpenError> {
+        while self.memtable.active_bytes() > self.flush.memtable_bytes() / 4 * 5 {
+            if let Some(why) = self.flush.stopped() {
+                return Err(OpenError(why));
+            }
+            self.flush.wait_for_progress(Duration::from_millis(10));
         }
         Ok(())
     }

@@ -1,0 +1,146 @@
+//! The command line of `haypile`: its subcommands and their help.
+//!
+//! `haypile server` takes its arguments as redis-server does, which is why no library for command lines is used here.
+//! Nothing is run or printed; the binary does that.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::read::CommandLine;
+
+/// What the binary is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cli {
+    Server(CommandLine),
+    /// Print the records of the log in a data directory.
+    Log {
+        dir: PathBuf,
+    },
+    /// Print this on standard output and end well.
+    Text(String),
+}
+
+/// A command line that makes no sense. Displayed it says why and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// The answer to `haypile --version`.
+pub const VERSION: &str = concat!("haypile ", env!("CARGO_PKG_VERSION"));
+
+const HELP: &str = "\
+Haypile speaks the Redis protocol, keeps all data on disk in RocksDB, and serves what is hot from memory.
+
+Usage:
+  haypile server [FILE] [--directive value ...] ...   run a server
+  haypile log DIR                                     print the records of a data directory's log
+  haypile --version                                   print the version
+  haypile --help, haypile server --help, haypile log --help
+";
+
+const SERVER_HELP: &str = "\
+Runs a server.
+
+Usage: haypile server [FILE] [--directive value ...] ...
+
+FILE is a configuration in the syntax of redis.conf; - as the first or last argument reads one from standard input.
+Each --directive is a line after those of the file, so it wins. All directives are listed in docs/configuration.md.
+
+Examples:
+  haypile server
+  haypile server --port 6380 --dir /var/lib/haypile
+  haypile server /etc/haypile.conf --maxmemory 4gb --durability fsync
+  echo 'port 6380' | haypile server -
+
+SIGTERM and SIGINT stop the server cleanly.
+";
+
+const LOG_HELP: &str = "\
+Prints the records of a log, oldest first, one on a line. The server must not run on the directory.
+
+Usage: haypile log DIR
+
+DIR is a data directory: the `dir` of a server.
+";
+
+impl Cli {
+    /// Takes the arguments after the name of the program.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, UsageError> {
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let Some((command, rest)) = arguments.split_first() else {
+            return Err(UsageError(HELP.into()));
+        };
+        let asks_for_help = rest.iter().any(|argument| argument == "--help") || matches!(rest, [only] if only == "-h");
+        match command.to_str() {
+            Some("--help" | "-h" | "help") => Ok(Cli::Text(HELP.into())),
+            Some("--version" | "-v" | "-V" | "version") => Ok(Cli::Text(format!("{VERSION}\n"))),
+            Some("server") if asks_for_help => Ok(Cli::Text(SERVER_HELP.into())),
+            Some("server") if matches!(rest, [only] if only == "--version" || only == "-v") => {
+                Ok(Cli::Text(format!("{VERSION}\n")))
+            }
+            Some("server") => Ok(Cli::Server(CommandLine::parse(rest))),
+            Some("log") if asks_for_help => Ok(Cli::Text(LOG_HELP.into())),
+            Some("log") => match rest {
+                [dir] => Ok(Cli::Log { dir: dir.into() }),
+                _ => Err(UsageError(format!("haypile log takes one argument.\n\n{LOG_HELP}"))),
+            },
+            _ => {
+                let command = command.to_string_lossy();
+                let meant = if command.starts_with("--") || command.ends_with(".conf") {
+                    format!(" Did you mean `haypile server {command}`?")
+                } else {
+                    String::new()
+                };
+                Err(UsageError(format!("There is no subcommand '{command}'.{meant}\n\n{HELP}")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Cli, UsageError> {
+        Cli::parse(arguments.iter().map(OsString::from))
+    }
+
+    fn is_text(arguments: &[&str], begin: &str) {
+        match parse(arguments) {
+            Ok(Cli::Text(text)) if text.starts_with(begin) => {}
+            other => panic!("{arguments:?} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn subcommands() {
+        assert_eq!(parse(&["server"]), Ok(Cli::Server(CommandLine::default())));
+        assert_eq!(parse(&["log", "/data"]), Ok(Cli::Log { dir: "/data".into() }));
+        is_text(&["--version"], "haypile ");
+        is_text(&["--help"], "Haypile speaks");
+        is_text(&["server", "--help"], "Runs a server");
+        is_text(&["server", "a.conf", "--port", "1", "--help"], "Runs a server");
+        is_text(&["log", "-h"], "Prints the records");
+        assert!(parse(&[]).is_err());
+        assert!(parse(&["log"]).is_err());
+        assert!(parse(&["--port", "6380"]).unwrap_err().to_string().contains("haypile server --port"));
+        assert!(parse(&["serve"]).unwrap_err().to_string().starts_with("There is no subcommand 'serve'."));
+    }
+
+    #[test]
+    fn the_server_takes_a_file_and_directives() {
+        let Ok(Cli::Server(line)) = parse(&["server", "a.conf", "--port", "6380", "--save", "--bind", "a", "b c"])
+        else {
+            panic!("it is a server");
+        };
+        assert_eq!(line.file, Some("a.conf".into()));
+        assert_eq!(line.options, [&b"port \"6380\""[..], b"save \"\"", b"bind \"a\" \"b c\""]);
+    }
+}

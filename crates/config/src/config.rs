@@ -1,0 +1,353 @@
+//! The configuration as the rest of the server sees it: a field with a type for each directive that is used.
+//!
+//! Built from `Values` at the start and anew after each CONFIG SET; it never changes. What a field means stands in the
+//! table, in the row of the same name.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Origin;
+use crate::special::{Bind, Limit, addresses_of, limits_of};
+use crate::value::Value;
+use crate::values::Values;
+
+/// All directives that are used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    // Network.
+    /// 0 = no TCP.
+    pub port: u16,
+    pub bind: Vec<Bind>,
+    pub unixsocket: Option<PathBuf>,
+    /// 0 = what the umask gives.
+    pub unixsocketperm: u32,
+    pub tcp_backlog: u32,
+    /// 0 = no probes.
+    pub tcp_keepalive_s: u32,
+    /// 0 = never.
+    pub timeout_s: u32,
+    pub maxclients: u32,
+    pub protected_mode: bool,
+    pub client_query_buffer_bytes_max: u64,
+    pub proto_bulk_bytes_max: u64,
+    pub normal_output_limit: Limit,
+    pub replica_output_limit: Limit,
+    pub pubsub_output_limit: Limit,
+
+    // Process.
+    /// Absolute; the paths of other directives are relative to it, and already joined with it here.
+    pub dir: PathBuf,
+    pub databases: u32,
+    pub daemonize: bool,
+    pub supervised: Supervised,
+    pub pidfile: Option<PathBuf>,
+    pub loglevel: LogLevel,
+    /// None = standard output.
+    pub logfile: Option<PathBuf>,
+    pub log_format: LogFormat,
+    /// From `rename-command`, in the order of the lines.
+    pub renames: Vec<Rename>,
+
+    // Storage engine.
+    /// 0 = one for each core.
+    pub workers: usize,
+    pub io_pool: usize,
+    pub engine: Engine,
+    pub durability: Durability,
+    pub log_segment_bytes: u64,
+    pub log_retention_bytes: u64,
+    /// 0 = any age.
+    pub log_retention_age_s: u64,
+    pub flush_log_bytes: u64,
+    pub memtable_size: Size,
+    pub row_cache_size: Size,
+    pub block_cache_size: Size,
+    pub txn_bytes_max: u64,
+    pub compression: Compression,
+    pub direct_reads: bool,
+    pub blind_set: bool,
+    pub disk_free_bytes_min: u64,
+    /// Bytes a second; 0 = tuned by itself.
+    pub background_io_rate: u64,
+
+    // Memory.
+    /// 0 = a share of what there is: see `Config::memory_budget`.
+    pub maxmemory: u64,
+    /// As Redis names it; nothing is evicted.
+    pub maxmemory_policy: String,
+}
+
+/// Where a daemon without `pidfile` writes its process id.
+const PIDFILE_OF_DAEMON: &str = "/var/run/haypile.pid";
+
+/// A size in bytes, or the share of the budget that the store gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    Auto,
+    Bytes(u64),
+}
+
+/// What acknowledged means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    Os,
+    Fsync,
+}
+
+/// What is below the memtable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    RocksDb,
+    Memory,
+}
+
+/// Compression of the base's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    Lz4,
+    Zstd,
+    None,
+}
+
+/// Least important kind of messages that are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Debug,
+    Verbose,
+    Notice,
+    Warning,
+    Nothing,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Human,
+    Json,
+}
+
+/// Who is told that the server is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervised {
+    No,
+    Upstart,
+    Systemd,
+    /// Whichever the environment names (`UPSTART_JOB`, `NOTIFY_SOCKET`).
+    Auto,
+}
+
+/// A `rename-command` line. Whether the command exists, and whether the new name is free, the command table knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rename {
+    pub command: Vec<u8>,
+    /// Empty = the command is removed.
+    pub to: Vec<u8>,
+    /// For the error if it cannot be done: `ConfigError::at(&rename.origin, "No such command in rename-command")`.
+    pub origin: Origin,
+}
+
+impl Size {
+    /// The bytes, where `auto` means `share`.
+    pub fn or(self, share: u64) -> u64 {
+        match self {
+            Size::Auto => share,
+            Size::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Config {
+    /// The configuration of a server that is started without any, in `dir`.
+    pub fn defaults(dir: &Path) -> Config {
+        let mut values = Values::defaults();
+        values.put(crate::table::find(b"dir").expect("dir is in the table"), Value::Text(path_bytes(dir)));
+        Config::from_values(&values, &[])
+    }
+
+    pub(crate) fn from_values(values: &Values, renames: &[Rename]) -> Config {
+        Config::read(&mut Fields::of(values), renames)
+    }
+
+    fn read(fields: &mut Fields, renames: &[Rename]) -> Config {
+        let dir = fields.path("dir").expect("dir is never empty");
+        let below_dir = |path: Option<PathBuf>| path.map(|path| dir.join(path));
+        let limits = limits_of(fields.value("client-output-buffer-limit"));
+        let daemonize = fields.bool("daemonize");
+        // CONFIG SET asks for this one by itself.
+        fields.choice("enable-protected-configs");
+        // `durability` follows it.
+        fields.choice("appendfsync");
+        Config {
+            port: fields.int("port"),
+            bind: addresses_of(fields.value("bind")),
+            unixsocket: below_dir(fields.path("unixsocket")),
+            unixsocketperm: fields.octal("unixsocketperm"),
+            tcp_backlog: fields.int("tcp-backlog"),
+            tcp_keepalive_s: fields.int("tcp-keepalive"),
+            timeout_s: fields.int("timeout"),
+            maxclients: fields.int("maxclients"),
+            protected_mode: fields.bool("protected-mode"),
+            client_query_buffer_bytes_max: fields.bytes("client-query-buffer-limit"),
+            proto_bulk_bytes_max: fields.bytes("proto-max-bulk-len"),
+            normal_output_limit: limits[0],
+            replica_output_limit: limits[1],
+            pubsub_output_limit: limits[2],
+            databases: fields.int("databases"),
+            daemonize,
+            supervised: match fields.choice("supervised") {
+                1 => Supervised::Upstart,
+                2 => Supervised::Systemd,
+                3 => Supervised::Auto,
+                _ => Supervised::No,
+            },
+            pidfile: below_dir(fields.path("pidfile")).or_else(|| daemonize.then(|| PIDFILE_OF_DAEMON.into())),
+            loglevel: match fields.choice("loglevel") {
+                0 => LogLevel::Debug,
+                1 => LogLevel::Verbose,
+                2 => LogLevel::Notice,
+                3 => LogLevel::Warning,
+                _ => LogLevel::Nothing,
+            },
+            logfile: below_dir(fields.path("logfile")),
+            log_format: if fields.choice("log-format") == 0 { LogFormat::Human } else { LogFormat::Json },
+            renames: renames.to_vec(),
+            workers: fields.int("workers"),
+            io_pool: fields.int("io-pool"),
+            engine: if fields.choice("engine") == 0 { Engine::RocksDb } else { Engine::Memory },
+            durability: if fields.choice("durability") == 0 { Durability::Os } else { Durability::Fsync },
+            log_segment_bytes: fields.bytes("log-segment-size"),
+            log_retention_bytes: fields.bytes("log-retention-size"),
+            log_retention_age_s: fields.int("log-retention-age"),
+            flush_log_bytes: fields.bytes("flush-log-bytes"),
+            memtable_size: fields.size("memtable-size"),
+            row_cache_size: fields.size("row-cache-size"),
+            block_cache_size: fields.size("block-cache-size"),
+            txn_bytes_max: fields.bytes("txn-bytes-max"),
+            compression: match fields.choice("compression") {
+                0 => Compression::Lz4,
+                1 => Compression::Zstd,
+                _ => Compression::None,
+            },
+            direct_reads: fields.bool("direct-reads"),
+            blind_set: fields.bool("blind-set"),
+            disk_free_bytes_min: fields.bytes("disk-free-min"),
+            background_io_rate: fields.bytes("background-io-rate"),
+            maxmemory: fields.bytes("maxmemory"),
+            maxmemory_policy: fields.printed("maxmemory-policy"),
+            dir,
+        }
+    }
+
+    /// The memory budget in bytes: `maxmemory`, or the default share of what the machine or its cgroup has.
+    pub fn memory_budget(&self, available: &crate::memory::Available) -> u64 {
+        if self.maxmemory == 0 { available.default_budget() } else { self.maxmemory }
+    }
+}
+
+/// Reads values by name and type. A wrong type is a mistake in this file; the test below reads them all.
+struct Fields<'a> {
+    values: &'a Values,
+    /// The names that were read.
+    seen: BTreeSet<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(values: &'a Values) -> Fields<'a> {
+        Fields { values, seen: BTreeSet::new() }
+    }
+
+    fn value(&mut self, name: &'static str) -> &'a Value {
+        self.seen.insert(name);
+        self.values.get(name)
+    }
+
+    fn bool(&mut self, name: &'static str) -> bool {
+        match self.value(name) {
+            Value::Bool(yes) => *yes,
+            other => unreachable!("{name} is yes or no, not {other:?}"),
+        }
+    }
+
+    fn int<T: TryFrom<i64>>(&mut self, name: &'static str) -> T {
+        match self.value(name) {
+            Value::Int(number) => T::try_from(*number).ok().expect("the bounds of the row fit the type of the field"),
+            other => unreachable!("{name} is an integer, not {other:?}"),
+        }
+    }
+
+    fn bytes(&mut self, name: &'static str) -> u64 {
+        match self.value(name) {
+            Value::Bytes(bytes) => *bytes,
+            other => unreachable!("{name} is a number of bytes, not {other:?}"),
+        }
+    }
+
+    fn size(&mut self, name: &'static str) -> Size {
+        match self.value(name) {
+            Value::Auto => Size::Auto,
+            Value::Bytes(bytes) => Size::Bytes(*bytes),
+            other => unreachable!("{name} is a size, not {other:?}"),
+        }
+    }
+
+    fn octal(&mut self, name: &'static str) -> u32 {
+        match self.value(name) {
+            Value::Octal(mode) => *mode,
+            other => unreachable!("{name} is a file mode, not {other:?}"),
+        }
+    }
+
+    fn choice(&mut self, name: &'static str) -> u32 {
+        match self.value(name) {
+            Value::Choice(number) => *number,
+            other => unreachable!("{name} is a choice, not {other:?}"),
+        }
+    }
+
+    fn path(&mut self, name: &'static str) -> Option<PathBuf> {
+        match self.value(name) {
+            Value::Text(text) if text.is_empty() => None,
+            Value::Text(text) => Some(PathBuf::from(OsString::from_vec(text.clone()))),
+            other => unreachable!("{name} is a path, not {other:?}"),
+        }
+    }
+
+    fn printed(&mut self, name: &'static str) -> String {
+        self.seen.insert(name);
+        String::from_utf8_lossy(&self.values.print(name)).into_owned()
+    }
+}
+
+/// A path's bytes, as they are on disk.
+pub(crate) fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().to_os_string().into_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{self, Class};
+
+    #[test]
+    fn each_used_directive_is_a_field_and_no_other() {
+        let values = Values::defaults();
+        let mut fields = Fields::of(&values);
+        Config::read(&mut fields, &[]);
+        let used: BTreeSet<&str> = table::rows().filter(|row| row.class == Class::Used).map(|row| row.name).collect();
+        assert_eq!(fields.seen, used);
+    }
+
+    #[test]
+    fn paths_are_below_dir() {
+        let mut values = Values::defaults();
+        values.put(table::find(b"dir").unwrap(), Value::Text(b"/data".to_vec()));
+        values.put(table::find(b"logfile").unwrap(), Value::Text(b"a.log".to_vec()));
+        values.put(table::find(b"pidfile").unwrap(), Value::Text(b"/run/a.pid".to_vec()));
+        let config = Config::from_values(&values, &[]);
+        assert_eq!(config.logfile, Some("/data/a.log".into()));
+        assert_eq!(config.pidfile, Some("/run/a.pid".into()));
+        assert_eq!(config.unixsocket, None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Configuration of Haypile: redis.conf and the command line, the table of all directives, and CONFIG GET and SET.
+//!
+//! This crate reads files and parses values. It opens no socket, creates no file, starts nothing and names no other crate
+//! of Haypile; the engine and the server share it. Read `table` for what can be configured, `config` for what the rest
+//! of the server sees of it, `settings` for changes at run time.
+
+pub mod cli;
+pub mod config;
+pub mod docs;
+pub mod error;
+pub mod glob;
+pub mod load;
+pub mod memory;
+pub mod read;
+pub mod settings;
+pub mod special;
+mod suggest;
+pub mod table;
+pub mod value;
+pub mod values;
+pub mod words;
+
+pub use config::{Compression, Config, Durability, Engine, LogFormat, LogLevel, Rename, Size, Supervised};
+pub use error::ConfigError;
+pub use load::{Loaded, Note, load};
+pub use read::CommandLine;
+pub use settings::{Changed, Settings};
+pub use special::{Bind, Limit};

@@ -1,0 +1,203 @@
+//! CONFIG GET and CONFIG SET: the configuration while the server runs.
+//!
+//! Settings are shared by all threads. Readers that need speed keep the `Arc<Config>` they got, and compare `version` once
+//! in a while; whoever has to act at once registers a listener, which may also refuse a change.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::config::{Config, Rename};
+use crate::glob;
+use crate::table::{self, Class, Found};
+use crate::value::{Mode, Value};
+use crate::values::Values;
+
+/// The configuration while the server runs.
+pub struct Settings {
+    /// Grows by one with each CONFIG SET that changed something; written under `state`.
+    version: AtomicU64,
+    state: RwLock<State>,
+    renames: Vec<Rename>,
+    /// One CONFIG SET at a time, listeners included.
+    listeners: Mutex<Vec<Box<Listener>>>,
+}
+
+struct State {
+    values: Values,
+    config: Arc<Config>,
+}
+
+/// What is called with the directives that change, the configuration before and the one to come. An `Err` refuses the change: it is
+/// the end of the error reply, as in `Unable to listen on this port. Check server logs.`
+pub type Listener = dyn Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync;
+
+/// A directive that CONFIG SET gave another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub name: &'static str,
+    /// As CONFIG GET prints it.
+    pub value: Vec<u8>,
+    /// The value must not be logged.
+    pub sensitive: bool,
+}
+
+impl Settings {
+    pub(crate) fn new(values: Values, renames: Vec<Rename>) -> Settings {
+        let config = Arc::new(Config::from_values(&values, &renames));
+        Settings {
+            version: AtomicU64::new(0),
+            state: RwLock::new(State { values, config }),
+            renames,
+            listeners: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The settings of a server that is started without any, in `dir`.
+    pub fn defaults(dir: &std::path::Path) -> Settings {
+        let mut values = Values::defaults();
+        values.put(table::find(b"dir").expect("dir is in the table"), Value::Text(crate::config::path_bytes(dir)));
+        Settings::new(values, Vec::new())
+    }
+
+    /// The configuration of this moment.
+    pub fn config(&self) -> Arc<Config> {
+        self.state().config.clone()
+    }
+
+    /// A number that changes with the configuration. One relaxed load.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// Calls `listener` before each change, in the order of registration, one change at a time. It must not call `set` or `listen`.
+    pub fn listen(
+        &self,
+        listener: impl Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    }
+
+    /// CONFIG GET: the directives that match one of the patterns, each once, names as they were asked for or as they match, with
+    /// values as Redis prints them. Hidden directives answer to their exact name only.
+    pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
+        let state = self.state();
+        let mut found: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut add = |name: String, directive: Found| {
+            if !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+                found.push((name, directive.row.kind.print(state.values.at(directive.position))));
+            }
+        };
+        for pattern in patterns {
+            if !glob::is_pattern(pattern) {
+                if let Some(directive) = table::find(pattern) {
+                    add(String::from_utf8_lossy(pattern).into_owned(), directive);
+                }
+                continue;
+            }
+            for (position, row) in table::rows().enumerate().filter(|(_, row)| !row.hidden) {
+                for name in row.names().filter(|name| glob::matches(pattern, name.as_bytes(), true)) {
+                    add(name.into(), Found { name, row, position });
+                }
+            }
+        }
+        found
+    }
+
+    /// CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. What did not change its value is not
+    /// among the changes.
+    pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Changed>, String> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, config) = {
+            let state = self.state();
+            (state.values.clone(), state.config.clone())
+        };
+        let directives = settable(pairs, &before)?;
+        let mut after = before.clone();
+        for (found, (_, value)) in directives.iter().zip(pairs) {
+            set_one(&mut after, *found, value).map_err(|text| failed(found.name.as_bytes(), &text))?;
+        }
+        let changed = changes(&before, &after);
+        if changed.is_empty() {
+            return Ok(changed);
+        }
+        let next = Arc::new(Config::from_values(&after, &self.renames));
+        for (called, listener) in listeners.iter().enumerate() {
+            if let Err(text) = listener(&changed, &config, &next) {
+                let back = changes(&after, &before);
+                for earlier in &listeners[..called] {
+                    // They took the change a moment ago, and the values before it were in force: going back is theirs to manage.
+                    let _ = earlier(&back, &next, &config);
+                }
+                return Err(failed(changed[0].name.as_bytes(), &text));
+            }
+        }
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        *state = State { values: after, config: next };
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(changed)
+    }
+
+    fn state(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.debug_struct("Settings").field("version", &self.version()).field("config", &self.config()).finish()
+    }
+}
+
+/// The directives of all pairs, if each may be set; otherwise the first that may not. A name and its alias are two directives here,
+/// as in Redis, and the later one wins.
+fn settable(pairs: &[(&[u8], &[u8])], values: &Values) -> Result<Vec<Found>, String> {
+    let protected_allowed = *values.get("enable-protected-configs") != Value::Choice(0);
+    let mut directives: Vec<Found> = Vec::with_capacity(pairs.len());
+    for (name, _) in pairs {
+        let Some(found) = table::find(name) else {
+            return Err(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                String::from_utf8_lossy(name)
+            ));
+        };
+        if found.row.protected && !protected_allowed {
+            return Err(failed(name, "can't set protected config"));
+        }
+        if found.row.immutable {
+            return Err(failed(name, "can't set immutable config"));
+        }
+        if directives.iter().any(|earlier| earlier.name == found.name) {
+            return Err(failed(name, "duplicate parameter"));
+        }
+        directives.push(found);
+    }
+    Ok(directives)
+}
+
+/// Several words are separated by single blanks here, as in Redis.
+fn set_one(values: &mut Values, found: Found, value: &[u8]) -> Result<(), String> {
+    let words: Vec<&[u8]> =
+        if found.row.kind.takes_many_words() { value.split(|byte| *byte == b' ').collect() } else { vec![value] };
+    values.set(found, &words, Mode::Runtime)?;
+    match found.row.class {
+        Class::NotYet { .. } if found.row.off_value().as_ref() != Some(values.at(found.position)) => {
+            Err("it is not supported yet".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn changes(before: &Values, after: &Values) -> Vec<Changed> {
+    let rows = table::rows().enumerate().filter(|(position, _)| before.at(*position) != after.at(*position));
+    rows.map(|(position, row)| Changed {
+        name: row.name,
+        value: row.kind.print(after.at(position)),
+        sensitive: row.sensitive,
+    })
+    .collect()
+}
+
+fn failed(name: &[u8], text: &str) -> String {
+    format!("ERR CONFIG SET failed (possibly related to argument '{}') - {text}", String::from_utf8_lossy(name))
+}

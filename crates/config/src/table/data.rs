@@ -1,0 +1,63 @@
+//! Encodings of the data types, events, and what Redis measures.
+
+use super::Row;
+use super::kinds::*;
+use crate::special::Special;
+use crate::value::Kind;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::not_yet(
+        "notify-keyspace-events",
+        Kind::Special(Special::KeyspaceEvents),
+        "\"\"",
+        "Publishes events about keys.",
+    ),
+    Row::harmless("hash-max-listpack-entries", LONG, "512", "Fields up to which Redis packs a hash.")
+        .alias("hash-max-ziplist-entries"),
+    Row::harmless("hash-max-listpack-value", BYTES, "64", "Length of a field up to which Redis packs a hash.")
+        .alias("hash-max-ziplist-value"),
+    Row::harmless("list-max-listpack-size", int(INT_MIN, INT_MAX), "-2", "Size of a packed part of a list.")
+        .alias("list-max-ziplist-size"),
+    Row::harmless("list-compress-depth", COUNT, "0", "Parts at the ends of a list that are not compressed."),
+    Row::harmless("set-max-intset-entries", LONG, "512", "Members up to which Redis packs a set of integers."),
+    Row::harmless("set-max-listpack-entries", LONG, "128", "Members up to which Redis packs a set."),
+    Row::harmless("set-max-listpack-value", LONG, "64", "Length of a member up to which Redis packs a set."),
+    Row::harmless("zset-max-listpack-entries", LONG, "128", "Members up to which Redis packs a sorted set.")
+        .alias("zset-max-ziplist-entries"),
+    Row::harmless("zset-max-listpack-value", BYTES, "64", "Length of a member up to which Redis packs a sorted set.")
+        .alias("zset-max-ziplist-value"),
+    Row::harmless("hll-sparse-max-bytes", BYTES, "3000", "Size up to which a HyperLogLog is sparse."),
+    Row::harmless("stream-node-max-bytes", BYTES, "4096", "Size of a node of a stream."),
+    Row::harmless("stream-node-max-entries", LONG, "100", "Entries of a node of a stream."),
+    Row::harmless(
+        "busy-reply-threshold",
+        unit(0, i64::MAX, "milliseconds"),
+        "5000",
+        "Time after which a script makes others see BUSY.",
+    )
+    .alias("lua-time-limit"),
+    Row::harmless("tracking-table-max-keys", LONG, "1000000", "Keys that client-side caching keeps track of."),
+];
+
+pub(super) const MONITORING: &[Row] = &[
+    Row::harmless(
+        "slowlog-log-slower-than",
+        unit(-1, i64::MAX, "microseconds"),
+        "10000",
+        "Time from which a command is in the slow log; there is no slow log yet.",
+    ),
+    Row::harmless("slowlog-max-len", LONG, "128", "Entries of the slow log."),
+    Row::harmless(
+        "latency-monitor-threshold",
+        unit(0, i64::MAX, "milliseconds"),
+        "0",
+        "Time from which an event is in LATENCY; there is no LATENCY yet.",
+    ),
+    Row::harmless("latency-tracking", BOOL, "yes", "Whether times of commands are measured."),
+    Row::harmless(
+        "latency-tracking-info-percentiles",
+        Kind::Special(Special::Percentiles),
+        "50 99 99.9",
+        "Percentiles of those times that INFO shows.",
+    ),
+];

@@ -1,0 +1,46 @@
+//! What Redis has no directive for: event loops, durability, the log, the memtable, the base and its caches.
+
+use super::Row;
+use super::kinds::*;
+use crate::value::{Kind, Zero};
+
+/// As `crate::config::Durability` numbers them.
+pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];
+/// As `crate::config::Engine` numbers them.
+pub(crate) const ENGINES: &[(&str, u32)] = &[("rocksdb", 0), ("memory", 1)];
+/// As `crate::config::Compression` numbers them.
+pub(crate) const COMPRESSIONS: &[(&str, u32)] = &[("lz4", 0), ("zstd", 1), ("none", 2)];
+
+const MIB: u64 = 1 << 20;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::used("workers", int(0, 1024), "0", "Event loops; 0 means one for each core.").immutable().ours(),
+    Row::used("io-pool", unit(1, 1024, "threads"), "16", "Threads that read from disk for commands that miss memory.").immutable().ours(),
+    Row::used("engine", Kind::Choice(ENGINES), "rocksdb", "Where data lives below the memtable; with `memory` nothing is kept after a stop.").immutable().ours(),
+    Row::used(
+        "durability",
+        Kind::Choice(DURABILITIES),
+        "os",
+        "When a write is acknowledged: `os` when the operating system has it (it is synced every second), `fsync` when it is on the disk.",
+    )
+    .ours(),
+    Row::used("log-segment-size", Kind::Bytes { min: MIB, max: 2 << 30 }, "64mb", "Size of a file of the log.").immutable().ours(),
+    Row::used("log-retention-size", BYTES, "0", "Bytes of the log to keep beyond what recovery needs.").ours(),
+    Row::used("log-retention-age", unit(0, i64::MAX / 1000, "seconds"), "0", "Age up to which the log is kept within `log-retention-size`; 0 means any age.").ours(),
+    Row::used("flush-log-bytes", bytes(MIB), "1gb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
+    Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours(),
+    Row::used("row-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Off }, "auto", "Bytes of the cache of single rows; `auto` is a share of `maxmemory`, 0 turns it off.").ours(),
+    Row::used("block-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes of the cache of blocks of the base; `auto` is a share of `maxmemory`.").ours(),
+    Row::used("txn-bytes-max", Kind::Bytes { min: MIB, max: 3 << 30 }, "1gb", "Bytes that one command, MULTI block or script may write.").ours(),
+    Row::used("compression", Kind::Choice(COMPRESSIONS), "lz4", "Compression of the base's files.").immutable().ours(),
+    Row::used("direct-reads", BOOL, "no", "Reads the base's files past the page cache of the operating system.").immutable().ours(),
+    Row::used(
+        "blind-set",
+        BOOL,
+        "no",
+        "Lets a plain SET overwrite a key on disk without looking; DBSIZE becomes an estimate.",
+    )
+    .ours(),
+    Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error.").ours(),
+    Row::used("background-io-rate", BYTES, "0", "Bytes a second that flushes and compactions may write; 0 means tuned by itself.").ours(),
+];

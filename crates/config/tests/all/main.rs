@@ -1,0 +1,7 @@
+//! Tests of the whole crate, in one program. `redis` needs redis-server.
+
+mod common;
+mod load;
+mod pages;
+mod redis;
+mod settings;

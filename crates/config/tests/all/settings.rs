@@ -1,0 +1,119 @@
+//! CONFIG GET and SET beyond what a redis-server can be compared with: listeners, versions, all or none.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haypile_config::table::{self, Class};
+use haypile_config::value::Mode;
+use haypile_config::values::Values;
+use haypile_config::{Durability, LogLevel, Settings, words};
+
+fn settings() -> Settings {
+    Settings::defaults(Path::new("/"))
+}
+
+#[test]
+fn the_table_keeps_its_laws() {
+    let mut names: Vec<&str> = table::rows()
+        .flat_map(|row| row.names())
+        .chain(table::STATEMENTS.iter().map(|statement| statement.name))
+        .collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "names are unique");
+    for row in table::rows() {
+        let name = row.name;
+        assert!(row.names().all(|name| name == name.to_ascii_lowercase()), "{name}: names are in lower case");
+        assert!(row.doc.ends_with('.') && row.doc.len() > 10, "{name}: the doc is a sentence");
+        assert!(row.class == Class::Used || !row.ours, "{name}: our own directives do something");
+        // The printed default is one that CONFIG SET would take, and it gives the same value.
+        let default = row.default_value();
+        let printed = row.kind.print(&default);
+        let words: Vec<&[u8]> =
+            if row.kind.takes_many_words() { printed.split(|byte| *byte == b' ').collect() } else { vec![&printed] };
+        if name != "replicaof" {
+            assert_eq!(row.kind.parse(&words, &default, Mode::Runtime), Ok(default.clone()), "{name}");
+        }
+        if let Some(off) = row.off_value() {
+            assert_eq!(off, default, "{name}: off is the default");
+        }
+        assert!(!row.kind.expects().is_empty());
+        assert_eq!(words::split(row.default.as_bytes()).map(|words| words.is_empty()), Ok(false), "{name}");
+    }
+    assert_eq!(Values::defaults(), Values::defaults());
+}
+
+#[test]
+fn a_change_reaches_the_config_the_version_and_the_listeners() {
+    let settings = settings();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let heard = seen.clone();
+    settings.listen(move |changed, before, after| {
+        let names: Vec<&str> = changed.iter().map(|change| change.name).collect();
+        heard.lock().unwrap().push((names, before.loglevel, after.loglevel));
+        Ok(())
+    });
+    let before = settings.config();
+    assert_eq!(settings.version(), 0);
+    let changed = settings.set(&[(b"loglevel", b"debug"), (b"timeout", b"0"), (b"maxmemory", b"1mb")]).unwrap();
+    let names: Vec<(&str, &[u8])> = changed.iter().map(|change| (change.name, change.value.as_slice())).collect();
+    assert_eq!(names, [("loglevel", &b"debug"[..]), ("maxmemory", b"1048576")], "what keeps its value does not change");
+    assert_eq!(settings.version(), 1);
+    assert_eq!((before.loglevel, settings.config().loglevel), (LogLevel::Notice, LogLevel::Debug));
+    assert_eq!(*seen.lock().unwrap(), [(vec!["loglevel", "maxmemory"], LogLevel::Notice, LogLevel::Debug)]);
+    assert_eq!(settings.set(&[(b"timeout", b"0")]), Ok(vec![]));
+    assert_eq!(settings.version(), 1, "nothing changed");
+}
+
+#[test]
+fn a_listener_that_refuses_keeps_everything_as_it_was() {
+    let settings = settings();
+    let budget = Arc::new(AtomicU64::new(0));
+    let applied = budget.clone();
+    settings.listen(move |_, _, after| {
+        applied.store(after.maxmemory, Ordering::Relaxed);
+        Ok(())
+    });
+    settings
+        .listen(|_, _, after| if after.maxmemory > 1 << 30 { Err("there is not that much".into()) } else { Ok(()) });
+    settings.set(&[(b"maxmemory", b"1gb")]).unwrap();
+    assert_eq!(
+        settings.set(&[(b"maxmemory", b"2gb"), (b"hz", b"50")]),
+        Err("ERR CONFIG SET failed (possibly related to argument 'maxmemory') - there is not that much".into())
+    );
+    assert_eq!(settings.config().maxmemory, 1 << 30);
+    assert_eq!(settings.get(&[b"hz"])[0].1, b"10");
+    assert_eq!(budget.load(Ordering::Relaxed), 1 << 30, "who had taken it went back");
+    assert_eq!(settings.version(), 1);
+}
+
+#[test]
+fn what_is_not_there_yet_cannot_be_set() {
+    let settings = settings();
+    let refused = |name: &str| {
+        Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - it is not supported yet"))
+    };
+    assert_eq!(settings.set(&[(b"requirepass", b"secret")]), refused("requirepass"));
+    assert_eq!(settings.set(&[(b"timeout", b"5"), (b"tls-port", b"1")]), refused("tls-port"));
+    assert_eq!(settings.set(&[(b"min-slaves-to-write", b"1")]), refused("min-slaves-to-write"));
+    assert_eq!(settings.set(&[(b"requirepass", b"")]), Ok(vec![]));
+    assert_eq!(settings.config().timeout_s, 0);
+}
+
+#[test]
+fn durability_follows_appendfsync_at_run_time() {
+    let settings = settings();
+    let changed = settings.set(&[(b"appendfsync", b"always")]).unwrap();
+    assert_eq!(changed.iter().map(|change| change.name).collect::<Vec<_>>(), ["durability", "appendfsync"]);
+    assert_eq!(settings.config().durability, Durability::Fsync);
+    settings.set(&[(b"durability", b"os")]).unwrap();
+    assert_eq!(settings.get(&[b"appendfsync"])[0].1, b"everysec");
+}
+
+#[test]
+fn log_levels_are_those_of_redis_7_2() {
+    let expected = "ERR CONFIG SET failed (possibly related to argument 'loglevel') - argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
+    assert_eq!(settings().set(&[(b"loglevel", b"loud")]), Err(expected.into()));
+}

@@ -1,0 +1,205 @@
+//! Replies too long to be held at once.
+//!
+//! A long value or a long list is read and written a piece at a time, as fast as its client takes it. This module owns
+//! the trait for that, and the walk over a reply that contains such parts (the reply of EXEC, for instance). It never
+//! waits and has no thread: who calls [`Pieces::next`] decides where that may block.
+
+use crate::{Bytes, Protocol, Reply, write};
+
+/// How many bytes a piece has, about: a maker stops adding to a piece when it has reached this size.
+pub const PIECE_BYTES: usize = 64 * 1024;
+
+/// A reply, or a part of one, that is produced piece by piece. Its length was known when it began, so it is always sent
+/// to its end, or its connection is closed.
+pub trait Pieces: Send {
+    /// Appends the next piece to `out`; returns whether there are more. It may add nothing and still have more.
+    ///
+    /// # Errors
+    /// The rest cannot be produced, for the reason given: the connection must be closed, since an error reply in the
+    /// middle of another reply would be taken for a part of it.
+    fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> Result<bool, String>;
+}
+
+/// Writes any reply piece by piece.
+pub struct ReplyPieces {
+    /// What is still to be written, the next at the end.
+    rest: Vec<Part>,
+}
+
+enum Part {
+    Reply(Reply),
+    /// The content of a bulk string from this offset on, and the line end.
+    Content(Bytes, usize),
+}
+
+impl Reply {
+    /// The reply in pieces of about [`PIECE_BYTES`] each. A reply with a [`Reply::Stream`] in it can be written in no
+    /// other way.
+    pub fn into_pieces(self) -> ReplyPieces {
+        ReplyPieces { rest: vec![Part::Reply(self)] }
+    }
+}
+
+impl ReplyPieces {
+    fn add(&mut self, reply: Reply, protocol: Protocol, out: &mut Vec<u8>) -> Result<(), String> {
+        match reply {
+            Reply::Array(elements) => {
+                write::array_len(out, elements.len());
+                self.push_all(elements);
+            }
+            Reply::Set(elements) => {
+                write::set_len(protocol, out, elements.len());
+                self.push_all(elements);
+            }
+            Reply::Push(elements) => {
+                write::push_len(protocol, out, elements.len());
+                self.push_all(elements);
+            }
+            Reply::Map(pairs) => {
+                write::map_len(protocol, out, pairs.len());
+                self.push_pairs(pairs);
+            }
+            Reply::Attribute(pairs, reply) => {
+                self.rest.push(Part::Reply(*reply));
+                if protocol == Protocol::Resp3 {
+                    write::attribute_len(out, pairs.len());
+                    self.push_pairs(pairs);
+                }
+            }
+            Reply::Bulk(bytes) => {
+                write::bulk_len(out, bytes.len());
+                self.rest.push(Part::Content(bytes, 0));
+            }
+            Reply::Stream(mut pieces) => {
+                if pieces.next(protocol, out)? {
+                    self.rest.push(Part::Reply(Reply::Stream(pieces)));
+                }
+            }
+            short => short.encode(protocol, out),
+        }
+        Ok(())
+    }
+
+    fn push_all(&mut self, elements: Vec<Reply>) {
+        self.rest.extend(elements.into_iter().rev().map(Part::Reply));
+    }
+
+    fn push_pairs(&mut self, pairs: Vec<(Reply, Reply)>) {
+        for (key, value) in pairs.into_iter().rev() {
+            self.rest.push(Part::Reply(value));
+            self.rest.push(Part::Reply(key));
+        }
+    }
+}
+
+impl Pieces for ReplyPieces {
+    fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> Result<bool, String> {
+        let end = out.len() + PIECE_BYTES;
+        while out.len() < end {
+            match self.rest.pop() {
+                None => return Ok(false),
+                Some(Part::Reply(reply)) => self.add(reply, protocol, out)?,
+                Some(Part::Content(bytes, from)) => {
+                    let until = bytes.len().min(from + (end - out.len()));
+                    out.extend_from_slice(&bytes[from..until]);
+                    if until == bytes.len() {
+                        out.extend_from_slice(b"\r\n");
+                    } else {
+                        self.rest.push(Part::Content(bytes, until));
+                    }
+                }
+            }
+        }
+        Ok(!self.rest.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bulk string of `len` times "x", in pieces of 1000.
+    struct Run {
+        len: usize,
+        written: Option<usize>,
+    }
+
+    impl Run {
+        fn reply(len: usize) -> Reply {
+            Reply::Stream(Box::new(Run { len, written: None }))
+        }
+    }
+
+    impl Pieces for Run {
+        fn next(&mut self, _: Protocol, out: &mut Vec<u8>) -> Result<bool, String> {
+            let Some(written) = self.written else {
+                write::bulk_len(out, self.len);
+                self.written = Some(0);
+                return Ok(true);
+            };
+            let piece = (self.len - written).min(1000);
+            out.resize(out.len() + piece, b'x');
+            self.written = Some(written + piece);
+            if written + piece == self.len {
+                out.extend_from_slice(b"\r\n");
+            }
+            Ok(written + piece < self.len)
+        }
+    }
+
+    fn in_pieces(reply: Reply, protocol: Protocol) -> Vec<u8> {
+        let mut pieces = reply.into_pieces();
+        let mut all = Vec::new();
+        loop {
+            let mut piece = Vec::new();
+            let more = pieces.next(protocol, &mut piece).unwrap();
+            assert!(piece.len() <= PIECE_BYTES + 1002, "{}", piece.len());
+            all.extend(piece);
+            if !more {
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_in_pieces_is_the_reply_encoded_at_once() {
+        let long = |byte: u8, len: usize| Reply::bulk(vec![byte; len]);
+        let replies = || {
+            vec![
+                Reply::ok(),
+                long(b'a', 300_000),
+                Reply::Map(vec![
+                    (Reply::Integer(1), long(b'b', PIECE_BYTES)),
+                    (Reply::Boolean(true), Reply::Set(vec![Reply::Null])),
+                ]),
+                Reply::Attribute(
+                    vec![(Reply::bulk("ttl"), Reply::Double(1.5))],
+                    Box::new(Reply::Push(vec![Reply::bulk("x"), Reply::Array(vec![])])),
+                ),
+                Reply::None,
+                Reply::bulk(""),
+            ]
+        };
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut at_once = Vec::new();
+            Reply::Array(replies()).encode(protocol, &mut at_once);
+            assert_eq!(in_pieces(Reply::Array(replies()), protocol), at_once);
+        }
+    }
+
+    #[test]
+    fn a_stream_inside_an_array_stands_at_its_place() {
+        let reply = || Reply::Array(vec![Reply::ok(), Run::reply(200_000), Reply::Integer(7)]);
+        assert!(reply().has_stream());
+        let mut expected = b"*3\r\n+OK\r\n$200000\r\n".to_vec();
+        expected.resize(expected.len() + 200_000, b'x');
+        expected.extend_from_slice(b"\r\n:7\r\n");
+        assert_eq!(in_pieces(reply(), Protocol::Resp3), expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "piece by piece")]
+    fn a_stream_is_not_encoded_at_once() {
+        Run::reply(1).encode(Protocol::Resp2, &mut Vec::new());
+    }
+}
