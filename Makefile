@@ -13,7 +13,7 @@ ARGS ?=
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 CASES ?= 2000
 MINUTES ?= 10
-TARGET ?= resp
+TARGET ?= parser
 RUNS ?= 1000000
 
 .PHONY: help build run test lint docs bench diff crash soak fuzz build-tools test-tools harness
@@ -57,7 +57,7 @@ crash: build harness ## kill and verify (MINUTES=, SEED=)
 soak: build harness ## mixed load for long (MINUTES=)
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
-fuzz: build-tools ## fuzz what parses bytes (TARGET=resp|log|all, RUNS=)
+fuzz: build-tools ## fuzz what parses bytes (TARGET=parser|...|all, RUNS=)
 	scripts/fuzz $(TARGET) $(RUNS)
 
 build-tools:

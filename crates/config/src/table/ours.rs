@@ -27,11 +27,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("log-segment-size", Kind::Bytes { min: MIB, max: 2 << 30 }, "64mb", "Size of a file of the log.").immutable().ours(),
     Row::used("log-retention-size", BYTES, "0", "Bytes of the log to keep beyond what recovery needs.").ours(),
     Row::used("log-retention-age", unit(0, i64::MAX / 1000, "seconds"), "0", "Age up to which the log is kept within `log-retention-size`; 0 means any age.").ours(),
-    Row::used("flush-log-bytes", bytes(MIB), "1gb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
+    Row::used("flush-log-bytes", bytes(MIB), "256mb", "Bytes of the log that are not in the base yet which start a flush, so that recovery stays short.").ours(),
     Row::used("memtable-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes at which the memtable is frozen and flushed; `auto` is a share of `maxmemory`.").ours(),
     Row::used("row-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Off }, "auto", "Bytes of the cache of single rows; `auto` is a share of `maxmemory`, 0 turns it off.").ours(),
     Row::used("block-cache-size", Kind::BytesOrAuto { min: MIB, zero: Zero::Auto }, "auto", "Bytes of the cache of blocks of the base; `auto` is a share of `maxmemory`.").ours(),
-    Row::used("txn-bytes-max", Kind::Bytes { min: MIB, max: 3 << 30 }, "1gb", "Bytes that one command, MULTI block or script may write.").ours(),
+    Row::used("txn-bytes-max", Kind::Bytes { min: MIB, max: 3 << 30 }, "64mb", "Bytes that one command, MULTI block or script may write.").ours(),
     Row::used("compression", Kind::Choice(COMPRESSIONS), "lz4", "Compression of the base's files.").immutable().ours(),
     Row::used("direct-reads", BOOL, "no", "Reads the base's files past the page cache of the operating system.").immutable().ours(),
     Row::used(
