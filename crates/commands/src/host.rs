@@ -1,0 +1,90 @@
+//! What a session command may do: ask and change its connection and the server.
+//!
+//! Owns the interface only. The engine implements it for a session, and decides when the changes take effect (in MULTI, with
+//! the other effects of the block). Every method is cheap and never blocks.
+
+use crate::error::Result;
+use crate::lookup::Table;
+use haypile_resp::Protocol;
+
+/// The connection that a command came by, and the server behind it.
+pub trait Host {
+    /// The commands that this server has, by the names that it gave them.
+    fn table(&self) -> &Table;
+
+    /// Unique among all connections since the server started, rising.
+    fn client_id(&self) -> u64;
+    /// Empty if the client has not named itself.
+    fn client_name(&self) -> &[u8];
+    fn set_client_name(&mut self, name: &[u8]);
+    fn set_library(&mut self, part: Library, value: &[u8]);
+    fn protocol(&self) -> Protocol;
+    /// From the reply of the running command on.
+    fn set_protocol(&mut self, protocol: Protocol);
+
+    /// Whether the client may run commands: no password is needed, or it gave one.
+    fn authenticated(&self) -> bool;
+    /// Logs the client in, or says why not (`WRONGPASS ...`).
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()>;
+
+    /// The number of databases; valid indexes are below it.
+    fn databases(&self) -> u32;
+    /// `index` is below [`Host::databases`].
+    fn select(&mut self, index: u32);
+
+    /// Sends the reply of the running command and closes the connection.
+    fn close_after_reply(&mut self);
+
+    /// Name and value of each directive whose name matches one of the patterns, in the order of the configuration.
+    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)>;
+    /// Sets all of the directives, or none of them.
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError>;
+
+    /// The sections of INFO, in the order in which they are shown.
+    fn info_sections(&self) -> &'static [InfoSection];
+    /// Appends the fields of one of those sections, `name:value\r\n` each.
+    fn info(&self, section: &str, out: &mut String);
+
+    /// Begins to shut the server down; the connection gets no reply if that works.
+    fn shutdown(&mut self, how: Shutdown) -> Result<()>;
+    /// Takes a shutdown that is under way back.
+    fn abort_shutdown(&mut self) -> Result<()>;
+}
+
+/// What a client library tells about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    Name,
+    Version,
+}
+
+/// A section of INFO.
+#[derive(Clone, Copy, Debug)]
+pub struct InfoSection {
+    /// In lower case, as clients ask for it.
+    pub name: &'static str,
+    /// Its heading: `Server` of `# Server`.
+    pub title: &'static str,
+    /// Whether INFO without arguments shows it.
+    pub usual: bool,
+}
+
+/// What SHUTDOWN's options ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shutdown {
+    /// SAVE or NOSAVE; nothing if neither was given. What was acknowledged is kept either way.
+    pub save: Option<bool>,
+    /// Without waiting for replicas that lag behind.
+    pub now: bool,
+    /// Even if something fails on the way.
+    pub force: bool,
+}
+
+/// Why CONFIG SET changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No directive has this name.
+    Unknown(String),
+    /// The value does not fit, the directive was given twice or cannot be set while the server runs.
+    Refused { name: String, reason: String },
+}

@@ -1,0 +1,168 @@
+//! The commands about a key whatever it holds: existence, type, deletion, names.
+//!
+//! Owns their replies. Deadlines are in `expire.rs`, iteration in `scan.rs`, whole databases in `database.rs`.
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::table::{Arity, Command, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use haypile_resp::Reply;
+use haypile_store::Txn;
+use haypile_types::key;
+
+pub(crate) const COMMANDS: &[Command] = &[DEL, UNLINK, EXISTS, TYPE, RENAME, RENAMENX];
+
+const DEL: Command = Command {
+    name: "del",
+    since: "1.0.0",
+    group: Group::Generic,
+    arity: Arity::at_least(2),
+    keys: Keys::all_from(1, 1).rm(&[Use::Delete]),
+    summary: "Deletes keys and returns how many there were.",
+    syntax: "key...",
+    complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a \
+        value other than a string, the individual complexity for this key is O(M) where M is the \
+        number of elements in the list, set, sorted set or hash. Removing a single key that holds \
+        a string value is O(1).",
+    run: Run::Write(del),
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    ..Command::USUAL
+};
+
+fn del(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let mut deleted = 0;
+    for i in 1..args.len() {
+        let key = args.key(txn, i);
+        deleted += i64::from(key::delete(txn, &key)?);
+    }
+    Ok(Reply::Integer(deleted))
+}
+
+const UNLINK: Command = Command {
+    name: "unlink",
+    since: "4.0.0",
+    group: Group::Generic,
+    arity: Arity::at_least(2),
+    keys: Keys::all_from(1, 1).rm(&[Use::Delete]),
+    summary: "Deletes keys and returns how many there were; the same as DEL, whose cost does not \
+             depend on size either.",
+    syntax: "key...",
+    complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a \
+        different thread in order to reclaim memory, where N is the number of allocations the \
+        deleted objects where composed of.",
+    run: Run::Write(unlink),
+    flags: &[Flag::Fast],
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    ..Command::USUAL
+};
+
+fn unlink(txn: &mut Txn, args: Args) -> Result<Reply> {
+    del(txn, args)
+}
+
+const EXISTS: Command = Command {
+    name: "exists",
+    since: "1.0.0",
+    group: Group::Generic,
+    arity: Arity::at_least(2),
+    keys: Keys::all_from(1, 1).ro(&[]),
+    summary: "Returns how many of the given keys exist, each as often as it is given.",
+    syntax: "key...",
+    complexity: "O(N) where N is the number of keys to check.",
+    run: Run::Read(exists),
+    flags: &[Flag::Fast],
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    history: &[("3.0.3", "Accepts multiple `key` arguments.")],
+    ..Command::USUAL
+};
+
+fn exists(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let mut found = 0;
+    for i in 1..args.len() {
+        let key = args.key(txn, i);
+        found += i64::from(key::lookup(txn, &key)?.is_some());
+    }
+    Ok(Reply::Integer(found))
+}
+
+const TYPE: Command = Command {
+    name: "type",
+    since: "1.0.0",
+    group: Group::Generic,
+    arity: Arity::exactly(2),
+    keys: Keys::first(1).ro(&[]),
+    summary: "Returns the type of the value of a key.",
+    syntax: "key",
+    run: Run::Read(type_of),
+    flags: &[Flag::Fast],
+    ..Command::USUAL
+};
+
+fn type_of(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let key = args.key(txn, 1);
+    let entry = key::lookup(txn, &key)?;
+    Ok(Reply::Simple(entry.map_or("none", |entry| entry.header.type_of().name())))
+}
+
+const RENAME: Command = Command {
+    name: "rename",
+    since: "1.0.0",
+    group: Group::Generic,
+    arity: Arity::exactly(3),
+    keys: Keys::Many(&[
+        KeySpec::at(1).with(Mode::Rw, &[Use::Access, Use::Delete]),
+        KeySpec::at(2).with(Mode::Ow, &[Use::Update]),
+    ]),
+    summary: "Gives a key another name, replacing the key that had it.",
+    syntax: "key newkey",
+    run: Run::Write(rename),
+    ..Command::USUAL
+};
+
+fn rename(txn: &mut Txn, args: Args) -> Result<Reply> {
+    move_to_name(txn, args, Taken::Replace)?;
+    Ok(Reply::ok())
+}
+
+const RENAMENX: Command = Command {
+    name: "renamenx",
+    since: "1.0.0",
+    group: Group::Generic,
+    arity: Arity::exactly(3),
+    keys: Keys::Many(&[
+        KeySpec::at(1).with(Mode::Rw, &[Use::Access, Use::Delete]),
+        KeySpec::at(2).with(Mode::Ow, &[Use::Insert]),
+    ]),
+    summary: "Gives a key another name if no key has it.",
+    syntax: "key newkey",
+    run: Run::Write(renamenx),
+    flags: &[Flag::Fast],
+    history: &[("3.2.0", "The command no longer returns an error when source and destination names are the same.")],
+    ..Command::USUAL
+};
+
+/// Whether the key has the new name now.
+fn renamenx(txn: &mut Txn, args: Args) -> Result<Reply> {
+    Ok(Reply::Integer(i64::from(move_to_name(txn, args, Taken::Keep)?)))
+}
+
+/// What becomes of a key that has the new name already.
+#[derive(PartialEq, Eq)]
+enum Taken {
+    Replace,
+    Keep,
+}
+
+/// Whether it did. A key is never moved to its own name.
+fn move_to_name(txn: &mut Txn, args: Args, taken: Taken) -> Result<bool> {
+    let (from, to) = (args.key(txn, 1), args.key(txn, 2));
+    let entry = key::lookup_write(txn, &from)?.ok_or(Error::NoSuchKey)?;
+    if from.name == to.name {
+        return Ok(false);
+    }
+    let replaced = key::lookup_write(txn, &to)?.map(|entry| entry.header);
+    if replaced.is_some() && taken == Taken::Keep {
+        return Ok(false);
+    }
+    key::rename(txn, &from, &entry, &to, replaced.as_ref())?;
+    Ok(true)
+}

@@ -1,0 +1,340 @@
+//! Where a command's keys are among its arguments, and what it does to them.
+//!
+//! Owns Redis's key specs and the walk over the keys of a call, which key locks, cluster slots and COMMAND GETKEYS share.
+//! Never looks at what a key holds. Entries of the table state their specs (`table.rs`).
+
+use crate::args::Args;
+use haypile_resp::number;
+
+/// Where a command's keys are among its arguments, and what it does to them.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    None,
+    One(KeySpec),
+    Many(&'static [KeySpec]),
+}
+
+impl Keys {
+    pub const NONE: Self = Self::None;
+
+    /// One key, at this argument; read unless one of `ro`, `rw`, `ow`, `rm` says otherwise.
+    pub const fn first(index: u16) -> Self {
+        Self::One(KeySpec::at(index))
+    }
+
+    /// Every `step`-th argument from `first` to the last one is a key.
+    pub const fn all_from(first: u16, step: u16) -> Self {
+        let mut spec = KeySpec::at(first);
+        spec.find = Find::Range { last: -1, step, limit: 0 };
+        Self::One(spec)
+    }
+
+    /// The same keys, only read; `uses` is empty where the value's content does not leave the server.
+    pub const fn ro(self, uses: &'static [Use]) -> Self {
+        self.with(Mode::Ro, uses)
+    }
+
+    /// The same keys, read and written.
+    pub const fn rw(self, uses: &'static [Use]) -> Self {
+        self.with(Mode::Rw, uses)
+    }
+
+    /// The same keys, overwritten without a look at what was there.
+    pub const fn ow(self, uses: &'static [Use]) -> Self {
+        self.with(Mode::Ow, uses)
+    }
+
+    /// The same keys, removed.
+    pub const fn rm(self, uses: &'static [Use]) -> Self {
+        self.with(Mode::Rm, uses)
+    }
+
+    /// A remark on the one key spec, shown by COMMAND INFO.
+    pub const fn noting(self, notes: &'static str) -> Self {
+        match self {
+            Self::One(mut spec) => {
+                spec.notes = notes;
+                Self::One(spec)
+            }
+            Self::None | Self::Many(_) => panic!("only a single key spec can be noted this way"),
+        }
+    }
+
+    /// The argument of the only key, if every call has exactly one and in the same place.
+    pub const fn always_one(&self) -> Option<u16> {
+        match self {
+            Self::One(KeySpec { begin: Begin::Index(at), find: Find::Range { last: 0, .. }, .. }) => Some(*at),
+            _ => None,
+        }
+    }
+
+    const fn with(self, mode: Mode, uses: &'static [Use]) -> Self {
+        match self {
+            Self::One(spec) => Self::One(spec.with(mode, uses)),
+            Self::None | Self::Many(_) => panic!("only a single key spec can be changed this way"),
+        }
+    }
+
+    #[inline]
+    pub const fn specs(&self) -> &[KeySpec] {
+        match self {
+            Self::None => &[],
+            Self::One(spec) => std::slice::from_ref(spec),
+            Self::Many(specs) => specs,
+        }
+    }
+}
+
+/// One run of keys among the arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    pub mode: Mode,
+    pub uses: &'static [Use],
+    pub begin: Begin,
+    pub find: Find,
+    pub notes: &'static str,
+}
+
+impl KeySpec {
+    /// The one key at this argument, read.
+    pub const fn at(index: u16) -> Self {
+        Self {
+            mode: Mode::Ro,
+            uses: &[Use::Access],
+            begin: Begin::Index(index),
+            find: Find::Range { last: 0, step: 1, limit: 0 },
+            notes: "",
+        }
+    }
+
+    pub const fn with(mut self, mode: Mode, uses: &'static [Use]) -> Self {
+        self.mode = mode;
+        self.uses = uses;
+        self
+    }
+
+    /// Whether the command may change the key, so that it needs the key for itself.
+    #[inline]
+    pub const fn writes(&self) -> bool {
+        !matches!(self.mode, Mode::Ro)
+    }
+
+    /// The positions of its keys in these arguments: first, end (exclusive) and step. Never beyond the arguments.
+    #[inline]
+    fn positions(&self, args: Args) -> (usize, usize, usize) {
+        match (self.begin, self.find) {
+            // One key at a fixed place is what nearly every call has.
+            (Begin::Index(at), Find::Range { last: 0, .. }) => (at as usize, (at as usize + 1).min(args.len()), 1),
+            _ => self.search(args),
+        }
+    }
+
+    fn search(&self, args: Args) -> (usize, usize, usize) {
+        const NOTHING: (usize, usize, usize) = (0, 0, 1);
+        let count = args.len();
+        let start = match self.begin {
+            Begin::Index(index) => index as usize,
+            Begin::Keyword { word, from } => {
+                let found = if from >= 0 {
+                    (from as usize..count).find(|&i| args.is(i, word))
+                } else {
+                    let last = count.saturating_sub(from.unsigned_abs() as usize);
+                    (1..=last).rev().find(|&i| args.is(i, word))
+                };
+                match found {
+                    Some(at) => at + 1,
+                    None => return NOTHING,
+                }
+            }
+        };
+        match self.find {
+            Find::Range { last, step, limit } => {
+                let last = match (last, limit) {
+                    (0.., _) => start + last as usize,
+                    (_, 0 | 1) => count.saturating_sub(last.unsigned_abs() as usize),
+                    (_, limit) => {
+                        let share = count.saturating_sub(start) / limit as usize;
+                        (start + share).saturating_sub(last.unsigned_abs() as usize)
+                    }
+                };
+                (start, (last + 1).min(count), step as usize)
+            }
+            Find::KeyNum { count_at, first, step } => {
+                let claimed = args.opt(start + usize::from(count_at)).and_then(number::parse_i64);
+                let Some(claimed) = claimed.and_then(|claimed| usize::try_from(claimed).ok()) else {
+                    return NOTHING;
+                };
+                let from = start + usize::from(first);
+                (from, from.saturating_add(claimed.saturating_mul(step as usize)).min(count), step as usize)
+            }
+        }
+    }
+}
+
+/// What a command does to a key as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Ro,
+    Rw,
+    Ow,
+    Rm,
+}
+
+impl Mode {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ro => "RO",
+            Self::Rw => "RW",
+            Self::Ow => "OW",
+            Self::Rm => "RM",
+        }
+    }
+}
+
+/// What a command does to a key's content, in the order in which COMMAND INFO lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    Access,
+    Update,
+    Insert,
+    Delete,
+    /// Looks like a key, but is none.
+    NotKey,
+    /// The spec does not find all of the keys.
+    Incomplete,
+    /// The other flags depend on the arguments.
+    VariableFlags,
+}
+
+impl Use {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Update => "update",
+            Self::Insert => "insert",
+            Self::Delete => "delete",
+            Self::NotKey => "not_key",
+            Self::Incomplete => "incomplete",
+            Self::VariableFlags => "variable_flags",
+        }
+    }
+}
+
+/// Where a run of keys begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this argument.
+    Index(u16),
+    /// After this word, searched from an argument on; from the end backwards if `from` is negative.
+    Keyword { word: &'static str, from: i16 },
+}
+
+/// How far a run of keys reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// To an argument counted from the begin, or from the end if negative; a `limit` above 1 says that only that part of the
+    /// remaining arguments are keys.
+    Range { last: i16, step: u16, limit: u16 },
+    /// One argument says how many follow. Both positions count from the begin.
+    KeyNum { count_at: u16, first: u16, step: u16 },
+}
+
+/// The keys of one call, in the order of their specs. Allocates nothing.
+#[derive(Clone)]
+pub struct KeyPositions<'a> {
+    /// The first one is under way while `next < end`.
+    specs: &'a [KeySpec],
+    args: Args<'a>,
+    next: usize,
+    end: usize,
+    step: usize,
+}
+
+impl<'a> KeyPositions<'a> {
+    #[inline]
+    pub(crate) fn new(specs: &'a [KeySpec], args: Args<'a>) -> Self {
+        Self { specs, args, next: 0, end: 0, step: 1 }
+    }
+}
+
+impl<'a> Iterator for KeyPositions<'a> {
+    type Item = (usize, &'a KeySpec);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (spec, rest) = self.specs.split_first()?;
+            if self.end == 0 {
+                (self.next, self.end, self.step) = spec.positions(self.args);
+            }
+            if self.next < self.end {
+                let at = self.next;
+                self.next += self.step;
+                return Some((at, spec));
+            }
+            self.specs = rest;
+            self.end = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_resp::OwnedArgs;
+
+    #[track_caller]
+    fn check(specs: &[KeySpec], call: &str, expected: &[usize]) {
+        let mut args = OwnedArgs::default();
+        call.split(' ').for_each(|word| args.push(word.as_bytes()));
+        let found: Vec<usize> = KeyPositions::new(specs, args.as_args().into()).map(|(at, _)| at).collect();
+        assert_eq!(found, expected, "{call}");
+    }
+
+    fn spec(begin: Begin, find: Find) -> [KeySpec; 1] {
+        [KeySpec { begin, find, ..KeySpec::at(0) }]
+    }
+
+    #[test]
+    fn ranges_end_at_the_arguments() {
+        check(Keys::first(1).specs(), "get k", &[1]);
+        check(Keys::first(2).specs(), "object encoding k", &[2]);
+        check(Keys::first(1).specs(), "get", &[]);
+        check(Keys::all_from(1, 1).specs(), "del a b c", &[1, 2, 3]);
+        check(Keys::all_from(1, 2).specs(), "mset a 1 b 2", &[1, 3]);
+        check(Keys::all_from(1, 2).specs(), "mset a 1 b", &[1, 3]);
+        check(Keys::all_from(1, 1).specs(), "del", &[]);
+        check(&[KeySpec::at(1), KeySpec::at(2)], "rename a b", &[1, 2]);
+        let but_last = spec(Begin::Index(1), Find::Range { last: -2, step: 1, limit: 0 });
+        check(&but_last, "blpop a b 0", &[1, 2]);
+        check(&but_last, "blpop", &[]);
+    }
+
+    #[test]
+    fn a_limit_says_which_share_are_keys() {
+        let half = spec(Begin::Keyword { word: "STREAMS", from: 1 }, Find::Range { last: -1, step: 1, limit: 2 });
+        check(&half, "xread count 1 streams a b 0 0", &[4, 5]);
+        check(&half, "xread streams a 0", &[2]);
+        check(&half, "xread streams", &[]);
+        check(&half, "xread count 1", &[]);
+    }
+
+    #[test]
+    fn a_keyword_is_searched_from_either_end() {
+        let find = Find::Range { last: 0, step: 1, limit: 0 };
+        check(&spec(Begin::Keyword { word: "KEYS", from: 1 }, find), "x keys a keys b", &[2]);
+        check(&spec(Begin::Keyword { word: "KEYS", from: -2 }, find), "x keys a keys b", &[4]);
+        check(&spec(Begin::Keyword { word: "KEYS", from: -2 }, find), "x a keys", &[]);
+    }
+
+    #[test]
+    fn a_claimed_number_of_keys_is_bounded_by_the_arguments() {
+        let counted = spec(Begin::Index(2), Find::KeyNum { count_at: 0, first: 1, step: 1 });
+        check(&counted, "eval script 2 a b arg", &[3, 4]);
+        check(&counted, "eval script 0 arg", &[]);
+        check(&counted, "eval script 9223372036854775807 a b", &[3, 4]);
+        for none in ["eval script -1 a", "eval script x a", "eval script"] {
+            check(&counted, none, &[]);
+        }
+    }
+}

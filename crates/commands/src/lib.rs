@@ -1,0 +1,62 @@
+//! The commands: a table that describes each of them, and the function that runs it.
+//!
+//! A command is one `const` entry and one function, in the file of its group; everything else that knows a command walks the
+//! table. This crate names no socket and no row: it asks [`haypile_store::Txn`] through `haypile-types`, or the session
+//! through [`Host`].
+//!
+//! Read [`table`] first, then any group (`string.rs`), then [`lookup`] for the way from a request to its command.
+
+pub mod table;
+
+pub mod args;
+pub mod error;
+pub mod flags;
+pub mod host;
+pub mod keyspec;
+pub mod lookup;
+mod names;
+pub mod syntax;
+
+mod string;
+
+mod counter;
+mod substring;
+
+mod keys;
+
+mod database;
+mod expire;
+mod scan;
+
+mod connection;
+mod introspect;
+mod server;
+mod transactions;
+
+pub mod compatibility;
+
+pub use args::Args;
+pub use error::{Error, Result};
+pub use host::Host;
+pub use lookup::{CommandId, Entry, Table};
+pub use table::{Command, Control, Flag, Run};
+
+/// The version of Redis whose behaviour this server has; HELLO and INFO report it.
+pub const REDIS_VERSION: &str = "7.2.0";
+
+/// The entries of all groups, in the order of the documentation.
+pub(crate) fn groups() -> [&'static [Command]; 11] {
+    [
+        string::COMMANDS,
+        counter::COMMANDS,
+        substring::COMMANDS,
+        keys::COMMANDS,
+        expire::COMMANDS,
+        scan::COMMANDS,
+        database::COMMANDS,
+        connection::COMMANDS,
+        server::COMMANDS,
+        introspect::COMMANDS,
+        transactions::COMMANDS,
+    ]
+}

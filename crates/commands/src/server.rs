@@ -1,0 +1,162 @@
+//! The commands about the server: INFO, CONFIG, SHUTDOWN.
+//!
+//! Owns their options and replies. Facts, directives and the way to stop belong to the engine, behind [`Host`].
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::host::{Host, Shutdown};
+use crate::introspect::help;
+use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
+use haypile_resp::Reply;
+
+pub(crate) const COMMANDS: &[Command] = &[INFO, CONFIG, SHUTDOWN];
+
+const INFO: Command = Command {
+    name: "info",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "Returns facts and statistics about the server.",
+    syntax: "[section...]",
+    run: Run::Session(info),
+    flags: &[Flag::Loading, Flag::Stale],
+    categories: &[Category::Dangerous],
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    history: &[("7.0.0", "Added support for taking multiple section arguments.")],
+    ..Command::USUAL
+};
+
+/// Sections come in the server's order, each once, whatever the order of the arguments; an unknown one is left out.
+fn info(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let mut text = String::new();
+    for section in host.info_sections() {
+        let asked = |arg: &[u8]| {
+            let is = |word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
+            is(section.name) || is("all") || is("everything") || (section.usual && is("default"))
+        };
+        if if args.len() == 1 { section.usual } else { args.iter_from(1).any(asked) } {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            text.push_str("# ");
+            text.push_str(section.title);
+            text.push_str("\r\n");
+            host.info(section.name, &mut text);
+        }
+    }
+    Ok(Reply::Verbatim("txt", text.into()))
+}
+
+const CONFIG: Command = Command {
+    name: "config",
+    since: "2.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(2),
+    keys: Keys::NONE,
+    summary: "A container for commands about the server's configuration.",
+    syntax: "",
+    complexity: "Depends on subcommand.",
+    run: Run::Container,
+    subcommands: &[CONFIG_GET, CONFIG_SET, CONFIG_HELP],
+    ..Command::USUAL
+};
+
+const CONFIG_GET: Command = Command {
+    name: "get",
+    since: "2.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(3),
+    keys: Keys::NONE,
+    summary: "Returns the directives whose names match patterns, with their values.",
+    syntax: "parameter=(parameter)...",
+    complexity: "O(N) when N is the number of configuration parameters provided",
+    run: Run::Session(config_get),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
+    history: &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")],
+    ..Command::USUAL
+};
+
+fn config_get(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let patterns: Vec<&[u8]> = args.iter_from(2).collect();
+    let found = host.config_get(&patterns);
+    Ok(Reply::Map(found.into_iter().map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect()))
+}
+
+const CONFIG_SET: Command = Command {
+    name: "set",
+    since: "2.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(4),
+    keys: Keys::NONE,
+    summary: "Sets directives, all of them or none.",
+    syntax: "parameter_value=(parameter value)...",
+    complexity: "O(N) when N is the number of configuration parameters provided",
+    run: Run::Session(config_set),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
+    ..Command::USUAL
+};
+
+fn config_set(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let words: Vec<&[u8]> = args.iter_from(2).collect();
+    let (pairs, []) = words.as_chunks::<2>() else {
+        return Err(Error::Syntax);
+    };
+    let pairs: Vec<_> = pairs.iter().map(|&[name, value]| (name, value)).collect();
+    host.config_set(&pairs)?;
+    Ok(Reply::ok())
+}
+
+const CONFIG_HELP: Command = Command {
+    name: "help",
+    since: "5.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(2),
+    keys: Keys::NONE,
+    summary: "Lists the subcommands of CONFIG.",
+    syntax: "",
+    run: Run::Session(help),
+    flags: &[Flag::Loading, Flag::Stale],
+    ..Command::USUAL
+};
+
+const SHUTDOWN: Command = Command {
+    name: "shutdown",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "Makes all data durable and stops the server.",
+    syntax: "[nosave_save=(NOSAVE | SAVE)] [NOW@7.0.0] [FORCE@7.0.0] [ABORT@7.0.0]",
+    complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, \
+        otherwise O(1)",
+    run: Run::Session(shutdown),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale, Flag::NoMulti, Flag::AllowBusy],
+    history: &[("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers.")],
+    ..Command::USUAL
+};
+
+fn shutdown(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let (mut how, mut abort) = (Shutdown::default(), false);
+    for i in 1..args.len() {
+        let save = if args.is(i, "SAVE") { Some(true) } else { args.is(i, "NOSAVE").then_some(false) };
+        match save {
+            Some(save) if how.save.is_none_or(|earlier| earlier == save) => how.save = Some(save),
+            None if args.is(i, "NOW") => how.now = true,
+            None if args.is(i, "FORCE") => how.force = true,
+            None if args.is(i, "ABORT") => abort = true,
+            _ => return Err(Error::Syntax),
+        }
+    }
+    if !abort {
+        host.shutdown(how)?;
+        return Ok(Reply::None);
+    }
+    if how != Shutdown::default() {
+        return Err(Error::Syntax);
+    }
+    host.abort_shutdown()?;
+    Ok(Reply::ok())
+}

@@ -1,0 +1,242 @@
+//! The types of the command table.
+//!
+//! Owns what a command *is*: its name, arity, keys, flags, ACL categories, documentation and how it runs. A command is one
+//! `const` entry in the file of its group; the dispatcher, COMMAND, the ACL and docs/compatibility.md all walk these
+//! entries. Never runs a command itself. Keys are described in `keyspec.rs`, flags and categories in `flags.rs`, the language
+//! of `syntax` in `syntax.rs`; the entries are in `string.rs` and its siblings.
+
+use crate::args::Args;
+use crate::error::Result;
+use crate::host::Host;
+use haypile_resp::Reply;
+use haypile_store::Txn;
+use std::fmt;
+
+pub use crate::flags::{Categories, Category, Flag, Flags};
+pub use crate::keyspec::{Begin, Find, KeyPositions, KeySpec, Keys, Mode, Use};
+
+/// One command or subcommand. Fields with a usual value come last and are taken from [`Command::USUAL`].
+#[derive(Clone, Copy)]
+pub struct Command {
+    /// In lower case; for a subcommand only its own word (`get` of `config get`).
+    pub name: &'static str,
+    /// The Redis version that had it first.
+    pub since: &'static str,
+    pub group: Group,
+    pub arity: Arity,
+    pub keys: Keys,
+    pub summary: &'static str,
+    /// The arguments after the command's name, in the language of `syntax.rs`.
+    pub syntax: &'static str,
+    pub complexity: &'static str,
+    pub run: Run,
+    /// Flags beside those that follow from `run`.
+    pub flags: &'static [Flag],
+    /// ACL categories beside those that follow from `run`, `flags` and `group`.
+    pub categories: &'static [Category],
+    /// Command tips: how clients and proxies may route requests and merge replies.
+    pub tips: &'static [&'static str],
+    /// What changed in which Redis version.
+    pub history: &'static [(&'static str, &'static str)],
+    pub deprecated: Option<Deprecated>,
+    pub subcommands: &'static [Command],
+}
+
+/// Since when a command is deprecated, and what takes its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Deprecated {
+    pub since: &'static str,
+    pub instead: &'static str,
+}
+
+/// How a command runs: its permission. The base flags and ACL categories follow from it.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// Reads rows.
+    Read(DataFn),
+    /// Reads and writes rows.
+    Write(DataFn),
+    /// A write that changes which space a database is: it runs while no other command does.
+    Exclusive(DataFn),
+    /// Touches no rows: asks or changes the connection or the server.
+    Session(SessionFn),
+    /// Run by the engine itself, because it changes how other commands run.
+    Control(Control),
+    /// Only its subcommands run.
+    Container,
+}
+
+pub type DataFn = fn(&mut Txn, Args) -> Result<Reply>;
+pub type SessionFn = fn(&mut dyn Host, Args) -> Result<Reply>;
+
+/// The commands that the engine runs itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+}
+
+/// The number of arguments, the command's name (and its subcommand's) included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arity {
+    /// Inclusive.
+    pub least: u16,
+    /// Nothing beyond `least`.
+    pub exact: bool,
+}
+
+impl Arity {
+    pub const fn exactly(count: u16) -> Self {
+        Self { least: count, exact: true }
+    }
+
+    pub const fn at_least(count: u16) -> Self {
+        Self { least: count, exact: false }
+    }
+
+    #[inline]
+    pub const fn allows(self, count: usize) -> bool {
+        if self.exact { count == self.least as usize } else { count >= self.least as usize }
+    }
+
+    /// As COMMAND INFO shows it: negative where more may follow.
+    pub const fn signed(self) -> i64 {
+        if self.exact { self.least as i64 } else { -(self.least as i64) }
+    }
+}
+
+/// The groups of Redis's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    String,
+    Generic,
+    Connection,
+    Server,
+    Transactions,
+}
+
+impl Group {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Generic => "generic",
+            Self::Connection => "connection",
+            Self::Server => "server",
+            Self::Transactions => "transactions",
+        }
+    }
+
+    /// The ACL category that every command of the group has, if there is one.
+    const fn category(self) -> Option<Category> {
+        match self {
+            Self::String => Some(Category::String),
+            Self::Generic => Some(Category::Keyspace),
+            Self::Connection => Some(Category::Connection),
+            Self::Transactions => Some(Category::Transaction),
+            Self::Server => None,
+        }
+    }
+}
+
+impl Command {
+    /// What most entries share: `..Command::USUAL` ends an entry that has something unusual to say.
+    pub const USUAL: Self = Self {
+        name: "",
+        since: "",
+        group: Group::Generic,
+        arity: Arity::exactly(1),
+        keys: Keys::NONE,
+        summary: "",
+        syntax: "",
+        complexity: "O(1)",
+        run: Run::Container,
+        flags: &[],
+        categories: &[],
+        tips: &[],
+        history: &[],
+        deprecated: None,
+        subcommands: &[],
+    };
+
+    /// Every flag: those of the entry, those that follow from `run`, and what the key specs imply.
+    pub fn all_flags(&self) -> Flags {
+        let mut flags = Flags::default();
+        match self.run {
+            Run::Read(_) => flags.add(Flag::Readonly),
+            Run::Write(_) | Run::Exclusive(_) => flags.add(Flag::Write),
+            Run::Session(_) | Run::Control(_) | Run::Container => {}
+        }
+        self.flags.iter().for_each(|&flag| flags.add(flag));
+        let movable = self.keys.specs().iter().any(|spec| {
+            !matches!((spec.begin, spec.find), (Begin::Index(_), Find::Range { .. }))
+                || spec.uses.contains(&Use::Incomplete)
+        });
+        if movable {
+            flags.add(Flag::Movablekeys);
+        }
+        flags
+    }
+
+    /// Every ACL category: those of the entry, and those that follow from its flags and its group, as in Redis.
+    pub fn all_categories(&self) -> Categories {
+        let flags = self.all_flags();
+        let mut categories = Categories::default();
+        let implied = [
+            (Flag::Write, &[Category::Write][..]),
+            (Flag::Readonly, &[Category::Read]),
+            (Flag::Admin, &[Category::Admin, Category::Dangerous]),
+            (Flag::Pubsub, &[Category::Pubsub]),
+            (Flag::Fast, &[Category::Fast]),
+            (Flag::Blocking, &[Category::Blocking]),
+        ];
+        for (flag, implied) in implied {
+            if flags.has(flag) {
+                implied.iter().for_each(|&category| categories.add(category));
+            }
+        }
+        if !flags.has(Flag::Fast) {
+            categories.add(Category::Slow);
+        }
+        if let (Some(category), false) = (self.group.category(), matches!(self.run, Run::Container)) {
+            categories.add(category);
+        }
+        self.categories.iter().for_each(|&category| categories.add(category));
+        categories
+    }
+
+    /// The positions of the keys among these arguments, each with the spec that found it. What key locks, cluster slots and
+    /// COMMAND GETKEYS use.
+    #[inline]
+    pub fn keys<'a>(&'a self, args: Args<'a>) -> KeyPositions<'a> {
+        KeyPositions::new(self.keys.specs(), args)
+    }
+
+    /// First, last and step of the keys as Redis told them before there were key specs: last counts from the end if
+    /// negative. Zeros where no such triple says where the keys are.
+    pub fn legacy_range(&self) -> (i64, i64, i64) {
+        let mut whole: Option<(i64, i64, i64)> = None;
+        for spec in self.keys.specs() {
+            let (Begin::Index(first), Find::Range { last, step, limit: 0 }) = (spec.begin, spec.find) else {
+                continue;
+            };
+            let (first, step) = (i64::from(first), i64::from(step));
+            let last = if last >= 0 { first + i64::from(last) } else { i64::from(last) };
+            whole = match whole {
+                None => Some((first, last, step)),
+                // Adjacent single keys join to one range; anything else cannot be told by a triple.
+                Some((from, until, 1)) if step == 1 && until + 1 == first => Some((from, last, 1)),
+                some => some,
+            };
+        }
+        whole.unwrap_or((0, 0, 0))
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Command").field("name", &self.name).field("arity", &self.arity.signed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! A session without an engine, for the commands that ask only their session.
+
+use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
+use haypile_commands::{Error, Result, Run, Table};
+use haypile_resp::{OwnedArgs, Protocol, Reply};
+
+/// Records what commands did to it.
+#[derive(Default)]
+pub struct Session {
+    pub table: Table,
+    pub protocol: Protocol,
+    pub name: Vec<u8>,
+    pub library: Vec<(Library, Vec<u8>)>,
+    pub database: u32,
+    /// Needed to be authenticated, with the user `default`.
+    pub password: Option<&'static [u8]>,
+    pub logged_in: bool,
+    pub closing: bool,
+    pub shutdown: Option<Shutdown>,
+}
+
+impl Session {
+    /// Runs a command given as words between spaces; an empty word is `""`.
+    pub fn call(&mut self, line: &str) -> Reply {
+        let args = args(line);
+        let run = match self.table.resolve(args.as_args().into()) {
+            Ok(entry) => entry.command.run,
+            Err(error) => return error.into_reply(),
+        };
+        match run {
+            Run::Session(run) => run(self, args.as_args().into()).unwrap_or_else(Error::into_reply),
+            _ => panic!("{line}: not a session command"),
+        }
+    }
+}
+
+pub fn args(line: &str) -> OwnedArgs {
+    let mut args = OwnedArgs::default();
+    for word in line.split(' ') {
+        args.push(if word == "\"\"" { b"" } else { word.as_bytes() });
+    }
+    args
+}
+
+impl Host for Session {
+    fn table(&self) -> &Table {
+        &self.table
+    }
+
+    fn client_id(&self) -> u64 {
+        7
+    }
+
+    fn client_name(&self) -> &[u8] {
+        &self.name
+    }
+
+    fn set_client_name(&mut self, name: &[u8]) {
+        self.name = name.to_vec();
+    }
+
+    fn set_library(&mut self, part: Library, value: &[u8]) {
+        self.library.push((part, value.to_vec()));
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    fn authenticated(&self) -> bool {
+        self.password.is_none() || self.logged_in
+    }
+
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()> {
+        if user == b"default" && self.password.is_none_or(|right| right == password) {
+            self.logged_in = true;
+            return Ok(());
+        }
+        Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+    }
+
+    fn databases(&self) -> u32 {
+        16
+    }
+
+    fn select(&mut self, index: u32) {
+        self.database = index;
+    }
+
+    fn close_after_reply(&mut self) {
+        self.closing = true;
+    }
+
+    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
+        let known = [("maxmemory", "0"), ("port", "6379")];
+        let asked = |name: &str| patterns.contains(&name.as_bytes());
+        known
+            .iter()
+            .filter(|(name, _)| asked(name))
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    }
+
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
+        match pairs {
+            [(b"maxmemory", _), ..] => Ok(()),
+            [(b"port", _), ..] => {
+                Err(ConfigError::Refused { name: "port".to_owned(), reason: "can't set immutable config".to_owned() })
+            }
+            _ => Err(ConfigError::Unknown(String::from_utf8_lossy(pairs[0].0).into_owned())),
+        }
+    }
+
+    fn info_sections(&self) -> &'static [InfoSection] {
+        &[
+            InfoSection { name: "server", title: "Server", usual: true },
+            InfoSection { name: "commandstats", title: "Commandstats", usual: false },
+            InfoSection { name: "keyspace", title: "Keyspace", usual: true },
+        ]
+    }
+
+    fn info(&self, section: &str, out: &mut String) {
+        out.push_str(match section {
+            "server" => "tcp_port:6379\r\n",
+            "commandstats" => "cmdstat_get:calls=1\r\n",
+            _ => "",
+        });
+    }
+
+    fn shutdown(&mut self, how: Shutdown) -> Result<()> {
+        self.shutdown = Some(how);
+        Ok(())
+    }
+
+    fn abort_shutdown(&mut self) -> Result<()> {
+        match self.shutdown.take() {
+            Some(_) => Ok(()),
+            None => Err(Error::text("ERR No shutdown in progress.")),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What holds for every entry of the command table, and for the pages made from it.
+
+use haypile_commands::compatibility::{self, DIFFERENCES, RedisCommand};
+use haypile_commands::table::{Begin, Find, Group, KeySpec, Run};
+use haypile_commands::{Entry, Table, syntax};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// Flags that Redis keeps in its table and does not show.
+const HIDDEN_FLAGS: &[&str] = &["sentinel", "only_sentinel", "protected", "touches_arbitrary_keys"];
+
+fn entries(table: &Table) -> impl Iterator<Item = &Entry> {
+    table.iter().flat_map(|(_, entry)| std::iter::once(entry).chain(table.subcommands(entry)))
+}
+
+fn redis_list() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/redis-commands.txt");
+    std::fs::read_to_string(path).expect("the list of Redis's commands is in the repository")
+}
+
+fn redis_commands(list: &str) -> Vec<RedisCommand<'_>> {
+    compatibility::redis_commands(list).unwrap_or_else(|line| panic!("not a command: {line:?}"))
+}
+
+#[test]
+fn names_are_unique_and_in_lower_case() {
+    let (table, mut seen) = (Table::new(), HashSet::new());
+    for entry in entries(&table) {
+        assert!(seen.insert(entry.full_name.clone()), "{} is there twice", entry.full_name);
+        let name = entry.command.name;
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+        assert!(!name.is_empty() && name.chars().all(allowed), "{name}");
+    }
+}
+
+#[test]
+fn every_entry_says_what_it_does() {
+    for entry in entries(&Table::new()) {
+        let command = entry.command;
+        let text = |text: &str| !text.trim().is_empty() && text.trim() == text;
+        assert!(text(command.summary) && command.summary.ends_with('.'), "{}: summary", entry.full_name);
+        assert!(text(command.since) && text(command.complexity), "{}", entry.full_name);
+        if let Err(error) = syntax::parse(command.syntax) {
+            panic!("{}: {error}", entry.full_name);
+        }
+    }
+}
+
+#[test]
+fn keys_are_inside_the_arity() {
+    for entry in entries(&Table::new()) {
+        let least = usize::from(entry.command.arity.least);
+        for spec in entry.command.keys.specs() {
+            if let Begin::Index(first) = spec.begin {
+                assert!(first >= 1 && usize::from(first) < least, "{}", entry.full_name);
+            }
+            let (step, last) = match (spec.begin, spec.find) {
+                (Begin::Index(first), Find::Range { last: last @ 0.., step, .. }) => {
+                    (step, first as usize + last as usize)
+                }
+                (_, Find::Range { step, .. } | Find::KeyNum { step, .. }) => (step, 0),
+            };
+            assert!(step >= 1 && last < least, "{}", entry.full_name);
+        }
+    }
+}
+
+#[test]
+fn only_writes_write_keys() {
+    for entry in entries(&Table::new()) {
+        let specs = entry.command.keys.specs();
+        match entry.command.run {
+            Run::Write(_) => assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name),
+            Run::Exclusive(_) | Run::Session(_) | Run::Container => assert!(specs.is_empty(), "{}", entry.full_name),
+            Run::Read(_) | Run::Control(_) => assert!(!specs.iter().any(KeySpec::writes), "{}", entry.full_name),
+        }
+    }
+}
+
+#[test]
+fn a_container_holds_subcommands_of_its_group() {
+    let table = Table::new();
+    for (_, entry) in table.iter() {
+        let subcommands = table.subcommands(entry);
+        if matches!(entry.command.run, Run::Container) {
+            assert!(!subcommands.is_empty(), "{} holds nothing", entry.full_name);
+            assert!(!entry.command.arity.allows(1), "{} alone cannot run", entry.full_name);
+        }
+        for subcommand in subcommands {
+            assert_eq!(subcommand.parent, Some(entry.id));
+            assert_eq!(subcommand.command.group, entry.command.group, "{}", subcommand.full_name);
+            assert!(subcommand.command.arity.least >= 2, "{}", subcommand.full_name);
+            assert!(!matches!(subcommand.command.run, Run::Container), "{}", subcommand.full_name);
+            assert!(subcommand.command.subcommands.is_empty(), "{}", subcommand.full_name);
+        }
+    }
+}
+
+#[test]
+fn every_entry_is_a_command_of_redis_with_its_facts() {
+    let list = redis_list();
+    let commands = redis_commands(&list);
+    for entry in entries(&Table::new()) {
+        let name = &entry.full_name;
+        let redis = commands.iter().find(|command| command.name == name);
+        let redis = redis.unwrap_or_else(|| panic!("{name} is not in tests/data/redis-commands.txt"));
+        let command = entry.command;
+        assert_eq!(command.group.name(), redis.group, "{name}");
+        assert_eq!(command.since, redis.since, "{name}");
+        assert_eq!(command.arity.signed(), redis.arity, "{name}");
+        assert_eq!(command.deprecated.map_or("", |deprecated| deprecated.since), redis.deprecated_since, "{name}");
+        assert_eq!(!command.subcommands.is_empty(), redis.container, "{name}");
+        let mut expected: Vec<&str> = redis.flags.iter().copied().filter(|flag| !HIDDEN_FLAGS.contains(flag)).collect();
+        let mut flags: Vec<&str> = entry.flags.iter().map(|flag| flag.name()).collect();
+        expected.sort_unstable();
+        flags.sort_unstable();
+        assert_eq!(flags, expected, "{name}");
+    }
+}
+
+#[test]
+fn groups_have_the_names_of_redis() {
+    let list = redis_list();
+    let names: HashSet<&str> = redis_commands(&list).iter().map(|command| command.group).collect();
+    for group in [Group::String, Group::Generic, Group::Connection, Group::Server, Group::Transactions] {
+        assert!(names.contains(group.name()), "{}", group.name());
+    }
+}
+
+#[test]
+fn the_compatibility_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    let expected = compatibility::page(&redis_commands(&redis_list()));
+    assert!(page == expected, "run: cargo run --release -p haypile-commands --example write_docs");
+}
+
+#[test]
+fn every_difference_names_its_commands_and_a_test_that_exists() {
+    let mut sources = Vec::new();
+    rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut sources);
+    let table = Table::new();
+    for difference in DIFFERENCES {
+        for name in difference.commands {
+            assert!(table.find_full(name.as_bytes()).is_some(), "no such command: {name}");
+        }
+        let test = format!("fn {}()", difference.test);
+        let found = sources.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(&test)));
+        assert!(found, "no test is called {}", difference.test);
+    }
+}
+
+/// Every Rust file of the crates, build outputs left out.
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the crates are there").flatten() {
+        let path = entry.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The commands that ask only their session: replies, options, error texts.
+
+mod common;
+
+use common::{Session, args};
+use haypile_commands::host::{Library, Shutdown};
+use haypile_resp::{Protocol, Reply};
+
+#[track_caller]
+fn check(rule: &str, line: &str, expected: Reply) {
+    assert_eq!(Session::default().call(line), expected, "{rule}: {line}");
+}
+
+#[track_caller]
+fn fails(line: &str, expected: &'static str) {
+    check("the text is Redis's", line, Reply::error(expected));
+}
+
+fn bulks(words: &[&'static str]) -> Reply {
+    Reply::array(words.iter().map(|&word| Reply::bulk(word)))
+}
+
+#[test]
+fn ping_and_echo() {
+    check("without a message", "ping", Reply::Simple("PONG"));
+    check("with a message", "PING hay", Reply::bulk("hay"));
+    check("bytes come back as they are", "ECHO \"\"", Reply::bulk(""));
+    fails("PING a b", "ERR wrong number of arguments for 'ping' command");
+    fails("ECHO", "ERR wrong number of arguments for 'echo' command");
+}
+
+#[test]
+fn select_takes_an_index_below_the_number_of_databases() {
+    let mut session = Session::default();
+    assert_eq!(session.call("SELECT 15"), Reply::ok());
+    assert_eq!(session.database, 15);
+    fails("SELECT 16", "ERR DB index is out of range");
+    fails("SELECT -1", "ERR DB index is out of range");
+    fails("SELECT x", "ERR value is not an integer or out of range");
+    fails("SELECT 99999999999", "ERR value is out of range, value must between -2147483648 and 2147483647");
+}
+
+#[test]
+fn quit_answers_and_closes() {
+    let mut session = Session::default();
+    assert_eq!(session.call("QUIT now please"), Reply::ok());
+    assert!(session.closing);
+}
+
+#[test]
+fn hello_tells_about_the_server_in_the_protocol_agreed_on() {
+    let mut session = Session::default();
+    let greeting = |protocol| {
+        Reply::Map(vec![
+            (Reply::bulk("server"), Reply::bulk("redis")),
+            (Reply::bulk("version"), Reply::bulk("7.2.0")),
+            (Reply::bulk("proto"), Reply::Integer(protocol)),
+            (Reply::bulk("id"), Reply::Integer(7)),
+            (Reply::bulk("mode"), Reply::bulk("standalone")),
+            (Reply::bulk("role"), Reply::bulk("master")),
+            (Reply::bulk("modules"), Reply::Array(Vec::new())),
+        ])
+    };
+    assert_eq!(session.call("HELLO"), greeting(2));
+    assert_eq!(session.call("HELLO 3 SETNAME loader"), greeting(3));
+    assert_eq!((session.protocol, &*session.name), (Protocol::Resp3, &b"loader"[..]));
+    assert_eq!(session.call("HELLO 2"), greeting(2));
+    assert_eq!(session.protocol, Protocol::Resp2);
+}
+
+#[test]
+fn hello_changes_nothing_when_it_fails() {
+    fails("HELLO x", "ERR Protocol version is not an integer or out of range");
+    fails("HELLO 1", "NOPROTO unsupported protocol version");
+    fails("HELLO 4", "NOPROTO unsupported protocol version");
+    fails("HELLO 3 SETNAME", "ERR Syntax error in HELLO option 'SETNAME'");
+    fails("HELLO 3 AUTH default", "ERR Syntax error in HELLO option 'AUTH'");
+    fails("HELLO 3 hay", "ERR Syntax error in HELLO option 'hay'");
+    let mut session = Session { password: Some(b"secret"), ..Session::default() };
+    let wrong = session.call("HELLO 3 SETNAME loader AUTH default guess");
+    assert_eq!(wrong, Reply::error("WRONGPASS invalid username-password pair or user is disabled."));
+    let Reply::Error(text) = session.call("HELLO 3") else { panic!("HELLO without a password is refused") };
+    assert!(text.starts_with("NOAUTH HELLO must be called with the client already authenticated"), "{text}");
+    assert_eq!((session.protocol, &*session.name), (Protocol::Resp2, &b""[..]));
+    assert!(matches!(session.call("HELLO 3 AUTH default secret"), Reply::Map(_)));
+    assert_eq!(session.protocol, Protocol::Resp3);
+}
+
+#[test]
+fn a_client_names_itself_and_its_library() {
+    let mut session = Session::default();
+    assert_eq!(session.call("CLIENT ID"), Reply::Integer(7));
+    assert_eq!(session.call("CLIENT GETNAME"), Reply::Null);
+    assert_eq!(session.call("CLIENT SETNAME loader"), Reply::ok());
+    assert_eq!(session.call("client getname"), Reply::bulk("loader"));
+    assert_eq!(session.call("CLIENT SETNAME \"\""), Reply::ok());
+    assert_eq!(session.call("CLIENT GETNAME"), Reply::Null);
+    assert_eq!(session.call("CLIENT SETINFO LIB-NAME redis-py"), Reply::ok());
+    assert_eq!(session.call("CLIENT SETINFO lib-ver 5.0"), Reply::ok());
+    assert_eq!(session.library, [(Library::Name, b"redis-py".to_vec()), (Library::Version, b"5.0".to_vec())]);
+    fails("CLIENT SETNAME a\tb", "ERR Client names cannot contain spaces, newlines or special characters.");
+    fails("CLIENT SETINFO lib-x 1", "ERR Unrecognized option 'lib-x'");
+    fails("CLIENT SETINFO Lib-Ver 1\t", "ERR Lib-Ver cannot contain spaces, newlines or special characters.");
+    fails("CLIENT SETINFO lib-ver", "ERR wrong number of arguments for 'client|setinfo' command");
+}
+
+#[test]
+fn info_shows_sections_in_its_own_order() {
+    let text = |text: &'static str| Reply::Verbatim("txt", text.into());
+    let server = "# Server\r\ntcp_port:6379\r\n";
+    check("the usual ones", "INFO", text("# Server\r\ntcp_port:6379\r\n\r\n# Keyspace\r\n"));
+    check("the usual ones by name", "INFO default", text("# Server\r\ntcp_port:6379\r\n\r\n# Keyspace\r\n"));
+    check("each once", "INFO keyspace SERVER server", text("# Server\r\ntcp_port:6379\r\n\r\n# Keyspace\r\n"));
+    check("an unknown one is nothing", "INFO nothing server", text(server));
+    check("nothing at all", "INFO nothing", text(""));
+    let all = "# Server\r\ntcp_port:6379\r\n\r\n# Commandstats\r\ncmdstat_get:calls=1\r\n\r\n# Keyspace\r\n";
+    check("all of them", "INFO all", text(all));
+    check("all of them", "INFO everything", text(all));
+}
+
+#[test]
+fn config_gets_and_sets() {
+    let port = Reply::Map(vec![(Reply::bulk("port"), Reply::bulk("6379"))]);
+    check("what matches, as a map", "CONFIG GET port nothing", port);
+    check("several at once", "CONFIG SET maxmemory 1gb timeout 5", Reply::ok());
+    fails("CONFIG GET", "ERR wrong number of arguments for 'config|get' command");
+    fails("CONFIG SET maxmemory", "ERR wrong number of arguments for 'config|set' command");
+    fails("CONFIG SET maxmemory 1 timeout", "ERR syntax error");
+    fails("CONFIG SET hay 1", "ERR Unknown option or number of arguments for CONFIG SET - 'hay'");
+    fails(
+        "CONFIG SET port 1",
+        "ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
+    );
+}
+
+#[test]
+fn shutdown_reads_its_options() {
+    let after = |line: &str| {
+        let mut session = Session::default();
+        assert_eq!(session.call(line), Reply::None, "{line}: the connection just closes");
+        session.shutdown.expect("SHUTDOWN shuts down")
+    };
+    let usual = Shutdown::default();
+    assert_eq!(after("SHUTDOWN"), usual);
+    assert_eq!(after("SHUTDOWN nosave"), Shutdown { save: Some(false), ..usual });
+    assert_eq!(after("SHUTDOWN SAVE save NOW FORCE"), Shutdown { save: Some(true), now: true, force: true });
+    for line in ["SHUTDOWN SAVE NOSAVE", "SHUTDOWN later", "SHUTDOWN ABORT NOW", "SHUTDOWN NOSAVE ABORT"] {
+        fails(line, "ERR syntax error");
+    }
+    fails("SHUTDOWN ABORT", "ERR No shutdown in progress.");
+    let mut session = Session { shutdown: Some(usual), ..Session::default() };
+    assert_eq!(session.call("SHUTDOWN ABORT"), Reply::ok());
+}
+
+#[test]
+fn unknown_commands_are_named_with_their_arguments() {
+    fails("HAY", "ERR unknown command 'HAY', with args beginning with: ");
+    fails("HAY a b", "ERR unknown command 'HAY', with args beginning with: 'a' 'b' ");
+    fails("CONFIG hay", "ERR unknown subcommand 'hay'. Try CONFIG HELP.");
+    fails("CONFIG", "ERR wrong number of arguments for 'config' command");
+    fails("COMMAND COUNT x", "ERR wrong number of arguments for 'command|count' command");
+    let long = "x".repeat(200);
+    let expected = format!("ERR unknown command '{}', with args beginning with: '{}' ", &long[..128], &long[..128]);
+    check("128 bytes of each", &format!("{long} {long} y"), Reply::error(expected));
+}
+
+#[test]
+fn command_lists_and_counts() {
+    let mut session = Session::default();
+    let Reply::Array(all) = session.call("COMMAND") else { panic!("COMMAND answers an array") };
+    assert_eq!(session.call("COMMAND COUNT"), Reply::Integer(all.len() as i64));
+    assert_eq!(session.call("COMMAND INFO"), Reply::Array(all));
+    let Reply::Array(names) = session.call("COMMAND LIST") else { panic!("COMMAND LIST answers an array") };
+    assert_eq!(names.len(), session.table.ids(), "subcommands are listed too");
+    check(
+        "by category",
+        "COMMAND LIST FILTERBY ACLCAT Transaction",
+        bulks(&["multi", "exec", "discard", "watch", "unwatch"]),
+    );
+    check("the category has no @", "COMMAND LIST FILTERBY ACLCAT @transaction", bulks(&[]));
+    check("by pattern", "COMMAND LIST FILTERBY pattern CONFIG|?et", bulks(&["config|get", "config|set"]));
+    check("there are no modules", "COMMAND LIST FILTERBY MODULE json", bulks(&[]));
+    for line in
+        ["COMMAND LIST hay", "COMMAND LIST FILTERBY hay x", "COMMAND LIST FILTERBY MODULE", "COMMAND LIST a MODULE x"]
+    {
+        fails(line, "ERR syntax error");
+    }
+    check(
+        "unknown ones",
+        "COMMAND INFO hay config|hay hay|get",
+        Reply::Array(vec![Reply::Null, Reply::Null, Reply::Null]),
+    );
+    check("unknown ones are left out", "COMMAND DOCS hay", Reply::Map(Vec::new()));
+}
+
+#[test]
+fn getkeys_finds_the_keys_that_are_locked() {
+    check("one", "COMMAND GETKEYS get k", bulks(&["k"]));
+    check("every second", "COMMAND GETKEYS MSET a 1 b 2", bulks(&["a", "b"]));
+    check("of two specs", "COMMAND GETKEYS rename a b", bulks(&["a", "b"]));
+    check("all", "COMMAND GETKEYS del a b c", bulks(&["a", "b", "c"]));
+    fails("COMMAND GETKEYS ping a", "ERR The command has no key arguments");
+    fails("COMMAND GETKEYS config get x", "ERR The command has no key arguments");
+    fails("COMMAND GETKEYS config hay x", "ERR Invalid command specified");
+    fails("COMMAND GETKEYS hay", "ERR Invalid command specified");
+    fails("COMMAND GETKEYS get", "ERR Invalid number of arguments specified for command");
+    fails("COMMAND GETKEYS set a", "ERR Invalid number of arguments specified for command");
+    fails("COMMAND GETKEYS", "ERR wrong number of arguments for 'command|getkeys' command");
+}
+
+#[test]
+fn help_lists_the_subcommands_of_the_table() {
+    let lines: Vec<Reply> = [
+        "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "GET <parameter> [<parameter> ...]",
+        "    Returns the directives whose names match patterns, with their values.",
+        "SET <parameter> <value> [<parameter> <value> ...]",
+        "    Sets directives, all of them or none.",
+        "HELP",
+        "    Lists the subcommands of CONFIG.",
+    ]
+    .map(Reply::Simple)
+    .into();
+    check("as statuses", "config help", Reply::Array(lines));
+    fails("CONFIG HELP me", "ERR wrong number of arguments for 'config|help' command");
+}
+
+#[test]
+fn a_renamed_command_has_only_its_new_name() {
+    let mut session = Session::default();
+    session.table.rename(b"CONFIG", b"Settings").unwrap();
+    session.table.rename(b"shutdown", b"").unwrap();
+    assert!(matches!(session.call("sEttings GET port"), Reply::Map(_)));
+    assert!(session.call("CONFIG GET port").is_error());
+    assert!(session.call("SHUTDOWN").is_error());
+    assert!(session.table.rename(b"shutdown", b"stop").is_err(), "it has no name any more");
+    assert!(session.table.rename(b"get", b"SET").is_err(), "the name is taken");
+    session.table.rename(b"get", b"get").unwrap();
+    let entry = session.table.resolve(args("get k").as_args().into()).unwrap();
+    assert_eq!(entry.full_name, "get");
+}
+
+#[test]
+fn every_name_is_found_in_any_case() {
+    let table = Session::default().table;
+    for (name, entry) in table.iter() {
+        for spelling in [name.to_ascii_uppercase(), name.to_ascii_lowercase()] {
+            assert_eq!(table.find(&spelling).map(|found| found.id), Some(entry.id));
+        }
+        for wrong in [[name, b"x"].concat(), name[1..].to_vec(), [b"\0", name].concat()] {
+            assert!(table.find(&wrong).is_none_or(|found| found.command.name.as_bytes() == wrong), "{wrong:?}");
+        }
+    }
+}
