@@ -1,0 +1,337 @@
+//! The body of a record: effects, in exactly the bytes that the log keeps.
+//!
+//! The store writes effects into a [`Body`] as a transaction runs, so nothing is encoded twice; replay and
+//! replicas take them apart with [`effects`]. This file never looks at what a key or a value means.
+//! The grammar is in `docs/format/log.md`; the record around a body is in `format.rs`.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Permanent numbers of the effects: retire them, never reuse one.
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const PATCH: u8 = 3;
+const COUNT: u8 = 4;
+
+/// The effects of one transaction, encoded. The buffer is reused: `clear` keeps its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    bytes: Vec<u8>,
+}
+
+/// Where the key and the value (or the bytes of a patch) of an effect lie in [`Body::bytes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub key: Range<u32>,
+    /// Empty, at the end of the key, for a delete.
+    pub value: Range<u32>,
+}
+
+impl Body {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Length in bytes; also a savepoint for [`truncate`](Self::truncate).
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes back everything added since `len()` was `to`.
+    pub fn truncate(&mut self, to: usize) {
+        self.bytes.truncate(to);
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Adds all effects of `other` behind these. Their places move by this body's length before.
+    pub fn append(&mut self, other: &Body) {
+        self.bytes.extend_from_slice(&other.bytes);
+        assert!(u32::try_from(self.bytes.len()).is_ok(), "a body is shorter than 4 GiB");
+    }
+
+    /// Bytes of memory that the buffer holds, used or not.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives back memory beyond `bytes_max`, after an unusually long body.
+    pub fn shrink_to(&mut self, bytes_max: usize) {
+        self.bytes.shrink_to(bytes_max);
+    }
+
+    /// The row `key` becomes `value`. The parts of each are concatenated.
+    pub fn put(&mut self, key: &[&[u8]], value: &[&[u8]]) -> Placed {
+        let (key_bytes, value_bytes) = (total(key), total(value));
+        self.bytes.reserve(11 + key_bytes as usize + value_bytes as usize);
+        self.bytes.push(PUT);
+        self.varint(key_bytes.into());
+        self.varint(value_bytes.into());
+        let key = self.parts(key);
+        let value = self.parts(value);
+        Placed { key, value }
+    }
+
+    /// The row `key` is gone.
+    pub fn delete(&mut self, key: &[&[u8]]) -> Placed {
+        self.bytes.push(DELETE);
+        self.varint(total(key).into());
+        let key = self.parts(key);
+        let value = key.end..key.end;
+        Placed { key, value }
+    }
+
+    /// The row `key` (empty if it is missing) is cut or extended with zeros to `len_after` bytes, then `bytes` are
+    /// written at `offset`.
+    pub fn patch(&mut self, key: &[&[u8]], offset: u32, bytes: &[u8], len_after: u32) -> Placed {
+        let patch_bytes = total(&[bytes]);
+        assert!(
+            u64::from(offset) + u64::from(patch_bytes) <= u64::from(len_after),
+            "a patch lies inside the row as it is afterwards"
+        );
+        self.bytes.push(PATCH);
+        self.varint(total(key).into());
+        self.varint(offset.into());
+        self.varint(patch_bytes.into());
+        self.varint(len_after.into());
+        let key = self.parts(key);
+        let value = self.parts(&[bytes]);
+        Placed { key, value }
+    }
+
+    /// The counter changes by `delta`: fixed at commit and never derived again.
+    pub fn count(&mut self, space: u32, counter: u8, delta: i64) {
+        self.bytes.push(COUNT);
+        self.varint(space.into());
+        self.bytes.push(counter);
+        self.varint(((delta << 1) ^ (delta >> 63)) as u64);
+    }
+
+    fn parts(&mut self, parts: &[&[u8]]) -> Range<u32> {
+        let start = self.bytes.len() as u32;
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        assert!(u32::try_from(self.bytes.len()).is_ok(), "a body is shorter than 4 GiB");
+        start..self.bytes.len() as u32
+    }
+
+    /// LEB128: seven bits a byte, the lowest first, the top bit set on all but the last.
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+}
+
+fn total(parts: &[&[u8]]) -> u32 {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    u32::try_from(bytes).expect("the caller bounds a row far below 4 GiB")
+}
+
+/// The CRC-32 that [`Log::append`](crate::Log::append) wants: computed outside of its lock.
+pub fn body_crc(body: &[u8]) -> u32 {
+    crc32fast::hash(body)
+}
+
+/// One effect, borrowed from a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect<'a> {
+    Put {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Delete {
+        key: &'a [u8],
+    },
+    /// `offset + bytes.len() <= len_after`.
+    Patch {
+        key: &'a [u8],
+        offset: u32,
+        bytes: &'a [u8],
+        len_after: u32,
+    },
+    Count {
+        space: u32,
+        counter: u8,
+        delta: i64,
+    },
+}
+
+/// A body that is not a sequence of effects: a defect of its writer, as its CRC was right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyError {
+    /// Offset in the body of the effect that could not be read.
+    pub offset: usize,
+    pub reason: &'static str,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "effect at byte {} of the record's body: {}", self.offset, self.reason)
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// The effects of a body in order. Never panics and never allocates, whatever the bytes; ends after an error.
+pub fn effects(body: &[u8]) -> Effects<'_> {
+    Effects { body, at: 0 }
+}
+
+#[derive(Clone, Debug)]
+pub struct Effects<'a> {
+    body: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Effects<'a> {
+    /// Offset in the body of the effect that comes next.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    fn effect(&mut self) -> Result<Effect<'a>, &'static str> {
+        match self.byte()? {
+            PUT => {
+                let (key_bytes, value_bytes) = (self.length()?, self.length()?);
+                Ok(Effect::Put { key: self.take(key_bytes)?, value: self.take(value_bytes)? })
+            }
+            DELETE => {
+                let key_bytes = self.length()?;
+                Ok(Effect::Delete { key: self.take(key_bytes)? })
+            }
+            PATCH => {
+                let key_bytes = self.length()?;
+                let offset = self.length()?;
+                let patch_bytes = self.length()?;
+                let len_after = self.length()?;
+                if u64::from(offset) + u64::from(patch_bytes) > u64::from(len_after) {
+                    return Err("a patch beyond the end of its row");
+                }
+                let key = self.take(key_bytes)?;
+                let bytes = self.take(patch_bytes)?;
+                Ok(Effect::Patch { key, offset, bytes, len_after })
+            }
+            COUNT => {
+                let space = self.length()?;
+                let counter = self.byte()?;
+                let zigzag = self.varint()?;
+                let delta = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+                Ok(Effect::Count { space, counter, delta })
+            }
+            _ => Err("an unknown kind of effect"),
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8, &'static str> {
+        let byte = *self.body.get(self.at).ok_or("it is cut off")?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn take(&mut self, bytes: u32) -> Result<&'a [u8], &'static str> {
+        let rest = &self.body[self.at..];
+        let taken = rest.get(..bytes as usize).ok_or("it is cut off")?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    fn length(&mut self) -> Result<u32, &'static str> {
+        u32::try_from(self.varint()?).map_err(|_| "a length above 32 bits")
+    }
+
+    fn varint(&mut self) -> Result<u64, &'static str> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err("a number above 64 bits");
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err("a number above 64 bits")
+    }
+}
+
+impl<'a> Iterator for Effects<'a> {
+    type Item = Result<Effect<'a>, BodyError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.body.len() {
+            return None;
+        }
+        let offset = self.at;
+        Some(self.effect().map_err(|reason| {
+            self.at = self.body.len();
+            BodyError { offset, reason }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_come_back_as_they_were_put() {
+        let mut body = Body::new();
+        let placed = body.put(&[b"ke", b"y"], &[b"", b"val", b"ue"]);
+        assert_eq!(&body.bytes()[placed.key.start as usize..placed.key.end as usize], b"key");
+        assert_eq!(&body.bytes()[placed.value.start as usize..placed.value.end as usize], b"value");
+        let placed = body.delete(&[b"gone"]);
+        assert!(placed.value.is_empty());
+        let kept = body.len();
+        body.put(&[b"rolled"], &[b"back"]);
+        body.truncate(kept);
+        body.patch(&[b"row"], 300, b"xyz", 70_000);
+        body.count(7, 2, i64::MIN);
+        body.count(u32::MAX, 255, i64::MAX);
+        let found: Vec<_> = effects(body.bytes()).collect::<Result<_, _>>().unwrap();
+        assert_eq!(
+            found,
+            [
+                Effect::Put { key: b"key", value: b"value" },
+                Effect::Delete { key: b"gone" },
+                Effect::Patch { key: b"row", offset: 300, bytes: b"xyz", len_after: 70_000 },
+                Effect::Count { space: 7, counter: 2, delta: i64::MIN },
+                Effect::Count { space: u32::MAX, counter: 255, delta: i64::MAX },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_broken_body_is_an_error_and_ends_the_iteration() {
+        let check = |name: &str, body: &[u8], reason: &str| {
+            let mut found = effects(body);
+            assert_eq!(found.next().unwrap().unwrap_err().reason, reason, "{name}");
+            assert_eq!(found.next(), None, "{name}");
+        };
+        check("no such effect", &[9], "an unknown kind of effect");
+        check("a put without lengths", &[PUT], "it is cut off");
+        check("a claimed key longer than the body", &[DELETE, 0xff, 0xff, 3, b'a'], "it is cut off");
+        check("a length of 33 bits", &[DELETE, 0x80, 0x80, 0x80, 0x80, 0x10], "a length above 32 bits");
+        check(
+            "eleven bytes of number",
+            &[COUNT, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2],
+            "a number above 64 bits",
+        );
+        check("a patch past its row", &[PATCH, 0, 4, 1, 4, b'x'], "a patch beyond the end of its row");
+    }
+}

@@ -1,0 +1,145 @@
+//! Printing a log offline: every record that counts, and every place that is bad, without changing anything.
+
+use std::path::{Path, PathBuf};
+
+use crate::files::Files;
+use crate::format::{History, Index, Kind};
+use crate::state::Segment;
+use crate::survey::{Damage, OpenError, first_index, list, open_segment};
+use crate::walk::{Walk, highest_mark};
+
+/// One line of a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DumpEntry {
+    /// A file that holds records, or may.
+    Segment {
+        number: u64,
+        file: PathBuf,
+        history: History,
+        parent: Option<(History, Index)>,
+        first: Option<Index>,
+    },
+    Record {
+        segment: u64,
+        offset: u64,
+        index: Index,
+        term: u64,
+        /// None for a kind that this version does not know.
+        kind: Option<Kind>,
+        time_ms: u64,
+        body: Vec<u8>,
+    },
+    Damage(Damage),
+    /// Where the log ends: the place at which the next record would be looked for.
+    End {
+        segment: u64,
+        offset: u64,
+        last: Index,
+    },
+}
+
+/// Iterates over the log in `dir`, which no server may be writing to.
+pub fn dump(files: &dyn Files, dir: &Path) -> Result<Dump, OpenError> {
+    let mut segments = Vec::new();
+    let mut queue = Vec::new();
+    for (number, path) in list(files, dir)?.segments {
+        match open_segment(files, number, path) {
+            Ok(segment) => {
+                let first = first_index(&segment).map_err(OpenError::io(&segment.path))?;
+                segments.push((segment, first));
+            }
+            Err(OpenError::Damage(damage)) => queue.push(DumpEntry::Damage(damage)),
+            Err(error) => return Err(error),
+        }
+    }
+    queue.reverse();
+    segments.reverse();
+    Ok(Dump { segments, queue, current: None })
+}
+
+pub struct Dump {
+    /// What is still to come, the next one last.
+    segments: Vec<(Segment, Option<Index>)>,
+    queue: Vec<DumpEntry>,
+    current: Option<Current>,
+}
+
+struct Current {
+    segment: Segment,
+    walk: Walk,
+    /// The last record that counts; None in the last segment.
+    last: Option<Index>,
+}
+
+impl Iterator for Dump {
+    type Item = Result<DumpEntry, OpenError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(entry) = self.queue.pop() {
+            return Some(Ok(entry));
+        }
+        if let Some(current) = self.current.take() {
+            return Some(self.step(current));
+        }
+        let (segment, first) = self.segments.pop()?;
+        Some(self.begin(segment, first))
+    }
+}
+
+impl Dump {
+    fn begin(&mut self, segment: Segment, first: Option<Index>) -> Result<DumpEntry, OpenError> {
+        let entry = DumpEntry::Segment {
+            number: segment.header.number,
+            file: segment.path.clone(),
+            history: segment.header.start.history,
+            parent: segment.header.start.parent,
+            first,
+        };
+        if let Some(first) = first {
+            let bytes = segment.file.len().map_err(OpenError::io(&segment.path))?;
+            let walk = Walk::new(segment.file.clone(), segment.header.salt, first, bytes);
+            let later = self.segments.iter().rev().find_map(|(_, first)| *first);
+            self.current = Some(Current { segment, walk, last: later.map(|first| Index(first.0 - 1)) });
+        }
+        Ok(entry)
+    }
+
+    fn step(&mut self, mut current: Current) -> Result<DumpEntry, OpenError> {
+        if current.last.is_some_and(|last| current.walk.next_index() > last) {
+            return match self.segments.pop() {
+                Some((segment, first)) => self.begin(segment, first),
+                None => unreachable!("a later segment set the bound"),
+            };
+        }
+        match current.walk.step().map_err(OpenError::io(&current.segment.path))? {
+            Ok(found) => {
+                let entry = DumpEntry::Record {
+                    segment: current.segment.header.number,
+                    offset: found.offset,
+                    index: found.header.index,
+                    term: found.group.term,
+                    kind: Kind::from_number(found.header.kind),
+                    time_ms: found.header.time_ms,
+                    body: current.walk.body(&found).to_vec(),
+                };
+                self.current = Some(current);
+                Ok(entry)
+            }
+            Err(bad) => {
+                let Current { segment, last, .. } = current;
+                let mut needed = last.unwrap_or(Index(0));
+                if last.is_none() {
+                    let mark = highest_mark(&*segment.file, segment.header.salt, bad.offset, bad.index);
+                    needed = mark.map_err(OpenError::io(&segment.path))?;
+                }
+                if bad.index <= needed {
+                    let (file, offset) = (segment.path, bad.offset);
+                    let reason = format!("{}, and record {needed} was synced", bad.reason);
+                    return Ok(DumpEntry::Damage(Damage { file, offset, index: bad.index, reason }));
+                }
+                let last = Index(bad.index.0 - 1);
+                Ok(DumpEntry::End { segment: segment.header.number, offset: bad.offset, last })
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The bytes of a segment: its header, the header of a group, the header of a record, and their checksums.
+//!
+//! `docs/format/log.md` is the description; this file encodes and checks, and does no I/O.
+//! All integers are little-endian. Who walks a segment is in `walk.rs`.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Version of the format, in each segment's header. A newer one is refused at open.
+pub const FORMAT_VERSION: u32 = 1;
+/// The first group begins here: the header has a page of its own, which is never written again once it is synced.
+pub const SEGMENT_HEADER_BYTES: u64 = 4096;
+pub const GROUP_HEADER_BYTES: usize = 32;
+pub const RECORD_HEADER_BYTES: usize = 28;
+
+const MAGIC: [u8; 8] = *b"haypilog";
+/// Bytes of the segment header that carry something; zeros follow.
+pub(crate) const HEADER_USED_BYTES: usize = 112;
+const HEADER_CRC: Range<usize> = 12..16;
+
+/// The place of a record in the order of all changes. 0 stands for "nothing"; the first record is 1; without gaps.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Index(pub u64);
+
+impl Index {
+    pub fn next(self) -> Index {
+        Index(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The random name of one sequence of records. In one history an index is never used twice.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct History(pub [u8; 20]);
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "History({self})")
+    }
+}
+
+/// What a record is. The numbers are permanent: retire them, never reuse one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Effects of a transaction.
+    Effects = 1,
+    /// A block of object ids was taken: the store's to read.
+    Lease = 2,
+    /// The first record of a history; its body is a [`HistoryStart`].
+    HistoryStart = 3,
+    /// The mark of a clean stop, when it is the last record; without a body.
+    CleanStop = 4,
+}
+
+impl Kind {
+    pub fn from_number(number: u8) -> Option<Kind> {
+        match number {
+            1 => Some(Kind::Effects),
+            2 => Some(Kind::Lease),
+            3 => Some(Kind::HistoryStart),
+            4 => Some(Kind::CleanStop),
+            _ => None,
+        }
+    }
+}
+
+/// The body of a [`Kind::HistoryStart`] record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct HistoryStart {
+    pub history: History,
+    /// The history that this one continues, and the last index that both share.
+    pub parent: Option<(History, Index)>,
+}
+
+impl HistoryStart {
+    pub(crate) const BYTES: usize = 48;
+
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..20].copy_from_slice(&self.history.0);
+        if let Some((parent, fork)) = self.parent {
+            bytes[20..40].copy_from_slice(&parent.0);
+            put_u64(&mut bytes, 40, fork.0);
+        }
+        bytes
+    }
+
+    pub fn decode(body: &[u8]) -> Option<HistoryStart> {
+        let body: &[u8; Self::BYTES] = body.try_into().ok()?;
+        let parent = history_at(body, 20);
+        Some(HistoryStart {
+            history: history_at(body, 0),
+            parent: (parent.0 != [0; 20]).then(|| (parent, Index(u64_at(body, 40)))),
+        })
+    }
+}
+
+/// Mixed into every checksum of a segment, so that bytes written for another segment never pass for this one's:
+/// for the same bytes two different seeds always give two different CRCs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Salt(pub u32);
+
+impl Salt {
+    pub(crate) fn crc(self, bytes: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
+        hasher.update(bytes);
+        hasher.finalize()
+    }
+}
+
+/// The header of a segment: written and synced before the file gets its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub number: u64,
+    /// The first index of this segment if it supersedes all records from there on in earlier segments;
+    /// 0 if it goes on where its predecessor ends.
+    pub first: Index,
+    pub salt: Salt,
+    pub created_ms: u64,
+    /// Every record of a segment belongs to one history.
+    pub start: HistoryStart,
+}
+
+/// Why bytes are not the header of a segment of this version.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderError {
+    NotOurs,
+    Newer(u32),
+    Checksum,
+}
+
+impl SegmentHeader {
+    /// The used bytes of the header's page.
+    pub(crate) fn encode(&self) -> [u8; HEADER_USED_BYTES] {
+        let mut bytes = [0; HEADER_USED_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        put_u32(&mut bytes, 8, FORMAT_VERSION);
+        put_u64(&mut bytes, 16, self.number);
+        put_u64(&mut bytes, 24, self.first.0);
+        put_u64(&mut bytes, 32, self.created_ms);
+        put_u32(&mut bytes, 40, self.salt.0);
+        bytes[48..48 + HistoryStart::BYTES].copy_from_slice(&self.start.encode());
+        let crc = crc32fast::hash(&bytes);
+        put_u32(&mut bytes, HEADER_CRC.start, crc);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
+        let bytes = bytes.first_chunk::<HEADER_USED_BYTES>().ok_or(HeaderError::Checksum)?;
+        if bytes[..8] != MAGIC {
+            return Err(HeaderError::NotOurs);
+        }
+        let version = u32_at(bytes, 8);
+        if version > FORMAT_VERSION {
+            return Err(HeaderError::Newer(version));
+        }
+        let mut plain = *bytes;
+        plain[HEADER_CRC].fill(0);
+        if crc32fast::hash(&plain) != u32_at(bytes, HEADER_CRC.start) {
+            return Err(HeaderError::Checksum);
+        }
+        Ok(SegmentHeader {
+            number: u64_at(bytes, 16),
+            first: Index(u64_at(bytes, 24)),
+            created_ms: u64_at(bytes, 32),
+            salt: Salt(u32_at(bytes, 40)),
+            start: HistoryStart::decode(&bytes[48..48 + HistoryStart::BYTES]).expect("the slice has its length"),
+        })
+    }
+}
+
+/// The header of a group: the records of one write.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupHeader {
+    /// Bytes of the records that follow; never 0.
+    pub record_bytes: u32,
+    /// Index of the first record.
+    pub first: Index,
+    /// What was known to be on the disk when this group was written: a bad record up to here is damage.
+    pub synced: Index,
+    pub term: u64,
+}
+
+impl GroupHeader {
+    /// Fills the first bytes of `group`, which reserve its place.
+    pub(crate) fn encode(&self, salt: Salt, group: &mut [u8]) {
+        put_u32(group, 4, self.record_bytes);
+        put_u64(group, 8, self.first.0);
+        put_u64(group, 16, self.synced.0);
+        put_u64(group, 24, self.term);
+        let crc = salt.crc(&group[4..GROUP_HEADER_BYTES]);
+        put_u32(group, 0, crc);
+    }
+
+    /// Bytes of records and first index of a group that this process sealed.
+    pub(crate) fn sealed_extent(group: &[u8]) -> (u32, Index) {
+        (u32_at(group, 4), Index(u64_at(group, 8)))
+    }
+
+    /// None unless the bytes are the header of a group of the segment with this salt.
+    pub(crate) fn decode(salt: Salt, bytes: &[u8]) -> Option<GroupHeader> {
+        let bytes = bytes.first_chunk::<GROUP_HEADER_BYTES>()?;
+        let header = GroupHeader {
+            record_bytes: u32_at(bytes, 4),
+            first: Index(u64_at(bytes, 8)),
+            synced: Index(u64_at(bytes, 16)),
+            term: u64_at(bytes, 24),
+        };
+        let sound = header.record_bytes >= RECORD_HEADER_BYTES as u32
+            && header.first.0 > header.synced.0
+            && salt.crc(&bytes[4..]) == u32_at(bytes, 0);
+        sound.then_some(header)
+    }
+}
+
+/// The header of a record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub body_crc: u32,
+    pub body_bytes: u32,
+    /// A [`Kind`], perhaps of a later version.
+    pub kind: u8,
+    /// Wall clock in milliseconds; 56 bits.
+    pub time_ms: u64,
+    pub index: Index,
+}
+
+impl RecordHeader {
+    /// All but the header's own checksum, which is known only when the segment is: [`seal`] fills it in.
+    #[inline]
+    pub(crate) fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        put_u32(&mut bytes, 4, self.body_crc);
+        put_u32(&mut bytes, 8, self.body_bytes);
+        put_u64(&mut bytes, 12, self.time_ms << 8 | u64::from(self.kind));
+        put_u64(&mut bytes, 20, self.index.0);
+        bytes
+    }
+
+    /// None unless the bytes are the header of a record of the segment with this salt.
+    pub(crate) fn decode(salt: Salt, bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<RecordHeader> {
+        if salt.crc(&bytes[4..]) != u32_at(bytes, 0) {
+            return None;
+        }
+        let kind_and_time = u64_at(bytes, 12);
+        Some(RecordHeader {
+            body_crc: u32_at(bytes, 4),
+            body_bytes: u32_at(bytes, 8),
+            kind: kind_and_time as u8,
+            time_ms: kind_and_time >> 8,
+            index: Index(u64_at(bytes, 20)),
+        })
+    }
+}
+
+/// Makes `group` (room for its header, then records as [`RecordHeader::encode`] leaves them) ready to be written to the
+/// segment with this salt. Sealing again for another segment is allowed.
+pub(crate) fn seal(group: &mut [u8], salt: Salt, first: Index, synced: Index, term: u64) {
+    let record_bytes = (group.len() - GROUP_HEADER_BYTES) as u32;
+    GroupHeader { record_bytes, first, synced, term }.encode(salt, group);
+    let mut at = GROUP_HEADER_BYTES;
+    while at < group.len() {
+        let header = &mut group[at..at + RECORD_HEADER_BYTES];
+        let crc = salt.crc(&header[4..]);
+        put_u32(header, 0, crc);
+        at += RECORD_HEADER_BYTES + u32_at(header, 8) as usize;
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
+}
+
+fn history_at(bytes: &[u8], at: usize) -> History {
+    History(*bytes[at..].first_chunk().expect("callers check the length"))
+}
+
+fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
+    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, number: u64) {
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+}

@@ -1,0 +1,37 @@
+//! The log: the one place where a change becomes durable, and the order in which all changes happened.
+//!
+//! This crate owns segments on disk, the sequencer that gives each record its index, writing and syncing in
+//! groups, what is found at open, retention, and readers that follow. It never interprets a record's body
+//! beyond splitting it into effects, and it names no other crate of this project.
+//!
+//! The format is described in `docs/format/log.md`. Read next: [`log`](Log) for the story of an append,
+//! `survey.rs` for the story of an open, `sync.rs` for what happens when a disk fails.
+
+mod body;
+mod dump;
+mod files;
+mod format;
+mod log;
+mod options;
+mod queue;
+mod reader;
+mod replay;
+mod space;
+mod state;
+mod survey;
+mod sync;
+pub mod testing;
+mod walk;
+mod write;
+
+pub use body::{Body, BodyError, Effect, Effects, Placed, body_crc, effects};
+pub use dump::{Dump, DumpEntry, dump};
+pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
+pub use format::{
+    FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,
+};
+pub use log::{AppendError, Log, Opened, Reservation, Stats, SyncError};
+pub use options::{Durability, Options, Retention};
+pub use reader::{Next, Reader};
+pub use replay::{Progress, Record, Replay};
+pub use survey::{Damage, OpenError};

@@ -1,0 +1,467 @@
+//! The log as its users see it: reserve, append, write, wait, close.
+//!
+//! The story of a change: `reserve` before anything is published, `append` under the caller's latches, `write` once
+//! per tick, and the reply leaves when `durable` has reached its index. Bookkeeping is in `state.rs`, the threads
+//! are in `write.rs`, `sync.rs` and `space.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::format::{History, HistoryStart, Index, Kind};
+use crate::options::{Durability, Options};
+use crate::reader::Reader;
+use crate::replay::Replay;
+use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
+use crate::survey::{OpenError, Survey};
+
+/// The longest body: with its headers it stays below 4 GiB.
+const BODY_BYTES_MAX: usize = u32::MAX as usize - 4096;
+
+/// An open log. Shared by reference; dropping it without [`close`](Log::close) is an unclean stop.
+pub struct Log {
+    shared: Arc<Shared>,
+    threads: Arc<Threads>,
+}
+
+pub(crate) type Threads = Mutex<Vec<JoinHandle<()>>>;
+
+/// What [`Log::open`] found.
+pub struct Opened {
+    pub log: Log,
+    /// The records above `applied`. The log takes appends when this has been read to its end.
+    pub replay: Replay,
+    /// The history that appends go to: a new one unless the last stop was clean.
+    pub history: History,
+    /// What that history continues, and the last index that both share.
+    pub parent: Option<(History, Index)>,
+    /// The last stop left its mark, and the log reaches the base.
+    pub clean: bool,
+    /// The last record of the log as found, or `applied` where the log ends below it. A new history's first record, the
+    /// `HistoryStart`, follows it.
+    pub last: Index,
+}
+
+/// Room for one record, given back if it is dropped unused.
+#[must_use]
+pub struct Reservation<'a> {
+    shared: &'a Shared,
+    charge: u64,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.shared.give_back(self.charge);
+    }
+}
+
+impl PartialEq for Reservation<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.shared, other.shared) && self.charge == other.charge
+    }
+}
+
+impl fmt::Debug for Reservation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("charge", &self.charge).finish()
+    }
+}
+
+/// Why a record cannot be appended now. Nothing has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppendError {
+    /// The disk is full, with what it said. The log tries again by itself; see also [`Log::retry`].
+    Full(String),
+    /// Writes have stopped after a failure; the log tries again by itself.
+    Failed(String),
+    /// The bound of unsynced bytes is reached or a segment is being made: wait for `on_durable` and try again, or use
+    /// [`Log::reserve_within`].
+    Busy,
+    /// Longer than any record may be.
+    TooLarge,
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AppendError::Full(text) => write!(f, "no space for the log: {text}"),
+            AppendError::Failed(text) => write!(f, "the log cannot be written: {text}"),
+            AppendError::Busy => f.write_str("the log is behind with writing"),
+            AppendError::TooLarge => f.write_str("a log record is limited to 4 GiB"),
+        }
+    }
+}
+
+impl std::error::Error for AppendError {}
+
+impl From<&Failure> for AppendError {
+    fn from(failure: &Failure) -> AppendError {
+        let text = failure.text.clone();
+        if failure.full { AppendError::Full(text) } else { AppendError::Failed(text) }
+    }
+}
+
+/// Why records could not be made durable; they are still in memory, and the log tries again by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncError(pub String);
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log cannot be synced: {}", self.0)
+    }
+}
+
+impl std::error::Error for SyncError {}
+
+/// Numbers for INFO and metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes on the disk: all segments, and the spare.
+    pub bytes: u64,
+    pub segments: u64,
+    /// A segment with allocated space waits for its turn.
+    pub has_spare: bool,
+    /// Bytes in memory that are not synced yet.
+    pub unsynced_bytes: u64,
+    /// Bytes of segments that hold records above the applied index last given to `purge`.
+    pub since_applied_bytes: u64,
+    /// Groups written.
+    pub writes: u64,
+    /// Rounds of the writer thread.
+    pub deferred_writes: u64,
+    pub syncs: u64,
+    pub last_sync_us: u64,
+    /// Times that unsynced records went to a new segment, the first segment after open included.
+    pub recoveries: u64,
+    /// What led to the newest recovery from a failure.
+    pub last_failure: Option<String>,
+    /// Index of the first record that is still kept.
+    pub first: Index,
+}
+
+impl Log {
+    /// Finds the log in `options.dir`. Nothing is changed there until the replay has been read to its end.
+    pub fn open(options: Options, applied: Index) -> Result<Opened, OpenError> {
+        let survey = Survey::of(&options, applied)?;
+        let found = survey.last;
+        let clean = survey.clean && found >= applied;
+        let last = found.max(applied);
+        let start = match survey.start {
+            Some(start) if clean => start,
+            old => HistoryStart { history: random_history(&options), parent: old.map(|old| (old.history, found)) },
+        };
+        let is_new = survey.start != Some(start);
+        let next_number = survey.next_number;
+        let shared = Arc::new(Shared::new(options, start, last, survey.segments.clone(), next_number));
+        let threads = Arc::new(Threads::default());
+        let replay = Replay::new(shared.clone(), threads.clone(), survey, applied, is_new);
+        let log = Log { shared, threads };
+        Ok(Opened { log, replay, history: start.history, parent: start.parent, clean, last })
+    }
+
+    /// Takes room for one record with a body of at most `body_bytes`. Never blocks.
+    #[inline]
+    pub fn reserve(&self, body_bytes: usize) -> Result<Reservation<'_>, AppendError> {
+        if body_bytes > BODY_BYTES_MAX {
+            return Err(AppendError::TooLarge);
+        }
+        let shared = &*self.shared;
+        let charge = body_bytes as u64 + RECORD_CHARGE_BYTES;
+        let charged = shared.charged.fetch_add(charge, Ordering::SeqCst) + charge;
+        if charged <= shared.charge_limit.load(Ordering::SeqCst) {
+            return Ok(Reservation { shared, charge });
+        }
+        shared.charged.fetch_sub(charge, Ordering::SeqCst);
+        shared.reserve_slowly(charge, None)
+    }
+
+    /// As [`reserve`](Self::reserve), but waits while the log is busy: for threads that may block. Who waits first is
+    /// served first, and before those who do not wait.
+    pub fn reserve_within(&self, body_bytes: usize, limit: Duration) -> Result<Reservation<'_>, AppendError> {
+        let result = self.reserve(body_bytes);
+        if result != Err(AppendError::Busy) {
+            return result;
+        }
+        let deadline = Instant::now() + limit;
+        let turn = self.shared.turn.try_lock_until(deadline);
+        let _turn = turn.ok_or(AppendError::Busy)?;
+        self.shared.reserve_slowly(body_bytes as u64 + RECORD_CHARGE_BYTES, Some(deadline))
+    }
+
+    /// Gives the record its index and puts it into the buffer: called under the latches that order the memtable.
+    /// `time_ms` is the wall clock in milliseconds; `body_crc` is what [`body_crc`](crate::body_crc) makes of `body`.
+    #[inline]
+    pub fn append(&self, reserved: Reservation<'_>, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32) -> Index {
+        let charge = reserved.charge;
+        assert!(
+            std::ptr::eq(reserved.shared, &*self.shared) && body.len() as u64 + RECORD_CHARGE_BYTES <= charge,
+            "the reservation is of this log and covers the record"
+        );
+        std::mem::forget(reserved);
+        self.shared.append(kind, time_ms, body, body_crc, charge)
+    }
+
+    /// The last index given out.
+    pub fn last(&self) -> Index {
+        Index(self.shared.last.load(Ordering::Acquire))
+    }
+
+    /// Hands everything appended so far to the operating system if that can go at once, else wakes a thread to do it;
+    /// then [`on_durable`](Self::on_durable) tells. Returns the contiguous written index.
+    #[inline]
+    pub fn write(&self) -> Index {
+        let written = self.written();
+        if written == self.last() { written } else { self.shared.write_inline() }
+    }
+
+    /// Every record up to here has been handed to the operating system.
+    #[inline]
+    pub fn written(&self) -> Index {
+        Index(self.shared.written.load(Ordering::Acquire))
+    }
+
+    /// Every record up to here is on the disk.
+    #[inline]
+    pub fn synced(&self) -> Index {
+        Index(self.shared.synced.load(Ordering::Acquire))
+    }
+
+    /// Every record up to here is as durable as the setting asks.
+    #[inline]
+    pub fn durable(&self) -> Index {
+        if self.shared.fsync() { self.synced() } else { self.written() }
+    }
+
+    /// Changes the setting at run time; what waits already waits for the new one.
+    pub fn set_durability(&self, durability: Durability) {
+        let fsync = durability == Durability::Fsync;
+        self.shared.fsync.store(fsync, Ordering::SeqCst);
+        let state = self.shared.state.lock();
+        self.shared.sync_cv.notify_one();
+        drop(state);
+        self.shared.wake();
+    }
+
+    /// `wake` is called whenever [`durable`](Self::durable) advanced on a thread other than a caller of
+    /// [`write`](Self::write), or on such a caller for others, and when the log failed, recovered or got room. It must
+    /// be quick and must not call back into the log's blocking functions.
+    pub fn on_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.wakes.lock().push(wake);
+    }
+
+    /// Why writes have stopped, if they have.
+    pub fn failed(&self) -> Option<String> {
+        self.shared.state.lock().failed.as_ref().map(|failure| failure.text.clone())
+    }
+
+    /// Blocks until every record up to `index` is on the disk. What is above the last index given out counts as that.
+    pub fn sync_through(&self, index: Index) -> Result<(), SyncError> {
+        let index = index.min(self.last());
+        let shared = &*self.shared;
+        let mut state = shared.state.lock();
+        while state.synced < index {
+            if let Some(failure) = &state.failed {
+                return Err(SyncError(failure.text.clone()));
+            }
+            if state.stop || !state.started {
+                return Err(SyncError("it is not running".into()));
+            }
+            state.sync_wanted = state.sync_wanted.max(index);
+            shared.sync_cv.notify_one();
+            shared.progress_cv.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Tells the applied index of the base: segments that hold nothing above it go, as far as retention allows.
+    pub fn purge(&self, applied: Index) {
+        self.shared.purge(applied);
+    }
+
+    /// Follows the log behind `after`.
+    pub fn reader(&self, after: Index) -> Reader {
+        Reader::new(self.shared.clone(), after)
+    }
+
+    /// Tries at once what failed, instead of once a second.
+    pub fn retry(&self) {
+        let mut state = self.shared.state.lock();
+        state.retry = true;
+        self.shared.space_cv.notify_one();
+    }
+
+    pub fn stats(&self) -> Stats {
+        let state = self.shared.state.lock();
+        let spare_bytes = state.spare.as_ref().map_or(0, |spare| spare.bytes);
+        let counters = &state.counters;
+        Stats {
+            bytes: state.segments.iter().map(|held| held.bytes).sum::<u64>() + spare_bytes,
+            segments: state.segments.len() as u64,
+            has_spare: state.spare.is_some(),
+            unsynced_bytes: self.shared.charged.load(Ordering::Relaxed).saturating_sub(state.synced_charge),
+            since_applied_bytes: state.bytes_since_applied(),
+            writes: counters.writes,
+            deferred_writes: counters.deferred_writes,
+            syncs: counters.syncs,
+            last_sync_us: counters.last_sync_us,
+            recoveries: counters.recoveries,
+            last_failure: counters.last_failure.clone(),
+            first: state.segments.first().map_or(state.written.next(), |held| held.first),
+        }
+    }
+
+    /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from here on.
+    pub fn close(&self) -> Result<(), SyncError> {
+        let shared = &*self.shared;
+        {
+            let mut state = shared.state.lock();
+            if !state.started || state.stop {
+                return Ok(());
+            }
+            state.closed = true;
+            shared.set_limit(&state);
+        }
+        // The mark then is the only group that nothing knows to be synced: an open after it has little to make sure of.
+        let result = self.sync_through(self.last());
+        if result.is_err() {
+            self.stop();
+            return result;
+        }
+        shared.charged.fetch_add(RECORD_CHARGE_BYTES, Ordering::SeqCst);
+        let now_ms = (shared.options.now_ms)();
+        let mark = shared.append(Kind::CleanStop, now_ms, &[], crate::body_crc(&[]), RECORD_CHARGE_BYTES);
+        let result = self.sync_through(mark);
+        self.stop();
+        if result.is_ok() {
+            shared.trim();
+        }
+        result
+    }
+
+    fn stop(&self) {
+        {
+            let mut state = self.shared.state.lock();
+            state.stop = true;
+            let shared = &*self.shared;
+            for cv in [&shared.sync_cv, &shared.write_cv, &shared.space_cv, &shared.progress_cv] {
+                cv.notify_all();
+            }
+        }
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            thread.join().expect("the log's threads do not panic");
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    /// Tries again with the state locked; waits until `deadline`, if there is one, while the log is busy.
+    #[cold]
+    fn reserve_slowly(&self, charge: u64, deadline: Option<Instant>) -> Result<Reservation<'_>, AppendError> {
+        let mut state = self.state.lock();
+        // It counts while it waits, so that room is kept for it.
+        self.charged.fetch_add(charge, Ordering::SeqCst);
+        loop {
+            let error = match self.admit(&mut state, charge) {
+                Ok(()) => return Ok(Reservation { shared: self, charge }),
+                Err(error) => error,
+            };
+            let waits = error == AppendError::Busy
+                && deadline.is_some_and(|deadline| !self.progress_cv.wait_until(&mut state, deadline).timed_out());
+            if !waits {
+                self.charged.fetch_sub(charge, Ordering::SeqCst);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Decides about a charge that is counted already.
+    fn admit(&self, state: &mut State, charge: u64) -> Result<(), AppendError> {
+        if let Some(failure) = &state.failed {
+            return Err(failure.into());
+        }
+        if state.closed || state.stop {
+            return Err(AppendError::Failed("it is closed".into()));
+        }
+        if !state.started {
+            return Err(AppendError::Failed("it has not been replayed to its end".into()));
+        }
+        // Set before the look at what is charged: whoever gives back after that look sees it.
+        self.busy.store(true, Ordering::SeqCst);
+        if state.recover_wanted || state.active.is_none() {
+            return Err(AppendError::Busy);
+        }
+        let charged = self.charged.load(Ordering::SeqCst);
+        let fits = charged <= state.space_limit();
+        // A record longer than the memory bound passes when it is alone.
+        if fits
+            && (charged <= state.memory_limit(self.options.unsynced_bytes_max)
+                || charged - charge <= state.synced_charge)
+        {
+            return Ok(());
+        }
+        // What is appended and not synced is in the way.
+        state.sync_wanted = state.sync_wanted.max(Index(self.last.load(Ordering::Acquire)));
+        self.sync_cv.notify_one();
+        if fits {
+            return Err(AppendError::Busy);
+        }
+        // Or there is no spare, or none that is large enough.
+        state.need = state.need.max(charge);
+        self.space_cv.notify_one();
+        state.space_error.as_ref().map_or(Err(AppendError::Busy), |failure| Err(failure.into()))
+    }
+
+    fn give_back(&self, charge: u64) {
+        self.charged.fetch_sub(charge, Ordering::SeqCst);
+        if self.busy.load(Ordering::SeqCst) {
+            let state = self.state.lock();
+            let wake = self.room_made();
+            drop(state);
+            if wake {
+                self.wake();
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn append(&self, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
+        let synced = || Index(self.synced.load(Ordering::Acquire));
+        let mut queue = self.queue.lock();
+        let index = queue.append(kind, time_ms, body, body_crc, charge, synced);
+        self.last.store(index.0, Ordering::Release);
+        index
+    }
+
+    /// After a clean stop: gives back the space that was allocated ahead.
+    fn trim(&self) {
+        let mut state = self.state.lock();
+        if let Some(spare) = state.spare.take() {
+            drop(self.files.remove(&spare.segment.path));
+        }
+        if let Some(active) = &state.active {
+            // The file stays valid whether or not this succeeds.
+            drop(active.segment.file.truncate(active.offset));
+            drop(active.segment.file.sync());
+        }
+    }
+}
+
+fn random_history(options: &Options) -> History {
+    let mut name = [0; 20];
+    for piece in name.chunks_mut(8) {
+        piece.copy_from_slice(&(options.random)().to_le_bytes()[..piece.len()]);
+    }
+    // All zeros stand for "no history" in the format.
+    name[0] = name[0].max(1);
+    History(name)
+}

@@ -1,0 +1,85 @@
+//! What a log is opened with, and the defaults with their reasons.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::files::{DiskFiles, Files};
+
+/// When a record counts as durable.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Handed to the operating system; synced in the background. Survives the death of the process.
+    Os,
+    /// On the disk.
+    Fsync,
+}
+
+/// How long segments stay that the base no longer needs. A segment goes when either bound is passed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Bytes of all segments together.
+    pub bytes: u64,
+    /// Age of the newest record of a segment in milliseconds.
+    pub age_ms: u64,
+}
+
+#[derive(Clone)]
+pub struct Options {
+    /// The directory, of which all files belong to the log.
+    pub dir: PathBuf,
+    /// Bytes of a segment, preallocated. A record that is larger gets a segment of its own.
+    pub segment_bytes: u64,
+    pub durability: Durability,
+    /// In `Durability::Os`: the longest time in milliseconds for which written records stay unsynced.
+    pub sync_interval_ms: u64,
+    /// Bound of what is kept in memory because it is not synced yet, in bytes: a sync starts early at half of it,
+    /// `reserve` answers `Busy` above it.
+    pub unsynced_bytes_max: u64,
+    pub retention: Retention,
+    pub files: Arc<dyn Files>,
+    /// Wall clock in milliseconds since 1970: for segment headers, the marks that the log writes itself, and retention.
+    pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Random numbers for the names of histories and for salts.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Options {
+    pub fn new(dir: impl Into<PathBuf>) -> Options {
+        Options {
+            dir: dir.into(),
+            // A rotation waits for a sync: it should be rare. A replay after a kill reads a few of them.
+            segment_bytes: 64 << 20,
+            durability: Durability::Os,
+            sync_interval_ms: 1000,
+            unsynced_bytes_max: 32 << 20,
+            retention: Retention { bytes: 256 << 20, age_ms: u64::MAX },
+            files: Arc::new(DiskFiles),
+            now_ms: Arc::new(|| {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                since.map_or(0, |since| since.as_millis() as u64)
+            }),
+            random: Arc::new(|| {
+                let mut bytes = [0; 8];
+                rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+                    .expect("the kernel's random source always gives 8 bytes");
+                u64::from_ne_bytes(bytes)
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("dir", &self.dir)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("durability", &self.durability)
+            .field("sync_interval_ms", &self.sync_interval_ms)
+            .field("unsynced_bytes_max", &self.unsynced_bytes_max)
+            .field("retention", &self.retention)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}

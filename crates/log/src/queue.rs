@@ -1,0 +1,120 @@
+//! The sequencer and the append buffer: what has an index and is not written yet.
+//!
+//! Records are laid into chunks back to back; a write splits off what is there (a [`Part`]) while appends go on behind
+//! it in the same chunk. Chunks form a ring: one is used again when everything in it is synced, so that a running
+//! log allocates nothing. This file knows nothing of segments; `write.rs` takes parts from here.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+use crate::format::{GROUP_HEADER_BYTES, Index, Kind, RECORD_HEADER_BYTES, RecordHeader};
+
+/// Bytes of a chunk: large enough that turning to the next one is rare, small against the unsynced bound.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Consecutive records in one buffer, with room for a group header in front.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub first: Index,
+    pub last: Index,
+    /// What the records' reservations came to.
+    pub charge: u64,
+    pub bytes: BytesMut,
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    last: Index,
+    /// First index and charge of what `current` holds, while it is not empty.
+    first: Index,
+    charge: u64,
+    current: BytesMut,
+    /// `current` was made for one long record: it is not kept.
+    long: bool,
+    /// Parts whose chunk is full.
+    full: Vec<Part>,
+    /// Handles of full chunks, and the last index in each, in order.
+    ring: VecDeque<(BytesMut, Index)>,
+}
+
+impl Queue {
+    pub(crate) fn new(last: Index) -> Queue {
+        Queue {
+            last,
+            first: last.next(),
+            charge: 0,
+            current: BytesMut::new(),
+            long: true,
+            full: Vec::new(),
+            ring: VecDeque::new(),
+        }
+    }
+
+    /// Gives the record its index. `synced` tells which chunks may be used again.
+    #[inline]
+    pub(crate) fn append(
+        &mut self,
+        kind: Kind,
+        time_ms: u64,
+        body: &[u8],
+        body_crc: u32,
+        charge: u64,
+        synced: impl Fn() -> Index,
+    ) -> Index {
+        let record_bytes = RECORD_HEADER_BYTES + body.len();
+        if self.current.capacity() - self.current.len() < record_bytes + GROUP_HEADER_BYTES {
+            self.turn(record_bytes + GROUP_HEADER_BYTES, synced());
+        }
+        let index = self.last.next();
+        self.last = index;
+        if self.current.is_empty() {
+            self.current.extend_from_slice(&[0; GROUP_HEADER_BYTES]);
+            self.first = index;
+            self.charge = 0;
+        }
+        let body_bytes = body.len() as u32;
+        let header = RecordHeader { body_crc, body_bytes, kind: kind as u8, time_ms, index };
+        self.current.extend_from_slice(&header.encode());
+        self.current.extend_from_slice(body);
+        self.charge += charge;
+        index
+    }
+
+    /// Moves everything appended so far to the end of `parts`.
+    pub(crate) fn take(&mut self, parts: &mut VecDeque<Part>) {
+        parts.extend(self.full.drain(..));
+        parts.extend(self.split());
+    }
+
+    fn split(&mut self) -> Option<Part> {
+        (!self.current.is_empty()).then(|| Part {
+            first: self.first,
+            last: self.last,
+            charge: self.charge,
+            bytes: self.current.split(),
+        })
+    }
+
+    /// Makes room for `bytes` in a new chunk.
+    #[cold]
+    fn turn(&mut self, bytes: usize, synced: Index) {
+        let part = self.split();
+        self.full.extend(part);
+        let old = std::mem::take(&mut self.current);
+        if !self.long {
+            self.ring.push_back((old, self.last));
+        }
+        self.long = bytes > CHUNK_BYTES;
+        if !self.long
+            && let Some((chunk, last)) = self.ring.front_mut()
+            && *last <= synced
+            && chunk.try_reclaim(CHUNK_BYTES)
+        {
+            self.current = std::mem::take(chunk);
+            self.ring.pop_front();
+        } else {
+            self.current = BytesMut::with_capacity(bytes.max(CHUNK_BYTES));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A live reader: follows the log from an index, out of memory where that is still there, else out of the segments.
+//!
+//! It sees durable records only, and never holds the log back: what was purged before it got there is a gap.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, Index, Kind};
+use crate::replay::Record;
+use crate::state::{Held, Retained, Segment, Shared};
+use crate::survey::{Damage, OpenError, known_kind};
+use crate::walk::{Found, Walk};
+
+/// Bytes that are copied out of memory at a time, under the log's mutex; at least one group.
+const COPY_BYTES: usize = 64 * 1024;
+
+pub struct Reader {
+    shared: Arc<Shared>,
+    next: Index,
+    source: Option<Source>,
+}
+
+/// Where records through `last` can be read without asking the log again.
+struct Source {
+    segment: Arc<Segment>,
+    walk: Walk,
+    last: Index,
+}
+
+/// What a reader has next.
+#[derive(Debug)]
+pub enum Next<'a> {
+    Record(Record<'a>),
+    /// Nothing is durable beyond what was read: wait for `on_durable`.
+    UpToDate,
+    /// The next record is gone; the log begins with the given one.
+    Gap(Index),
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>, after: Index) -> Reader {
+        Reader { shared, next: after.next(), source: None }
+    }
+
+    /// Index of the record that comes next.
+    pub fn position(&self) -> Index {
+        self.next
+    }
+
+    /// The next record, if it is durable. Reads files where it is behind; never waits for new records.
+    #[allow(clippy::should_implement_trait)] // the record borrows from the reader, which an Iterator cannot express
+    pub fn next(&mut self) -> Result<Next<'_>, OpenError> {
+        let durable = self.durable();
+        if self.next > durable {
+            return Ok(Next::UpToDate);
+        }
+        if self.source.as_ref().is_none_or(|source| self.next > source.last)
+            && let Some(first) = self.locate(durable)
+        {
+            return Ok(Next::Gap(first));
+        }
+        let mut found = self.find();
+        if found.is_err() {
+            // After a failed sync the records are in another segment, or in memory only.
+            let before = self.source.take().map(|source| source.segment.header.number);
+            if let Some(first) = self.locate(durable) {
+                return Ok(Next::Gap(first));
+            }
+            if self.source.as_ref().map(|source| source.segment.header.number) != before {
+                found = self.find();
+            }
+        }
+        let (found, kind) = found?;
+        let source = self.source.as_ref().expect("the record was found there");
+        self.next = self.next.next();
+        Ok(Next::Record(Record {
+            index: found.header.index,
+            history: source.segment.header.start.history,
+            term: found.group.term,
+            kind,
+            time_ms: found.header.time_ms,
+            body: source.walk.body(&found),
+            segment: source.segment.header.number,
+            offset: found.offset,
+        }))
+    }
+
+    fn durable(&self) -> Index {
+        let index = if self.shared.fsync() { &self.shared.synced } else { &self.shared.written };
+        Index(index.load(Ordering::Acquire))
+    }
+
+    /// Finds a source of the next record; the first record that there is if it is gone.
+    fn locate(&mut self, durable: Index) -> Option<Index> {
+        let state = self.shared.state.lock();
+        let next = self.next;
+        let Some(held) = state.segments.iter().rfind(|held| held.first <= next && next <= held.last) else {
+            self.source = None;
+            return Some(state.segments.iter().map(|held| held.first).find(|first| *first > next).unwrap_or(next));
+        };
+        let position = state.retained.partition_point(|entry| entry.last < next);
+        if let Some(entry) = state.retained.get(position).filter(|entry| entry.first <= next) {
+            self.source = Some(Source::in_memory(held, entry, next, durable));
+            return None;
+        }
+        let last = held.last.min(durable);
+        match &mut self.source {
+            Some(source) if source.segment.header.number == held.segment.header.number => {
+                source.walk.set_limit(held.end);
+                source.last = last;
+            }
+            source => {
+                let segment = held.segment.clone();
+                let walk = Walk::new(segment.file.clone(), segment.header.salt, held.first, held.end);
+                *source = Some(Source { segment, walk, last });
+            }
+        }
+        None
+    }
+
+    fn find(&mut self) -> Result<(Found, Kind), OpenError> {
+        let source = self.source.as_mut().expect("a record was just located");
+        let path = &source.segment.path;
+        loop {
+            match source.walk.step().map_err(OpenError::io(path))? {
+                Ok(found) if found.header.index < self.next => {}
+                Ok(found) => return known_kind(&source.segment, found.header.kind).map(|kind| (found, kind)),
+                Err(bad) => {
+                    let (file, reason) = (path.clone(), bad.reason.into());
+                    return Err(OpenError::Damage(Damage { file, offset: bad.offset, index: bad.index, reason }));
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Copies groups from the one that holds `next`. What is retained is always of the active segment.
+    fn in_memory(held: &Held, entry: &Retained, next: Index, durable: Index) -> Source {
+        let mut copy = Vec::new();
+        let (mut offset, mut start, mut first, mut last) = (entry.offset, entry.offset, entry.first, entry.last);
+        let mut rest = &entry.bytes[..];
+        while !rest.is_empty() {
+            let (record_bytes, group_first) = GroupHeader::sealed_extent(rest);
+            if group_first > durable || group_first > next && copy.len() >= COPY_BYTES {
+                last = Index(group_first.0 - 1);
+                break;
+            }
+            let (group, behind) = rest.split_at(GROUP_HEADER_BYTES + record_bytes as usize);
+            if group_first <= next {
+                copy.clear();
+                (start, first) = (offset, group_first);
+            }
+            copy.extend_from_slice(group);
+            offset += group.len() as u64;
+            rest = behind;
+        }
+        let segment = held.segment.clone();
+        let walk = Walk::within(segment.file.clone(), segment.header.salt, first, start, copy);
+        Source { segment, walk, last }
+    }
+}

@@ -1,0 +1,225 @@
+//! The records above the applied index, streamed at open; and the moment at which the log begins to take appends.
+//!
+//! Until the replay has been read to its end nothing in the directory is changed, so a damaged log stays as it is.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use crate::files::{read_exact_at, write_all_at};
+use crate::format::{History, Index, Kind};
+use crate::log::Threads;
+use crate::state::{Held, RECORD_CHARGE_BYTES, Shared};
+use crate::survey::{Damage, OpenError, Survey, known_kind};
+use crate::walk::{Bad, Walk};
+
+/// Bytes that are read and written at a time.
+const REWRITE_BYTES: usize = 1 << 20;
+
+/// One record, borrowed from the buffer it was read into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub index: Index,
+    pub history: History,
+    /// 0 outside of a consensus group.
+    pub term: u64,
+    pub kind: Kind,
+    /// Wall clock in milliseconds.
+    pub time_ms: u64,
+    pub body: &'a [u8],
+    /// Number of the segment.
+    pub segment: u64,
+    /// Offset in the segment's file.
+    pub offset: u64,
+}
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+}
+
+#[must_use = "the log takes appends when its replay has been read to its end"]
+pub struct Replay {
+    shared: Arc<Shared>,
+    threads: Arc<Threads>,
+    survey: Survey,
+    applied: Index,
+    new_history: bool,
+    position: usize,
+    walk: Option<Walk>,
+    /// Bytes of the segments before the current one.
+    passed_bytes: u64,
+    total_bytes: u64,
+    ended: bool,
+}
+
+impl Replay {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        threads: Arc<Threads>,
+        survey: Survey,
+        applied: Index,
+        new_history: bool,
+    ) -> Replay {
+        let needed = survey.segments[survey.replay_from..].iter();
+        let total_bytes = needed.filter(|held| held.last > applied).map(|held| held.end).sum();
+        let position = survey.replay_from;
+        Replay {
+            shared,
+            threads,
+            survey,
+            applied,
+            new_history,
+            position,
+            walk: None,
+            passed_bytes: 0,
+            total_bytes,
+            ended: false,
+        }
+    }
+
+    pub fn progress(&self) -> Progress {
+        let within = self.walk.as_ref().map_or(0, Walk::offset);
+        Progress { done_bytes: self.passed_bytes + within, total_bytes: self.total_bytes }
+    }
+
+    /// The next record above `applied`. At the end the log begins to take appends, and `None` says so; after an error
+    /// there is nothing more.
+    #[allow(clippy::should_implement_trait)] // the record borrows from the replay, which an Iterator cannot express
+    pub fn next(&mut self) -> Option<Result<Record<'_>, OpenError>> {
+        if self.ended {
+            return None;
+        }
+        match self.find() {
+            Ok(Some((kind, found))) => {
+                let held = &self.survey.segments[self.position];
+                let walk = self.walk.as_ref().expect("a record was just found in it");
+                Some(Ok(Record {
+                    index: found.header.index,
+                    history: held.segment.header.start.history,
+                    term: found.group.term,
+                    kind,
+                    time_ms: found.header.time_ms,
+                    body: walk.body(&found),
+                    segment: held.segment.header.number,
+                    offset: found.offset,
+                }))
+            }
+            Ok(None) => {
+                self.ended = true;
+                self.begin().err().map(Err)
+            }
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Reads to the end, for callers that need none of the records.
+    pub fn finish(&mut self) -> Result<(), OpenError> {
+        while let Some(record) = self.next() {
+            record?;
+        }
+        Ok(())
+    }
+
+    fn find(&mut self) -> Result<Option<(Kind, crate::walk::Found)>, OpenError> {
+        loop {
+            let Some(held) = self.survey.segments.get(self.position) else { return Ok(None) };
+            let segment = &held.segment;
+            let walk = self
+                .walk
+                .get_or_insert_with(|| Walk::new(segment.file.clone(), segment.header.salt, held.first, held.end));
+            if held.last <= self.applied || walk.next_index() > held.last {
+                if held.last > self.applied {
+                    self.passed_bytes += held.end;
+                }
+                self.position += 1;
+                self.walk = None;
+                continue;
+            }
+            match walk.step().map_err(OpenError::io(&segment.path))? {
+                Ok(found) if found.header.index <= self.applied => {}
+                Ok(found) => return Ok(Some((known_kind(segment, found.header.kind)?, found))),
+                Err(Bad { offset, index, reason }) => {
+                    return Err(OpenError::Damage(Damage {
+                        file: segment.path.clone(),
+                        offset,
+                        index,
+                        reason: format!("{reason}, and a later segment goes on after record {}", held.last),
+                    }));
+                }
+            }
+        }
+    }
+
+    /// From here on the log takes appends: what was found is made durable, and the first segment of this run begins.
+    fn begin(&mut self) -> Result<(), OpenError> {
+        let shared = &self.shared;
+        if shared.state.lock().stop {
+            return Err(OpenError::Begin("it was closed before its replay ended".into()));
+        }
+        let dir = &shared.options.dir;
+        shared.files.create_dir_all(dir).map_err(OpenError::io(dir))?;
+        if let Some(tail) = self.survey.segments.last() {
+            rewrite(tail, self.survey.unsynced_from).map_err(OpenError::io(&tail.segment.path))?;
+        }
+        for path in &self.survey.sweep {
+            shared.files.remove(path).map_err(OpenError::io(path))?;
+        }
+        let mut state = shared.state.lock();
+        if self.new_history {
+            let now_ms = (shared.options.now_ms)();
+            let body = state.start.encode();
+            let charge = RECORD_CHARGE_BYTES + body.len() as u64;
+            shared.charged.fetch_add(charge, Ordering::SeqCst);
+            shared.append(Kind::HistoryStart, now_ms, &body, crate::body_crc(&body), charge);
+        }
+        shared.recover(&mut state);
+        if let Some(failure) = &state.failed
+            && !failure.full
+        {
+            return Err(OpenError::Begin(failure.text.clone()));
+        }
+        if self.survey.last < self.applied {
+            // Nothing can be read across the gap, and the base has all that was before it.
+            let old = state.segments.len() - usize::from(state.active.is_some());
+            for held in state.segments.drain(..old) {
+                drop(shared.files.remove(&held.segment.path));
+            }
+        }
+        state.started = true;
+        drop(state);
+        let mut threads = self.threads.lock();
+        let mut spawn = |name: &str, run: fn(&Shared)| -> Result<(), OpenError> {
+            let shared = shared.clone();
+            let thread = thread::Builder::new().name(name.into()).spawn(move || run(&shared));
+            threads.push(thread.map_err(|error| OpenError::Begin(format!("no thread: {error}")))?);
+            Ok(())
+        };
+        spawn("log-sync", Shared::sync_thread)?;
+        spawn("log-write", Shared::write_thread)?;
+        spawn("log-space", Shared::space_thread)
+    }
+}
+
+/// After a crash of the process alone, the newest records may be in the page cache only; and if a sync failed just before,
+/// the kernel takes them for written. So they are written once more before they are synced.
+fn rewrite(tail: &Held, mut offset: u64) -> io::Result<()> {
+    let file = &*tail.segment.file;
+    let mut buf = vec![0; REWRITE_BYTES];
+    while offset < tail.end {
+        let wanted = (tail.end - offset).min(REWRITE_BYTES as u64) as usize;
+        let read = read_exact_at(file, &mut buf[..wanted], offset)?;
+        if read < wanted {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        write_all_at(file, &buf[..read], offset)?;
+        offset += read as u64;
+    }
+    file.sync()
+}

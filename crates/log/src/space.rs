@@ -1,0 +1,117 @@
+//! The space thread: keeps one spare segment ready, so that what is reserved can always be written, and tries again
+//! once a second where the disk refused. Purging is here too; it runs on its caller's thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::format::{Index, SEGMENT_HEADER_BYTES};
+use crate::state::{Held, Segment, Shared, Spare, State};
+
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Shared {
+    pub(crate) fn space_thread(&self) {
+        let mut state = self.state.lock();
+        while !state.stop {
+            let troubled = state.failed.is_some() || state.space_error.is_some();
+            if troubled && !state.retry {
+                if self.space_cv.wait_for(&mut state, RETRY).timed_out() {
+                    state.retry = true;
+                }
+                continue;
+            }
+            state.retry = false;
+            if state.failed.is_some() {
+                state.recover_wanted = true;
+                self.sync_cv.notify_one();
+                // The outcome comes with the recovery; until the next second there is nothing to do here.
+                self.space_cv.wait_for(&mut state, RETRY);
+            } else if state.wants_spare() && state.active.is_some() {
+                self.prepare_spare(&mut state);
+            } else {
+                self.space_cv.wait(&mut state);
+            }
+        }
+    }
+
+    fn prepare_spare(&self, state: &mut parking_lot::MutexGuard<'_, State>) {
+        let need = state.need;
+        let number = state.next_number;
+        state.next_number += 1;
+        let header = self.segment_header(state, number, Index(0));
+        let bytes = self.options.segment_bytes.max(2 * SEGMENT_HEADER_BYTES) + need;
+        let made = parking_lot::MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &[]));
+        let mut useless = None;
+        match made {
+            Ok(segment) => {
+                let spare = Spare { segment: Arc::new(segment), bytes };
+                state.space_error = None;
+                state.need = if state.need > need { state.need } else { 0 };
+                let superseded = state.segments.last().is_some_and(|held| held.segment.header.number > number);
+                if superseded {
+                    useless = Some(spare);
+                } else {
+                    useless = state.spare.replace(spare);
+                }
+            }
+            Err(failure) => {
+                state.space_error = Some(failure);
+                // Whoever needs a long segment asks again.
+                state.need = 0;
+            }
+        }
+        self.set_limit(state);
+        self.progress_cv.notify_all();
+        parking_lot::MutexGuard::unlocked(state, || {
+            if let Some(spare) = useless {
+                // A spare without records is skipped at open, so a failure to remove it does no harm.
+                drop(self.files.remove(&spare.segment.path));
+            }
+            self.wake();
+        });
+    }
+
+    /// Removes segments that hold nothing above `applied` and that retention does not ask for.
+    pub(crate) fn purge(&self, applied: Index) {
+        let now_ms = (self.options.now_ms)();
+        let gone: Vec<Arc<Segment>> = {
+            let mut state = self.state.lock();
+            state.applied = state.applied.max(applied);
+            let retention = self.options.retention;
+            let mut bytes: u64 = state.segments.iter().map(|held| held.bytes).sum();
+            let mut gone = 0;
+            while let [oldest, next, ..] = &state.segments[gone..] {
+                // The newest record of a segment is about as old as the next segment.
+                let age_ms = now_ms.saturating_sub(next.segment.header.created_ms);
+                let unwanted = bytes > retention.bytes || age_ms > retention.age_ms;
+                // Where the log ends can always be told from what is on the disk: by the next segment's header or records.
+                let end_is_known = next.segment.header.first.0 != 0 || next.first <= state.synced;
+                if oldest.last > applied || oldest.last > state.synced || !end_is_known || !unwanted {
+                    break;
+                }
+                bytes -= oldest.bytes;
+                gone += 1;
+            }
+            state.segments.drain(..gone).map(|held| held.segment).collect()
+        };
+        for segment in &gone {
+            // What cannot be removed now is found and purged after the next open.
+            drop(self.files.remove(&segment.path));
+        }
+    }
+}
+
+impl State {
+    fn wants_spare(&self) -> bool {
+        self.failed.is_none()
+            && !self.recover_wanted
+            && (self.spare.is_none()
+                || self.need > self.spare.as_ref().map_or(0, |spare| spare.bytes - SEGMENT_HEADER_BYTES))
+    }
+
+    /// Bytes of segments that hold records above `applied`.
+    pub(crate) fn bytes_since_applied(&self) -> u64 {
+        let is_needed = |held: &&Held| held.last > self.applied;
+        self.segments.iter().filter(is_needed).map(|held| held.end - SEGMENT_HEADER_BYTES).sum()
+    }
+}

@@ -1,0 +1,394 @@
+//! What the log's threads share: one mutex over the bookkeeping, never held across I/O, and the counters that a
+//! reservation reads without it.
+//!
+//! Order of locks: `state`, then `queue`. Appends take `queue` alone. The stories that use this are in `write.rs`,
+//! `sync.rs`, `space.rs` and `reader.rs`.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::files::{File, Files};
+use crate::format::{
+    GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
+use crate::options::{Durability, Options};
+use crate::queue::{Part, Queue};
+
+/// What a record costs beyond its body at most: its header, and a group of its own.
+pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_BYTES) as u64;
+
+pub(crate) struct Shared {
+    pub options: Options,
+    pub files: Arc<dyn Files>,
+    pub queue: Padded<Mutex<Queue>>,
+    pub state: Mutex<State>,
+    /// Wakes the sync thread, the writer thread, the space thread.
+    pub sync_cv: Condvar,
+    pub write_cv: Condvar,
+    pub space_cv: Condvar,
+    /// Wakes whoever blocks for an index to be synced or for room.
+    pub progress_cv: Condvar,
+
+    /// Mirrors of indexes in `queue` and `state`, for reading without a lock.
+    pub last: AtomicU64,
+    pub written: AtomicU64,
+    pub synced: AtomicU64,
+    pub fsync: AtomicBool,
+    /// Held by the one thread that waits for room; the others wait for this.
+    pub turn: Mutex<()>,
+    /// Somebody was told that the log is busy, and waits for room.
+    pub busy: AtomicBool,
+    /// Running total of all reservations.
+    pub charged: Padded<AtomicU64>,
+    /// What `charged` may rise to: what is reserved fits the segments at hand and the memory bound. 0 after a failure.
+    pub charge_limit: AtomicU64,
+
+    pub wakes: Mutex<Vec<Wake>>,
+}
+
+/// Keeps what every append writes off the cache lines of its neighbours.
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Called when `durable` advanced, or the log failed.
+pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// An open segment file.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub path: PathBuf,
+    pub file: Arc<dyn File>,
+    pub header: SegmentHeader,
+}
+
+/// A segment and the records that count in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub segment: Arc<Segment>,
+    pub first: Index,
+    /// Below `first` if it has none.
+    pub last: Index,
+    /// Where the last counting group ends, or the whole file where that is not known.
+    pub end: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+}
+
+/// Groups that are written and perhaps not synced, still in memory. They are in the active segment: it begins with
+/// nothing unsynced before it.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    /// Offset in the file.
+    pub offset: u64,
+    pub first: Index,
+    pub last: Index,
+    pub charge: u64,
+    pub bytes: BytesMut,
+}
+
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub segment: Arc<Segment>,
+    /// Where the next group goes.
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl Active {
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes - self.offset
+    }
+}
+
+/// A segment with a synced header and allocated space that waits for its turn.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub segment: Arc<Segment>,
+    pub bytes: u64,
+}
+
+pub(crate) struct State {
+    pub start: HistoryStart,
+    /// Segments in the order of their numbers; the last is the active one, where there is one.
+    pub segments: Vec<Held>,
+    pub active: Option<Active>,
+    pub spare: Option<Spare>,
+    pub next_number: u64,
+    /// Number of the last salt given out; see [`Shared::salt`].
+    pub salts: u32,
+
+    /// Taken from the queue, not written: the active segment has no room, or the write failed.
+    pub held: VecDeque<Part>,
+    /// Invariant: in order and without gaps, ends at `written`; begins at or below `synced + 1`.
+    pub retained: VecDeque<Retained>,
+    /// The newest retained entry may not grow: a sync in progress covers exactly what is in it.
+    pub retained_closed: bool,
+    pub written: Index,
+    /// Invariant: `synced <= written`.
+    pub synced: Index,
+    pub written_charge: u64,
+    pub synced_charge: u64,
+
+    /// Somebody is between taking parts and having written them. At most one.
+    pub writing: bool,
+    /// Set while `writing` by others who have something to write.
+    pub again: bool,
+    /// Writes were slow of late: the writer thread does them.
+    pub slow: bool,
+    pub fast_writes: u32,
+    pub write_wanted: bool,
+    /// The active segment is full: it is synced, then the spare takes its place.
+    pub rotating: bool,
+    /// Segment number for which the sync near its end was started.
+    pub presynced: u64,
+
+    pub sync_wanted: Index,
+    pub sync_now: bool,
+    /// The sync thread sleeps without a deadline.
+    pub sync_idle: bool,
+    pub last_sync: Instant,
+    pub recover_wanted: bool,
+    pub failed: Option<Failure>,
+    /// The last attempt to get a spare segment failed.
+    pub space_error: Option<Failure>,
+    /// The largest charge that did not fit any segment.
+    pub need: u64,
+    pub retry: bool,
+    pub started: bool,
+    pub closed: bool,
+    pub stop: bool,
+    pub applied: Index,
+
+    pub counters: Counters,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    pub writes: u64,
+    pub deferred_writes: u64,
+    pub syncs: u64,
+    pub last_sync_us: u64,
+    pub recoveries: u64,
+    /// What led to the newest recovery.
+    pub last_failure: Option<String>,
+}
+
+/// Why the log does not write.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub text: String,
+    pub full: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Failure {
+        let full = matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
+        Failure { text: format!("{doing} {}: {error}", path.display()), full }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        options: Options,
+        start: HistoryStart,
+        last: Index,
+        segments: Vec<Held>,
+        next_number: u64,
+    ) -> Shared {
+        let salts = (options.random)() as u32;
+        let state = State {
+            start,
+            segments,
+            active: None,
+            spare: None,
+            next_number,
+            salts,
+            held: VecDeque::new(),
+            retained: VecDeque::new(),
+            retained_closed: false,
+            written: last,
+            synced: last,
+            written_charge: 0,
+            synced_charge: 0,
+            writing: false,
+            again: false,
+            slow: false,
+            fast_writes: 0,
+            write_wanted: false,
+            rotating: false,
+            presynced: 0,
+            sync_wanted: Index(0),
+            sync_now: false,
+            sync_idle: false,
+            last_sync: Instant::now(),
+            recover_wanted: false,
+            failed: None,
+            space_error: None,
+            need: 0,
+            retry: false,
+            started: false,
+            closed: false,
+            stop: false,
+            applied: Index(0),
+            counters: Counters::default(),
+        };
+        Shared {
+            files: options.files.clone(),
+            fsync: AtomicBool::new(options.durability == Durability::Fsync),
+            options,
+            queue: Padded(Mutex::new(Queue::new(last))),
+            state: Mutex::new(state),
+            sync_cv: Condvar::new(),
+            write_cv: Condvar::new(),
+            space_cv: Condvar::new(),
+            progress_cv: Condvar::new(),
+            last: AtomicU64::new(last.0),
+            written: AtomicU64::new(last.0),
+            synced: AtomicU64::new(last.0),
+            turn: Mutex::new(()),
+            busy: AtomicBool::new(false),
+            charged: Padded(AtomicU64::new(0)),
+            charge_limit: AtomicU64::new(0),
+            wakes: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn fsync(&self) -> bool {
+        self.fsync.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sync_interval(&self) -> Duration {
+        Duration::from_millis(self.options.sync_interval_ms)
+    }
+
+    pub(crate) fn segment_path(&self, number: u64) -> PathBuf {
+        self.options.dir.join(segment_name(number))
+    }
+
+    /// Name of the file that becomes segment `number` when it is complete.
+    pub(crate) fn unfinished_path(&self, number: u64) -> PathBuf {
+        self.options.dir.join(format!("{number:020}{UNFINISHED_SUFFIX}"))
+    }
+
+    /// Publishes how much may be reserved. Called whenever anything that it depends on changed.
+    pub(crate) fn set_limit(&self, state: &State) {
+        let limit =
+            if state.failed.is_some() || state.closed { 0 } else { state.limit(self.options.unsynced_bytes_max) };
+        self.charge_limit.store(limit, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_written(&self, state: &mut State, written: Index) {
+        debug_assert!(written >= state.written);
+        state.written = written;
+        self.written.store(written.0, Ordering::Release);
+    }
+
+    pub(crate) fn set_synced(&self, state: &mut State, synced: Index) {
+        debug_assert!(synced >= state.synced && synced <= state.written);
+        state.synced = synced;
+        self.synced.store(synced.0, Ordering::Release);
+    }
+
+    /// Called with the state locked when there may be more room than before; true if somebody waits for it and is to be
+    /// woken, too.
+    pub(crate) fn room_made(&self) -> bool {
+        let waited_for = self.busy.swap(false, Ordering::SeqCst);
+        if waited_for {
+            self.progress_cv.notify_all();
+        }
+        waited_for
+    }
+
+    /// Tells everyone who waits for durability. Never called with a lock held.
+    pub(crate) fn wake(&self) {
+        let wakes = self.wakes.lock().clone();
+        for wake in wakes {
+            wake();
+        }
+    }
+
+    pub(crate) fn wake_unlocked(&self, state: &mut MutexGuard<'_, State>) {
+        MutexGuard::unlocked(state, || self.wake());
+    }
+}
+
+impl State {
+    /// The charge up to which all that is reserved and not written fits the active segment or, failing that, the spare;
+    /// and all that is not synced fits the memory bound.
+    ///
+    /// Invariant: unwritten charge <= max(room of the active segment, room of the spare). A write keeps it: a group is
+    /// never longer than its charge, and when one does not fit the active segment, all that is unwritten fits the spare.
+    pub(crate) fn limit(&self, unsynced_bytes_max: u64) -> u64 {
+        self.space_limit().min(self.memory_limit(unsynced_bytes_max))
+    }
+
+    pub(crate) fn memory_limit(&self, unsynced_bytes_max: u64) -> u64 {
+        self.synced_charge + unsynced_bytes_max
+    }
+
+    pub(crate) fn space_limit(&self) -> u64 {
+        let room = self.active.as_ref().map_or(0, Active::room);
+        let spare_room = self.spare.as_ref().map_or(0, |spare| spare.bytes - SEGMENT_HEADER_BYTES);
+        self.written_charge + room.max(spare_room)
+    }
+
+    pub(crate) fn unsynced_charge(&self) -> u64 {
+        self.written_charge - self.synced_charge
+    }
+
+    pub(crate) fn can_write(&self) -> bool {
+        !self.rotating && self.failed.is_none() && !self.recover_wanted && self.active.is_some()
+    }
+
+    /// Drops from memory what is synced through `synced`.
+    pub(crate) fn release(&mut self, synced: Index) {
+        while self.retained.front().is_some_and(|entry| entry.last <= synced) {
+            let entry = self.retained.pop_front().expect("there is a front");
+            self.synced_charge += entry.charge;
+        }
+    }
+}
+
+const SEGMENT_SUFFIX: &str = ".log";
+const UNFINISHED_SUFFIX: &str = ".new";
+
+fn segment_name(number: u64) -> String {
+    format!("{number:020}{SEGMENT_SUFFIX}")
+}
+
+/// What a file in the log's directory is by its name.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileName {
+    Segment(u64),
+    Unfinished,
+    Foreign,
+}
+
+impl FileName {
+    pub(crate) fn of(name: &str) -> FileName {
+        let number = |stem: &str| {
+            (stem.len() == 20 && stem.bytes().all(|byte| byte.is_ascii_digit())).then(|| stem.parse().ok()).flatten()
+        };
+        if let Some(number) = name.strip_suffix(SEGMENT_SUFFIX).and_then(number) {
+            FileName::Segment(number)
+        } else if name.strip_suffix(UNFINISHED_SUFFIX).and_then(number).is_some() {
+            FileName::Unfinished
+        } else {
+            FileName::Foreign
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The sync thread: syncs, changes segments, and puts the log on its feet again after a failure.
+//!
+//! After a failed sync nothing is known of what the kernel still holds of that file, so it is never synced again: every
+//! record above the synced index is still in memory, and is written to a new segment that supersedes the old one
+//! from there on. That segment gets its name only when it is complete and synced. Should this fail too, writes
+//! stop; it is tried again once a second, or when asked, and nothing is lost as long as the process lives.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::MutexGuard;
+
+use crate::files::write_all_at;
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
+use crate::state::{Active, Failure, Held, Segment, Shared, State};
+
+impl Shared {
+    pub(crate) fn sync_thread(&self) {
+        let mut state = self.state.lock();
+        while !state.stop {
+            if state.writing && (state.recover_wanted || state.rotating) {
+                self.sync_cv.wait(&mut state);
+            } else if state.recover_wanted {
+                self.recover(&mut state);
+                if state.can_write() {
+                    self.drive(&mut state);
+                }
+                self.wake_unlocked(&mut state);
+            } else if state.failed.is_some() {
+                self.sync_cv.wait(&mut state);
+            } else if state.rotating && state.synced == state.written {
+                self.rotate(&mut state);
+                self.wake_unlocked(&mut state);
+            } else if state.sync_wanted > state.written && !state.writing && state.can_write() {
+                let wake = self.drive(&mut state);
+                if wake || !self.fsync() {
+                    self.wake_unlocked(&mut state);
+                }
+            } else if self.sync_due(&state) {
+                self.sync_once(&mut state);
+                let room_made = self.room_made();
+                if self.fsync() || room_made {
+                    self.wake_unlocked(&mut state);
+                }
+            } else if state.written > state.synced {
+                let deadline = state.last_sync + self.sync_interval();
+                self.sync_cv.wait_until(&mut state, deadline);
+            } else {
+                state.sync_idle = true;
+                self.sync_cv.wait(&mut state);
+                state.sync_idle = false;
+            }
+        }
+    }
+
+    fn sync_due(&self, state: &State) -> bool {
+        state.written > state.synced
+            && (state.rotating
+                || state.sync_now
+                || state.sync_wanted > state.synced
+                || self.fsync()
+                || state.last_sync.elapsed() >= self.sync_interval())
+    }
+
+    /// Syncs what is written by now.
+    fn sync_once(&self, state: &mut MutexGuard<'_, State>) {
+        state.sync_now = false;
+        state.retained_closed = true;
+        let written = state.written;
+        let segment = state.active.as_ref().expect("something is written and not synced").segment.clone();
+        let begun = Instant::now();
+        let result = MutexGuard::unlocked(state, || segment.file.sync());
+        state.last_sync = Instant::now();
+        state.counters.syncs += 1;
+        state.counters.last_sync_us = begun.elapsed().as_micros() as u64;
+        match result {
+            Ok(()) => {
+                state.release(written);
+                self.set_synced(state, written);
+                self.set_limit(state);
+                self.progress_cv.notify_all();
+            }
+            Err(error) => self.begin_recovery(state, "cannot sync", &segment.path, &error),
+        }
+    }
+
+    /// The spare takes the place of the active segment, all of which is synced.
+    fn rotate(&self, state: &mut MutexGuard<'_, State>) {
+        debug_assert_eq!(state.synced, state.written);
+        let Some(spare) = state.spare.take() else {
+            // A reservation is given only for what fits the segments at hand, so this is left for what bypasses it: the
+            // mark of a clean stop.
+            state.recover_wanted = true;
+            state.rotating = false;
+            return;
+        };
+        let written = state.written;
+        state.segments.push(Held {
+            segment: spare.segment.clone(),
+            first: written.next(),
+            last: written,
+            end: SEGMENT_HEADER_BYTES,
+            bytes: spare.bytes,
+        });
+        state.active = Some(Active { segment: spare.segment, offset: SEGMENT_HEADER_BYTES, bytes: spare.bytes });
+        state.rotating = false;
+        self.set_limit(state);
+        self.space_cv.notify_one();
+        self.drive(state);
+    }
+
+    /// Stops writing until the sync thread has recovered.
+    pub(crate) fn begin_recovery(
+        &self,
+        state: &mut State,
+        doing: &str,
+        path: &std::path::Path,
+        error: &std::io::Error,
+    ) {
+        let failure = Failure::new(doing, path, error);
+        state.counters.last_failure = Some(failure.text);
+        state.recover_wanted = true;
+        self.sync_cv.notify_one();
+    }
+
+    /// Writes every record above the synced index into a new segment that supersedes the others from there on. Also the
+    /// way in which a log begins its first segment. The caller sees to it that nobody is writing.
+    pub(crate) fn recover(&self, state: &mut MutexGuard<'_, State>) {
+        debug_assert!(!state.writing);
+        state.recover_wanted = false;
+        state.rotating = false;
+        state.writing = true;
+        // From here on no reservation is given, so those that are out can be counted.
+        self.charge_limit.store(0, std::sync::atomic::Ordering::SeqCst);
+        let held = &mut state.held;
+        self.queue.lock().take(held);
+        let (synced, number) = (state.synced, state.next_number);
+        state.next_number += 1;
+        let header = self.segment_header(state, number, synced.next());
+        let (image, last) = state.unsynced_image(&header);
+        let outstanding = self.charged.load(std::sync::atomic::Ordering::SeqCst) - state.synced_charge;
+        let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES) + outstanding + state.need;
+        let result = MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &image));
+        state.writing = false;
+        match result {
+            Ok(segment) => {
+                let segment = Arc::new(segment);
+                let end = SEGMENT_HEADER_BYTES + image.len() as u64;
+                if let Some(old) = state.segments.last_mut() {
+                    old.last = old.last.min(synced);
+                }
+                state.segments.push(Held { segment: segment.clone(), first: synced.next(), last, end, bytes });
+                state.active = Some(Active { segment, offset: end, bytes });
+                let held_charge: u64 = state.held.drain(..).map(|part| part.charge).sum();
+                state.written_charge += held_charge;
+                state.synced_charge = state.written_charge;
+                state.retained.clear();
+                self.set_written(state, last);
+                self.set_synced(state, last);
+                state.last_sync = Instant::now();
+                state.failed = None;
+                state.need = 0;
+                state.counters.recoveries += 1;
+                // A spare with a lower number than a segment in use can never be used.
+                if let Some(spare) = state.spare.take() {
+                    // A spare without records is skipped at open, so a failure to remove it does no harm.
+                    MutexGuard::unlocked(state, || drop(self.files.remove(&spare.segment.path)));
+                }
+                self.space_cv.notify_one();
+            }
+            Err(failure) => {
+                let first = state.counters.last_failure.clone();
+                let text = match first {
+                    Some(first) if state.failed.is_none() => format!("{first}; then {}", failure.text),
+                    _ => failure.text,
+                };
+                state.failed = Some(Failure { text, full: failure.full });
+            }
+        }
+        self.set_limit(state);
+        self.progress_cv.notify_all();
+    }
+
+    pub(crate) fn segment_header(&self, state: &mut State, number: u64, first: Index) -> SegmentHeader {
+        SegmentHeader { number, first, salt: state.salt(), created_ms: (self.options.now_ms)(), start: state.start }
+    }
+
+    /// Makes a segment of `bytes` bytes with `groups` in it: allocated, written, synced, and only then named.
+    pub(crate) fn complete_segment(
+        &self,
+        header: SegmentHeader,
+        bytes: u64,
+        groups: &[u8],
+    ) -> Result<Segment, Failure> {
+        let unfinished = self.unfinished_path(header.number);
+        let path = self.segment_path(header.number);
+        let made = (|| {
+            let file = self.files.create(&unfinished)?;
+            file.allocate(bytes)?;
+            write_all_at(&*file, &header.encode(), 0)?;
+            write_all_at(&*file, groups, SEGMENT_HEADER_BYTES)?;
+            file.sync()?;
+            self.files.rename(&unfinished, &path)?;
+            self.files.sync_dir(&self.options.dir)?;
+            Ok(file)
+        })();
+        match made {
+            Ok(file) => Ok(Segment { path, file, header }),
+            Err(error) => {
+                // Whatever is left of it is swept at the next open. If the name is there already and its sync failed, the
+                // file must go all the same: it would supersede records that are still to be written elsewhere.
+                drop(self.files.remove(&unfinished));
+                drop(self.files.remove(&path));
+                Err(Failure::new("cannot make segment", &path, &error))
+            }
+        }
+    }
+}
+
+impl State {
+    /// A salt that no other segment of this run has: it is a running number, spread out.
+    pub(crate) fn salt(&mut self) -> crate::format::Salt {
+        self.salts = self.salts.wrapping_add(1);
+        crate::format::Salt(self.salts.wrapping_mul(0x9e37_79b1))
+    }
+
+    /// All groups above the synced index, sealed for the segment with this header, and the last index in them.
+    fn unsynced_image(&self, header: &SegmentHeader) -> (Vec<u8>, Index) {
+        let mut image = Vec::new();
+        let mut last = self.synced;
+        let mut add = |group: &[u8], first: Index| {
+            let start = image.len();
+            image.extend_from_slice(group);
+            seal(&mut image[start..], header.salt, first, self.synced, 0);
+        };
+        for entry in &self.retained {
+            let mut rest = &entry.bytes[..];
+            while !rest.is_empty() {
+                let (bytes, first) = GroupHeader::sealed_extent(rest);
+                let (group, behind) = rest.split_at(GROUP_HEADER_BYTES + bytes as usize);
+                add(group, first);
+                rest = behind;
+            }
+            last = entry.last;
+        }
+        for part in &self.held {
+            add(&part.bytes, part.first);
+            last = part.last;
+        }
+        (image, last)
+    }
+}

@@ -1,0 +1,109 @@
+//! What the fuzz target and the seeded test run on arbitrary bytes: nothing that parses a log may panic, hang, allocate
+//! by a claimed length, or hand out a record that was not written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ForgetfulFiles;
+use crate::format::{GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, RecordHeader, Salt, SegmentHeader, seal};
+use crate::{Effect, Log, OpenError, Options, SEGMENT_HEADER_BYTES, body_crc, dump, effects};
+
+const DIR: &str = "/log";
+const SALT: Salt = Salt(0x5eed);
+
+/// Reads `data` as a body; as what follows the header of a segment; and as a list of damages to a sound log.
+pub fn check_bytes(data: &[u8]) {
+    check_body(data);
+    let mut segment = header(1, Index(1));
+    segment.extend_from_slice(data);
+    read(&[segment], None);
+    let mut sound = sound_log();
+    for damage in data.chunks_exact(4) {
+        let file = usize::from(damage[0] >> 6) % sound.len();
+        let at = usize::from(u16::from_le_bytes([damage[1], damage[2]])) % sound[file].len();
+        match damage[0] & 0x3f {
+            0 => sound[file].truncate(at.max(1)),
+            _ => sound[file][at] ^= damage[3],
+        }
+    }
+    read(&sound, Some(&bodies()));
+}
+
+fn check_body(body: &[u8]) {
+    let (mut items, mut payload) = (0, 0);
+    for effect in effects(body) {
+        items += 1;
+        payload += match effect {
+            Ok(Effect::Put { key, value }) => key.len() + value.len(),
+            Ok(Effect::Delete { key }) => key.len(),
+            Ok(Effect::Patch { key, bytes, .. }) => key.len() + bytes.len(),
+            Ok(Effect::Count { .. }) | Err(_) => 0,
+        };
+    }
+    assert!(items <= body.len() && payload <= body.len());
+}
+
+/// Opens and dumps a log of these segments. Where the records are known, only those may come out, in order.
+fn read(segments: &[Vec<u8>], known: Option<&[Vec<u8>]>) {
+    let files = ForgetfulFiles::new();
+    crate::Files::create_dir_all(&files, Path::new(DIR)).expect("in memory");
+    for (position, bytes) in segments.iter().enumerate() {
+        files.replace(&Path::new(DIR).join(format!("{:020}.log", position + 1)), bytes.clone());
+    }
+    if let Ok(dump) = dump(&files, Path::new(DIR)) {
+        for entry in dump {
+            assert!(entry.is_ok() || matches!(entry, Err(OpenError::Newer { .. })), "reading memory does not fail");
+        }
+    }
+    let options = Options { segment_bytes: 16 * 1024, files: Arc::new(files), ..Options::new(DIR) };
+    // A log that is opened is not begun here: that would start threads for every input.
+    if let Ok(mut opened) = Log::open(options, Index(0)) {
+        let last = opened.last;
+        let mut index = Index(0);
+        while index < last
+            && let Some(Ok(record)) = opened.replay.next()
+        {
+            index = index.next();
+            assert_eq!(record.index, index);
+            if let Some(known) = known {
+                assert_eq!(record.body, known[index.0 as usize - 1]);
+            }
+        }
+    }
+}
+
+fn header(number: u64, first: Index) -> Vec<u8> {
+    let start = HistoryStart { history: History([7; 20]), parent: None };
+    let salt = Salt(SALT.0 + number as u32);
+    let header = SegmentHeader { number, first, salt, created_ms: 0, start };
+    let mut bytes = header.encode().to_vec();
+    bytes.resize(SEGMENT_HEADER_BYTES as usize, 0);
+    bytes
+}
+
+fn bodies() -> Vec<Vec<u8>> {
+    (1..=9u8).map(|number| vec![number; 40 * usize::from(number)]).collect()
+}
+
+/// Three segments; the second follows the first, the third supersedes the second from record 6 on.
+fn sound_log() -> Vec<Vec<u8>> {
+    let bodies = bodies();
+    let mut segments = vec![header(1, Index(1)), header(2, Index(0)), header(3, Index(6))];
+    for (segment, first, last, synced) in
+        [(0, 1, 2, 0), (0, 3, 3, 2), (1, 4, 5, 3), (1, 6, 7, 3), (2, 6, 6, 5), (2, 7, 8, 6), (2, 9, 9, 6)]
+    {
+        let mut group = vec![0; GROUP_HEADER_BYTES];
+        for index in first..=last {
+            let body = &bodies[index as usize - 1];
+            let (body_crc, body_bytes) = (body_crc(body), body.len() as u32);
+            let kind = Kind::Effects as u8;
+            let header = RecordHeader { body_crc, body_bytes, kind, time_ms: 0, index: Index(index) };
+            group.extend_from_slice(&header.encode());
+            group.extend_from_slice(body);
+        }
+        let salt = Salt(SALT.0 + segment as u32 + 1);
+        seal(&mut group, salt, Index(first), Index(synced), 0);
+        segments[segment].extend_from_slice(&group);
+    }
+    segments
+}

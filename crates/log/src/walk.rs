@@ -1,0 +1,210 @@
+//! Walking through one segment, record by record, with every check; and looking for groups behind a bad place.
+//!
+//! Nothing is believed before its checksum is verified, and no buffer grows beyond what the file really has.
+//! What a bad place means is decided in `survey.rs`.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::files::{File, read_exact_at};
+use crate::format::{
+    GROUP_HEADER_BYTES, GroupHeader, Index, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, Salt,
+};
+
+/// Bytes of one read: large enough for a disk, small enough for a cache.
+const READ_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Walk {
+    file: Arc<dyn File>,
+    salt: Salt,
+    /// Nothing is read from here on.
+    limit: u64,
+    buf: Vec<u8>,
+    /// `buf[at..filled]` is read and not walked; `buf[0]` is at `base` in the file.
+    base: u64,
+    at: usize,
+    filled: usize,
+    group: Option<GroupHeader>,
+    group_start: u64,
+    group_end: u64,
+    /// The index that the next record has to have.
+    next: Index,
+}
+
+/// A record that passed every check. The body is [`Walk::body`].
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub offset: u64,
+    pub header: RecordHeader,
+    pub group: GroupHeader,
+    /// Offset of the group's header.
+    pub group_start: u64,
+    body: Range<usize>,
+}
+
+/// The place where a segment cannot be read on: damage, or simply its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bad {
+    pub offset: u64,
+    pub index: Index,
+    pub reason: &'static str,
+}
+
+impl Walk {
+    /// Begins at the first group, which has to begin with record `first`.
+    pub(crate) fn new(file: Arc<dyn File>, salt: Salt, first: Index, limit: u64) -> Walk {
+        Walk {
+            file,
+            salt,
+            limit,
+            buf: Vec::new(),
+            base: SEGMENT_HEADER_BYTES,
+            at: 0,
+            filled: 0,
+            group: None,
+            group_start: 0,
+            group_end: 0,
+            next: first,
+        }
+    }
+
+    /// Begins at the group at `offset`, which has to begin with record `first`, and ends where `groups` end, which are its
+    /// content.
+    pub(crate) fn within(file: Arc<dyn File>, salt: Salt, first: Index, offset: u64, groups: Vec<u8>) -> Walk {
+        let filled = groups.len();
+        let limit = offset + filled as u64;
+        Walk { buf: groups, base: offset, filled, ..Walk::new(file, salt, first, limit) }
+    }
+
+    /// Offset in the file of what comes next.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    /// More of the file may be read now.
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+    }
+
+    pub(crate) fn next_index(&self) -> Index {
+        self.next
+    }
+
+    pub(crate) fn body(&self, found: &Found) -> &[u8] {
+        &self.buf[found.body.clone()]
+    }
+
+    /// The next record, or why there is none. After a bad place the walk stays there.
+    pub(crate) fn step(&mut self) -> io::Result<Result<Found, Bad>> {
+        let mut offset = self.offset();
+        let group = match self.group {
+            Some(group) if offset < self.group_end => group,
+            _ => match self.begin_group()? {
+                Ok(group) => group,
+                Err(reason) => return Ok(Err(self.bad(offset, reason))),
+            },
+        };
+        offset = self.offset();
+        Ok(match self.record(group)? {
+            Ok(found) => Ok(found),
+            Err(reason) => Err(self.bad(offset, reason)),
+        })
+    }
+
+    fn begin_group(&mut self) -> io::Result<Result<GroupHeader, &'static str>> {
+        self.group = None;
+        if !self.ensure(GROUP_HEADER_BYTES)? {
+            return Ok(Err("the segment ends"));
+        }
+        let Some(group) = GroupHeader::decode(self.salt, &self.buf[self.at..self.filled]) else {
+            return Ok(Err("no valid group header"));
+        };
+        if group.first != self.next {
+            return Ok(Err("a group with an unexpected index"));
+        }
+        self.group_start = self.offset();
+        self.at += GROUP_HEADER_BYTES;
+        self.group = Some(group);
+        self.group_end = self.offset() + u64::from(group.record_bytes);
+        Ok(Ok(group))
+    }
+
+    fn record(&mut self, group: GroupHeader) -> io::Result<Result<Found, &'static str>> {
+        let left = self.group_end - self.offset();
+        if left < RECORD_HEADER_BYTES as u64 || !self.ensure(RECORD_HEADER_BYTES)? {
+            return Ok(Err("a record cut off"));
+        }
+        let bytes = self.buf[self.at..].first_chunk().expect("ensured");
+        let Some(header) = RecordHeader::decode(self.salt, bytes) else {
+            return Ok(Err("a wrong checksum of a record's header"));
+        };
+        if header.index != self.next {
+            return Ok(Err("a record with an unexpected index"));
+        }
+        let record_bytes = RECORD_HEADER_BYTES as u64 + u64::from(header.body_bytes);
+        if record_bytes > left || !self.ensure(record_bytes as usize)? {
+            return Ok(Err("a record longer than its group"));
+        }
+        let body = self.at + RECORD_HEADER_BYTES..self.at + record_bytes as usize;
+        if crc32fast::hash(&self.buf[body.clone()]) != header.body_crc {
+            return Ok(Err("a wrong checksum of a record's body"));
+        }
+        let offset = self.offset();
+        self.at = body.end;
+        self.next = self.next.next();
+        Ok(Ok(Found { offset, header, group, group_start: self.group_start, body }))
+    }
+
+    fn bad(&self, offset: u64, reason: &'static str) -> Bad {
+        Bad { offset, index: self.next, reason }
+    }
+
+    /// Has `bytes` bytes at `at`, unless the file ends before.
+    fn ensure(&mut self, bytes: usize) -> io::Result<bool> {
+        if self.filled - self.at >= bytes {
+            return Ok(true);
+        }
+        let left = self.limit.saturating_sub(self.offset());
+        if left < bytes as u64 {
+            return Ok(false);
+        }
+        self.buf.copy_within(self.at..self.filled, 0);
+        self.base += self.at as u64;
+        self.filled -= self.at;
+        self.at = 0;
+        let wanted = (bytes.max(READ_BYTES) as u64).min(left) as usize;
+        if self.buf.len() < wanted {
+            self.buf.resize(wanted, 0);
+        }
+        let offset = self.base + self.filled as u64;
+        self.filled += read_exact_at(&*self.file, &mut self.buf[self.filled..wanted], offset)?;
+        Ok(self.filled >= bytes)
+    }
+}
+
+/// The highest synced index that any group at or behind `from` carries, among groups that can stand behind record
+/// `expected`; looked for at every byte, because what lies between is bad.
+pub(crate) fn highest_mark(file: &dyn File, salt: Salt, from: u64, expected: Index) -> io::Result<Index> {
+    let file_bytes = file.len()?;
+    let mut highest = Index(0);
+    let mut buf = vec![0; READ_BYTES];
+    let mut base = from;
+    while base + (GROUP_HEADER_BYTES as u64) < file_bytes {
+        let filled = read_exact_at(file, &mut buf, base)?;
+        for window in buf[..filled].windows(GROUP_HEADER_BYTES) {
+            // The cheap check comes first: no more records stand before a group than fit the file.
+            let first = u64::from_le_bytes(*window[8..].first_chunk().expect("32 bytes"));
+            let plausible = first > expected.0 && first - expected.0 <= file_bytes / RECORD_HEADER_BYTES as u64;
+            if plausible && let Some(group) = GroupHeader::decode(salt, window) {
+                highest = highest.max(group.synced);
+            }
+        }
+        if filled < buf.len() {
+            break;
+        }
+        base += (filled - (GROUP_HEADER_BYTES - 1)) as u64;
+    }
+    Ok(highest)
+}

@@ -1,0 +1,171 @@
+//! Writing: from the queue to the active segment, one `pwrite` a group, by whoever comes first.
+//!
+//! A worker writes inline unless somebody else is writing (who then writes for both), the segment is being changed, or
+//! writes have been slow of late (then the writer thread does it). Failures are not handled here: the part goes
+//! back and `sync.rs` recovers.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+
+use crate::files::write_all_at;
+use crate::format::{Index, seal};
+use crate::queue::Part;
+use crate::state::{Retained, Shared, State};
+
+/// An inline write that takes longer than this sends the following ones to the writer thread.
+const SLOW_WRITE: Duration = Duration::from_millis(5);
+/// So many writes of the thread in a row, each faster than `FAST_WRITE`, bring them back.
+const FAST_WRITES: u32 = 16;
+const FAST_WRITE: Duration = Duration::from_millis(1);
+/// How often a writer takes what is in the queue before it leaves the rest to the writer thread.
+const ROUNDS_MAX: u32 = 2;
+
+impl Shared {
+    /// Writes all that was appended if that can go at once, else sees to it that a thread does.
+    pub(crate) fn write_inline(&self) -> Index {
+        let mut state = self.state.lock();
+        if state.writing {
+            state.again = true;
+        } else if state.can_write() {
+            if state.slow {
+                state.write_wanted = true;
+                self.write_cv.notify_one();
+            } else {
+                let begun = Instant::now();
+                let wake = self.drive(&mut state);
+                state.slow = begun.elapsed() > SLOW_WRITE;
+                let written = state.written;
+                drop(state);
+                if wake {
+                    self.wake();
+                }
+                return written;
+            }
+        }
+        state.written
+    }
+
+    /// Writes what is in the queue, and again what others ask to be written meanwhile; true if somebody else is to be woken.
+    pub(crate) fn drive(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        debug_assert!(!state.writing);
+        state.writing = true;
+        let mut for_others = false;
+        for _ in 0..ROUNDS_MAX {
+            state.again = false;
+            let held = &mut state.held;
+            self.queue.lock().take(held);
+            while state.can_write() && self.write_part(state) {}
+            for_others |= state.again;
+            if !state.again || !state.can_write() {
+                break;
+            }
+        }
+        state.writing = false;
+        if state.again && state.can_write() {
+            state.write_wanted = true;
+            self.write_cv.notify_one();
+        }
+        self.after_writing(state);
+        let room_made = self.room_made();
+        for_others && !self.fsync() || room_made
+    }
+
+    /// Writes the oldest held part; false if there is none, or it must wait.
+    fn write_part(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        let Some(active) = &state.active else { return false };
+        let Some(length) = state.held.front().map(|part| part.bytes.len() as u64) else { return false };
+        if length > active.room() {
+            state.rotating = true;
+            return false;
+        }
+        let (segment, offset, synced) = (active.segment.clone(), active.offset, state.synced);
+        let mut part = state.held.pop_front().expect("its length was just read");
+        let result = MutexGuard::unlocked(state, || {
+            seal(&mut part.bytes, segment.header.salt, part.first, synced, 0);
+            write_all_at(&*segment.file, &part.bytes, offset)
+        });
+        if let Err(error) = result {
+            state.held.push_front(part);
+            self.begin_recovery(state, "cannot write", &segment.path, &error);
+            return false;
+        }
+        state.active.as_mut().expect("only recovery takes it away, and that waits for the writer").offset += length;
+        let held = state.segments.last_mut().expect("the active segment is in the list");
+        (held.last, held.end) = (part.last, offset + length);
+        state.counters.writes += 1;
+        state.written_charge += part.charge;
+        self.set_written(state, part.last);
+        let Part { first, last, charge, bytes } = part;
+        state.retain(Retained { offset, first, last, charge, bytes });
+        self.set_limit(state);
+        true
+    }
+
+    /// Wakes the sync thread where it has something to do.
+    fn after_writing(&self, state: &mut State) {
+        let unsynced = state.unsynced_charge();
+        let mut wanted = state.rotating || state.recover_wanted || state.sync_idle && state.written > state.synced;
+        wanted |= state.sync_wanted > state.synced || self.fsync() && state.written > state.synced;
+        if unsynced >= self.options.unsynced_bytes_max / 2 && !state.sync_now {
+            state.sync_now = true;
+            wanted = true;
+        }
+        // The rotation waits for a sync: most of the segment is synced before, so that this one is short.
+        if let Some(active) = &state.active
+            && active.room() < active.bytes / 8
+            && state.presynced != active.segment.header.number
+        {
+            state.presynced = active.segment.header.number;
+            state.sync_now = true;
+            wanted = true;
+        }
+        if wanted {
+            self.sync_cv.notify_one();
+        }
+        if state.stop {
+            self.progress_cv.notify_all();
+        }
+    }
+
+    /// The writer thread: writes what could not go inline.
+    pub(crate) fn write_thread(&self) {
+        let mut state = self.state.lock();
+        while !state.stop {
+            if !state.write_wanted || state.writing || !state.can_write() {
+                // Whoever is writing looks at `again`; whoever changes the segment writes afterwards.
+                state.again |= std::mem::take(&mut state.write_wanted);
+                self.write_cv.wait(&mut state);
+                continue;
+            }
+            state.write_wanted = false;
+            let begun = Instant::now();
+            self.drive(&mut state);
+            state.counters.deferred_writes += 1;
+            state.fast_writes = if begun.elapsed() < FAST_WRITE { state.fast_writes + 1 } else { 0 };
+            if state.fast_writes >= FAST_WRITES {
+                (state.slow, state.fast_writes) = (false, 0);
+            }
+            if !self.fsync() {
+                self.wake_unlocked(&mut state);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Keeps a written part until it is synced, as one piece with its neighbour where they lie side by side in memory.
+    fn retain(&mut self, part: Retained) {
+        if let Some(newest) = self.retained.back_mut()
+            && !self.retained_closed
+            && newest.bytes.as_ptr_range().end == part.bytes.as_ptr()
+        {
+            newest.bytes.unsplit(part.bytes);
+            newest.last = part.last;
+            newest.charge += part.charge;
+        } else {
+            self.retained_closed = false;
+            self.retained.push_back(part);
+        }
+    }
+}

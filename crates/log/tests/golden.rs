@@ -1,0 +1,71 @@
+//! The bytes of the format, as `docs/format/log.md` shows them: the page is the expectation.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::*;
+use haypile_log::*;
+
+const PAGE: &str = include_str!("../../../docs/format/log.md");
+
+/// The bytes of the page's example with this title: lines of hex up to a `;`, in a block that begins with the title.
+fn example(title: &str) -> Vec<u8> {
+    let block = PAGE.split("```").find(|block| block.starts_with(&format!("hex {title}\n")));
+    let lines = block.unwrap_or_else(|| panic!("the page has an example named {title}")).lines().skip(1);
+    let digits: String = lines.flat_map(|line| line.split(';').next().unwrap().split_whitespace()).collect();
+    let byte = |pair: usize| u8::from_str_radix(&digits[2 * pair..2 * pair + 2], 16).unwrap();
+    (0..digits.len() / 2).map(byte).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+fn example_body() -> Body {
+    let mut body = Body::new();
+    body.put(&[b"row:", b"a"], &[b"value"]);
+    body.delete(&[b"row:b"]);
+    body.patch(&[b"row:c"], 300, b"xy", 1000);
+    body.count(7, 1, -2);
+    body
+}
+
+#[test]
+fn a_body_has_the_bytes_of_the_page() {
+    let body = example_body();
+    assert_eq!(hex(body.bytes()), hex(&example("body")));
+    let found: Vec<_> = effects(body.bytes()).collect::<Result<_, _>>().unwrap();
+    assert_eq!(
+        found,
+        [
+            Effect::Put { key: b"row:a", value: b"value" },
+            Effect::Delete { key: b"row:b" },
+            Effect::Patch { key: b"row:c", offset: 300, bytes: b"xy", len_after: 1000 },
+            Effect::Count { space: 7, counter: 1, delta: -2 },
+        ]
+    );
+}
+
+#[test]
+fn a_segment_has_the_bytes_of_the_page() {
+    let rig = Rig::new(0);
+    let (mut options, faults) = rig.options();
+    let calls = AtomicU64::new(0);
+    options.random = Arc::new(move || 0x0101_0101_0101_0101 * (calls.fetch_add(1, Ordering::Relaxed) + 1));
+    let life = Life::open(options, faults, Index(0)).unwrap();
+    life.log.sync_through(Index(1)).unwrap();
+    let body = example_body();
+    let reserved = life.log.reserve(body.len()).unwrap();
+    life.log.append(reserved, Kind::Effects, 1_700_000_000_123, body.bytes(), body_crc(body.bytes()));
+    life.log.write();
+    let file = rig.disk.read(&rig.path(1)).unwrap();
+    let (header, groups) = file.split_at(SEGMENT_HEADER_BYTES as usize);
+    let used = groups.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let (expected_header, expected_groups) = (example("segment header"), example("groups"));
+    assert_eq!(hex(&header[..112]), hex(&expected_header));
+    assert!(header[112..].iter().all(|byte| *byte == 0));
+    assert_eq!(hex(&groups[..used]), hex(&expected_groups[..used]));
+    assert!(expected_groups[used..].iter().all(|byte| *byte == 0));
+}

@@ -1,0 +1,370 @@
+//! What is found at open: ends, damage, histories, and what is refused.
+
+mod common;
+
+use std::path::Path;
+
+use common::*;
+use haypile_log::testing::Random;
+use haypile_log::*;
+
+fn damage(result: Result<Life, OpenError>) -> Damage {
+    match result {
+        Err(OpenError::Damage(damage)) => damage,
+        Err(error) => panic!("expected damage, not {error}"),
+        Ok(life) => panic!("expected damage, found records through {}", life.last),
+    }
+}
+
+#[test]
+fn a_bad_record_that_a_later_group_knew_to_be_synced_is_damage() {
+    let mut rig = Rig::new(1);
+    let life = rig.open();
+    life.sync(b"two");
+    life.sync(b"three");
+    life.write(b"four: its group says that three is synced");
+    rig.disk.kill();
+    let intact = rig.open();
+    let (second, third) = (intact.found[1].clone(), intact.found[2].clone());
+    let path = rig.path(1);
+    for (name, record, place) in [
+        ("its body", &second, RECORD_HEADER_BYTES as u64),
+        ("its header", &second, 20),
+        ("the last one that counts", &third, RECORD_HEADER_BYTES as u64 + 1),
+        ("the header of its group", &third, 0u64.wrapping_sub(GROUP_HEADER_BYTES as u64)),
+    ] {
+        let before = rig.disk.read(&path).unwrap();
+        rig.damage(&path, record.offset.wrapping_add(place));
+        rig.keep_only(&path);
+        let files = rig.files();
+        let found = damage(rig.try_open(Index(0), |_| {}));
+        assert_eq!((&found.file, found.index), (&path, record.index), "{name}");
+        assert!(found.offset <= record.offset && found.offset + 32 >= record.offset, "{name}: {found}");
+        assert!(found.to_string().contains("synced"), "{name}: {found}");
+        assert_eq!(rig.files(), files, "{name}: a damaged log is left as it is");
+        rig.disk.replace(&path, before);
+    }
+}
+
+#[test]
+fn a_bad_record_above_the_highest_mark_ends_the_log() {
+    let mut rig = Rig::new(2);
+    let life = rig.open();
+    life.sync(b"two");
+    life.write(b"three");
+    life.write(b"four");
+    rig.disk.kill();
+    let three = rig.open().found[2].clone();
+    rig.disk.kill();
+    rig.keep_only(&rig.path(1));
+    rig.damage(&rig.path(1), three.offset + 30);
+    let life = rig.open();
+    assert_eq!(life.bodies(), [(2, b"two".to_vec())]);
+    assert_eq!((life.last, life.clean), (Index(2), false));
+    // What was behind the bad place never comes back, though it can still be read.
+    life.sync(b"new four");
+    rig.disk.kill();
+    assert_eq!(rig.open().bodies(), [(2, b"two".to_vec()), (4, b"new four".to_vec())]);
+}
+
+#[test]
+fn a_bad_record_in_a_segment_that_has_a_successor_is_damage() {
+    let mut rig = Rig::new(3);
+    let life = rig.open();
+    for number in 0..100 {
+        life.write(&body(number, 3000));
+    }
+    life.log.sync_through(life.log.last()).unwrap();
+    rig.disk.kill();
+    let found = rig.open().found;
+    let bad = &found[10];
+    let path = rig.path(bad.segment);
+    let before = rig.disk.read(&path).unwrap();
+    rig.damage(&path, bad.offset + 1000);
+    let error = damage(rig.try_open(Index(0), |_| {}));
+    assert_eq!((error.file, error.offset, error.index), (path.clone(), bad.offset, bad.index));
+    let life = rig.open_with(Index(60), |_| {});
+    assert_eq!(life.found[0].index, Index(61), "what the base has need not be readable");
+    rig.disk.kill();
+    rig.disk.replace(&path, before);
+    rig.disk.remove(&rig.path(found[30].segment)).unwrap();
+    let missing = damage(rig.try_open(Index(0), |_| {}));
+    assert_eq!(missing.index, found.iter().find(|record| record.segment == found[30].segment).unwrap().index);
+}
+
+#[test]
+fn bytes_of_another_segment_never_parse_as_records() {
+    // Two logs with the same records; they differ in what the segments are salted with.
+    let write = |seed: u64, records: u64| {
+        let mut rig = Rig::new(seed);
+        let life = rig.open();
+        for number in 0..records {
+            life.write(&body(number, 100));
+        }
+        rig.disk.kill();
+        rig
+    };
+    let (long, mut short) = (write(4, 5), write(5, 3));
+    let path = short.path(1);
+    let (stale, fresh) = (long.disk.read(&path).unwrap(), short.disk.read(&path).unwrap());
+    let end = fresh.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    assert_eq!(&fresh[SEGMENT_HEADER_BYTES as usize..][4..8], &stale[SEGMENT_HEADER_BYTES as usize..][4..8]);
+    // As a recycled file would be: behind the new records stand old ones that would continue them.
+    let mut recycled = stale.clone();
+    recycled[..end].copy_from_slice(&fresh[..end]);
+    short.disk.replace(&path, recycled);
+    assert_eq!(short.open().bodies().len(), 3);
+    // And the other way round, to see that these bytes are records when the salt is theirs.
+    let mut rig = Rig::new(6);
+    rig.disk.create_dir_all(Path::new(DIR)).unwrap();
+    rig.disk.replace(&path, stale);
+    assert_eq!(rig.open().bodies().len(), 5);
+}
+
+#[test]
+fn a_torn_tail_ends_the_log_at_any_byte() {
+    let mut rig = Rig::new(7);
+    let life = rig.open();
+    life.write(b"two");
+    life.append(b"three, in a group with four");
+    life.write(b"four");
+    rig.disk.kill();
+    let found = rig.open().found;
+    let path = rig.path(1);
+    let whole = rig.disk.read(&path).unwrap();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for cut in SEGMENT_HEADER_BYTES as usize..=end {
+        for zeros in [false, true] {
+            let mut rig = Rig::new(cut as u64);
+            rig.disk.create_dir_all(Path::new(DIR)).unwrap();
+            let mut torn = whole[..cut].to_vec();
+            if zeros {
+                torn.resize(whole.len(), 0);
+            }
+            let is_whole = |record: &&Owned| {
+                let record_end = record.offset as usize + RECORD_HEADER_BYTES + record.body.len();
+                torn.get(..record_end) == Some(&whole[..record_end])
+            };
+            let expected: Vec<_> = found.iter().filter(is_whole).map(|record| record.index).collect();
+            rig.disk.replace(&path, torn);
+            let life = rig.open();
+            assert_eq!(life.found.iter().map(|record| record.index).collect::<Vec<_>>(), expected, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn no_flipped_byte_is_ever_read_as_a_record() {
+    let mut rig = Rig::new(8);
+    let life = rig.open();
+    for number in 0..4 {
+        life.sync(&body(number, 20));
+    }
+    life.log.close().unwrap();
+    let path = rig.path(1);
+    let whole = rig.disk.read(&path).unwrap();
+    let intact = rig.open();
+    assert!(intact.clean);
+    // The mark of a clean stop is not known to be synced by any other group: without it the stop is unclean.
+    let certain = intact.found.iter().position(|record| record.kind == Kind::CleanStop).unwrap();
+    let end = intact.found[certain].offset - GROUP_HEADER_BYTES as u64;
+    let used = (0..112).chain(SEGMENT_HEADER_BYTES as usize..whole.len());
+    for at in used {
+        let mut rig = Rig::new(at as u64);
+        rig.disk.create_dir_all(Path::new(DIR)).unwrap();
+        rig.disk.replace(&path, whole.clone());
+        rig.damage(&path, at as u64);
+        match rig.try_open(Index(0), |_| {}) {
+            Err(OpenError::Damage(damage)) => assert!((at as u64) < end && damage.offset <= at as u64, "{at}: {damage}"),
+            Err(OpenError::Newer { .. }) => assert!((8..12).contains(&at), "{at}"),
+            Err(error) => panic!("{at}: {error}"),
+            Ok(life) => {
+                assert!(at as u64 >= end, "{at}");
+                assert!(!life.clean, "{at}");
+                assert_eq!(life.found, intact.found[..certain], "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unclean_stop_begins_a_history_that_remembers_its_parent_and_the_fork() {
+    let mut rig = Rig::new(9);
+    let first = rig.open();
+    assert_eq!((first.parent, first.clean), (None, false));
+    first.write(b"two");
+    rig.disk.kill();
+    let second = rig.open();
+    assert_ne!(second.history, first.history);
+    assert_eq!((second.parent, second.last), (Some((first.history, Index(2))), Index(2)));
+    second.write(b"four");
+    second.log.close().unwrap();
+    let third = rig.open();
+    assert!(third.clean);
+    assert_eq!((third.history, third.parent), (second.history, second.parent), "a clean stop continues the history");
+    let histories: Vec<_> = third.found.iter().map(|record| (record.index.0, record.history)).collect();
+    let (one, two) = (first.history, second.history);
+    assert_eq!(histories, [(1, one), (2, one), (3, two), (4, two), (5, two)]);
+    let start = HistoryStart::decode(&third.found[2].body).unwrap();
+    assert_eq!(start, HistoryStart { history: two, parent: Some((one, Index(2))) });
+    assert_eq!(third.log.last(), Index(5));
+    // A run that wrote nothing still has to stop cleanly: what it gave out may have been seen elsewhere.
+    rig.disk.kill();
+    let fourth = rig.open();
+    assert!(!fourth.clean);
+    assert_eq!(fourth.parent, Some((second.history, Index(5))));
+}
+
+#[test]
+fn a_log_that_ends_below_the_base_begins_a_history_above_it() {
+    let mut rig = Rig::new(10);
+    let first = rig.open();
+    first.sync(b"two");
+    rig.disk.kill();
+    let life = rig.open_with(Index(100), |_| {});
+    assert_eq!((life.found.len(), life.last), (0, Index(100)));
+    assert_eq!(life.parent, Some((first.history, Index(2))));
+    assert_eq!(life.sync(b"new"), Index(102));
+    rig.disk.crash(3);
+    let life = rig.open_with(Index(100), |_| {});
+    assert_eq!(life.bodies(), [(102, b"new".to_vec())]);
+    rig.disk.kill();
+    let gap = damage(rig.try_open(Index(50), |_| {}));
+    assert_eq!(gap.index, Index(51), "records that the base needs are not there");
+}
+
+#[test]
+fn an_empty_directory_continues_a_base_that_has_records() {
+    let mut rig = Rig::new(11);
+    let life = rig.open_with(Index(7), |_| {});
+    assert_eq!((life.last, life.parent, life.clean), (Index(7), None, false));
+    assert_eq!(life.sync(b"x"), Index(9));
+}
+
+#[test]
+fn only_what_is_above_the_applied_index_is_replayed() {
+    let mut rig = Rig::new(12);
+    let life = rig.open();
+    for number in 2..=200 {
+        life.write(&body(number, 1500));
+    }
+    life.log.sync_through(Index(200)).unwrap();
+    rig.disk.kill();
+    for applied in [0, 1, 43, 44, 100, 199, 200] {
+        let (options, _) = rig.options();
+        let mut opened = Log::open(options, Index(applied)).unwrap();
+        let (mut next, mut done) = (applied + 1, 0);
+        while next <= opened.last.0 {
+            assert_eq!(opened.replay.next().unwrap().unwrap().index, Index(next));
+            next += 1;
+            let progress = opened.replay.progress();
+            assert!(progress.done_bytes >= done && progress.done_bytes <= progress.total_bytes);
+            done = progress.done_bytes;
+        }
+        assert_eq!(next, 201);
+    }
+}
+
+#[test]
+fn what_is_not_ours_or_newer_is_refused_and_named() {
+    let mut rig = Rig::new(13);
+    let life = rig.open();
+    life.sync(b"two");
+    life.log.close().unwrap();
+    let path = rig.path(1);
+    let whole = rig.disk.read(&path).unwrap();
+    let mut check = |name: &str, change: &dyn Fn(&mut Vec<u8>), text: &str| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        rig.disk.replace(&path, bytes);
+        let error = rig.try_open(Index(0), |_| {}).err().expect(name).to_string();
+        assert!(error.contains(text) && error.contains("00000000000000000001.log"), "{name}: {error}");
+    };
+    check("another magic", &|bytes| bytes[0] = b'X', "not a segment of a log");
+    check("an empty file", &|bytes| bytes.clear(), "checksum of the segment's header");
+    check("a later format", &|bytes| bytes[8] = 2, "newer version: ");
+    rig.disk.replace(&path, whole.clone());
+    let other = rig.path(7);
+    rig.disk.replace(&other, whole);
+    let error = rig.try_open(Index(0), |_| {}).err().unwrap().to_string();
+    assert!(error.contains("says that it is segment 1"), "{error}");
+    rig.disk.replace(Path::new("/log/notes.txt"), b"ignored".to_vec());
+    rig.disk.remove(&other).unwrap();
+    assert!(rig.open().clean);
+}
+
+#[test]
+fn leftovers_of_a_crash_are_swept_when_the_log_begins() {
+    let mut rig = Rig::new(14);
+    let life = rig.open();
+    life.wait_for_spare();
+    life.sync(b"two");
+    rig.disk.kill();
+    rig.disk.replace(Path::new("/log/00000000000000000009.new"), vec![0; 100]);
+    let spare = rig.path(2);
+    assert!(rig.files().contains(&spare));
+    let life = rig.open();
+    assert_eq!(life.bodies(), [(2, b"two".to_vec())]);
+    life.wait_for_spare();
+    assert!(!rig.files().contains(&spare));
+    assert!(rig.files().iter().all(|path| path.extension().unwrap() == "log"));
+}
+
+#[test]
+fn segments_go_when_the_base_and_retention_allow_it() {
+    let mut rig = Rig::new(15);
+    let life = rig.open_with(Index(0), |options| options.retention = Retention { bytes: 300_000, age_ms: 1000 });
+    let mut appended = 1;
+    let mut fill = |segments: u64| {
+        let before = life.log.stats().segments;
+        while life.log.stats().segments < before + segments {
+            appended = life.sync(&body(appended, 2000)).0;
+        }
+        Index(appended)
+    };
+    let after_three = fill(3);
+    fill(5);
+    let stats = life.log.stats();
+    assert_eq!(stats.segments, 9);
+    life.log.purge(Index(0));
+    assert_eq!(life.log.stats().segments, 9, "never past the applied index");
+    life.log.purge(after_three);
+    assert_eq!(life.log.stats().segments, 6, "the fourth holds the applied index and what follows");
+    assert!(life.log.stats().first <= after_three);
+    life.log.purge(life.log.last());
+    assert_eq!(life.log.stats().segments, 4, "within the bytes that are to be retained");
+    rig.clock_ms.fetch_add(1001, std::sync::atomic::Ordering::Relaxed);
+    life.log.purge(life.log.last());
+    assert_eq!(life.log.stats().segments, 1, "older than what is to be retained, but the active one stays");
+    assert_eq!(life.log.stats().since_applied_bytes, 0);
+    let last = life.sync(b"more");
+    rig.disk.crash(5);
+    assert_eq!(rig.open_with(Index(last.0 - 1), |_| {}).bodies(), [(last.0, b"more".to_vec())]);
+}
+
+#[test]
+fn a_clean_stop_gives_back_what_was_allocated_ahead() {
+    let mut rig = Rig::new(16);
+    let life = rig.open();
+    life.wait_for_spare();
+    life.write(b"two");
+    life.log.close().unwrap();
+    let files = rig.files();
+    assert_eq!(files.len(), 1);
+    assert!(rig.disk.read(&files[0]).unwrap().len() < 5000);
+    rig.disk.crash(1);
+    let life = rig.open();
+    assert!(life.clean);
+    assert_eq!(life.bodies(), [(2, b"two".to_vec())]);
+}
+
+#[test]
+fn arbitrary_bytes_are_an_error_or_an_end_and_never_a_panic() {
+    let seed = setting("SEED", 1);
+    for case in 0..setting("CASES", 3000) {
+        let mut random = Random(seed.wrapping_mul(1 << 32) + case);
+        let bytes: Vec<u8> = (0..random.below(300)).map(|_| random.number() as u8 >> random.below(8)).collect();
+        let result = std::panic::catch_unwind(|| testing::check_bytes(&bytes));
+        assert!(result.is_ok(), "SEED={seed} case {case}: {bytes:?}");
+    }
+}
