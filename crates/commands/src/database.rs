@@ -41,7 +41,10 @@ const FLUSHDB: Command = Command {
     run: Run::Exclusive(flushdb),
     categories: &[Category::Dangerous, Category::Keyspace],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-    history: &[("4.0.0", "Added the `ASYNC` flushing mode modifier."), ("6.2.0", "Added the `SYNC` flushing mode modifier.")],
+    history: &[
+        ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
+        ("6.2.0", "Added the `SYNC` flushing mode modifier."),
+    ],
     ..Command::USUAL
 };
 
@@ -72,7 +75,10 @@ const FLUSHALL: Command = Command {
     run: Run::Exclusive(flushall),
     categories: &[Category::Dangerous, Category::Keyspace],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-    history: &[("4.0.0", "Added the `ASYNC` flushing mode modifier."), ("6.2.0", "Added the `SYNC` flushing mode modifier.")],
+    history: &[
+        ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
+        ("6.2.0", "Added the `SYNC` flushing mode modifier."),
+    ],
     ..Command::USUAL
 };
 

@@ -10,7 +10,8 @@ use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key;
 
-pub(crate) const COMMANDS: &[Command] = &[EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT, TTL, PTTL, EXPIRETIME, PEXPIRETIME, PERSIST];
+pub(crate) const COMMANDS: &[Command] =
+    &[EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT, TTL, PTTL, EXPIRETIME, PEXPIRETIME, PERSIST];
 
 const EXPIRE: Command = Command {
     name: "expire",

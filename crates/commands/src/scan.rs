@@ -7,9 +7,8 @@ use crate::error::{Error, Result};
 use crate::table::{Arity, Category, Command, Group, Keys, Run};
 use haypile_config::glob;
 use haypile_resp::Reply;
-use haypile_store::row::{self, SLOTS, ScanPosition, Slot};
-use haypile_store::Value;
-use haypile_store::Txn;
+use haypile_store::row::{self, SLOTS};
+use haypile_store::{Key, ScanPosition, Slot, Txn, Value};
 use haypile_types::key;
 
 pub(crate) const COMMANDS: &[Command] = &[SCAN, KEYS, RANDOMKEY];
@@ -166,35 +165,64 @@ const RANDOMKEY: Command = Command {
     ..Command::USUAL
 };
 
-/// A key near a random place of the scan order, drawn from a few there, so that a key after a long gap is not drawn much
-/// more often than others. All keys are equally likely where there are no more than those few.
+/// A key drawn from a few around a random place of the scan order, so that a key after a long gap is not drawn much more
+/// often than others. All keys are equally likely where there are no more than those few; else a slot with many keys comes
+/// up as often as one with few, because nothing counts the keys of a slot.
 fn randomkey(txn: &mut Txn, _args: Args) -> Result<Reply> {
-    let space = txn.space(txn.database());
     let random = txn.random();
     // A slot that has keys first: keys of one hash tag are all in one.
-    let slot = ScanPosition { slot: Slot((random % SLOTS as u64) as u16), hash: 0 };
-    let mut nearest = txn.scan_keys(space, slot, 1)?.0;
-    if nearest.is_empty() {
-        nearest = txn.scan_keys(space, ScanPosition::START, 1)?.0;
-    }
-    let Some((name, _)) = nearest.first() else { return Ok(Reply::Null) };
-    let place = ScanPosition { slot: row::slot_of(name), hash: (random >> 32) as u32 };
-
-    let mut drawn: Vec<Vec<u8>> = Vec::new();
-    for start in [place, ScanPosition::START] {
-        let mut next = Some(start);
-        while let Some(from) = next.filter(|_| drawn.len() < RANDOM_SAMPLE) {
-            let (keys, after) = txn.scan_keys(space, from, RANDOM_SAMPLE)?;
-            for (name, row) in keys {
-                if !key::Entry::parse(row)?.header.is_expired(txn.now_ms()) && !drawn.contains(&name) {
-                    drawn.push(name);
-                }
-            }
-            next = after;
-        }
+    let Some(slot) = slot_with_keys(txn, Slot((random % SLOTS as u64) as u16))? else { return Ok(Reply::Null) };
+    let (first, place) = (ScanPosition { slot, hash: 0 }, ScanPosition { slot, hash: (random >> 32) as u32 });
+    let following = ScanPosition { slot, hash: u32::MAX }.next();
+    // From there to the slot's end, the slot's beginning, then on to the following slots and around.
+    let ranges =
+        [(Some(place), following), (Some(first), Some(place)), (following, None), (Some(ScanPosition::START), None)];
+    let mut drawn = Vec::new();
+    for (from, until) in ranges {
+        draw(txn, from, until, &mut drawn)?;
     }
     let count = drawn.len() as u64;
     Ok(if count == 0 { Reply::Null } else { Reply::bulk(drawn.swap_remove((txn.random() % count) as usize)) })
+}
+
+/// The first slot with keys from `slot` on and around.
+fn slot_with_keys(txn: &mut Txn, slot: Slot) -> Result<Option<Slot>> {
+    let space = txn.space(txn.database());
+    for from in [ScanPosition { slot, hash: 0 }, ScanPosition::START] {
+        if let Some((name, _)) = txn.scan_keys(space, from, 1)?.0.first() {
+            return Ok(Some(row::slot_of(name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Adds names of live keys between two positions until there are enough, each once.
+fn draw(
+    txn: &mut Txn,
+    from: Option<ScanPosition>,
+    until: Option<ScanPosition>,
+    drawn: &mut Vec<Vec<u8>>,
+) -> Result<()> {
+    let space = txn.space(txn.database());
+    let mut next = from;
+    while let Some(from) = next.filter(|from| drawn.len() < RANDOM_SAMPLE && until.is_none_or(|until| *from < until)) {
+        let (keys, after) = txn.scan_keys(space, from, RANDOM_SAMPLE)?;
+        for (name, row) in keys {
+            let Key { slot, hash, .. } = txn.key(&name);
+            if until.is_some_and(|until| ScanPosition { slot, hash } >= until) {
+                return Ok(());
+            }
+            if !key::Entry::parse(row)?.header.is_expired(txn.now_ms()) && !drawn.contains(&name) {
+                drawn.push(name);
+            }
+        }
+        if after.is_some() && drawn.is_empty() {
+            // Expired keys only, so far.
+            txn.long()?;
+        }
+        next = after;
+    }
+    Ok(())
 }
 
 /// Keys that RANDOMKEY draws from.

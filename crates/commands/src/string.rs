@@ -45,7 +45,7 @@ pub(crate) fn bulk(content: Content) -> Reply {
 
 /// A string that is sent piece by piece.
 struct LongBulk {
-    long: Long,
+    long: Box<Long>,
     /// The length is out.
     begun: bool,
 }
@@ -69,7 +69,9 @@ const SET: Command = Command {
     since: "1.0.0",
     group: Group::String,
     arity: Arity::at_least(3),
-    keys: Keys::first(1).rw(&[Use::Access, Use::Update, Use::VariableFlags]).noting("RW and ACCESS due to the optional `GET` argument"),
+    keys: Keys::first(1)
+        .rw(&[Use::Access, Use::Update, Use::VariableFlags])
+        .noting("RW and ACCESS due to the optional `GET` argument"),
     summary: "Sets a key to a string, whatever it held before, with options for conditions and a \
              deadline.",
     syntax: "key value [condition@2.6.12=(NX | XX)] [GET@6.2.0] [expiration=(EX seconds@2.6.12 | \
@@ -77,7 +79,12 @@ const SET: Command = Command {
             unix-time-milliseconds@6.2.0 | KEEPTTL@6.0.0)]",
     run: Run::Write(set),
     flags: &[Flag::Denyoom],
-    history: &[("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."), ("6.0.0", "Added the `KEEPTTL` option."), ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."), ("7.0.0", "Allowed the `NX` and `GET` options to be used together.")],
+    history: &[
+        ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
+        ("6.0.0", "Added the `KEEPTTL` option."),
+        ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
+        ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
+    ],
     ..Command::USUAL
 };
 

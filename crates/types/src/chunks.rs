@@ -1,0 +1,185 @@
+//! A long string in rows: chunk `n` holds the bytes from `n * CHUNK_BYTES` on. Owns the data rows of such an object;
+//! never its meta or owner row (`key` does), and never decides which strings are long (`string` does).
+//!
+//! A chunk's row may be absent or shorter than the chunk: what is missing reads as zeros. It is never longer than the
+//! chunk, nor than the string. A string in chunks only grows, so that no row lies beyond its end; what makes it shorter
+//! overwrites it as a whole, under another object. Format: docs/format/rows.md.
+
+use crate::key::{Entry, Header, Object, Tag, damaged};
+use crate::{Error, Result};
+use haypile_store::row::{self, Key, RowKey, Space};
+use haypile_store::{Txn, Value, View};
+use std::ops::Range;
+
+/// Bytes of a chunk. Part of the format.
+pub const CHUNK_BYTES: usize = 16 * 1024;
+
+/// The same for positions, which go beyond memory's.
+const CHUNK: u64 = CHUNK_BYTES as u64;
+
+/// Bytes of the payload in the meta row: the object and the string's length.
+const PAYLOAD_BYTES: usize = Object::BYTES + 8;
+
+/// A string in chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunked {
+    space: Space,
+    object: Object,
+    /// Bytes of the whole string.
+    pub length: u64,
+}
+
+impl Chunked {
+    /// An empty one, under an object that nothing names yet.
+    pub fn new(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Chunked> {
+        Ok(Chunked { space: key.space, object: Object::new(txn, key)?, length: 0 })
+    }
+
+    /// The one that an entry with the tag `StringChunked` describes.
+    pub fn of(key: &Key<'_>, entry: &Entry) -> Result<Chunked> {
+        match (entry.header.object, <&[u8; PAYLOAD_BYTES]>::try_from(entry.payload())) {
+            (Some(object), Ok(payload)) => {
+                let length = payload[Object::BYTES..].try_into().expect("the payload's last eight bytes");
+                Ok(Chunked { space: key.space, object, length: u64::from_be_bytes(length) })
+            }
+            _ => Err(damaged("the payload of a string in chunks", entry.payload())),
+        }
+    }
+
+    /// What the meta row's header says about it.
+    pub fn header(&self, deadline_ms: Option<u64>) -> Header {
+        Header { tag: Tag::StringChunked, deadline_ms, object: Some(self.object) }
+    }
+
+    /// `id: u64 BE | slot: u16 BE | length: u64 BE`.
+    pub fn payload(&self) -> [u8; PAYLOAD_BYTES] {
+        let mut payload = [0; PAYLOAD_BYTES];
+        payload[..Object::BYTES].copy_from_slice(&self.object.encode());
+        payload[Object::BYTES..].copy_from_slice(&self.length.to_be_bytes());
+        payload
+    }
+
+    fn row(&self, number: u64) -> RowKey {
+        let number = u32::try_from(number).expect("strings are shorter than 2^32 chunks");
+        row::data_row(self.space, self.object.slot, self.object.id, &number.to_be_bytes())
+    }
+
+    /// Writes `bytes` at `offset` and makes the string longer where they reach beyond its end. Touches only the chunks
+    /// that they fall into, and reads none. The caller writes the meta row.
+    pub fn write(&mut self, txn: &mut Txn<'_>, offset: u64, bytes: &[u8]) -> Result<()> {
+        let length_before = self.length;
+        self.length = length_before.max(offset + bytes.len() as u64);
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let (start, within) = (at - at % CHUNK, (at % CHUNK) as usize);
+            let (piece, more) = rest.split_at(rest.len().min(CHUNK_BYTES - within));
+            let row = self.row(start / CHUNK);
+            let chunk_len = (self.length - start).min(CHUNK) as usize;
+            if within == 0 && (piece.len() == chunk_len || start >= length_before) {
+                txn.put_row(&row, &[piece])?;
+            } else {
+                txn.patch_row(&row, within as u32, piece, chunk_len as u32)?;
+            }
+            at += piece.len() as u64;
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// The bytes in `range`, which lies within the string, put together in memory.
+    pub fn read(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<Vec<u8>> {
+        debug_assert!(range.end <= self.length);
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let (number, within) = (at / CHUNK, part_of_chunk(at, range.end));
+            at += within.len() as u64;
+            let chunk = txn.row(&self.row(number))?;
+            extend(&mut bytes, chunk.as_deref().unwrap_or_default(), within)
+                .map_err(|chunk| damaged(CHUNK_ROW, chunk))?;
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes in `range`, which lies within the string, as they are now, to be read later and elsewhere.
+    pub fn long(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<Long> {
+        debug_assert!(range.start < range.end && range.end <= self.length);
+        let (first, last) = (range.start / CHUNK, (range.end - 1) / CHUNK);
+        let view = txn.view(&self.row(first), &self.row(last + 1))?;
+        Ok(Long { view, chunk: None, at: range.start, end: range.end })
+    }
+}
+
+const CHUNK_ROW: &str = "a chunk's row";
+
+/// Where in its chunk the byte at `at` lies, and how far the chunk or the range goes.
+fn part_of_chunk(at: u64, end: u64) -> Range<usize> {
+    let within = at % CHUNK;
+    within as usize..CHUNK.min(within + (end - at)) as usize
+}
+
+/// Adds the part `within` of a chunk to `bytes`; zeros for what its row does not have. A row that is longer than a
+/// chunk comes back as the error.
+fn extend<'c>(bytes: &mut Vec<u8>, chunk: &'c [u8], within: Range<usize>) -> std::result::Result<(), &'c [u8]> {
+    if chunk.len() > CHUNK_BYTES {
+        return Err(chunk);
+    }
+    let len_after = bytes.len() + within.len();
+    if let Some(present) = chunk.get(within.start..within.end.min(chunk.len()).max(within.start)) {
+        bytes.extend_from_slice(present);
+    }
+    bytes.resize(len_after, 0);
+    Ok(())
+}
+
+/// A part of a long string from one moment, given out piece by piece without the key's lock.
+pub struct Long {
+    view: View,
+    /// The last row taken from the view: its number, and the row.
+    chunk: Option<(u64, Value)>,
+    /// Position of the next byte in the string.
+    at: u64,
+    end: u64,
+}
+
+impl Long {
+    /// Bytes that are still to come.
+    pub fn remaining(&self) -> u64 {
+        self.end - self.at
+    }
+
+    /// Adds the next bytes to `out`, about `max` (a few chunks), and says whether more are to come.
+    pub fn next(&mut self, max: usize, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        let full = out.len() + max;
+        while self.at < self.end && out.len() < full {
+            let (number, within) = (self.at / CHUNK, part_of_chunk(self.at, self.end));
+            self.at += within.len() as u64;
+            let chunk = self.chunk(number)?;
+            extend(out, chunk, within).map_err(|chunk| describe(damaged(CHUNK_ROW, chunk)))?;
+        }
+        Ok(self.at < self.end)
+    }
+
+    /// The row of a chunk, empty if there is none. Numbers ascend from call to call.
+    fn chunk(&mut self, number: u64) -> std::result::Result<&[u8], String> {
+        while self.chunk.as_ref().is_none_or(|(at, _)| *at < number) {
+            let Some((row, value)) = self.view.next_row()? else { return Ok(&[]) };
+            let Some(element) = row.last_chunk::<4>() else {
+                return Err(describe(damaged("a chunk's row key", &row)));
+            };
+            self.chunk = Some((u64::from(u32::from_be_bytes(*element)), value));
+        }
+        match &self.chunk {
+            Some((at, row)) if *at == number => Ok(row),
+            _ => Ok(&[]),
+        }
+    }
+}
+
+/// Where only a text can be handed on.
+fn describe(error: Error) -> String {
+    match error {
+        Error::Stop(haypile_store::Stop::Failed(why)) => why,
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,26 @@
+//! Why an operation on a value fails. The texts that clients see are made in the crate commands.
+
+use haypile_store::Stop;
+
+/// What a type's operation answers when it cannot answer. Nothing was written unless it says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The transaction cannot go on.
+    Stop(Stop),
+    /// The key holds a value of another type.
+    WrongType,
+    /// The value is not a decimal integer of 64 bits.
+    NotInteger,
+    /// The sum does not fit 64 bits.
+    Overflow,
+    /// The string would grow beyond the longest that is allowed.
+    TooLong,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Self {
+        Error::Stop(stop)
+    }
+}

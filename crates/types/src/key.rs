@@ -1,0 +1,382 @@
+//! What a key is: its type, its deadline, the object that holds its value, and how these agree with the rows around it.
+//! Owns the meta row's header, the deadline and owner rows, and the counters: every creation, change and removal of a
+//! key goes through here, so that they always agree. Never looks at a value. Format: docs/format/rows.md.
+//!
+//! The invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time; if its
+//! value has an object, exactly one owner row, which names the key; and it counts once in `Keys`, once in its type's
+//! counter, and once in `Deadlines` if it has one. A key whose deadline has passed reads as absent, but keeps all of
+//! these until a write removes it. Every change of a value writes the meta row, even if its bytes stay: that is how
+//! others learn that the key was touched.
+
+use crate::Result;
+use haypile_store::row::{self, Key, ObjectId, Slot};
+use haypile_store::{Counter, Presence, Stop, Txn, Value};
+
+/// How a key's value is laid out. DO NOT CHANGE THESE NUMBERS: retire, never reuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Tag {
+    /// A string, in the meta row itself.
+    StringInline = 1,
+    /// A string in chunks of an object.
+    StringChunked = 2,
+}
+
+impl Tag {
+    fn of(number: u8) -> Option<Tag> {
+        match number {
+            1 => Some(Tag::StringInline),
+            2 => Some(Tag::StringChunked),
+            _ => None,
+        }
+    }
+
+    pub fn type_of(self) -> Type {
+        match self {
+            Tag::StringInline | Tag::StringChunked => Type::String,
+        }
+    }
+
+    /// Whether the payload begins with the identity of an object.
+    fn has_object(self) -> bool {
+        match self {
+            Tag::StringInline => false,
+            Tag::StringChunked => true,
+        }
+    }
+}
+
+/// The types of values, as TYPE names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    String,
+}
+
+impl Type {
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+        }
+    }
+
+    fn counter(self) -> Counter {
+        match self {
+            Type::String => Counter::Strings,
+        }
+    }
+}
+
+/// The rows that hold a value: their identity, and the slot where they lie. It stays the slot of the key's first name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub id: ObjectId,
+    pub slot: Slot,
+}
+
+impl Object {
+    /// Bytes of an object in a payload: `id: u64 BE | slot: u16 BE`.
+    pub const BYTES: usize = 10;
+
+    /// A new object, in the slot of the key that is going to own it.
+    pub fn new(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Object> {
+        Ok(Object { id: txn.new_object()?, slot: key.slot })
+    }
+
+    pub fn encode(self) -> [u8; Object::BYTES] {
+        let mut bytes = [0; Object::BYTES];
+        bytes[..8].copy_from_slice(&self.id.0.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.slot.0.to_be_bytes());
+        bytes
+    }
+
+    fn parse(payload: &[u8]) -> Option<Object> {
+        let id = u64::from_be_bytes(payload.get(..8)?.try_into().ok()?);
+        let slot = u16::from_be_bytes(payload.get(8..10)?.try_into().ok()?);
+        Some(Object { id: ObjectId(id), slot: Slot(slot) })
+    }
+}
+
+/// What a meta row says about its key before the payload, and the object that the payload names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub tag: Tag,
+    /// Unix time. From the next millisecond on, the key is absent to readers.
+    pub deadline_ms: Option<u64>,
+    pub object: Option<Object>,
+}
+
+const HAS_DEADLINE: u8 = 1;
+
+/// The header of an inline string without deadline, as bytes: the most common one.
+const PLAIN: [u8; 2] = [Tag::StringInline as u8, 0];
+
+impl Header {
+    /// The header of an inline string.
+    #[inline]
+    pub fn inline(deadline_ms: Option<u64>) -> Header {
+        Header { tag: Tag::StringInline, deadline_ms, object: None }
+    }
+
+    /// The deadline has passed: to readers the key is absent.
+    #[inline]
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.deadline_ms.is_some_and(|deadline| now_ms > deadline)
+    }
+
+    pub fn type_of(&self) -> Type {
+        self.tag.type_of()
+    }
+
+    /// Bytes before the payload.
+    #[inline]
+    fn bytes_len(&self) -> usize {
+        if self.deadline_ms.is_some() { 10 } else { 2 }
+    }
+
+    /// `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1`, at the start of `bytes`.
+    #[inline]
+    fn encode<'b>(&self, bytes: &'b mut [u8; 10]) -> &'b [u8] {
+        bytes[0] = self.tag as u8;
+        bytes[1] = 0;
+        if let Some(deadline) = self.deadline_ms {
+            bytes[1] = HAS_DEADLINE;
+            bytes[2..].copy_from_slice(&deadline.to_be_bytes());
+        }
+        &bytes[..self.bytes_len()]
+    }
+
+    #[inline]
+    fn parse(row: &[u8]) -> Option<Header> {
+        let tag = Tag::of(*row.first()?)?;
+        let deadline_ms = match *row.get(1)? {
+            0 => None,
+            HAS_DEADLINE => Some(u64::from_be_bytes(row.get(2..10)?.try_into().ok()?)),
+            _ => return None,
+        };
+        let mut header = Header { tag, deadline_ms, object: None };
+        if tag.has_object() {
+            header.object = Some(Object::parse(&row[header.bytes_len()..])?);
+        }
+        Some(header)
+    }
+}
+
+/// A key with its whole meta row.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub header: Header,
+    row: Value,
+}
+
+impl Entry {
+    /// Takes a meta row apart.
+    #[inline]
+    pub fn parse(row: Value) -> Result<Entry> {
+        match Header::parse(&row) {
+            Some(header) => Ok(Entry { header, row }),
+            None => Err(damaged("the header of a meta row", &row)),
+        }
+    }
+
+    /// What follows the header.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.row[self.header.bytes_len()..]
+    }
+
+    /// The payload, sharing the row's bytes.
+    #[inline]
+    pub fn into_payload(self) -> Value {
+        let at = self.header.bytes_len() as u32;
+        let (block, range) = self.row.into_parts();
+        Value::new(block, (range.start + at) as usize..range.end as usize)
+    }
+}
+
+/// A row that cannot be what it should: damage, or a format that is newer than this program.
+pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
+    let start = &bytes[..bytes.len().min(16)];
+    Stop::Failed(format!("ERR {what} is damaged or of a newer format: it begins {:02x?}", start)).into()
+}
+
+/// The key as readers see it: one whose deadline has passed is absent.
+#[inline]
+pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    let entry = Entry::parse(row)?;
+    Ok((!entry.header.is_expired(txn.now_ms())).then_some(entry))
+}
+
+/// The key as writers see it: one whose deadline has passed is removed first.
+pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    let entry = Entry::parse(row)?;
+    if entry.header.is_expired(txn.now_ms()) {
+        remove(txn, key, &entry.header)?;
+        return Ok(None);
+    }
+    Ok(Some(entry))
+}
+
+/// What is about to be overwritten whatever it is, an expired key too; does not read a plain string's bytes.
+#[inline]
+pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Header>> {
+    match txn.presence(key)? {
+        Presence::Absent => Ok(None),
+        Presence::Plain => Ok(Some(Header::inline(None))),
+        Presence::Row(row) => Ok(Some(Entry::parse(row)?.header)),
+    }
+}
+
+/// Writes the key: `before` is what it was, `after` what it is from now on, with the payload in parts (three at most).
+/// An object of `before` that is not one of `after` dies with this.
+#[inline]
+pub fn write(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    before: Option<&Header>,
+    after: &Header,
+    payload: &[&[u8]],
+) -> Result<()> {
+    if before != Some(after) {
+        settle(txn, key, before, Some(after))?;
+    }
+    put(txn, key, after, payload)
+}
+
+/// Changes `bytes` at `offset` of the payload, which is `len_after` bytes long afterwards; the header stays. Costs what
+/// the change costs, not what the row costs.
+pub fn patch(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    header: &Header,
+    offset: usize,
+    bytes: &[u8],
+    len_after: usize,
+) -> Result<()> {
+    let at = header.bytes_len();
+    Ok(txn.patch_meta(key, (at + offset) as u32, bytes, (at + len_after) as u32)?)
+}
+
+/// Removes the key: two or three rows, whatever its size.
+pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, before: &Header) -> Result<()> {
+    settle(txn, key, Some(before), None)?;
+    Ok(txn.delete_meta(key)?)
+}
+
+/// Removes the key if readers see one, and says whether they did. An expired one goes too.
+pub fn delete(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<bool> {
+    let Some(entry) = lookup_write(txn, key)? else { return Ok(false) };
+    remove(txn, key, &entry.header)?;
+    Ok(true)
+}
+
+/// What is to be done when a deadline row comes due: removes the key if it still has that deadline and it has passed, and
+/// says whether. A deadline row that is not its key's any more, as an overwrite that did not look may leave it, goes.
+pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<bool> {
+    let header = match txn.meta(key)? {
+        Some(row) => Some(Entry::parse(row)?.header),
+        None => None,
+    };
+    match header {
+        Some(header) if header.deadline_ms == Some(deadline_ms) => {
+            let expired = header.is_expired(txn.now_ms());
+            if expired {
+                remove(txn, key, &header)?;
+            }
+            Ok(expired)
+        }
+        _ => {
+            txn.delete_row(&row::expire_row(key, deadline_ms))?;
+            Ok(false)
+        }
+    }
+}
+
+/// A row of at least this many bytes is patched where a small part of it changes; a shorter one is written again.
+pub(crate) const PATCH_FROM_BYTES: usize = 256;
+
+/// Gives the key this deadline, or none; the value stays.
+pub fn set_deadline(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, deadline_ms: Option<u64>) -> Result<()> {
+    let after = Header { deadline_ms, ..entry.header };
+    settle(txn, key, Some(&entry.header), Some(&after))?;
+    match deadline_ms {
+        Some(deadline) if entry.header.deadline_ms.is_some() && entry.row.len() >= PATCH_FROM_BYTES => {
+            Ok(txn.patch_meta(key, 2, &deadline.to_be_bytes(), entry.row.len() as u32)?)
+        }
+        _ => put(txn, key, &after, &[entry.payload()]),
+    }
+}
+
+/// Moves what `from` holds to `to`, which is another key of the same database; `to_before` is what that held. The
+/// value's rows stay where they are.
+pub fn rename(
+    txn: &mut Txn<'_>,
+    from: &Key<'_>,
+    entry: &Entry,
+    to: &Key<'_>,
+    to_before: Option<&Header>,
+) -> Result<()> {
+    debug_assert!(from != to, "a key is not renamed to itself");
+    // Without its object, the old name gives up everything but the owner row, which the new name then writes.
+    let left = Header { object: None, ..entry.header };
+    settle(txn, from, Some(&left), None)?;
+    txn.delete_meta(from)?;
+    settle(txn, to, to_before, Some(&entry.header))?;
+    put(txn, to, &entry.header, &[entry.payload()])
+}
+
+/// The meta row itself.
+fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> Result<()> {
+    let mut bytes = [0; 10];
+    let header = if *header == Header::inline(None) { &PLAIN } else { header.encode(&mut bytes) };
+    match payload {
+        [one] => txn.put_meta(key, &[header, one])?,
+        [one, two] => txn.put_meta(key, &[header, one, two])?,
+        [one, two, three] => txn.put_meta(key, &[header, one, two, three])?,
+        _ => unreachable!("payloads come in one to three parts"),
+    }
+    Ok(())
+}
+
+/// Makes counters, deadline row and owner row of a key that was `before` those of one that is `after`.
+fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Option<&Header>) -> Result<()> {
+    let types = (before.map(Header::type_of), after.map(Header::type_of));
+    if types.0 != types.1 {
+        if let Some(was) = types.0 {
+            txn.count(key.space, was.counter(), -1);
+        }
+        if let Some(is) = types.1 {
+            txn.count(key.space, is.counter(), 1);
+        }
+        match types {
+            (None, Some(_)) => txn.count(key.space, Counter::Keys, 1),
+            (Some(_), None) => txn.count(key.space, Counter::Keys, -1),
+            _ => {}
+        }
+    }
+    let deadlines = (before.and_then(|h| h.deadline_ms), after.and_then(|h| h.deadline_ms));
+    if deadlines.0 != deadlines.1 {
+        if let Some(was) = deadlines.0 {
+            txn.delete_row(&row::expire_row(key, was))?;
+        }
+        if let Some(is) = deadlines.1 {
+            txn.put_row(&row::expire_row(key, is), &[])?;
+        }
+        match deadlines {
+            (None, Some(_)) => txn.count(key.space, Counter::Deadlines, 1),
+            (Some(_), None) => txn.count(key.space, Counter::Deadlines, -1),
+            _ => {}
+        }
+    }
+    let objects = (before.and_then(|h| h.object), after.and_then(|h| h.object));
+    if objects.0 != objects.1 {
+        if let Some(was) = objects.0 {
+            txn.delete_row(&row::owner_row(key.space, was.slot, was.id))?;
+        }
+        if let Some(is) = objects.1 {
+            txn.put_row(&row::owner_row(key.space, is.slot, is.id), &[key.name])?;
+        }
+    }
+    Ok(())
+}

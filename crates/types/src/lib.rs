@@ -1,0 +1,15 @@
+//! The data types: how values lie in rows, and the operations on them, over a `Txn`. Never names a reply or a command,
+//! and knows neither cache nor memtable. The bytes are described in docs/format/rows.md.
+//!
+//! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long),
+//! `chunks` (how a long string lies in rows), `integer` (decimal numbers as Redis reads them).
+
+pub mod key;
+pub mod string;
+
+pub mod chunks;
+pub mod integer;
+
+mod error;
+
+pub use error::{Error, Result};

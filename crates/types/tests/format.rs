@@ -1,0 +1,93 @@
+//! The bytes of docs/format/rows.md: the store writes exactly the rows of its worked example, and the page shows exactly
+//! these rows. A failure here is a change of the format on disk.
+
+mod common;
+
+use common::Db;
+use haypile_store::Stop;
+use haypile_types::{Error, key, string};
+
+const PAGE: &str = include_str!("../../../docs/format/rows.md");
+
+/// The rows of the page's example, as it shows them: key, arrow, value.
+fn rows_of_page() -> Vec<String> {
+    let example =
+        PAGE.split("```rows\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has an example");
+    let lines = example.lines().filter(|line| line.contains('→'));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join("")).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A value as the page shows it: long runs of one byte shortened.
+fn shown(value: &[u8]) -> String {
+    match value {
+        [first, .., last] if value.len() > 64 && value.iter().all(|byte| byte == first) => {
+            assert_eq!(first, last);
+            format!("{}×{:02x}", value.len(), first)
+        }
+        _ => hex(value),
+    }
+}
+
+#[test]
+fn the_rows_of_the_page_are_those_of_the_store() {
+    let mut db = Db::new();
+    db.run(|txn| {
+        string::set(txn, &txn.key(b"greeting"), b"hello").expect("writes");
+        string::put(txn, &txn.key(b"token"), None, b"7f", Some(1_800_000_000_000)).expect("writes");
+        string::set(txn, &txn.key(b"{greeting}:long"), &[b'x'; 20_000]).expect("writes");
+        string::set_range(txn, &txn.key(b"{greeting}:long"), 49_152, b"end", 1 << 20).expect("writes");
+    });
+    let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), shown(value))).collect();
+    assert_eq!(rows_of_page(), written, "the page's example");
+
+    // The same string under another name: its rows stay, its owner follows.
+    let before = db.rows();
+    db.run(|txn| {
+        let (from, to) = (txn.key(b"{greeting}:long"), txn.key(b"elsewhere"));
+        let entry = key::lookup_write(txn, &from).expect("reads").expect("is there");
+        key::rename(txn, &from, &entry, &to, None).expect("writes");
+    });
+    let kept = |rows: &common::Rows| {
+        rows.iter().filter(|(row, _)| row[0] == 2).map(|(r, v)| (r.clone(), v.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&before), kept(&db.rows()));
+    assert!(db.rows().iter().any(|(row, value)| row[0] == 4 && value == b"elsewhere"));
+}
+
+#[test]
+fn rows_of_an_unknown_format_are_refused() {
+    let deadline_cut = [&[1, 1][..], &[0; 7]].concat();
+    let object_cut = [&[2, 0][..], &[0; 9]].concat();
+    let object_cut_by_deadline = [&[2, 1][..], &[0; 17]].concat();
+    let length_cut = [&[2, 0][..], &[0; 17]].concat();
+    let too_much = [&[2, 0][..], &[0; 19]].concat();
+    let cases: &[(&str, &[u8])] = &[
+        ("no header", b""),
+        ("half a header", b"\x01"),
+        ("a tag that does not exist", b"\x00\x00"),
+        ("a tag that does not exist yet", b"\x03\x00hello"),
+        ("a flag that does not exist", b"\x01\x02hello"),
+        ("a deadline that is cut off", &deadline_cut),
+        ("an object that is cut off", &object_cut),
+        ("an object that is cut off, behind a deadline", &object_cut_by_deadline),
+        ("a length that is cut off", &length_cut),
+        ("bytes behind the length", &too_much),
+    ];
+    for (case, row) in cases {
+        let mut db = Db::new();
+        db.run(|txn| txn.put_meta(&txn.key(b"k"), &[row])).expect("writes");
+        let result = db.run(|txn| string::get(txn, &txn.key(b"k")).map(|content| content.map(common::bytes)));
+        assert!(matches!(result, Err(Error::Stop(Stop::Failed(_)))), "{case}: {result:?}");
+    }
+
+    let mut db = Db::new();
+    db.run(|txn| string::set(txn, &txn.key(b"k"), &[b'x'; 20_000])).expect("writes");
+    let chunk = db.rows().into_keys().find(|row| row[0] == 2).expect("a string of 20000 bytes has chunks");
+    db.run(|txn| txn.put_row(&chunk, &[&[b'x'; 16_385]])).expect("writes");
+    let result = db.run(|txn| string::get(txn, &txn.key(b"k")).map(|content| content.map(common::bytes)));
+    assert!(matches!(result, Err(Error::Stop(Stop::Failed(_)))), "a chunk's row longer than a chunk");
+}
