@@ -1,0 +1,240 @@
+//! `Engine`: what all event loops and the I/O pool share. Owns the store from the moment it is loaded, the locks, the
+//! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
+
+use crate::counters::{Count, Counters};
+use crate::exclusion::Exclusion;
+use crate::locks::Locks;
+use crate::pool::Pool;
+use crate::watch::Watches;
+use haypile_commands::host::Shutdown;
+use haypile_commands::{Error, Table};
+use haypile_config::{Changed, Settings};
+use haypile_resp::{Limits, Reply};
+use haypile_store::Store;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What the engine is told about the process that it is part of. For INFO only.
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub executable: PathBuf,
+    pub config_file: Option<PathBuf>,
+    /// The budget in bytes that the store was given its shares of.
+    pub memory_budget: u64,
+    pub version: &'static str,
+    /// Bytes that the allocator has given out.
+    pub allocated: fn() -> u64,
+}
+
+impl Process {
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        (self.allocated)()
+    }
+}
+
+/// How many commands had run when, lately: `instantaneous_ops_per_sec`.
+#[derive(Default)]
+pub(crate) struct Samples {
+    taken: [Option<(Instant, u64)>; SAMPLES],
+    next: usize,
+}
+
+/// Samples in the average, as in Redis.
+const SAMPLES: usize = 16;
+
+/// How far the store has been loaded.
+#[derive(Default)]
+pub struct Loading {
+    pub bytes_done: AtomicU64,
+    pub bytes_total: AtomicU64,
+}
+
+/// The part of a server that all its threads share.
+pub struct Engine {
+    pub settings: Arc<Settings>,
+    pub process: Process,
+    pub loading: Loading,
+    pub(crate) table: Table,
+    pub(crate) databases: u32,
+    pub(crate) locks: Locks,
+    pub(crate) exclusion: Exclusion,
+    pub(crate) watches: Watches,
+    pub(crate) pool: Pool,
+    pub(crate) started: Instant,
+    /// Names this run of the process: 40 hex digits.
+    pub(crate) run_id: String,
+    /// Sessions that are connected now.
+    pub(crate) sessions: Count,
+    pub(crate) expired_keys: Count,
+    samples: Mutex<Samples>,
+    /// A job that looks for expired keys in the base is queued or runs.
+    pub(crate) expiring_in_base: AtomicBool,
+    store: OnceLock<Arc<Store>>,
+    counters: Box<[Counters]>,
+    last_session: AtomicU64,
+    stop: Box<dyn Fn(Shutdown) + Send + Sync>,
+}
+
+impl Engine {
+    /// An engine for `workers` event loops, without a store yet: commands on data are answered with LOADING. `stop` is
+    /// called by SHUTDOWN, from an event loop, and returns at once.
+    pub fn new(
+        settings: Arc<Settings>,
+        table: Table,
+        workers: usize,
+        process: Process,
+        stop: impl Fn(Shutdown) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let databases = settings.config().databases;
+        let seeds = RandomState::new();
+        let run_id = (0..5u64).map(|part| format!("{:08x}", seeds.hash_one(part) as u32)).collect();
+        Arc::new(Engine {
+            settings,
+            process,
+            loading: Loading::default(),
+            table,
+            databases,
+            locks: Locks::default(),
+            exclusion: Exclusion::new(workers),
+            watches: Watches::default(),
+            pool: Pool::default(),
+            started: Instant::now(),
+            run_id,
+            sessions: Count::default(),
+            expired_keys: Count::default(),
+            samples: Mutex::default(),
+            expiring_in_base: AtomicBool::new(false),
+            store: OnceLock::new(),
+            counters: (0..workers).map(|_| Counters::default()).collect(),
+            last_session: AtomicU64::new(0),
+            stop: Box::new(stop),
+        })
+    }
+
+    /// Begins to serve data: hands over the loaded store, and starts the I/O pool.
+    ///
+    /// # Errors
+    /// A thread of the pool cannot be started.
+    pub fn serve(self: &Arc<Self>, store: Arc<Store>) -> std::io::Result<()> {
+        Pool::start(self, self.settings.config().io_pool)?;
+        let is_first = self.store.set(store).is_ok();
+        assert!(is_first, "an engine gets one store");
+        Ok(())
+    }
+
+    /// Ends the I/O pool's threads; event loops have ended before. The store is still open afterwards.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    /// The store, once it is loaded.
+    #[inline]
+    pub fn store(&self) -> Option<&Store> {
+        self.store.get().map(|store| &**store)
+    }
+
+    pub fn workers(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// The numbers of event loop `index`.
+    #[inline]
+    pub fn counters(&self, index: usize) -> &Counters {
+        &self.counters[index]
+    }
+
+    pub(crate) fn all_counters(&self) -> &[Counters] {
+        &self.counters
+    }
+
+    /// Sessions that are connected now.
+    pub fn connected(&self) -> u64 {
+        self.sessions.get()
+    }
+
+    /// Takes a place among `maxclients`, if there is one; it is given back when the session is disconnected.
+    pub fn admit(&self) -> bool {
+        self.sessions.add_shared(1);
+        if self.sessions.get() > u64::from(self.settings.config().maxclients) {
+            self.sessions.subtract_shared(1);
+            return false;
+        }
+        true
+    }
+
+    /// Gives the place back: the client has gone.
+    pub fn on_disconnect(&self) {
+        self.sessions.subtract_shared(1);
+    }
+
+    pub(crate) fn next_session(&self) -> u64 {
+        self.last_session.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn commands_processed(&self) -> u64 {
+        self.counters.iter().map(|counters| counters.commands.get()).sum()
+    }
+
+    /// Notes how many commands have run: to be called about ten times a second.
+    pub fn sample(&self) {
+        let now = (Instant::now(), self.commands_processed());
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = samples.next;
+        samples.taken[next] = Some(now);
+        samples.next = (next + 1) % SAMPLES;
+    }
+
+    /// Over the last samples.
+    pub(crate) fn commands_per_second(&self) -> u64 {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = (0..SAMPLES).find_map(|back| samples.taken[(samples.next + back) % SAMPLES]);
+        match oldest {
+            Some((since, commands)) if since.elapsed().as_millis() > 0 => {
+                (self.commands_processed().saturating_sub(commands) as u128 * 1000 / since.elapsed().as_millis()) as u64
+            }
+            _ => 0,
+        }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    }
+
+    pub(crate) fn random_seed(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
+
+    /// What the settings allow a request to be, and the version of the settings.
+    pub(crate) fn limits(&self) -> (u64, Limits) {
+        // In this order: settings that change in between are seen by the next look at the version.
+        let version = self.settings.version();
+        let config = self.settings.config();
+        let limits = Limits {
+            bulk_bytes_max: config.proto_bulk_bytes_max,
+            request_bytes_max: u32::try_from(config.client_query_buffer_bytes_max).unwrap_or(u32::MAX),
+            ..Limits::default()
+        };
+        (version, limits)
+    }
+
+    pub(crate) fn loading_error(&self) -> Reply {
+        Reply::error("LOADING Redis is loading the dataset in memory")
+    }
+
+    pub(crate) fn request_shutdown(&self, how: Shutdown) -> Result<(), Error> {
+        (self.stop)(how);
+        Ok(())
+    }
+
+    /// Tells the log what CONFIG SET has changed.
+    pub(crate) fn log_changes(&self, changed: &[Changed]) {
+        for change in changed {
+            let value = if change.sensitive { "(hidden)".into() } else { String::from_utf8_lossy(&change.value) };
+            tracing::info!("CONFIG SET {} {value}", change.name);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! From a client's bytes to its replies: the hot path of the server.
+//!
+//! `Worker::turn` parses what a connection has sent and runs it command by command. Most commands take the short way in
+//! here: their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
+//! `Pending` in its session and takes the long way (`wait.rs`). MULTI and its relatives are in `multi.rs`.
+
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::host::Desk;
+use crate::inbox::{Inbox, Wake};
+use crate::locks::{Claims, Duration as Held, Hold, Refused, Turn as LockTurn};
+use crate::session::{Event, Pending, Session, Waiting, Work};
+use haypile_commands::table::DataFn;
+use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Limits, Reply, Request};
+use haypile_store::{Call, Key, Mode, Stop, Store, TxnBuffers, WritePressure};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Commands of one connection in one turn. Then the others have theirs: what they wait for is bounded, and a pipeline of
+/// this length has its costs shared well enough.
+const TURN_COMMANDS_MAX: usize = 1024;
+
+/// Bytes of output at which a connection's next commands wait until its client has read some.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// One event loop's part of the engine.
+pub struct Worker {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) desk: Workbench,
+}
+
+/// What one event loop reuses from command to command.
+pub(crate) struct Workbench {
+    pub index: usize,
+    pub inbox: Arc<Inbox>,
+    pub buffers: TxnBuffers,
+    claims: Claims,
+    ranges: Vec<Range<u32>>,
+    /// The exclusion was entered in this turn.
+    inside: bool,
+    /// Wall clock of this turn, in milliseconds since 1970.
+    pub now_ms: u64,
+    seed: u64,
+    /// The version of the settings that `limits` come from.
+    limits_version: u64,
+    limits: Limits,
+}
+
+/// What a turn has done, and what its connection does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// Commands that began.
+    pub commands: usize,
+    pub next: Next,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// All whole requests have run: read more.
+    Read,
+    /// Let the others have a turn, then take the next one.
+    Yield,
+    /// Take the next turn when an event for the session has been delivered.
+    Wait,
+    /// Take the next turn, after `Session::wake`, when this time has passed.
+    Sleep(Duration),
+    /// Take the next turn when the client has read some of the output.
+    Drain,
+    /// Send the output, then close.
+    Close,
+}
+
+/// Why a command did not run to its end at once.
+pub(crate) enum Hindrance {
+    /// Somebody is alone.
+    Outside,
+    Locked(Refused),
+    /// Rows have to be loaded.
+    Load,
+    /// It is going to take long.
+    Long,
+    Slow(Duration),
+    /// It has to be alone, or is a block: only the long way can do that.
+    LongWay,
+}
+
+impl Worker {
+    /// Event loop `index` of `engine`. `wake` is called, from any thread, when its inbox is no longer empty.
+    pub fn new(engine: Arc<Engine>, index: usize, wake: Wake) -> Self {
+        assert!(index < engine.workers(), "the engine was made for this many event loops");
+        let (limits_version, limits) = engine.limits();
+        Worker {
+            desk: Workbench {
+                index,
+                inbox: Arc::new(Inbox::new(wake)),
+                buffers: TxnBuffers::default(),
+                claims: Claims::default(),
+                ranges: Vec::new(),
+                inside: false,
+                now_ms: engine.now_ms(),
+                seed: engine.random_seed(),
+                limits_version,
+                limits,
+            },
+            engine,
+        }
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.desk.inbox
+    }
+
+    /// This event loop's numbers.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        self.engine.counters(self.desk.index)
+    }
+
+    /// A new client.
+    pub fn connect(&mut self) -> Session {
+        self.counters().connections.add(1);
+        self.desk.refresh_limits(&self.engine);
+        Session::new(self.engine.next_session(), self.desk.limits, self.desk.limits_version)
+    }
+
+    /// A client has gone. It was not waiting for anything: what waits ends first.
+    pub fn disconnect(&mut self, session: &mut Session) {
+        self.engine.unwatch(session);
+        self.engine.on_disconnect();
+    }
+
+    /// Runs what `input` holds for `session`, replies into `out`. `now_ms` is the wall clock.
+    pub fn turn(&mut self, session: &mut Session, input: &[u8], out: &mut Vec<u8>, now_ms: u64) -> Turn {
+        let Worker { engine, desk } = self;
+        desk.now_ms = now_ms;
+        let turn = desk.turn(engine, session, input, out);
+        desk.leave(engine);
+        turn
+    }
+}
+
+impl Workbench {
+    fn turn(&mut self, engine: &Engine, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Turn {
+        if !matches!(session.waiting, Waiting::Nothing) {
+            let next = self.go_on(engine, session, out);
+            if next != Next::Read {
+                return Turn { consumed: 0, commands: 0, next };
+            }
+        }
+        if session.limits_version != self.limits_version || self.limits_version != engine.settings.version() {
+            self.refresh_limits(engine);
+            session.limits_version = self.limits_version;
+            session.parser.set_limits(self.limits);
+        }
+        let mut ranges = std::mem::take(&mut self.ranges);
+        let mut consumed = 0;
+        let mut run = 0;
+        let next = loop {
+            if run == TURN_COMMANDS_MAX {
+                break Next::Yield;
+            }
+            if out.len() >= OUTPUT_BYTES_MAX {
+                break Next::Drain;
+            }
+            let rest = &input[consumed..];
+            let request = match session.parser.next(rest, &mut ranges) {
+                Ok(Some(request)) => request,
+                Ok(None) => break Next::Read,
+                Err(error) => {
+                    error.write_reply(out);
+                    engine.counters(self.index).error_replies.add(1);
+                    break Next::Close;
+                }
+            };
+            consumed += request.bytes();
+            if matches!(request, Request::Empty { .. }) {
+                continue;
+            }
+            run += 1;
+            let next = self.command(engine, session, request.args(rest, &ranges), out);
+            if next != Next::Read {
+                break next;
+            }
+        };
+        engine.counters(self.index).commands.add(run as u64);
+        self.ranges = ranges;
+        Turn { consumed, commands: run, next }
+    }
+
+    /// One request, from its name to its reply.
+    #[inline]
+    fn command(&mut self, engine: &Engine, session: &mut Session, args: resp::Args<'_>, out: &mut Vec<u8>) -> Next {
+        let entry = match engine.table.resolve(Args::from(args)) {
+            Ok(entry) => entry,
+            Err(error) => return self.refuse(engine, session, error.into_reply(), out),
+        };
+        let store = engine.store();
+        if store.is_none() && !entry.flags.has(Flag::Loading) {
+            return self.refuse(engine, session, engine.loading_error(), out);
+        }
+        if session.multi.is_some() && is_queued(entry) {
+            return self.queue(engine, session, entry, args, out);
+        }
+        let hindrance = match (entry.command.run, store) {
+            (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, out),
+            (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, out),
+            (Run::Session(run), _) => {
+                let mut desk = Desk { engine, session: session.id, state: &mut session.state, rehearsal: false };
+                let reply = run(&mut desk, Args::from(args)).unwrap_or_else(Error::into_reply);
+                return self.reply(engine, session, reply, Index(0), out);
+            }
+            (Run::Control(control), _) => return self.control(engine, session, control, args, out),
+            (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
+            (Run::Read(_) | Run::Write(_) | Run::Exclusive(_), None) => {
+                return self.refuse(engine, session, engine.loading_error(), out);
+            }
+            (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
+        };
+        match hindrance {
+            Ok(next) => next,
+            Err(hindrance) => self.take_long_way(engine, session, entry, args, hindrance, out),
+        }
+    }
+
+    /// The short way: one command on its keys, in memory. A hindrance leaves nothing behind.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
+    fn data<const WRITES: bool>(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &mut Session,
+        entry: &Entry,
+        run: DataFn,
+        args: resp::Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Hindrance> {
+        if WRITES {
+            match store.pressure() {
+                WritePressure::Go => {}
+                WritePressure::Slow(wait) => return Err(Hindrance::Slow(wait)),
+                WritePressure::Stop(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
+            }
+        }
+        // Before the keys: which space they are in must not change until they are locked.
+        if !self.enter(engine) {
+            return Err(Hindrance::Outside);
+        }
+        let database = session.state.database;
+        let mut keys: SmallVec<[(usize, Key<'_>); 2]> = SmallVec::new();
+        self.claims.clear();
+        for (at, spec) in entry.command.keys(Args::from(args)) {
+            let key = store.key(database, args.get(at));
+            keys.push((at, key));
+            self.claims.add(key.hash, if WRITES && spec.writes() { Hold::Exclusive } else { Hold::Shared });
+        }
+        self.claims.arrange();
+        engine.locks.try_lock(&self.claims, LockTurn::Newcomer, Held::Moment).map_err(Hindrance::Locked)?;
+
+        let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins: None };
+        let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
+        let mut reply = run(&mut txn, Args::with_keys(args, &keys));
+        if WRITES && reply.is_ok() {
+            match txn.commit() {
+                Ok(_) if engine.watches.any() => engine.watches.on_commit(&txn),
+                Ok(_) => {}
+                Err(stop) => reply = Err(Error::Stop(stop)),
+            }
+        }
+        let gate = txn.gate();
+        self.buffers = txn.finish();
+        engine.locks.unlock(&self.claims);
+
+        match reply {
+            Ok(reply) => Ok(self.reply(engine, session, reply, gate, out)),
+            Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
+            Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
+            Err(error) => Ok(self.reply(engine, session, error.into_reply(), gate, out)),
+        }
+    }
+
+    /// Keeps the command in its session and sees to it that it goes on.
+    #[cold]
+    fn take_long_way(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        hindrance: Hindrance,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let seed = self.next_seed();
+        let pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
+        match hindrance {
+            Hindrance::LongWay => self.run_pending(engine, session, pending, out),
+            hindrance => self.hold(engine, session, pending, hindrance),
+        }
+    }
+
+    /// Encodes a reply whose command has ended.
+    #[inline]
+    pub(crate) fn reply(&mut self, engine: &Engine, session: &mut Session, reply: Reply, gate: Index, out: &mut Vec<u8>) -> Next {
+        session.gate = session.gate.max(gate);
+        if reply.has_stream() {
+            session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
+            return self.go_on(engine, session, out);
+        }
+        if reply.is_error() {
+            engine.counters(self.index).error_replies.add(1);
+        }
+        reply.encode(session.state.protocol, out);
+        if session.state.closing { Next::Close } else { Next::Read }
+    }
+
+    /// Answers a request that is not run; a transaction that is being queued will not run either.
+    #[cold]
+    pub(crate) fn refuse(&mut self, engine: &Engine, session: &mut Session, reply: Reply, out: &mut Vec<u8>) -> Next {
+        if let Some(multi) = &mut session.multi {
+            multi.refused = true;
+        }
+        self.reply(engine, session, reply, Index(0), out)
+    }
+
+    /// Enters the exclusion, once per turn.
+    #[inline]
+    pub(crate) fn enter(&mut self, engine: &Engine) -> bool {
+        self.inside = self.inside || engine.exclusion.enter(self.index);
+        self.inside
+    }
+
+    #[inline]
+    pub(crate) fn leave(&mut self, engine: &Engine) {
+        if std::mem::take(&mut self.inside) {
+            engine.exclusion.leave(self.index);
+        }
+    }
+
+    /// A fresh start for a command's random numbers. Consecutive ones are far apart in the sequence that a transaction makes
+    /// of them.
+    #[inline]
+    pub(crate) fn next_seed(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+        self.seed
+    }
+
+    fn refresh_limits(&mut self, engine: &Engine) {
+        (self.limits_version, self.limits) = engine.limits();
+    }
+
+    /// The bound of what a client may have under way.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.limits.request_bytes_max as usize
+    }
+
+    /// A waiter that brings the session back to this event loop.
+    pub(crate) fn waiter(&self, session: u64, what: crate::session::What) -> crate::locks::Waiter {
+        let inbox = self.inbox.clone();
+        Box::new(move || inbox.push(Event { session, what }))
+    }
+}
+
+/// Whether MULTI queues the command, rather than letting it run at once.
+fn is_queued(entry: &Entry) -> bool {
+    match entry.command.run {
+        Run::Control(control) => control == Control::Unwatch,
+        _ => entry.command.name != "quit",
+    }
+}

@@ -1,0 +1,149 @@
+//! Active expiry: keys whose deadline has passed are removed even if nobody asks for them, so that space comes back and
+//! events fire. Reads never depend on it: they look at the deadline themselves.
+//!
+//! Each key is a small transaction under its lock, `Worker::expire` takes a bounded number of them per call, and what it
+//! does not find in memory is left to the I/O pool. Who holds a key's lock keeps it from expiring now; the next call finds
+//! it again.
+
+use crate::engine::Engine;
+use crate::execute::Worker;
+use crate::locks::{Claims, Duration, Hold, Turn};
+use crate::pool::{Job, Task};
+use haypile_store::{Call, Counter, Due, Mode, Stop, Store, TxnBuffers, WritePressure};
+use haypile_types::key as types_key;
+use std::sync::atomic::Ordering;
+
+/// Keys that one call removes at most: about a tenth of a millisecond of an event loop's time.
+const BATCH: usize = 64;
+
+/// Keys that the pool removes before it lets other jobs have the thread.
+const POOL_BATCH: usize = 1024;
+
+/// What became of a due key.
+enum Expired {
+    Gone,
+    /// It has another deadline by now, or is locked.
+    Kept,
+    /// Its row is on disk.
+    Cold,
+    /// The store takes no writes.
+    Refused,
+}
+
+impl Worker {
+    /// Removes some keys whose deadline has passed; whether there may be more of them right now.
+    pub fn expire(&mut self, now_ms: u64) -> bool {
+        let Worker { engine, desk } = self;
+        let Some(store) = engine.store() else { return false };
+        if !has_deadlines(engine, store) || matches!(store.pressure(), WritePressure::Stop(_)) {
+            return false;
+        }
+        let due = store.due_deadlines(now_ms, BATCH);
+        if due.is_empty() || !engine.exclusion.enter(desk.index) {
+            return false;
+        }
+        let (mut gone, mut cold) = (0, 0);
+        for due in &due {
+            let buffers = std::mem::take(&mut desk.buffers);
+            let (expired, buffers) = expire_key(engine, store, due, now_ms, Mode::Memory, buffers);
+            desk.buffers = buffers;
+            match expired {
+                Expired::Gone => gone += 1,
+                Expired::Kept => {}
+                Expired::Cold => cold += 1,
+                Expired::Refused => break,
+            }
+        }
+        engine.exclusion.leave(desk.index);
+        if cold > 0 {
+            self.expire_in_base();
+        }
+        due.len() == BATCH && gone > 0
+    }
+
+    /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.
+    pub fn expire_in_base(&mut self) {
+        let Some(store) = self.engine.store() else { return };
+        if has_deadlines(&self.engine, store) && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel) {
+            self.engine.pool.submit(Job { session: 0, inbox: self.desk.inbox.clone(), task: Task::Expire });
+        }
+    }
+}
+
+impl Engine {
+    /// The I/O pool's part of the expiry.
+    pub(crate) fn expire_in_base(&self, store: &Store) {
+        let now_ms = self.now_ms();
+        let mut buffers = TxnBuffers::default();
+        for database in 0..self.databases {
+            if store.counter(database, Counter::Deadlines) <= 0 {
+                continue;
+            }
+            let due = match store.due_in_base(database, now_ms, POOL_BATCH) {
+                Ok(due) => due,
+                Err(why) => {
+                    tracing::warn!("expired keys cannot be looked for: {why}");
+                    continue;
+                }
+            };
+            // What is due in the memtable but has its row on disk comes here too.
+            for due in due.iter().chain(&store.due_deadlines(now_ms, BATCH)) {
+                if !self.exclusion.enter_pool(|| Box::new(|| ())) {
+                    break;
+                }
+                let (expired, back) = expire_key(self, store, due, now_ms, Mode::Disk, buffers);
+                buffers = back;
+                self.exclusion.leave_pool();
+                if matches!(expired, Expired::Refused) {
+                    break;
+                }
+            }
+        }
+        self.expiring_in_base.store(false, Ordering::Release);
+    }
+}
+
+fn has_deadlines(engine: &Engine, store: &Store) -> bool {
+    (0..engine.databases).any(|database| store.counter(database, Counter::Deadlines) > 0)
+}
+
+fn expire_key(engine: &Engine, store: &Store, due: &Due, now_ms: u64, mode: Mode, buffers: TxnBuffers) -> (Expired, TxnBuffers) {
+    // A dead space's keys are garbage already.
+    let Some(database) = store.database_of(due.space) else { return (Expired::Kept, buffers) };
+    let key = store.key(database, &due.name);
+    let mut claims = Claims::default();
+    claims.add(key.hash, Hold::Exclusive);
+    let held = if mode == Mode::Disk { Duration::Long } else { Duration::Moment };
+    if engine.locks.try_lock(&claims, Turn::Newcomer, held).is_err() {
+        return (Expired::Kept, buffers);
+    }
+    let call = Call { now_ms, seed: 0, database, mode, pins: None };
+    let mut txn = store.begin(buffers, call);
+    let removed = types_key::expire(&mut txn, &key, due.deadline_ms).and_then(|removed| {
+        // A deadline that is not its key's any more goes too.
+        txn.commit()?;
+        Ok(removed)
+    });
+    let expired = match removed {
+        Ok(true) => {
+            if engine.watches.any() {
+                engine.watches.on_expired(due.space, &due.name, due.deadline_ms, |database| txn.space(database));
+            }
+            engine.expired_keys.add_shared(1);
+            Expired::Gone
+        }
+        Ok(false) => Expired::Kept,
+        Err(haypile_types::Error::Stop(Stop::WouldBlock | Stop::Long)) => Expired::Cold,
+        Err(haypile_types::Error::Stop(stop)) => {
+            tracing::debug!("a key cannot expire: {stop:?}");
+            Expired::Refused
+        }
+        Err(error) => {
+            tracing::warn!("a key cannot expire: {error:?}");
+            Expired::Kept
+        }
+    };
+    let buffers = txn.finish();
+    engine.locks.unlock(&claims);
+    (expired, buffers)
+}

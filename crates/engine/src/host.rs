@@ -1,0 +1,117 @@
+//! `Host` for session commands: a session's state and the engine behind it.
+//!
+//! Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to who makes it.
+//! What INFO shows is in `info`.
+
+use crate::engine::Engine;
+use crate::info;
+use crate::session::State;
+use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
+use haypile_commands::{Error, Result, Table};
+use haypile_resp::Protocol;
+
+/// A session command's view of its session and the server.
+pub(crate) struct Desk<'a> {
+    pub engine: &'a Engine,
+    pub session: u64,
+    pub state: &'a mut State,
+    /// A run that only finds out which rows a block needs: nothing beyond `state` may change.
+    pub rehearsal: bool,
+}
+
+impl Host for Desk<'_> {
+    fn table(&self) -> &Table {
+        &self.engine.table
+    }
+
+    fn client_id(&self) -> u64 {
+        self.session
+    }
+
+    fn client_name(&self) -> &[u8] {
+        &self.state.name
+    }
+
+    fn set_client_name(&mut self, name: &[u8]) {
+        self.state.name = name.to_vec();
+    }
+
+    fn set_library(&mut self, part: Library, value: &[u8]) {
+        match part {
+            Library::Name => self.state.library_name = value.to_vec(),
+            Library::Version => self.state.library_version = value.to_vec(),
+        }
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.state.protocol
+    }
+
+    fn set_protocol(&mut self, protocol: Protocol) {
+        self.state.protocol = protocol;
+    }
+
+    /// There are no passwords yet, and directives that ask for one stop the start.
+    fn authenticated(&self) -> bool {
+        true
+    }
+
+    fn authenticate(&mut self, user: &[u8], _password: &[u8]) -> Result<()> {
+        // The default user needs no password, so that any will do, as in Redis.
+        if user == b"default" {
+            return Ok(());
+        }
+        Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+    }
+
+    fn databases(&self) -> u32 {
+        self.engine.databases
+    }
+
+    fn select(&mut self, index: u32) {
+        self.state.database = index;
+    }
+
+    fn close_after_reply(&mut self) {
+        self.state.closing = true;
+    }
+
+    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
+        let found = self.engine.settings.get(patterns).into_iter();
+        found.map(|(name, value)| (name, String::from_utf8_lossy(&value).into_owned())).collect()
+    }
+
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
+        if self.rehearsal {
+            return Ok(());
+        }
+        let changed = self.engine.settings.set(pairs).map_err(config_error)?;
+        self.engine.log_changes(&changed);
+        Ok(())
+    }
+
+    fn info_sections(&self) -> &'static [InfoSection] {
+        info::SECTIONS
+    }
+
+    fn info(&self, section: &str, out: &mut String) {
+        info::write(self.engine, section, out);
+    }
+
+    fn shutdown(&mut self, how: Shutdown) -> Result<()> {
+        self.engine.request_shutdown(how)
+    }
+
+    fn abort_shutdown(&mut self) -> Result<()> {
+        Err(Error::text("ERR No shutdown in progress."))
+    }
+}
+
+/// The settings answer with the whole text of the reply; the command makes it from its parts.
+fn config_error(text: String) -> ConfigError {
+    let parts = text.strip_prefix("ERR CONFIG SET failed (possibly related to argument '").and_then(|rest| rest.split_once("') - "));
+    match parts {
+        Some((name, reason)) => ConfigError::Refused { name: name.into(), reason: reason.into() },
+        None => ConfigError::Unknown(text.rsplit_once("- '").map_or("", |(_, name)| name.trim_end_matches('\'')).into()),
+    }
+}

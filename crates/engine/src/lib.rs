@@ -1,0 +1,40 @@
+//! A server without sockets: bytes of a client in, bytes of replies out.
+//!
+//! Owns sessions, the locks of keys, the execution of commands (inline on an event loop, or on the I/O pool), watched
+//! keys, active expiry, and what INFO shows. It never names a socket, a runtime or a file of the data directory: the
+//! server gives it a store, calls `Worker::turn` with what a connection has sent, and lets the replies leave when the log
+//! is as durable as `Session::gate` asks. It never knows what a command does: that is the command table's.
+//!
+//! Read `execute` first (the hot path), then `wait` (what happens when a command cannot go on), `work` and `pool` (the same
+//! command elsewhere), `multi`, and below them `locks`, `exclusion` and `watch`.
+
+mod execute;
+mod multi;
+mod wait;
+mod work;
+
+mod pool;
+
+mod host;
+mod inbox;
+mod session;
+
+mod engine;
+mod expiry;
+
+mod info;
+
+mod counters;
+
+mod watch;
+
+mod exclusion;
+mod locks;
+
+mod sync;
+
+pub use counters::{Count, Counters, Distribution, Histogram};
+pub use engine::{Engine, Loading, Process};
+pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};
+pub use inbox::{Inbox, Wake};
+pub use session::{Event, Session};

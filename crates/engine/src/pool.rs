@@ -1,0 +1,208 @@
+//! The I/O pool: threads that may wait for the disk, so that event loops never do.
+//!
+//! They load rows for commands that missed memory, run commands under their key locks where loading was not enough, and
+//! make the pieces of long replies. A thread never waits for a lock: a job that cannot have one is parked with its waiter
+//! and comes back to the queue when it is called. Results go to the event loop's inbox.
+
+use crate::engine::Engine;
+use crate::exclusion::Alone;
+use crate::inbox::Inbox;
+use crate::locks::{Duration, Parked, Turn};
+use crate::session::{Event, Finished, Pending, State, What};
+use haypile_commands::Error;
+use haypile_resp::{Pieces, Protocol, ReplyPieces};
+use haypile_store::{Call, Mode, Stop, Store, TxnBuffers};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Loads after which a command runs on the pool: what it needs does not stay in memory long enough.
+pub(crate) const LOADS_MAX: u32 = 3;
+
+/// Something for the pool to do.
+pub(crate) struct Job {
+    /// Whose event it becomes.
+    pub session: u64,
+    pub inbox: Arc<Inbox>,
+    pub task: Task,
+}
+
+pub(crate) enum Task {
+    /// Reads what a command is going to read; takes no lock and changes nothing.
+    Load(Box<Pending>, State),
+    /// Runs a command under its locks.
+    Run(Box<Pending>, State),
+    /// The next piece of a long reply.
+    Piece(Box<ReplyPieces>, Protocol),
+    /// Expired keys that only the base knows, database by database. Nobody waits for it.
+    Expire,
+}
+
+/// The queue and its threads. It is bounded by the number of sessions: a session waits for its one job, and its connection
+/// is not read meanwhile.
+#[derive(Default)]
+pub(crate) struct Pool {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// Starts the threads. They end with `close`.
+    pub fn start(engine: &Arc<Engine>, threads: usize) -> std::io::Result<()> {
+        for number in 0..threads {
+            let engine = engine.clone();
+            let thread = std::thread::Builder::new().name(format!("io-{number}")).spawn({
+                let engine = engine.clone();
+                move || {
+                    while let Some(job) = engine.pool.next() {
+                        job.run(&engine);
+                    }
+                }
+            })?;
+            engine.pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(())
+    }
+
+    pub fn submit(&self, job: Job) {
+        let wake = {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.jobs.push_back(job);
+            queue.idle > 0
+        };
+        if wake {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Jobs that no thread has begun.
+    pub fn queued(&self) -> usize {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.len()
+    }
+
+    /// Ends the threads when the queue is empty, and waits for them.
+    pub fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle += 1;
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
+        }
+    }
+}
+
+impl Job {
+    fn run(self, engine: &Arc<Engine>) {
+        let Job { session, inbox, task } = self;
+        let event = |what| Event { session, what };
+        let Some(store) = engine.store() else { return };
+        match task {
+            Task::Load(mut pending, mut state) => {
+                load(engine, store, session, &mut pending, &mut state);
+                inbox.push(event(What::Loaded(pending)));
+            }
+            Task::Run(pending, state) => {
+                if let Some(finished) = run(engine, store, session, &inbox, pending, state) {
+                    inbox.push(event(What::Finished(Box::new(finished))));
+                }
+            }
+            Task::Piece(mut pieces, protocol) => {
+                let mut bytes = Vec::new();
+                let what = match pieces.next(protocol, &mut bytes) {
+                    Ok(true) => What::Piece { bytes, rest: Some(pieces), failed: None },
+                    Ok(false) => What::Piece { bytes, rest: None, failed: None },
+                    Err(why) => What::Piece { bytes: Vec::new(), rest: None, failed: Some(why) },
+                };
+                inbox.push(event(what));
+            }
+            Task::Expire => engine.expire_in_base(store),
+        }
+    }
+}
+
+fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, state: &mut State) {
+    let call = Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
+    let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default());
+    pending.loads += 1;
+    pending.pins = ran.pins;
+    pending.long = matches!(ran.reply, Err(Stop::Long));
+}
+
+/// Runs it, or parks it, which leaves nothing to tell yet.
+fn run(engine: &Arc<Engine>, store: &Store, session: u64, inbox: &Arc<Inbox>, mut pending: Box<Pending>, mut state: State) -> Option<Finished> {
+    let needs = pending.work.needs(&engine.table, store);
+    // The way back into the queue, for a job that has to wait.
+    let again = |pending: Box<Pending>, state: State| {
+        let (engine, inbox) = (engine.clone(), inbox.clone());
+        move || engine.pool.submit(Job { session, inbox, task: Task::Run(pending, state) })
+    };
+    if needs.alone {
+        if !std::mem::take(&mut pending.alone) {
+            // Whoever waits takes the job with it; if the answer comes at once, it is still here.
+            let mut kept = Some((pending, state));
+            let answer = engine.exclusion.alone(|answer| {
+                let (mut pending, state) = kept.take().expect("one waiter is made");
+                pending.alone = answer == Alone::WillBeGranted;
+                Box::new(again(pending, state))
+            });
+            if answer != Alone::Granted {
+                return None;
+            }
+            (pending, state) = kept.take()?;
+        }
+    } else {
+        let mut kept = Some((pending, state));
+        if !engine.exclusion.enter_pool(|| {
+            let (pending, state) = kept.take().expect("one waiter is made");
+            Box::new(again(pending, state))
+        }) {
+            return None;
+        }
+        (pending, state) = kept.take()?;
+        if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, Duration::Long) {
+            engine.exclusion.leave_pool();
+            let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
+            if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again(pending, state))) {
+                waiter();
+            }
+            return None;
+        }
+    }
+    let call = Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
+    let (before, was_block) = (state.clone(), pending.work.is_block());
+    let ran = pending.work.run(engine, store, session, &mut state, call, TxnBuffers::default());
+    if needs.alone {
+        engine.exclusion.open();
+    } else {
+        engine.locks.unlock(&needs.claims);
+        engine.exclusion.leave_pool();
+    }
+    Some(match ran.reply {
+        Ok(reply) => Finished { state, reply, gate: ran.gate, was_block },
+        Err(stop) => Finished { state: before, reply: Error::Stop(stop).into_reply(), gate: ran.gate, was_block },
+    })
+}

@@ -1,0 +1,207 @@
+//! A client's session: what it has chosen, what it has queued, and what it is waiting for.
+//!
+//! It belongs to one event loop and is no more than data: `execute` runs its commands, `host` lets session commands change
+//! it. A session that waits holds the command that waits, so that nothing else of its connection can overtake it.
+
+use crate::locks::Turn;
+use crate::watch::{Mark, Watched};
+use haypile_commands::CommandId;
+use haypile_log::Index;
+use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
+use haypile_store::Pins;
+use std::sync::Arc;
+
+/// What session commands may change. EXEC runs them on a copy, which becomes the session's with the block's effects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub database: u32,
+    pub protocol: Protocol,
+    pub name: Vec<u8>,
+    pub library_name: Vec<u8>,
+    pub library_version: Vec<u8>,
+    /// The connection ends after the reply.
+    pub closing: bool,
+}
+
+/// One client's session.
+pub struct Session {
+    /// Unique among all sessions since the server started, rising.
+    pub id: u64,
+    pub(crate) state: State,
+    pub(crate) parser: Parser,
+    /// The version of the settings that the parser's limits come from.
+    pub(crate) limits_version: u64,
+    /// The newest record that a reply made so far depends on: none of them may leave before it is durable.
+    pub(crate) gate: Index,
+    /// MULTI was called.
+    pub(crate) multi: Option<Box<Multi>>,
+    pub(crate) watched: Vec<Watched>,
+    /// There is one while something is watched.
+    pub(crate) mark: Option<Arc<Mark>>,
+    pub(crate) waiting: Waiting,
+    /// What came back for the command that waits.
+    pub(crate) event: Option<What>,
+}
+
+/// A transaction that is being queued.
+#[derive(Default)]
+pub(crate) struct Multi {
+    pub commands: Vec<Queued>,
+    /// Bytes of all queued arguments.
+    pub bytes: usize,
+    /// A command was refused when it came: EXEC refuses all.
+    pub refused: bool,
+}
+
+/// A command of a block.
+pub(crate) struct Queued {
+    pub command: CommandId,
+    pub args: OwnedArgs,
+}
+
+/// What the session's connection has to wait for before its next request is looked at.
+#[derive(Default)]
+pub(crate) enum Waiting {
+    #[default]
+    Nothing,
+    /// A lock, its turn or some time; the command is here.
+    Here(Box<Pending>),
+    /// The I/O pool, which has the command.
+    Pool,
+    /// A long reply: its next piece is to be asked for when the output has room.
+    Stream(Box<ReplyPieces>),
+    /// A long reply: the I/O pool is making its next piece.
+    Piece,
+}
+
+/// A command that could not run to its end at once, with all it needs to run again.
+pub(crate) struct Pending {
+    pub work: Work,
+    /// The same for each run.
+    pub seed: u64,
+    /// How often rows were loaded for it.
+    pub loads: u32,
+    /// The rows that were loaded last.
+    pub pins: Option<Pins>,
+    /// It runs on the I/O pool under its locks next.
+    pub long: bool,
+    /// Whether it was called from a queue of the key locks.
+    pub turn: Turn,
+    /// The exclusion is held on its behalf.
+    pub alone: bool,
+    /// It has waited because of the write pressure once: that is its share.
+    pub slowed: bool,
+}
+
+/// What runs as one transaction.
+pub(crate) enum Work {
+    Command(CommandId, OwnedArgs),
+    Block(Box<Block>),
+}
+
+/// The commands between MULTI and EXEC, and the watched keys.
+pub(crate) struct Block {
+    pub commands: Vec<Queued>,
+    pub watched: Vec<Watched>,
+    pub mark: Option<Arc<Mark>>,
+}
+
+/// Something that a waiting session is told, through its event loop's inbox.
+pub struct Event {
+    /// The session's id.
+    pub session: u64,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    /// Try again: a lock or the way in is free, or the time is over.
+    Retry,
+    /// The exclusion is held on the command's behalf.
+    Granted,
+    /// Rows were loaded, or the command is found to take long.
+    Loaded(Box<Pending>),
+    /// The pool has run the command.
+    Finished(Box<Finished>),
+    /// A piece of a long reply; `None` where it could not be made.
+    Piece { bytes: Vec<u8>, rest: Option<Box<ReplyPieces>>, failed: Option<String> },
+}
+
+/// What became of a command on the pool.
+pub(crate) struct Finished {
+    /// As the session's is to be.
+    pub state: State,
+    pub reply: haypile_resp::Reply,
+    /// The newest record that the reply depends on.
+    pub gate: Index,
+    /// It was EXEC: the session watches nothing any more.
+    pub was_block: bool,
+}
+
+impl Session {
+    pub fn new(id: u64, limits: Limits, limits_version: u64) -> Self {
+        Session {
+            id,
+            state: State::default(),
+            parser: Parser::new(limits),
+            limits_version,
+            gate: Index(0),
+            multi: None,
+            watched: Vec::new(),
+            mark: None,
+            waiting: Waiting::Nothing,
+            event: None,
+        }
+    }
+
+    /// The newest record that a reply made so far depends on.
+    #[inline]
+    pub fn gate(&self) -> Index {
+        self.gate
+    }
+
+    /// Hands over what the session waits for; `Worker::turn` goes on with it.
+    pub fn deliver(&mut self, event: Event) {
+        debug_assert_eq!(event.session, self.id);
+        self.event = Some(event.what);
+    }
+
+    /// The time that a slowed write had to wait is over.
+    pub fn wake(&mut self) {
+        self.event = Some(What::Retry);
+    }
+
+    /// Whether a command is under way elsewhere; its effects may still come.
+    pub fn is_waiting(&self) -> bool {
+        !matches!(self.waiting, Waiting::Nothing)
+    }
+
+    /// Whether something was delivered that the next turn goes on with.
+    pub fn has_event(&self) -> bool {
+        self.event.is_some()
+    }
+
+    /// Whether its next requests are queued for EXEC.
+    pub fn in_multi(&self) -> bool {
+        self.multi.is_some()
+    }
+
+    /// How many bytes the rest of the request under way has at least, as its client claims.
+    pub fn needed_bytes(&self) -> usize {
+        self.parser.needed()
+    }
+}
+
+impl Pending {
+    pub fn new(work: Work, seed: u64) -> Box<Self> {
+        Box::new(Pending {
+            work,
+            seed,
+            loads: 0,
+            pins: None,
+            long: false,
+            turn: Turn::Newcomer,
+            alone: false,
+            slowed: false,
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! The long way: commands that could not run to their end at once, and replies too long to be held at once.
+//!
+//! A pending command tries again whenever what it waited for has come: a lock, its turn to be alone, loaded rows, some
+//! time. It runs in memory under its locks first; after rows were loaded for it without locks, with these rows pinned;
+//! and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any effect, so that
+//! starting over is all there is to it.
+
+use crate::engine::Engine;
+use crate::exclusion::Alone;
+use crate::execute::{Hindrance, Next, OUTPUT_BYTES_MAX, Workbench};
+use crate::locks::{Duration as Held, Parked, Turn};
+use crate::pool::{Job, LOADS_MAX, Task};
+use crate::session::{Event, Pending, Session, Waiting, What, Work};
+use haypile_commands::Error;
+use haypile_log::Index;
+use haypile_resp::Reply;
+use haypile_store::{Call, Mode, Stop, WritePressure};
+
+impl Workbench {
+    /// Goes on with what the session waits for, if it has come.
+    pub(crate) fn go_on(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        let waiting = match std::mem::take(&mut session.waiting) {
+            Waiting::Nothing => return Next::Read,
+            Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {
+                session.waiting = Waiting::Stream(pieces);
+                return Next::Drain;
+            }
+            Waiting::Stream(pieces) => {
+                let task = Task::Piece(pieces, session.state.protocol);
+                return self.offload(engine, session, Waiting::Piece, task);
+            }
+            waiting => waiting,
+        };
+        let Some(event) = session.event.take() else {
+            session.waiting = waiting;
+            return Next::Wait;
+        };
+        match (waiting, event) {
+            (Waiting::Here(pending), What::Retry) => self.run_pending(engine, session, pending, out),
+            (Waiting::Here(mut pending), What::Granted) => {
+                pending.alone = true;
+                self.run_pending(engine, session, pending, out)
+            }
+            (Waiting::Pool, What::Loaded(pending)) => self.run_pending(engine, session, pending, out),
+            (Waiting::Pool, What::Finished(finished)) => {
+                session.state = finished.state;
+                if finished.was_block {
+                    engine.unwatch(session);
+                }
+                self.reply(engine, session, finished.reply, finished.gate, out)
+            }
+            (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
+                out.extend_from_slice(&bytes);
+                match (rest, failed) {
+                    (_, Some(why)) => {
+                        tracing::warn!("a reply could not be read to its end, its connection is closed: {why}");
+                        Next::Close
+                    }
+                    (Some(pieces), None) => {
+                        session.waiting = Waiting::Stream(pieces);
+                        self.go_on(engine, session, out)
+                    }
+                    (None, None) if session.state.closing => Next::Close,
+                    (None, None) => Next::Read,
+                }
+            }
+            _ => unreachable!("a session is told what it waits for"),
+        }
+    }
+
+    /// Runs a pending command, or sees to it that it goes on later.
+    pub(crate) fn run_pending(&mut self, engine: &Engine, session: &mut Session, mut pending: Box<Pending>, out: &mut Vec<u8>) -> Next {
+        let Some(store) = engine.store() else {
+            return self.refuse(engine, session, engine.loading_error(), out);
+        };
+        let needs = pending.work.needs(&engine.table, store);
+        // One that was called from a queue goes to its lock: those behind it wait for that.
+        if needs.writes && !pending.alone && pending.turn == Turn::Newcomer {
+            match store.pressure() {
+                WritePressure::Slow(wait) if !pending.slowed => return self.hold(engine, session, pending, Hindrance::Slow(wait)),
+                WritePressure::Slow(_) | WritePressure::Go => {}
+                WritePressure::Stop(why) => return self.give_up(engine, session, &pending.work, why, out),
+            }
+        }
+        if pending.long || pending.loads > LOADS_MAX {
+            return self.run_on_pool(engine, session, pending);
+        }
+        if needs.alone {
+            // What the exclusion was granted for, if anything, is this run.
+            if !std::mem::take(&mut pending.alone) {
+                self.leave(engine);
+                let (inbox, id) = (self.inbox.clone(), session.id);
+                let answer = engine.exclusion.alone(|answer| {
+                    Box::new(move || {
+                        let what = if answer == Alone::WillBeGranted { What::Granted } else { What::Retry };
+                        inbox.push(Event { session: id, what });
+                    })
+                });
+                if answer != Alone::Granted {
+                    session.waiting = Waiting::Here(pending);
+                    return Next::Wait;
+                }
+            }
+        } else {
+            if !self.enter(engine) {
+                return self.hold(engine, session, pending, Hindrance::Outside);
+            }
+            if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, Held::Moment) {
+                return self.hold(engine, session, pending, Hindrance::Locked(refused));
+            }
+            pending.turn = Turn::Newcomer;
+        }
+        let mut state = session.state.clone();
+        let call = Call {
+            now_ms: self.now_ms,
+            seed: pending.seed,
+            database: state.database,
+            mode: Mode::Memory,
+            pins: pending.pins.as_ref(),
+        };
+        let ran = pending.work.run(engine, store, session.id, &mut state, call, std::mem::take(&mut self.buffers));
+        self.buffers = ran.buffers;
+        if needs.alone {
+            engine.exclusion.open();
+        } else {
+            engine.locks.unlock(&needs.claims);
+        }
+        let reply = match ran.reply {
+            Ok(reply) => {
+                session.state = state;
+                reply
+            }
+            Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),
+            Err(Stop::Long) => return self.hold(engine, session, pending, Hindrance::Long),
+            Err(stop) => Error::Stop(stop).into_reply(),
+        };
+        if pending.work.is_block() {
+            engine.unwatch(session);
+        }
+        self.reply(engine, session, reply, ran.gate, out)
+    }
+
+    /// Leaves the command where what hinders it will find it.
+    pub(crate) fn hold(&mut self, engine: &Engine, session: &mut Session, mut pending: Box<Pending>, hindrance: Hindrance) -> Next {
+        let counters = engine.counters(self.index);
+        let queued = match hindrance {
+            Hindrance::Load => {
+                counters.loads.add(1);
+                let task = Task::Load(pending, session.state.clone());
+                return self.offload(engine, session, Waiting::Pool, task);
+            }
+            Hindrance::Long => return self.run_on_pool(engine, session, pending),
+            Hindrance::Slow(wait) => {
+                counters.slowed.add(1);
+                pending.slowed = true;
+                session.waiting = Waiting::Here(pending);
+                return Next::Sleep(wait);
+            }
+            Hindrance::Outside => engine.exclusion.wait_outside(self.waiter(session.id, What::Retry)).is_none(),
+            Hindrance::Locked(refused) => {
+                counters.lock_waits.add(1);
+                let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
+                matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
+            }
+            Hindrance::LongWay => unreachable!("this is the long way"),
+        };
+        session.waiting = Waiting::Here(pending);
+        if queued {
+            return Next::Wait;
+        }
+        session.event = Some(What::Retry);
+        Next::Yield
+    }
+
+    fn run_on_pool(&mut self, engine: &Engine, session: &mut Session, pending: Box<Pending>) -> Next {
+        engine.counters(self.index).offloaded.add(1);
+        let task = Task::Run(pending, session.state.clone());
+        self.offload(engine, session, Waiting::Pool, task)
+    }
+
+    fn offload(&mut self, engine: &Engine, session: &mut Session, waiting: Waiting, task: Task) -> Next {
+        session.waiting = waiting;
+        engine.pool.submit(Job { session: session.id, inbox: self.inbox.clone(), task });
+        Next::Wait
+    }
+
+    /// The store takes no writes now.
+    fn give_up(&mut self, engine: &Engine, session: &mut Session, work: &Work, why: String, out: &mut Vec<u8>) -> Next {
+        if !work.is_block() {
+            return self.reply(engine, session, Reply::error(why), Index(0), out);
+        }
+        engine.unwatch(session);
+        let text = format!("EXECABORT Transaction discarded because of: {why}");
+        self.reply(engine, session, Reply::error(text), Index(0), out)
+    }
+}

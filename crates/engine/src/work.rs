@@ -1,0 +1,190 @@
+//! What runs as one transaction: a command or a block between MULTI and EXEC, in any of the store's modes.
+//!
+//! Here is the story from an admitted piece of work to its reply: begin, run, mark who watches, commit. Getting it
+//! admitted (the exclusion, key locks) is the business of `execute` on event loops and of `pool` elsewhere. The shortest
+//! way, for a single command that nothing holds up, is in `execute` as well.
+
+use crate::engine::Engine;
+use crate::host::Desk;
+use crate::locks::{Claims, Hold};
+use crate::session::{Block, State, Work};
+use haypile_commands::{Args, Command, Control, Error, Flag, Run, Table};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Bytes, Reply};
+use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_types::key as types_key;
+
+/// What a piece of work has to be given before it may run.
+#[derive(Default)]
+pub(crate) struct Needs {
+    pub claims: Claims,
+    /// It runs while nothing else does; it claims no keys then.
+    pub alone: bool,
+    pub writes: bool,
+}
+
+/// What became of it.
+pub(crate) struct Ran {
+    pub reply: Result<Reply, Stop>,
+    /// The newest record that the reply depends on.
+    pub gate: Index,
+    pub buffers: TxnBuffers,
+    /// What a run in `Mode::Load` has read.
+    pub pins: Option<Pins>,
+}
+
+impl Work {
+    pub fn is_block(&self) -> bool {
+        matches!(self, Work::Block(_))
+    }
+
+    pub fn needs(&self, table: &Table, store: &Store) -> Needs {
+        let mut needs = Needs::default();
+        match self {
+            Work::Command(id, args) => needs.add(table.entry(*id).command, args.as_args(), store),
+            Work::Block(block) => {
+                for queued in &block.commands {
+                    needs.add(table.entry(queued.command).command, queued.args.as_args(), store);
+                }
+                for watched in &block.watched {
+                    needs.claims.add(store.key(watched.database, &watched.name).hash, Hold::Shared);
+                }
+            }
+        }
+        if needs.alone {
+            needs.claims.clear();
+        }
+        needs.claims.arrange();
+        needs
+    }
+
+    /// Runs it in a transaction of `call`; the caller has what it needs, and gives it back only afterwards. `state` is
+    /// changed even where it fails.
+    pub fn run(&self, engine: &Engine, store: &Store, session: u64, state: &mut State, call: Call<'_>, buffers: TxnBuffers) -> Ran {
+        let rehearsal = call.mode == Mode::Load;
+        let mut txn = store.begin(buffers, call);
+        let reply = match self {
+            Work::Command(id, args) => run_command(engine, &mut txn, session, state, engine.table.entry(*id).command, args.as_args(), rehearsal),
+            Work::Block(block) => block.run(engine, &mut txn, session, state, rehearsal),
+        };
+        let reply = match reply {
+            Ok(reply) if !rehearsal => commit(engine, store, &mut txn).map(|()| reply),
+            Ok(reply) => Ok(reply),
+            // Without effect: an error leaves nothing behind.
+            Err(Error::Stop(stop)) => Err(stop),
+            Err(error) => Ok(error.into_reply()),
+        };
+        let pins = rehearsal.then(|| txn.take_pins());
+        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins }
+    }
+}
+
+impl Needs {
+    fn add(&mut self, command: &Command, args: resp::Args<'_>, store: &Store) {
+        self.alone |= matches!(command.run, Run::Exclusive(_));
+        self.writes |= command.all_flags().has(Flag::Write);
+        for (at, spec) in command.keys(Args::from(args)) {
+            let hold = if spec.writes() { Hold::Exclusive } else { Hold::Shared };
+            self.claims.add(store.key(0, args.get(at)).hash, hold);
+        }
+    }
+}
+
+impl Block {
+    /// Runs the commands one after the other; one that fails leaves nothing of its own, the others stand, as in Redis.
+    fn run(&self, engine: &Engine, txn: &mut Txn<'_>, session: u64, state: &mut State, rehearsal: bool) -> Result<Reply, Error> {
+        if self.is_outdated(txn)? {
+            return Ok(Reply::NullArray);
+        }
+        let mut replies: Vec<Reply> = Vec::with_capacity(self.commands.len());
+        for queued in &self.commands {
+            let command = engine.table.entry(queued.command).command;
+            let (savepoint, before) = (txn.savepoint(), state.protocol);
+            let reply = match run_command(engine, txn, session, state, command, queued.args.as_args(), rehearsal) {
+                Ok(reply) => reply,
+                Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long))) => return Err(stop.into()),
+                Err(error) => {
+                    txn.rollback(savepoint);
+                    error.into_reply()
+                }
+            };
+            if state.protocol != before {
+                // Earlier replies stay in the protocol of their time.
+                for reply in replies.iter_mut().filter(|reply| !reply.has_stream()) {
+                    let mut bytes = Vec::new();
+                    reply.encode(before, &mut bytes);
+                    *reply = Reply::Raw(Bytes::from(bytes));
+                }
+            }
+            replies.push(reply);
+        }
+        Ok(Reply::Array(replies))
+    }
+
+    /// Whether a watched key has changed since it was watched, or has passed its deadline.
+    fn is_outdated(&self, txn: &mut Txn<'_>) -> Result<bool, Error> {
+        if self.mark.as_ref().is_some_and(|mark| mark.is_set()) {
+            return Ok(true);
+        }
+        for watched in &self.watched {
+            let key = txn.key_in(watched.database, &watched.name);
+            if let Some(row) = txn.meta(&key)?
+                && let Some(deadline_ms) = types_key::Entry::parse(row)?.header.deadline_ms
+                && (watched.since_ms..txn.now_ms()).contains(&deadline_ms)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn run_command(
+    engine: &Engine,
+    txn: &mut Txn<'_>,
+    session: u64,
+    state: &mut State,
+    command: &Command,
+    args: resp::Args<'_>,
+    rehearsal: bool,
+) -> Result<Reply, Error> {
+    match command.run {
+        Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
+        Run::Session(run) => {
+            let reply = run(&mut Desk { engine, session, state, rehearsal }, Args::from(args))?;
+            txn.select(state.database);
+            Ok(reply)
+        }
+        // EXEC has ended all watching, as in Redis.
+        Run::Control(Control::Unwatch) => Ok(Reply::ok()),
+        Run::Control(_) | Run::Container => unreachable!("these are never queued: the dispatcher runs them"),
+    }
+}
+
+/// Commits, and marks who watches what changed.
+fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
+    if !engine.watches.any() {
+        return txn.commit().map(drop);
+    }
+    let exchanged = exchanged_keys(engine, store, txn)?;
+    txn.commit()?;
+    engine.watches.on_commit(txn);
+    exchanged.iter().for_each(|(database, name)| engine.watches.on_change(*database, name));
+    Ok(())
+}
+
+/// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
+fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<(u32, Box<[u8]>)>, Stop> {
+    let databases: Vec<u32> = txn.moved_databases().collect();
+    if databases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut changed = Vec::new();
+    for (database, name) in engine.watches.in_databases(&databases) {
+        let (before, after) = (store.key(database, &name), txn.key_in(database, &name));
+        if txn.meta(&before)?.is_some() || txn.meta(&after)?.is_some() {
+            changed.push((database, name));
+        }
+    }
+    Ok(changed)
+}
