@@ -5,7 +5,7 @@
 use crate::value::Value;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, Weighter};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What the base said of a row: `None` is absent.
@@ -42,8 +42,9 @@ pub enum Cached<'a> {
 }
 
 pub struct RowCache {
-    /// `None`: switched off.
-    inner: Option<Inner>,
+    inner: Inner,
+    /// Whether it is looked into and filled. The flush corrects it all the same: a fill may be under way.
+    is_on: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -51,21 +52,22 @@ pub struct RowCache {
 impl RowCache {
     /// A cache of at most `bytes`; 0 switches it off.
     pub fn new(bytes: u64) -> Self {
-        let inner = (bytes > 0).then(|| {
-            Cache::with((bytes / ENTRY_BYTES_GUESS).max(16) as usize, bytes, ByBytes, DefaultHashBuilder::default(), Lifecycle::default())
-        });
-        RowCache { inner, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        let entries = (bytes / ENTRY_BYTES_GUESS).max(16) as usize;
+        let inner = Cache::with(entries, bytes, ByBytes, DefaultHashBuilder::default(), Lifecycle::default());
+        RowCache { inner, is_on: AtomicBool::new(bytes > 0), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
     /// A row, or the right to fill it. Does not wait for another who is filling it.
     pub fn get(&self, row: &[u8]) -> Cached<'_> {
-        let Some(inner) = &self.inner else { return Cached::Elsewhere };
-        if let Some(found) = inner.get(row) {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return Cached::Elsewhere;
+        }
+        if let Some(found) = self.inner.get(row) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Cached::Hit(found);
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
-        match inner.get_value_or_guard(row, Some(Duration::ZERO)) {
+        match self.inner.get_value_or_guard(row, Some(Duration::ZERO)) {
             GuardResult::Value(found) => Cached::Hit(found),
             GuardResult::Guard(fill) => Cached::Miss(fill),
             GuardResult::Timeout => Cached::Elsewhere,
@@ -74,30 +76,27 @@ impl RowCache {
 
     /// The flush has brought a new version of `row` into the base.
     pub fn on_flushed(&self, row: &[u8], value: Option<&[u8]>) {
-        let Some(inner) = &self.inner else { return };
-        let replaced = inner.peek(row).is_some() && inner.replace(row.into(), value.map(Value::from), true).is_ok();
+        let replaced = self.inner.peek(row).is_some() && self.inner.replace(row.into(), value.map(Value::from), true).is_ok();
         if !replaced {
             // Also kills the placeholder of a fill that read the base before this flush.
-            inner.remove(row);
+            self.inner.remove(row);
         }
     }
 
     /// Bytes in use and the bound, entries, hits and misses.
     pub fn figures(&self) -> [(&'static str, u64); 5] {
-        let inner = self.inner.as_ref();
         [
-            ("row_cache_bytes", inner.map_or(0, |cache| cache.weight())),
-            ("row_cache_bytes_max", inner.map_or(0, |cache| cache.capacity())),
-            ("row_cache_entries", inner.map_or(0, |cache| cache.len() as u64)),
+            ("row_cache_bytes", self.inner.weight()),
+            ("row_cache_bytes_max", self.inner.capacity()),
+            ("row_cache_entries", self.inner.len() as u64),
             ("row_cache_hits", self.hits.load(Ordering::Relaxed)),
             ("row_cache_misses", self.misses.load(Ordering::Relaxed)),
         ]
     }
 
-    /// Changes the bound.
+    /// Changes the bound; 0 switches it off.
     pub fn set_bytes(&self, bytes: u64) {
-        if let Some(inner) = &self.inner {
-            inner.set_capacity(bytes);
-        }
+        self.is_on.store(bytes > 0, Ordering::Relaxed);
+        self.inner.set_capacity(bytes);
     }
 }

@@ -3,15 +3,18 @@
 //! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in. So the
 //! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half.
 
-use crate::memtable::{Memtable, Patch, Shard, shard_of_row};
+use crate::memtable::{Found, Memtable, Patch, Shard, shard_of_row};
 use crate::own::Op;
-use crate::row::{Family, parse_expire_row};
+use crate::reclaim::Orphan;
+use crate::row::{Family, Space, parse_expire_row};
 use crate::store::Store;
 use crate::txn::{Mode, Stop, Txn};
 use crate::value::Value;
-use haypile_log::{Effect, Index, Kind, body_crc};
+use haypile_log::{Effect, Index, Kind, Reservation, body_crc};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 /// What a commit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,9 @@ impl Txn<'_> {
     /// Makes all of it visible at once and hands it to the log; or fails with no effect at all.
     pub fn commit(&mut self) -> Result<Committed, Stop> {
         assert!(self.call.mode != Mode::Load, "a run that only loads rows never commits");
+        assert!(!self.committed, "a transaction commits once");
         self.overlay.join();
+        let rows_bytes = self.overlay.main_bytes();
         for &(space, counter, delta) in self.counts.iter().filter(|(_, _, delta)| *delta != 0) {
             self.overlay.body().count(space.0, counter as u8, delta);
         }
@@ -38,28 +43,27 @@ impl Txn<'_> {
             return Ok(Committed { index: None, gate: self.gate });
         }
         let store = self.store;
-        let reserved = store.reserve(body.len(), self.call.mode)?;
+        let reserved = match store.reserve(body.len(), self.call.mode) {
+            Ok(reserved) => reserved,
+            Err(stop) => {
+                self.overlay.body().truncate(rows_bytes);
+                return Err(stop);
+            }
+        };
         let crc = body_crc(body);
         let mut latches = latch_all(&store.memtable, self.overlay.keys());
         let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, body, crc);
         let mut grown = 0;
-        for (row, op, value, before) in self.overlay.writes() {
-            let shard = shard_in(&mut latches, row);
-            grown += match op {
-                Op::Put => store.put_applied(shard, row, Some(value), index),
-                Op::Delete => store.put_applied(shard, row, None, index),
-                Op::Patch { offset, len_after } => {
-                    let patch = Patch { offset, bytes: value, len_after };
-                    shard.1.patch(row, patch, before.map(|value| &**value), index)
-                }
-            };
-        }
+        self.overlay.take_writes(false, |row, op, value, before| {
+            grown += store.write_applied(&mut latches, row, op, value, before, index);
+        });
         for &(space, counter, delta) in &self.counts {
             store.databases.add(space, counter as u8, delta);
         }
-        drop(latches);
         store.memtable.account(grown);
+        drop(latches);
         store.after_commit();
+        self.committed = true;
         self.gate = self.gate.max(index);
         Ok(Committed { index: Some(index), gate: self.gate })
     }
@@ -74,24 +78,34 @@ impl Txn<'_> {
         store.wait_for_room()?;
         let body = self.overlay.ahead_body();
         let reserved = store.reserve(body.len(), self.call.mode)?;
-        store.append_effects(reserved, self.call.now_ms, body)?;
+        let crc = body_crc(body);
+        let mut latches = latch_all(&store.memtable, self.overlay.keys_of(true));
+        let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, body, crc);
+        let mut grown = 0;
+        let ahead = &mut self.ahead;
+        self.overlay.on_written_ahead(|row, op, value, before| {
+            grown += store.write_applied(&mut latches, row, op, value, before, index);
+            if store.options.memory_only {
+                ahead.extend(Orphan::of(row).filter(|orphan| ahead.last() != Some(orphan) && !ahead.contains(orphan)));
+            }
+        });
+        store.memtable.account(grown);
+        drop(latches);
+        store.after_commit();
         store.log.write();
-        self.overlay.on_written_ahead();
         Ok(())
     }
 }
 
 impl Store {
-    /// Appends a record and applies it by reading it back: the way of replay, of writes ahead and of the store's own rows.
-    /// Patches find the row below in the base.
-    pub(crate) fn append_effects(&self, reserved: haypile_log::Reservation<'_>, now_ms: u64, body: &[u8]) -> Result<Index, Stop> {
+    /// Appends a record of the store's own system rows and applies it.
+    pub(crate) fn append_effects(&self, reserved: Reservation<'_>, now_ms: u64, body: &[u8]) -> Result<Index, Stop> {
         let crc = body_crc(body);
         let parsed = parse(body).map_err(|why| Stop::Failed(format!("ERR {why}")))?;
         let mut latches = latch_all(&self.memtable, parsed.iter().filter_map(row_of));
         let index = self.log.append(reserved, Kind::Effects, now_ms, body, crc);
-        let grown = self.apply(&mut latches, &parsed, index, |_| None);
+        self.apply(&mut latches, &parsed, index, HashMap::new());
         drop(latches);
-        self.memtable.account(grown);
         self.after_commit();
         Ok(index)
     }
@@ -99,53 +113,79 @@ impl Store {
     /// Applies a record of the log at open.
     pub(crate) fn replay(&self, body: &[u8], index: Index) -> Result<(), String> {
         let parsed = parse(body)?;
-        // The rows below patches are read before any latch is taken.
-        let mut below: Vec<(&[u8], Option<Value>)> = Vec::new();
-        for effect in &parsed {
-            if let Effect::Patch { key, .. } = effect
-                && self.memtable.row(key) == crate::memtable::Found::Unknown
-            {
-                below.push((key, self.base_value(key)?));
-            }
-        }
+        let below = self.rows_below_patches(&parsed)?;
         let mut latches = latch_all(&self.memtable, parsed.iter().filter_map(row_of));
-        let grown = self.apply(&mut latches, &parsed, index, |row| {
-            below.iter().find(|(key, _)| *key == row).and_then(|(_, value)| value.clone())
-        });
-        drop(latches);
-        self.memtable.account(grown);
+        self.apply(&mut latches, &parsed, index, below);
+        // Under the latches: a freeze has either the record and its index, or neither.
+        self.replayed.store(index.0, Ordering::Release);
         Ok(())
     }
 
-    fn apply(&self, latches: &mut Latches<'_>, effects: &[Effect<'_>], index: Index, below: impl Fn(&[u8]) -> Option<Value>) -> i64 {
-        let mut grown = 0;
+    /// The rows that a record's patches change, where the record does not write them first: read before any latch is taken.
+    /// Also those that are in the memtable, because the flush may take them from there at any time.
+    fn rows_below_patches<'a>(&self, effects: &[Effect<'a>]) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
+        let mut below = HashMap::new();
+        if !effects.iter().any(|effect| matches!(effect, Effect::Patch { .. })) {
+            return Ok(below);
+        }
         for effect in effects {
             match *effect {
-                Effect::Put { key, value } => grown += self.put_applied(shard_in(latches, key), key, Some(value), index),
-                Effect::Delete { key } => grown += self.put_applied(shard_in(latches, key), key, None, index),
-                Effect::Patch { key, offset, bytes, len_after } => {
-                    let before = below(key);
-                    grown += shard_in(latches, key).1.patch(key, Patch { offset, bytes, len_after }, before.as_deref(), index);
+                Effect::Put { key, .. } | Effect::Delete { key } => {
+                    below.entry(key).or_insert(None);
                 }
-                Effect::Count { space, counter, delta } => self.databases.add(crate::row::Space(space), counter, delta),
+                Effect::Patch { key, .. } if !below.contains_key(key) => {
+                    let row = match self.memtable.row(key) {
+                        Found::Row(value, _) => Some(value),
+                        Found::Deleted(_) => None,
+                        Found::Unknown => self.base_value(key)?,
+                    };
+                    below.insert(key, row);
+                }
+                Effect::Patch { .. } | Effect::Count { .. } => {}
             }
         }
-        grown
+        Ok(below)
     }
 
-    /// One put or delete under its shard's latch, and what else has to know of it.
+    fn apply(&self, latches: &mut Latches<'_>, effects: &[Effect<'_>], index: Index, mut below: HashMap<&[u8], Option<Value>>) {
+        let mut grown = 0;
+        for effect in effects {
+            grown += match *effect {
+                Effect::Put { key, value } => self.write_applied(latches, key, Op::Put, value, None, index),
+                Effect::Delete { key } => self.write_applied(latches, key, Op::Delete, &[], None, index),
+                Effect::Patch { key, offset, bytes, len_after } => {
+                    let before = below.remove(key).flatten();
+                    self.write_applied(latches, key, Op::Patch { offset, len_after }, bytes, before, index)
+                }
+                Effect::Count { space, counter, delta } => {
+                    self.databases.add(Space(space), counter, delta);
+                    0
+                }
+            };
+        }
+        self.memtable.account(grown);
+    }
+
+    /// One write under its shard's latch, and what else has to know of it. Returns by how much the memtable grew.
     #[inline]
-    fn put_applied(&self, shard: &mut (usize, MutexGuard<'_, Shard>), row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+    fn write_applied(&self, latches: &mut Latches<'_>, row: &[u8], op: Op, value: &[u8], before: Option<Value>, index: Index) -> i64 {
+        let (shard, latch) = shard_in(latches, row);
+        let value = match op {
+            Op::Patch { offset, len_after } => return latch.patch(row, Patch { offset, bytes: value, len_after }, before, index),
+            Op::Put => Some(value),
+            Op::Delete => None,
+        };
         match Family::of(row) {
             Some(Family::Expire) if value.is_some() => {
                 if let Some((deadline_ms, _)) = parse_expire_row(row) {
-                    self.memtable.note_deadline(shard.0, deadline_ms);
+                    self.memtable.note_deadline(*shard, deadline_ms);
                 }
             }
-            Some(Family::System) => self.on_system_row(row, value),
+            Some(Family::Owner) if value.is_none() && self.options.memory_only => self.on_orphans(Orphan::of(row)),
+            Some(Family::System) => self.on_system_row(row, value, index),
             _ => {}
         }
-        shard.1.put(row, value, index)
+        latch.put(row, value, index)
     }
 }
 
@@ -171,7 +211,8 @@ fn parse(body: &[u8]) -> Result<Vec<Effect<'_>>, String> {
         .collect()
 }
 
-/// Takes the latches of all shards that these rows live in, in ascending order.
+/// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows must
+/// not fall into a freeze either.
 #[inline]
 fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item = &'r [u8]>) -> Latches<'a> {
     let mut shards: SmallVec<[usize; 16]> = SmallVec::new();
@@ -180,6 +221,9 @@ fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item = &'r [u8]
         if shards.last() != Some(&shard) {
             shards.push(shard);
         }
+    }
+    if shards.is_empty() {
+        shards.push(0);
     }
     if shards.len() > 1 {
         shards.sort_unstable();

@@ -2,9 +2,10 @@
 //! are changes of system rows, noted here as their records are applied.
 
 use crate::row::{Space, SystemScope, system_row};
+use haypile_log::Index;
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// What is counted for each space. DO NOT CHANGE THESE NUMBERS: they are in the log and in the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +38,13 @@ pub type CountsAt = [i64; COUNTERS];
 
 impl Counts {
     pub fn get(&self, counter: Counter) -> i64 {
-        self.0[counter as usize].load(Ordering::Relaxed)
+        self.0[counter as usize].load(Ordering::Acquire)
     }
 
     fn add(&self, counter: u8, delta: i64) {
         if let Some(count) = self.0.get(usize::from(counter)) {
-            count.fetch_add(delta, Ordering::Relaxed);
+            // Who reads it sees the index of the record too, which was given out before.
+            count.fetch_add(delta, Ordering::Release);
         }
     }
 
@@ -60,6 +62,8 @@ pub struct Databases {
     live: RwLock<Vec<Live>>,
     dead: RwLock<Vec<Space>>,
     next: AtomicU32,
+    /// The newest record that changed which space a database is.
+    exchanged_at: AtomicU64,
 }
 
 const DATABASE_ROW: &[u8] = b"database/";
@@ -94,6 +98,7 @@ impl Databases {
             live: RwLock::new((0..databases).map(|space| (Space(space), Arc::default())).collect()),
             dead: RwLock::default(),
             next: AtomicU32::new(DATABASES_MAX),
+            exchanged_at: AtomicU64::new(0),
         }
     }
 
@@ -117,8 +122,10 @@ impl Databases {
         Space(self.next.load(Ordering::Relaxed))
     }
 
-    pub fn counts(&self, space: Space) -> Option<Arc<Counts>> {
-        self.live.read().iter().find(|(live, _)| *live == space).map(|(_, counts)| counts.clone())
+    /// The newest record that changed which space a database is: what is read from a database depends on it.
+    #[inline]
+    pub fn exchanged_at(&self) -> Index {
+        Index(self.exchanged_at.load(Ordering::Relaxed))
     }
 
     pub fn counter(&self, space: Space, counter: Counter) -> i64 {
@@ -129,7 +136,20 @@ impl Databases {
     pub fn add(&self, space: Space, counter: u8, delta: i64) {
         if let Some((_, counts)) = self.live.read().iter().find(|(live, _)| *live == space) {
             counts.add(counter, delta);
+        } else if !self.dead.read().contains(&space) {
+            // The space of a database beyond the ones that are configured now: they may be configured again.
+            self.counts_of(space).add(counter, delta);
         }
+    }
+
+    fn counts_of(&self, space: Space) -> Arc<Counts> {
+        let mut live = self.live.write();
+        if let Some((_, counts)) = live.iter().find(|(live, _)| *live == space) {
+            return counts.clone();
+        }
+        let counts = Arc::<Counts>::default();
+        live.push((space, counts.clone()));
+        counts
     }
 
     /// Spaces whose rows are garbage.
@@ -144,16 +164,14 @@ impl Databases {
 
     /// Notes a system row as its record is applied or read from the base at open. Rows that are not about databases are
     /// left alone.
-    pub fn on_system_row(&self, row: &[u8], value: Option<&[u8]>) {
+    pub fn on_system_row(&self, row: &[u8], value: Option<&[u8]>, index: Index) {
         let Some(name) = row.get(2..) else { return };
         let number = |bytes: &[u8]| bytes.try_into().map(u32::from_be_bytes).ok();
         if let Some(database) = name.strip_prefix(DATABASE_ROW).and_then(number) {
             if let (Some(at), Some(space)) = (self.spaces.get(database as usize), value.and_then(number)) {
                 at.store(space, Ordering::Relaxed);
-                let mut live = self.live.write();
-                if !live.iter().any(|(live, _)| live.0 == space) {
-                    live.push((Space(space), Arc::default()));
-                }
+                self.exchanged_at.fetch_max(index.0, Ordering::Relaxed);
+                self.counts_of(Space(space));
             }
         } else if let Some(space) = name.strip_prefix(DEAD_ROW).and_then(number) {
             let mut dead = self.dead.write();
@@ -167,18 +185,10 @@ impl Databases {
                 self.next.store(next, Ordering::Relaxed);
             }
         } else if let (Some(space), Some(value)) = (name.strip_prefix(COUNTS_ROW).and_then(number), value) {
-            self.restore_counts(Space(space), value);
-        }
-    }
-
-    fn restore_counts(&self, space: Space, value: &[u8]) {
-        let mut live = self.live.write();
-        if !live.iter().any(|(live, _)| *live == space) {
-            live.push((space, Arc::default()));
-        }
-        let Some((_, counts)) = live.iter().find(|(live, _)| *live == space) else { return };
-        for (count, bytes) in counts.0.iter().zip(value.chunks_exact(8)) {
-            count.store(i64::from_be_bytes(bytes.try_into().expect("chunks of eight bytes")), Ordering::Relaxed);
+            let counts = self.counts_of(Space(space));
+            for (count, bytes) in counts.0.iter().zip(value.chunks_exact(8)) {
+                count.store(i64::from_be_bytes(bytes.try_into().expect("chunks of eight bytes")), Ordering::Relaxed);
+            }
         }
     }
 }
@@ -196,13 +206,13 @@ mod tests {
     fn a_flushed_database_is_empty_and_its_old_space_dead() {
         let databases = Databases::new(2);
         databases.add(Space(1), Counter::Keys as u8, 3);
-        databases.on_system_row(&database_row(1), Some(&70_000u32.to_be_bytes()));
-        databases.on_system_row(&dead_row(Space(1)), Some(b""));
+        databases.on_system_row(&database_row(1), Some(&70_000u32.to_be_bytes()), Index(1));
+        databases.on_system_row(&dead_row(Space(1)), Some(b""), Index(1));
         assert_eq!(databases.space(1), Space(70_000));
         assert_eq!(databases.counter(databases.space(1), Counter::Keys), 0);
         databases.add(Space(1), Counter::Keys as u8, 3);
         assert_eq!(databases.dead(), [Space(1)]);
-        databases.on_system_row(&dead_row(Space(1)), None);
+        databases.on_system_row(&dead_row(Space(1)), None, Index(2));
         assert_eq!(databases.dead(), []);
     }
 
@@ -212,7 +222,7 @@ mod tests {
         databases.add(Space(0), Counter::Deadlines as u8, -5);
         let [(space, counts)] = databases.counts_now()[..] else { panic!("one space") };
         let reopened = Databases::new(1);
-        reopened.on_system_row(&counts_row(space), Some(&encode_counts(&counts)));
+        reopened.on_system_row(&counts_row(space), Some(&encode_counts(&counts)), Index(0));
         assert_eq!(reopened.counter(space, Counter::Deadlines), -5);
     }
 }

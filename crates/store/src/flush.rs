@@ -8,13 +8,12 @@ use crate::base::{BaseError, Reclaim, Rows};
 use crate::databases::{CountsAt, counts_row, encode_counts};
 use crate::memtable::Table;
 use crate::reclaim::Orphan;
-use crate::row::{Family, RowKey, Space, SystemScope, home_slot, object_of, space_of, system_row};
-use crate::sorted::SortedRows;
+use crate::row::{Family, RowKey, Space, SystemScope, system_row};
+use crate::sorted::{OwnRows, SortedRows};
 use crate::store::Store;
 use crate::txn::PLAIN_STRING;
 use haypile_log::Index;
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +23,19 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long it waits after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A flush waits while the base has more files than this at level 0, through each of which every read goes; RocksDB's
+/// own brake, which ingestion does not feel, begins here too.
+const LEVEL0_FILES_MAX: u64 = 20;
+
+/// Or while compaction is so far behind, a fraction of what RocksDB would allow: the disk must have room for it twice.
+const PENDING_COMPACTION_BYTES_MAX: u64 = 16 << 30;
+
+/// But never longer than this, whatever the base says of itself: writers wait for it behind a full memtable.
+const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How often it looks whether the base has caught up.
+const BASE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The index up to which the base holds everything, u64 BE, and the history it belongs to.
 pub fn applied_row() -> RowKey {
@@ -43,7 +55,10 @@ pub struct FlushControl {
     changed: Condvar,
     /// Mirrors whether `State::stopped` is set, for a look without a lock.
     is_stopped: AtomicBool,
+    /// The same for `State::failure`.
+    is_failing: AtomicBool,
     completed: AtomicU64,
+    waits_us: AtomicU64,
     rows: AtomicU64,
     last_us: AtomicU64,
 }
@@ -52,11 +67,17 @@ pub struct FlushControl {
 struct State {
     /// Flushes that have ended, well or badly.
     attempts: u64,
-    /// A caller wants everything up to now in the base.
+    /// How often a caller has asked for everything up to then in the base; up to which of these a flush has begun, and
+    /// has ended well.
     forced: u64,
+    tried: u64,
     served: u64,
     closing: bool,
+    /// The thread ends without a last flush.
+    abandoned: bool,
     closed: bool,
+    /// Why the last flush failed, if it did.
+    failure: Option<String>,
     /// Why the store takes no writes.
     stopped: Option<String>,
 }
@@ -70,6 +91,15 @@ pub(crate) struct Frozen {
     objects_below: u64,
 }
 
+/// What the flush thread is to do.
+struct Work {
+    /// The callers' demands that a successful flush serves, and whether there are any.
+    forced: u64,
+    is_forced: bool,
+    closing: bool,
+    abandoned: bool,
+}
+
 impl FlushControl {
     pub fn new(memtable_bytes: u64) -> Self {
         FlushControl {
@@ -78,7 +108,9 @@ impl FlushControl {
             state: Mutex::default(),
             changed: Condvar::new(),
             is_stopped: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
             completed: AtomicU64::new(0),
+            waits_us: AtomicU64::new(0),
             rows: AtomicU64::new(0),
             last_us: AtomicU64::new(0),
         }
@@ -109,6 +141,14 @@ impl FlushControl {
         self.state.lock().stopped.clone()
     }
 
+    /// Why the last flush failed.
+    pub fn failure(&self) -> Option<String> {
+        if !self.is_failing.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.state.lock().failure.clone()
+    }
+
     fn set_stopped(&self, why: Option<String>) {
         let mut state = self.state.lock();
         if state.stopped != why {
@@ -129,8 +169,9 @@ impl FlushControl {
         self.changed.wait_while_for(&mut state, |state| state.attempts == attempts, wait);
     }
 
-    pub fn figures(&self) -> [(&'static str, u64); 3] {
+    pub fn figures(&self) -> [(&'static str, u64); 4] {
         [
+            ("flush_waits_for_base_us", self.waits_us.load(Ordering::Relaxed)),
             ("flushes_completed", self.completed.load(Ordering::Relaxed)),
             ("flushed_rows", self.rows.load(Ordering::Relaxed)),
             ("last_flush_us", self.last_us.load(Ordering::Relaxed)),
@@ -143,53 +184,65 @@ impl Store {
     pub(crate) fn run_flushes(&self) {
         let mut failures = 0u32;
         loop {
-            let (forced, closing) = self.wait_for_work(failures);
-            let due = forced.is_some() || closing || self.flush_is_due() || self.memtable.has_frozen();
-            if due && !self.options.memory_only {
-                match self.flush_once() {
-                    Ok(()) => {
-                        failures = 0;
-                        self.look_at_the_disk(None);
-                    }
-                    Err(error) => {
-                        failures += 1;
-                        tracing::warn!("a flush failed and will be tried again: {error}");
-                        self.look_at_the_disk(Some(&error));
-                    }
-                }
-            } else {
-                self.look_at_the_disk(None);
-                if self.options.memory_only {
-                    self.log.purge(self.log.last());
-                }
-            }
+            let work = self.wait_for_work(failures);
+            let result = if work.abandoned { Ok(()) } else { self.do_work(&work) };
+            failures = if result.is_ok() { 0 } else { failures + 1 };
             let mut state = self.flush.state.lock();
             state.attempts += 1;
-            if let Some(forced) = forced.filter(|_| failures == 0) {
-                state.served = forced;
+            if result.is_ok() {
+                state.served = work.forced;
             }
-            state.closed = closing;
+            state.failure = result.err();
+            self.flush.is_failing.store(failures > 0, Ordering::Relaxed);
+            state.closed = work.closing;
             self.flush.changed.notify_all();
-            if closing {
+            if work.closing {
                 return;
             }
         }
     }
 
-    /// Sleeps until there is something to look at; says which forced flush to serve, and whether it is the last one.
-    fn wait_for_work(&self, failures: u32) -> (Option<u64>, bool) {
-        let mut state = self.flush.state.lock();
-        let wait = if failures > 0 { RETRY_INTERVAL } else { LOOK_INTERVAL };
-        if !state.closing && (failures > 0 || (state.forced == state.served && !self.flush.requested.load(Ordering::Relaxed))) {
-            self.flush.changed.wait_for(&mut state, wait);
+    /// One turn: a flush where one is due, and a look at the disk.
+    fn do_work(&self, work: &Work) -> Result<(), String> {
+        if self.options.memory_only {
+            self.tidy_memory();
+            self.look_at_the_disk(None);
+            return Ok(());
         }
-        self.flush.requested.store(false, Ordering::Relaxed);
-        ((state.forced > state.served).then_some(state.forced), state.closing)
+        let held_over = self.memtable.has_frozen();
+        let whole = work.is_forced || work.closing;
+        let mut result = if whole || held_over || self.flush_is_due() { self.flush_once() } else { Ok(()) };
+        if result.is_ok() && whole && held_over {
+            // That was the generation of a flush that had failed; what was asked for is the one after it.
+            result = self.flush_once();
+        }
+        if let Err(error) = &result {
+            tracing::warn!("a flush failed and will be tried again: {error}");
+        }
+        self.look_at_the_disk(result.as_ref().err());
+        result
+    }
+
+    /// Sleeps until there is something to do or to look at.
+    fn wait_for_work(&self, failures: u32) -> Work {
+        let control = &self.flush;
+        let mut state = control.state.lock();
+        let wait = if failures > 0 { RETRY_INTERVAL } else { LOOK_INTERVAL };
+        let idle = |state: &mut State| {
+            !state.closing && state.forced == state.tried && (failures > 0 || !control.requested.load(Ordering::Relaxed))
+        };
+        control.changed.wait_while_for(&mut state, idle, wait);
+        control.requested.store(false, Ordering::Relaxed);
+        let is_forced = state.forced > state.tried;
+        state.tried = state.forced;
+        Work { forced: state.forced, is_forced, closing: state.closing, abandoned: state.abandoned }
     }
 
     fn flush_is_due(&self) -> bool {
+        // Segments count as a whole, and the last one always does.
         let logged = self.log.stats().since_applied_bytes;
-        self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > self.options.flush_log_bytes
+        let logged_max = self.options.flush_log_bytes.max(2 * self.options.log.segment_bytes);
+        self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > logged_max
     }
 
     /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by itself.
@@ -211,25 +264,48 @@ impl Store {
         self.flush.set_stopped(why);
     }
 
-    /// Brings everything up to now into the base. Blocks.
+    /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be more.
     pub fn flush_now(&self) -> Result<(), String> {
+        if self.options.memory_only {
+            return Ok(());
+        }
         let mut state = self.flush.state.lock();
         state.forced += 1;
-        let (mine, attempts) = (state.forced, state.attempts);
+        let (mine, before) = (state.forced, state.attempts);
         self.flush.changed.notify_all();
-        // A flush that is under way does not count, but its failure does not either.
-        self.flush.changed.wait_while(&mut state, |state| {
-            state.served < mine && !state.closed && (state.stopped.is_none() || state.attempts < attempts + 2)
-        });
-        if state.served >= mine { Ok(()) } else { Err(state.stopped.clone().unwrap_or_else(|| "the store is closed".into())) }
+        // A flush that is under way does not count; nor does its failure.
+        let waiting = |state: &mut State| {
+            let failed = state.failure.is_some() && state.tried >= mine && state.attempts > before;
+            state.served < mine && !state.closed && !failed
+        };
+        self.flush.changed.wait_while(&mut state, waiting);
+        if state.served >= mine { Ok(()) } else { Err(state.failure.clone().unwrap_or_else(|| "the store is closed".into())) }
     }
 
-    /// Ends the flush thread after a last flush.
-    pub(crate) fn stop_flushes(&self) {
+    /// Ends the flush thread after a last flush, or without it.
+    pub(crate) fn stop_flushes(&self, last_flush: bool) {
         let mut state = self.flush.state.lock();
         state.closing = true;
+        state.abandoned = !last_flush;
         self.flush.changed.notify_all();
         self.flush.changed.wait_while(&mut state, |state| !state.closed);
+    }
+
+    /// Lets compaction catch up before there is more for it: ingestion is not slowed by the base itself.
+    fn wait_for_base(&self) {
+        let started = Instant::now();
+        let is_behind = || {
+            let pressure = self.base.pressure();
+            pressure.level0_files > LEVEL0_FILES_MAX || pressure.pending_compaction_bytes > PENDING_COMPACTION_BYTES_MAX
+        };
+        while is_behind() && started.elapsed() < BASE_WAIT_MAX {
+            let mut state = self.flush.state.lock();
+            let timed_out = self.flush.changed.wait_while_for(&mut state, |state| !state.closing, BASE_LOOK_INTERVAL).timed_out();
+            if !timed_out {
+                break;
+            }
+        }
+        self.flush.waits_us.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
     /// One flush: of the generation that is frozen, or of a new one.
@@ -241,6 +317,7 @@ impl Store {
         let frozen = self.frozen_or_freeze();
         let Some(frozen) = frozen else { return Ok(()) };
         self.log.sync_through(frozen.index).map_err(|error| error.to_string())?;
+        self.wait_for_base();
         let own = frozen.own_rows(&self.history.0);
         let mut rows = SortedRows::new(&frozen.tables, &frozen.dead, &own);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
@@ -264,7 +341,7 @@ impl Store {
         let mut held = self.frozen.lock();
         if held.is_none() {
             // Before the latches: who issues an object holds the ids and then takes a latch. An early bound is a safe one.
-            let objects_below = self.objects.settled_below();
+            let objects_below = self.settled_below();
             let still = self.memtable.still();
             let index = self.last_applied();
             if index.0 <= self.applied.load(Ordering::Acquire) {
@@ -278,10 +355,19 @@ impl Store {
         held.clone()
     }
 
+    /// Objects below this id are wholly in what a freeze from now on takes, or in the base.
+    fn settled_below(&self) -> u64 {
+        if self.replaying.load(Ordering::Acquire) {
+            // The owner of an object whose rows were written ahead may be in a record that is still to come.
+            return self.settled_at_open;
+        }
+        self.objects.settled_below()
+    }
+
     /// Tells the caches what the base holds now, before the generation is unlinked; returns the number of rows, and the
     /// objects that lost their owner.
     fn on_ingested(&self, frozen: &Frozen) -> (u64, Vec<Orphan>) {
-        let own = BTreeMap::new();
+        let own = OwnRows::new();
         let mut rows = SortedRows::new(&frozen.tables, &frozen.dead, &own);
         let mut count = 0;
         let mut orphans = Vec::new();
@@ -291,7 +377,7 @@ impl Store {
             match (Family::of(row), value) {
                 (Some(Family::Meta), Some(value)) if value.starts_with(&PLAIN_STRING) => self.presence.insert(row),
                 (Some(Family::Meta), _) => self.presence.remove(row),
-                (Some(Family::Owner), None) => orphans.extend(orphan_of(row)),
+                (Some(Family::Owner), None) => orphans.extend(Orphan::of(row)),
                 _ => {}
             }
         }
@@ -300,19 +386,15 @@ impl Store {
     }
 }
 
-fn orphan_of(row: &[u8]) -> Option<Orphan> {
-    Some(Orphan { space: space_of(row)?, slot: home_slot(row)?, id: object_of(row)? })
-}
-
 impl Frozen {
     /// The rows that say what the base holds from now on.
-    fn own_rows(&self, history: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let mut rows = BTreeMap::new();
-        rows.insert(applied_row().to_vec(), [&self.index.0.to_be_bytes()[..], history].concat());
-        rows.insert(settled_row().to_vec(), self.objects_below.to_be_bytes().to_vec());
-        for (space, counts) in &self.counts {
-            rows.insert(counts_row(*space).to_vec(), encode_counts(counts));
-        }
+    fn own_rows(&self, history: &[u8]) -> OwnRows {
+        let mut rows = OwnRows::new();
+        rows.insert(applied_row(), Some([&self.index.0.to_be_bytes()[..], history].concat()));
+        rows.insert(settled_row(), Some(self.objects_below.to_be_bytes().to_vec()));
+        // Dead spaces have no counters any more.
+        rows.extend(self.dead.iter().map(|space| (counts_row(*space), None)));
+        rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))));
         rows
     }
 }

@@ -21,6 +21,7 @@ mod scan;
 mod sorted;
 mod store;
 pub mod testing;
+mod tidy;
 mod txn;
 mod value;
 mod view;

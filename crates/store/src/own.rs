@@ -2,7 +2,8 @@
 //! wrote and nothing is encoded twice.
 //!
 //! Two bodies: `main`, and `ahead` for rows of objects that the transaction itself made, which may go to the log before the
-//! rest because nothing names them yet. All writes of one row go into the same body, so that they stay in order.
+//! rest because nothing names them yet. A row's writes go ahead first and never again once one of them is in `main`, so
+//! that they stay in order.
 
 use crate::memtable::Patch;
 use crate::row::Key;
@@ -27,7 +28,9 @@ pub struct Own {
     /// The transaction's previous write of a row with the same print.
     previous: Option<u32>,
     /// For a patch: the row below, where the transaction had not written it before.
-    pub before: Option<Value>,
+    before: Option<Value>,
+    /// For a patch: the row after it, where that is known already. Only the newest of a row keeps it.
+    after: Option<Value>,
 }
 
 /// The writes in their order.
@@ -52,6 +55,9 @@ pub struct OverlayMark {
 
 /// Up to so many writes are searched one by one.
 const LINEAR: usize = 16;
+
+/// What the next transaction finds of the memory of an unusually large one.
+const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// A hash of a key's meta row.
 #[inline]
@@ -85,26 +91,35 @@ impl Overlay {
     pub fn put(&mut self, print: u64, key: &[&[u8]], value: &[&[u8]], ahead: bool) {
         let body = if ahead { &mut self.ahead } else { &mut self.main };
         let placed = body.put(key, value);
-        self.push(print, placed, ahead, Op::Put, None);
+        self.push(Own { print, placed, ahead, op: Op::Put, previous: None, before: None, after: None });
     }
 
     pub fn delete(&mut self, print: u64, key: &[&[u8]], ahead: bool) {
         let body = if ahead { &mut self.ahead } else { &mut self.main };
         let placed = body.delete(key);
-        self.push(print, placed, ahead, Op::Delete, None);
+        self.push(Own { print, placed, ahead, op: Op::Delete, previous: None, before: None, after: None });
     }
 
-    pub fn patch(&mut self, print: u64, key: &[u8], patch: Patch<'_>, before: Option<Value>, ahead: bool) {
+    /// A change of a row. `before` is the row below, for the first write of it; `earlier` the last write of it, if any.
+    pub fn patch(&mut self, print: u64, key: &[u8], patch: Patch<'_>, before: Option<Value>, earlier: Option<usize>, ahead: bool) {
+        // Where small changes follow one another, the row is kept as it is after the last: reading it costs nothing then.
+        let after = earlier.filter(|at| matches!(self.own[*at].op, Op::Patch { .. })).and_then(|at| {
+            let row = self.own[at].after.take().or_else(|| self.read(at));
+            row.map(|row| row.patched(patch))
+        });
         let body = if ahead { &mut self.ahead } else { &mut self.main };
         let placed = body.patch(&[key], patch.offset, patch.bytes, patch.len_after);
-        self.push(print, placed, ahead, Op::Patch { offset: patch.offset, len_after: patch.len_after }, before);
+        let op = Op::Patch { offset: patch.offset, len_after: patch.len_after };
+        self.push(Own { print, placed, ahead, op, previous: None, before, after });
     }
 
     #[inline]
-    fn push(&mut self, print: u64, placed: Placed, ahead: bool, op: Op, before: Option<Value>) {
+    fn push(&mut self, mut own: Own) {
         let at = self.own.len();
-        let previous = if at < LINEAR { None } else { self.index_up_to(at).insert(print, at as u32) };
-        self.own.push(Own { print, placed, ahead, op, previous, before });
+        if at >= LINEAR {
+            own.previous = self.index_up_to(at).insert(own.print, at as u32);
+        }
+        self.own.push(own);
     }
 
     /// The index, holding the first `count` writes.
@@ -166,21 +181,52 @@ impl Overlay {
         match own.op {
             Op::Put => Some(Value::from(self.value_of(own))),
             Op::Delete => None,
-            Op::Patch { offset, len_after } => {
-                let before = self.before(at);
-                let patch = Patch { offset, bytes: self.value_of(own), len_after };
-                Some(Value::from(patch.apply(before.as_deref().unwrap_or_default())))
-            }
+            Op::Patch { .. } if own.after.is_some() => own.after.clone(),
+            Op::Patch { .. } => Some(Value::from(self.replayed(at))),
         }
     }
 
-    /// The row before the patch at `at`.
-    fn before(&self, at: usize) -> Option<Value> {
-        let row = self.key_of(&self.own[at]);
-        match self.own[..at].iter().rposition(|own| own.print == self.own[at].print && self.key_of(own) == row) {
-            Some(earlier) => self.read(earlier),
-            None => self.own[at].before.clone(),
+    /// The row after the patch at `at`, from the last write before it that is known whole.
+    fn replayed(&self, at: usize) -> Vec<u8> {
+        let mut patches = vec![at];
+        let mut first = at;
+        let mut row = loop {
+            let Some(earlier) = self.earlier(first) else { break self.own[first].before.as_deref().unwrap_or_default().to_vec() };
+            let own = &self.own[earlier];
+            match own.op {
+                Op::Put => break self.value_of(own).to_vec(),
+                Op::Delete => break Vec::new(),
+                Op::Patch { .. } if own.after.is_some() => break own.after.as_deref().unwrap_or_default().to_vec(),
+                Op::Patch { .. } => {
+                    patches.push(earlier);
+                    first = earlier;
+                }
+            }
+        };
+        for &at in patches.iter().rev() {
+            let own = &self.own[at];
+            if let Op::Patch { offset, len_after } = own.op {
+                Patch { offset, bytes: self.value_of(own), len_after }.apply_to(&mut row);
+            }
         }
+        row
+    }
+
+    /// The write of the same row before the one at `at`.
+    fn earlier(&self, at: usize) -> Option<usize> {
+        let row = self.key_of(&self.own[at]);
+        if self.own.len() <= LINEAR {
+            return self.own[..at].iter().rposition(|own| own.print == self.own[at].print && self.key_of(own) == row);
+        }
+        let mut candidate = self.own[at].previous;
+        while let Some(earlier) = candidate {
+            let own = &self.own[earlier as usize];
+            if self.key_of(own) == row {
+                return Some(earlier as usize);
+            }
+            candidate = own.previous;
+        }
+        None
     }
 
     /// Keys of all writes.
@@ -216,20 +262,23 @@ impl Overlay {
         }
     }
 
-    /// Moves what is ahead behind the rest: it all goes into one record.
+    /// Puts what is ahead in front of the rest: it all goes into one record. A row that has writes in both was first
+    /// written ahead.
     pub fn join(&mut self) {
         if self.ahead.is_empty() {
             return;
         }
-        let shift = self.main.len() as u32;
-        self.main.append(&self.ahead);
-        for own in self.own.iter_mut().filter(|own| own.ahead) {
-            for range in [&mut own.placed.key, &mut own.placed.value] {
-                *range = range.start + shift..range.end + shift;
-            }
-            own.ahead = false;
-        }
+        let shift = self.ahead.len() as u32;
+        self.ahead.append(&self.main);
+        std::mem::swap(&mut self.ahead, &mut self.main);
         self.ahead.clear();
+        for own in &mut self.own {
+            if !std::mem::take(&mut own.ahead) {
+                for range in [&mut own.placed.key, &mut own.placed.value] {
+                    *range = range.start + shift..range.end + shift;
+                }
+            }
+        }
     }
 
     /// The record's body, joined.
@@ -245,8 +294,18 @@ impl Overlay {
         self.ahead.bytes()
     }
 
-    /// What was ahead is in the log and the memtable: forget it here.
-    pub fn on_written_ahead(&mut self) {
+    /// What was ahead is in the log: hands it out as `take_writes` does, to be applied, and forgets it.
+    pub fn on_written_ahead(&mut self, apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
+        for at in 0..self.own.len() {
+            // A patch that stays has its row below in the memtable from now on, and perhaps soon in the base.
+            if !self.own[at].ahead
+                && matches!(self.own[at].op, Op::Patch { .. })
+                && let Some(earlier) = self.earlier(at).filter(|earlier| self.own[*earlier].ahead)
+            {
+                self.own[at].before = self.read(earlier);
+            }
+        }
+        self.take_writes(true, apply);
         self.own.retain(|own| !own.ahead);
         self.ahead.clear();
         self.spills += 1;
@@ -262,17 +321,33 @@ impl Overlay {
         }
     }
 
-    /// Writes of the joined body, in order: row, operation, value (a patch's bytes), the row below a patch.
-    pub fn writes(&self) -> impl Iterator<Item = (&[u8], Op, &[u8], Option<&Value>)> {
-        self.own.iter().map(|own| (self.key_of(own), own.op, self.value_of(own), own.before.as_ref()))
+    /// Keys of what is ahead, or of the rest.
+    pub fn keys_of(&self, ahead: bool) -> impl Iterator<Item = &[u8]> {
+        self.own.iter().filter(move |own| own.ahead == ahead).map(|own| self.key_of(own))
+    }
+
+    /// Hands out the writes of what is ahead, or of the rest, in order: row, operation, value (a patch's bytes), the row
+    /// below a patch, which is not kept.
+    #[inline]
+    pub fn take_writes(&mut self, ahead: bool, mut apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
+        let bytes = if ahead { self.ahead.bytes() } else { self.main.bytes() };
+        for own in self.own.iter_mut().filter(|own| own.ahead == ahead) {
+            let (key, value) = (&own.placed.key, &own.placed.value);
+            own.after = None;
+            apply(&bytes[key.start as usize..key.end as usize], own.op, &bytes[value.start as usize..value.end as usize], own.before.take());
+        }
     }
 
     pub fn clear(&mut self) {
-        self.main.clear();
-        self.ahead.clear();
+        for body in [&mut self.main, &mut self.ahead] {
+            body.clear();
+            body.shrink_to(KEPT_BYTES_MAX);
+        }
         self.own.clear();
+        self.own.shrink_to(KEPT_BYTES_MAX / size_of::<Own>());
         if !self.last.is_empty() {
             self.last.clear();
+            self.last.shrink_to(KEPT_BYTES_MAX / 16);
         }
         self.spills = 0;
     }

@@ -6,8 +6,9 @@
 //! compaction. Runs on a thread of its own.
 
 use crate::databases::dead_row;
-use crate::row::{Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, object_range};
+use crate::row::{Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of};
 use crate::store::Store;
+use crate::txn::Mode;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,6 +34,13 @@ pub(crate) struct Orphan {
     pub space: Space,
     pub slot: Slot,
     pub id: ObjectId,
+}
+
+impl Orphan {
+    /// The object that a row belongs to.
+    pub fn of(row: &[u8]) -> Option<Orphan> {
+        Some(Orphan { space: space_of(row)?, slot: home_slot(row)?, id: object_of(row)? })
+    }
 }
 
 #[derive(Debug)]
@@ -83,12 +91,15 @@ impl Store {
                 *state.dead.entry((orphan.space, usize::from(orphan.slot.0) / RANGE_SLOTS)).or_default() += bytes;
             }
         }
-        let ripe: Vec<(Space, usize)> =
-            state.dead.iter().filter(|(_, bytes)| **bytes >= DEAD_BYTES_MIN).map(|(at, _)| *at).collect();
-        for (space, range) in ripe {
+        let ripe: Vec<((Space, usize), u64)> =
+            state.dead.iter().filter(|(_, bytes)| **bytes >= DEAD_BYTES_MIN).map(|(at, bytes)| (*at, *bytes)).collect();
+        // Not while the base is asked: INFO looks at the state from an event loop.
+        drop(state);
+        for ((space, range), dead) in ripe {
             let ranges = [Family::Data, Family::Score].map(|family| slots_range(family, space, range));
             let all: u64 = ranges.iter().map(|(from, until)| self.base.bytes_in(from, until)).sum();
-            if state.dead[&(space, range)] as f64 >= all as f64 * DEAD_SHARE {
+            if dead as f64 >= all as f64 * DEAD_SHARE {
+                let mut state = self.reclaimer.state.lock();
                 state.dead.remove(&(space, range));
                 ranges.into_iter().for_each(|(from, until)| state.push_range(from, until));
             }
@@ -139,7 +150,7 @@ impl Store {
                     self.base.reclaim_range(&from, &until).map_err(|error| error.to_string())?;
                 }
                 // Nothing of it is left: the space need not be remembered as dead any more.
-                self.put_system(&[(&dead_row(*space), None)]).map_err(|stop| format!("{stop:?}"))?;
+                self.put_system(&[(&dead_row(*space), None)], Mode::Disk).map_err(|stop| format!("{stop:?}"))?;
                 self.log.write();
                 Ok(())
             }

@@ -9,6 +9,7 @@ use crate::row::{self, Family, SLOTS, ScanPosition, Slot, Space};
 use crate::store::Store;
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
+use haypile_log::Index;
 use std::collections::BTreeMap;
 
 /// Rows from one place of the store: `None` is a deletion that hides what lies below.
@@ -39,14 +40,15 @@ impl Txn<'_> {
     }
 
     /// One step: merged rows, and where the next step begins.
-    fn step(&self, from: &[u8], until: &[u8], want: usize) -> Result<(Layer, Option<Vec<u8>>), Stop> {
+    fn step(&mut self, from: &[u8], until: &[u8], want: usize) -> Result<(Layer, Option<Vec<u8>>), Stop> {
         loop {
             let epoch = self.store.epoch();
             let (mut rows, base_end) = self.base_rows(from, until, want)?;
             let mut end = base_end;
             let mut layer = Layer::new();
-            self.store.memtable_rows(from, until, want, &mut layer, &mut end);
-            layer.extend(self.overlay.range(from, until));
+            let newest = self.store.memtable_rows(from, until, want, &mut layer, &mut end);
+            self.gate = self.gate.max(newest);
+            layer.extend(self.own_range(from, end.as_deref().unwrap_or(until)));
             if self.store.epoch() != epoch {
                 continue;
             }
@@ -56,6 +58,11 @@ impl Txn<'_> {
             }
             return Ok((rows, end));
         }
+    }
+
+    /// Its own writes in a range, the last one of each row.
+    pub(crate) fn own_range(&self, from: &[u8], until: &[u8]) -> Layer {
+        if self.committed { Layer::new() } else { self.overlay.range(from, until) }
     }
 
     /// Rows of the base, and where they end if there may be more.
@@ -101,7 +108,7 @@ impl Txn<'_> {
     }
 
     /// One step over keys: merged rows, and the position of the next step.
-    fn key_step(&self, space: Space, from: ScanPosition, until: &[u8], want: usize) -> Result<(Layer, Option<ScanPosition>), Stop> {
+    fn key_step(&mut self, space: Space, from: ScanPosition, until: &[u8], want: usize) -> Result<(Layer, Option<ScanPosition>), Stop> {
         loop {
             let epoch = self.store.epoch();
             let start = row::meta_position(space, from.slot, from.hash);
@@ -115,14 +122,16 @@ impl Txn<'_> {
                 rows = self.base_rows(&start, next.as_deref().unwrap_or(until), usize::MAX)?.0;
             }
             let mut layer = Layer::new();
-            self.store.memtable_keys(space, from, want, &mut layer, &mut end);
-            layer.extend(self.overlay.range(&start, until));
+            let newest = self.store.memtable_keys(space, from, want, &mut layer, &mut end);
+            self.gate = self.gate.max(newest);
+            let end_row = end.map(|end| row::meta_position(space, end.slot, end.hash));
+            layer.extend(self.own_range(&start, end_row.as_deref().unwrap_or(until)));
             if self.store.epoch() != epoch {
                 continue;
             }
             rows.extend(layer);
-            if let Some(end) = end {
-                rows.split_off(&row::meta_position(space, end.slot, end.hash)[..]);
+            if let Some(end) = end_row {
+                rows.split_off(&end[..]);
             }
             return Ok((rows, end));
         }
@@ -134,8 +143,10 @@ fn position_of(row: &[u8]) -> Option<ScanPosition> {
 }
 
 impl Store {
-    /// Rows of both generations, the newer one's winning; `end` moves down to where a generation was cut off.
-    pub(crate) fn memtable_rows(&self, from: &[u8], until: &[u8], want: usize, rows: &mut Layer, end: &mut Option<Vec<u8>>) {
+    /// Rows of both generations, the newer one's winning; `end` moves down to where a generation was cut off. Returns the
+    /// newest record that wrote any of them.
+    pub(crate) fn memtable_rows(&self, from: &[u8], until: &[u8], want: usize, rows: &mut Layer, end: &mut Option<Vec<u8>>) -> Index {
+        let mut newest = Index(0);
         let shards = match (row::home_slot(from), Family::of(from)) {
             // One slot of one family lies in one shard; deadlines lie in all of them.
             (Some(slot), Some(Family::Data | Family::Score | Family::Owner)) if until.get(..7) == from.get(..7) => {
@@ -146,7 +157,7 @@ impl Store {
         for shard in shards {
             let latch = self.memtable.latch(shard);
             for table in [Some(&latch.active), latch.frozen.as_deref()].into_iter().flatten() {
-                for (count, (row, value)) in table.rows_in(from, until).enumerate() {
+                for (count, (row, value, index)) in table.rows_in(from, until).enumerate() {
                     if end.as_deref().is_some_and(|end| row >= end) {
                         break;
                     }
@@ -154,42 +165,47 @@ impl Store {
                         *end = Some(row.to_vec());
                         break;
                     }
+                    newest = newest.max(index);
                     rows.entry(row.to_vec()).or_insert_with(|| value.map(Value::from));
                 }
             }
         }
+        newest
     }
 
     /// Meta rows of both generations in scan order, likewise.
-    pub(crate) fn memtable_keys(&self, space: Space, from: ScanPosition, want: usize, rows: &mut Layer, end: &mut Option<ScanPosition>) {
+    pub(crate) fn memtable_keys(&self, space: Space, from: ScanPosition, want: usize, rows: &mut Layer, end: &mut Option<ScanPosition>) -> Index {
+        let mut newest = Index(0);
         let mut taken = 0;
         let mut slot = from.slot;
         loop {
             if end.is_some_and(|end| slot > end.slot) {
-                return;
+                return newest;
             }
             let latch = self.memtable.latch(shard_of(slot));
             if latch.active.has_no_keys() && latch.frozen.as_ref().is_none_or(|frozen| frozen.has_no_keys()) {
                 drop(latch);
                 match first_slot_after_shard(slot) {
                     Some(next) => slot = next,
-                    None => return,
+                    None => return newest,
                 }
                 continue;
             }
             let hash = if slot == from.slot { from.hash } else { 0 };
-            let frozen = latch.frozen.as_deref();
-            taken += keys_of_slot(&latch.active, space, slot, hash, want, rows, end);
-            taken += frozen.map_or(0, |frozen| keys_of_slot(frozen, space, slot, hash, want, rows, end));
+            for table in [Some(&latch.active), latch.frozen.as_deref()].into_iter().flatten() {
+                let (count, last) = keys_of_slot(table, ScanPosition { slot, hash }, space, want, rows, end);
+                taken += count;
+                newest = newest.max(last);
+            }
             drop(latch);
             if usize::from(slot.0) + 1 == SLOTS {
-                return;
+                return newest;
             }
             slot = Slot(slot.0 + 1);
             if taken >= want {
                 let here = ScanPosition { slot, hash: 0 };
                 *end = Some(end.map_or(here, |end| end.min(here)));
-                return;
+                return newest;
             }
         }
     }
@@ -200,12 +216,19 @@ fn first_slot_after_shard(slot: Slot) -> Option<Slot> {
     (next < SLOTS).then_some(Slot(next as u16))
 }
 
-/// The keys of one slot from one generation; returns how many rows it took.
-fn keys_of_slot(table: &Table, space: Space, slot: Slot, from: u32, want: usize, rows: &mut Layer, end: &mut Option<ScanPosition>) -> usize {
-    let mut taken = 0;
+/// The keys of one slot from one generation; returns how many rows it took, and the newest record that wrote any of them.
+fn keys_of_slot(
+    table: &Table,
+    from: ScanPosition,
+    space: Space,
+    want: usize,
+    rows: &mut Layer,
+    end: &mut Option<ScanPosition>,
+) -> (usize, Index) {
+    let (mut taken, mut newest) = (0, Index(0));
     let mut last = None;
-    for (hash, entry) in table.keys_from(space, slot, from) {
-        let at = ScanPosition { slot, hash };
+    for (hash, entry) in table.keys_from(space, from.slot, from.hash) {
+        let at = ScanPosition { slot: from.slot, hash };
         if end.is_some_and(|end| at >= end) {
             break;
         }
@@ -213,11 +236,11 @@ fn keys_of_slot(table: &Table, space: Space, slot: Slot, from: u32, want: usize,
             *end = Some(at);
             break;
         }
-        let row = row::meta_row(&row::Key { space, slot, hash, name: entry.name() });
+        let row = row::meta_row(&row::Key { space, slot: from.slot, hash, name: entry.name() });
         rows.entry(row.to_vec()).or_insert_with(|| entry.value().map(Value::from));
+        newest = newest.max(entry.index());
         last = Some(hash);
         taken += 1;
     }
-    taken
+    (taken, newest)
 }
-

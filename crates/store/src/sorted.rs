@@ -7,16 +7,25 @@ use crate::row::{Family, Key, RowKey, SLOTS, Slot, Space, SystemScope, family_ra
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-type Row<'t> = (RowKey, Option<&'t [u8]>);
+/// Rows of the flush itself, all of the system family; `None` deletes.
+pub type OwnRows = BTreeMap<RowKey, Option<Vec<u8>>>;
 
-/// See the file's head. `own` are rows of the flush itself, all of the system family; they win over frozen ones.
+/// A row's key, where the table has it as it is; a meta row's is put together.
+enum SortedKey<'t> {
+    Stored(&'t [u8]),
+    Built(RowKey),
+}
+
+type Row<'t> = (SortedKey<'t>, Option<&'t [u8]>);
+
+/// See the file's head. The flush's own rows win over frozen ones.
 pub struct SortedRows<'t> {
     rows: Box<dyn Iterator<Item = Row<'t>> + 't>,
     current: Option<Row<'t>>,
 }
 
 impl<'t> SortedRows<'t> {
-    pub fn new(tables: &'t [Arc<Table>], dead: &[Space], own: &'t BTreeMap<Vec<u8>, Vec<u8>>) -> Self {
+    pub fn new(tables: &'t [Arc<Table>], dead: &[Space], own: &'t OwnRows) -> Self {
         let spaces: Vec<Space> = spaces_of(tables).into_iter().filter(|space| !dead.contains(space)).collect();
         let meta = spaces.clone().into_iter().flat_map(|space| meta_rows(tables, space));
         let objects = [Family::Data, Family::Score, Family::Owner].into_iter().flat_map({
@@ -32,7 +41,10 @@ impl<'t> SortedRows<'t> {
 impl Rows for SortedRows<'_> {
     fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
         self.current = self.rows.next();
-        self.current.as_ref().map(|(row, value)| (&row[..], *value))
+        self.current.as_ref().map(|(row, value)| match row {
+            SortedKey::Stored(row) => (*row, *value),
+            SortedKey::Built(row) => (&row[..], *value),
+        })
     }
 }
 
@@ -40,33 +52,37 @@ impl Rows for SortedRows<'_> {
 fn meta_rows(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
     (0..SLOTS as u16).map(Slot).flat_map(move |slot| {
         tables[shard_of(slot)].keys_from(space, slot, 0).map(move |(hash, entry)| {
-            (meta_row(&Key { space, slot, hash, name: entry.name() }), entry.value())
+            (SortedKey::Built(meta_row(&Key { space, slot, hash, name: entry.name() })), entry.value())
         })
     })
 }
 
 fn object_rows(tables: &[Arc<Table>], family: Family, space: Space) -> impl Iterator<Item = Row<'_>> {
-    let (from, until) = family_range(family, space);
-    tables.iter().flat_map(move |table| table.rows_in(&from, &until).map(owned).collect::<Vec<_>>())
+    tables.iter().flat_map(move |table| rows_of(table, family, space)).map(stored)
 }
 
 /// Deadlines are ordered by time, not by slot: those of all shards are sorted together.
 fn deadlines(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
-    let (from, until) = family_range(Family::Expire, space);
-    let mut rows: Vec<Row<'_>> =
-        tables.iter().flat_map(|table| table.rows_in(&from, &until).map(owned).collect::<Vec<_>>()).collect();
+    let mut rows: Vec<_> = tables.iter().flat_map(move |table| rows_of(table, Family::Expire, space)).collect();
     rows.sort_unstable();
-    rows.into_iter()
+    rows.into_iter().map(stored)
 }
 
-fn system_rows<'t>(tables: &'t [Arc<Table>], own: &'t BTreeMap<Vec<u8>, Vec<u8>>) -> impl Iterator<Item = Row<'t>> {
+fn rows_of(table: &Table, family: Family, space: Space) -> Vec<(&[u8], Option<&[u8]>)> {
+    let (from, until) = family_range(family, space);
+    table.rows_in(&from, &until).map(|(row, value, _)| (row, value)).collect()
+}
+
+fn system_rows<'t>(tables: &'t [Arc<Table>], own: &'t OwnRows) -> impl Iterator<Item = Row<'t>> {
     let from = system_row(SystemScope::Replicated, b"");
-    let mut rows: BTreeMap<RowKey, Option<&[u8]>> =
-        tables.iter().flat_map(|table| table.rows_in(&from, &[u8::MAX]).map(owned).collect::<Vec<_>>()).collect();
-    rows.extend(own.iter().map(|(row, value)| (RowKey::from_slice(row), Some(&value[..]))));
-    rows.into_iter()
+    let mut rows: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
+    for table in tables {
+        rows.extend(table.rows_in(&from, &[u8::MAX]).map(|(row, value, _)| (row, value)));
+    }
+    rows.extend(own.iter().map(|(row, value)| (&row[..], value.as_deref())));
+    rows.into_iter().map(stored)
 }
 
-fn owned<'t>((row, value): (&[u8], Option<&'t [u8]>)) -> Row<'t> {
-    (RowKey::from_slice(row), value)
+fn stored<'t>((row, value): (&'t [u8], Option<&'t [u8]>)) -> Row<'t> {
+    (SortedKey::Stored(row), value)
 }

@@ -8,7 +8,7 @@ use crate::flush::{FlushControl, Frozen};
 use crate::memtable::Memtable;
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
-use crate::reclaim::Reclaimer;
+use crate::reclaim::{Orphan, Reclaimer};
 use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
 use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
 use crate::value::Value;
@@ -105,10 +105,28 @@ pub struct Store {
     /// While the log is replayed: the last record in the memtable. Afterwards the log says.
     pub(crate) replayed: AtomicU64,
     pub(crate) replaying: AtomicBool,
+    /// Objects below this id were wholly in the base when it was opened.
+    pub(crate) settled_at_open: u64,
+    /// `engine memory`: objects without owner whose rows are still there.
+    pub(crate) orphans: Mutex<Vec<Orphan>>,
+    /// What views have copied out of the memtable.
+    pub(crate) views_bytes: Arc<AtomicU64>,
+    pub(crate) is_closed: AtomicBool,
 }
 
-/// Where the flush waits in `WritePressure::Slow` at the most.
-const SLOW_MAX: Duration = Duration::from_millis(50);
+/// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size at
+/// which it is frozen itself: early enough that they hardly ever get to the end of it.
+const SLOW_FROM: f64 = 0.75;
+
+/// And from here on there are none.
+const SLOW_UNTIL: f64 = 1.5;
+
+/// The longest wait of one write. It grows with the fourth power of the way between: 12 ms where the next generation is
+/// full, less than 1 ms until nine tenths of it are.
+const SLOW_MAX: Duration = Duration::from_secs(1);
+
+/// How often what is written ahead on the I/O pool looks whether there is room again.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// How long a command on the I/O pool waits for room in the log.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
@@ -181,18 +199,44 @@ impl Store {
         if let Some(why) = self.flush.stopped() {
             return WritePressure::Stop(why);
         }
-        let active = self.memtable.active_bytes();
-        let threshold = self.flush.memtable_bytes();
-        if active <= threshold {
+        let part = self.memtable.active_bytes() as f64 / self.flush.memtable_bytes() as f64;
+        if part < SLOW_FROM {
             return WritePressure::Go;
         }
         if self.options.memory_only {
-            return WritePressure::Stop("OOM command not allowed when used memory > 'maxmemory'.".into());
+            let why = "OOM command not allowed when used memory > 'maxmemory'.";
+            return if part <= 1.0 { WritePressure::Go } else { WritePressure::Stop(why.into()) };
         }
-        // The next generation fills while the one before is still on its way: slow down in proportion, up to the hard limit
-        // of a quarter above the threshold.
-        let over = (active - threshold) as f64 / (threshold as f64 / 4.0);
-        WritePressure::Slow(SLOW_MAX.mul_f64(over.min(1.0)))
+        if self.memtable.frozen_bytes() == 0 {
+            // It is frozen as soon as it is full.
+            return WritePressure::Go;
+        }
+        if let Some(failure) = self.flush.failure().filter(|_| part > 1.0) {
+            return WritePressure::Stop(format!("MISCONF Haypile cannot write: {failure}. Reads go on."));
+        }
+        if part >= SLOW_UNTIL {
+            let why = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
+            return WritePressure::Stop(why.into());
+        }
+        WritePressure::Slow(SLOW_MAX.mul_f64(((part - SLOW_FROM) / (SLOW_UNTIL - SLOW_FROM)).powi(4)))
+    }
+
+    /// The same for a command that cannot make the data larger: in `engine memory` it is what makes room.
+    pub fn pressure_to_shrink(&self) -> WritePressure {
+        match (self.options.memory_only, self.flush.stopped()) {
+            (true, None) => WritePressure::Go,
+            (true, Some(why)) => WritePressure::Stop(why),
+            (false, _) => self.pressure(),
+        }
+    }
+
+    /// Divides the memory anew, from now on: the size at which a generation of the memtable is frozen, the bounds of the
+    /// row cache and of the base's caches. All in bytes.
+    pub fn set_memory(&self, memtable_bytes: u64, row_cache_bytes: u64, base_cache_bytes: u64) {
+        self.flush.set_memtable_bytes(memtable_bytes);
+        self.cache.set_bytes(row_cache_bytes);
+        self.base.set_cache_bytes(base_cache_bytes);
+        self.after_commit();
     }
 
     /// Blocks until the store takes more, for what is written ahead on the I/O pool.
@@ -200,7 +244,8 @@ impl Store {
         loop {
             match self.pressure() {
                 WritePressure::Go => return Ok(()),
-                WritePressure::Slow(wait) => self.flush.wait_for_progress(wait),
+                // Longer than one write of a client would: this is going to be a large one.
+                WritePressure::Slow(wait) => self.flush.wait_for_progress(wait.max(ROOM_LOOK)),
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }
         }
@@ -227,16 +272,16 @@ impl Store {
         })
     }
 
-    /// A fresh object id. `dry` is for a run that only loads rows: its objects never come to be.
-    pub(crate) fn issue_object(&self, dry: bool) -> Result<ObjectId, Stop> {
-        if dry {
+    /// A fresh object id. Of a run that only loads rows the objects never come to be.
+    pub(crate) fn issue_object(&self, mode: Mode) -> Result<ObjectId, Stop> {
+        if mode == Mode::Load {
             return Ok(ObjectId(u64::MAX - 1));
         }
-        self.objects.issue(|until| self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))]))
+        self.objects.issue(|until| self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))], mode))
     }
 
     /// Writes system rows of the store's own as a record.
-    pub(crate) fn put_system(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), Stop> {
+    pub(crate) fn put_system(&self, rows: &[(&[u8], Option<&[u8]>)], mode: Mode) -> Result<(), Stop> {
         let mut body = Body::new();
         for (row, value) in rows {
             match value {
@@ -244,13 +289,13 @@ impl Store {
                 None => body.delete(&[row]),
             };
         }
-        let reserved = self.reserve(body.len(), Mode::Disk)?;
+        let reserved = self.reserve(body.len(), mode)?;
         self.append_effects(reserved, crate::now_ms(), body.bytes())?;
         Ok(())
     }
 
     /// A system row that was applied: what the store keeps of it in memory.
-    pub(crate) fn on_system_row(&self, row: &[u8], value: Option<&[u8]>) {
+    pub(crate) fn on_system_row(&self, row: &[u8], value: Option<&[u8]>, index: Index) {
         let number = || value.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes);
         if row == &hash_seed_row()[..] {
             if let Some(seed) = number() {
@@ -262,7 +307,7 @@ impl Store {
                 self.objects.on_lease(leased);
             }
         } else {
-            self.databases.on_system_row(row, value);
+            self.databases.on_system_row(row, value, index);
         }
     }
 
@@ -286,7 +331,7 @@ impl Store {
 
     /// Deadlines that have passed, as far as the memtable knows: candidates for active expiry, at most `max`.
     pub fn due_deadlines(&self, now_ms: u64, max: usize) -> Vec<Due> {
-        self.memtable.due(now_ms, max).iter().filter_map(|row| Due::of(row)).collect()
+        self.memtable.due(now_ms, max, &self.databases.dead()).iter().filter_map(|row| Due::of(row)).collect()
     }
 
     /// The same from the base of one database: reads the disk, for the I/O pool. Deadlines that the memtable has deleted
@@ -322,6 +367,7 @@ impl Store {
             ("store", "memtable_frozen_bytes", self.memtable.frozen_bytes()),
             ("store", "memtable_bytes_max", self.flush.memtable_bytes()),
             ("store", "presence_bytes", self.presence.bytes()),
+            ("store", "views_bytes", self.views_bytes.load(Ordering::Relaxed)),
             ("store", "dead_spaces", self.databases.dead().len() as u64),
         ];
         figures.extend(self.flush.figures().map(|(name, value)| ("store", name, value)));

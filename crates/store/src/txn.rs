@@ -10,10 +10,12 @@ use crate::cache::Cached;
 use crate::databases::Counter;
 use crate::memtable::{Found, Patch};
 use crate::own::{Overlay, OverlayMark, print_of_key, print_of_row};
+use crate::reclaim::Orphan;
 use crate::row::{self, Key, ObjectId, Space};
 use crate::store::Store;
 use crate::value::Value;
 use haypile_log::Index;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Why a transaction cannot go on. It is dropped; nothing has happened.
@@ -73,11 +75,15 @@ pub enum Presence {
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     overlay: OverlayMark,
-    counts: Vec<(Space, Counter, i64)>,
+    counts: Counts,
     database: u32,
     moved: Vec<(u32, Space)>,
     next_space: Option<Space>,
+    issued: usize,
 }
+
+/// Changes of counters: few, and mostly of one space.
+type Counts = SmallVec<[(Space, Counter, i64); 3]>;
 
 /// Memory that one transaction leaves to the next.
 #[derive(Default)]
@@ -90,9 +96,16 @@ pub struct Txn<'s> {
     pub(crate) store: &'s Store,
     pub(crate) call: Call<'s>,
     pub(crate) overlay: Overlay,
-    pub(crate) counts: Vec<(Space, Counter, i64)>,
-    /// Objects that this transaction made: their rows may be written ahead.
+    pub(crate) counts: Counts,
+    /// Objects that this transaction made.
     pub(crate) issued: Vec<ObjectId>,
+    /// How many of them are older than the last savepoint. Rows of the others may be written ahead of the rest: who goes
+    /// back to the savepoint has no need of them any more.
+    issued_before: usize,
+    /// Objects of which rows were written ahead, noted where nothing else will find them if nobody comes to own them.
+    pub(crate) ahead: Vec<Orphan>,
+    /// Its own writes are what everybody sees.
+    pub(crate) committed: bool,
     /// The newest record whose effects were read.
     pub(crate) gate: Index,
     /// Databases whose space this transaction changes, and the space that comes after the ones it took.
@@ -115,9 +128,13 @@ impl<'s> Txn<'s> {
         Txn {
             store,
             overlay: buffers.overlay,
-            counts: Vec::new(),
+            counts: Counts::new(),
             issued: Vec::new(),
-            gate: Index(0),
+            issued_before: 0,
+            ahead: Vec::new(),
+            committed: false,
+            // Which space a database is comes from a record, too.
+            gate: store.databases.exchanged_at(),
             moved: Vec::new(),
             next_space: None,
             random: call.seed,
@@ -178,12 +195,20 @@ impl<'s> Txn<'s> {
         if self.call.mode == Mode::Disk { Ok(()) } else { Err(Stop::Long) }
     }
 
+    /// Its last write of a key's meta row. After the commit the store has it.
+    #[inline]
+    fn own_key(&self, key: &Key<'_>) -> Option<usize> {
+        if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_key(key) }
+    }
+
+    fn own_row(&self, row: &[u8]) -> Option<usize> {
+        if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_row(row) }
+    }
+
     /// The meta row of a key.
     #[inline]
     pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
-        if !self.overlay.is_empty()
-            && let Some(at) = self.overlay.find_key(key)
-        {
+        if let Some(at) = self.own_key(key) {
             return Ok(self.overlay.read(at));
         }
         match self.store.memtable.meta(key) {
@@ -202,9 +227,7 @@ impl<'s> Txn<'s> {
     /// As much of the meta row as an overwrite needs; of a plain string in the base its existence is all that is looked up.
     #[inline]
     pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
-        if !self.overlay.is_empty()
-            && let Some(at) = self.overlay.find_key(key)
-        {
+        if let Some(at) = self.own_key(key) {
             return Ok(presence_of(self.overlay.read(at)));
         }
         match self.store.memtable.meta(key) {
@@ -244,9 +267,7 @@ impl<'s> Txn<'s> {
         if let Some(key) = row::parse_meta_row(row) {
             return self.meta(&key);
         }
-        if !self.overlay.is_empty()
-            && let Some(at) = self.overlay.find_row(row)
-        {
+        if let Some(at) = self.own_row(row) {
             return Ok(self.overlay.read(at));
         }
         match self.store.memtable.row(row) {
@@ -316,7 +337,7 @@ impl<'s> Txn<'s> {
     fn is_ahead(&self, row: &[u8]) -> bool {
         !self.issued.is_empty()
             && row::Family::of(row) != Some(row::Family::Owner)
-            && row::object_of(row).is_some_and(|id| self.issued.contains(&id))
+            && row::object_of(row).is_some_and(|id| self.issued[self.issued_before..].contains(&id))
     }
 
     fn spill(&mut self) -> Result<(), Stop> {
@@ -332,8 +353,9 @@ impl<'s> Txn<'s> {
         let patch = Patch { offset, bytes, len_after };
         assert!(patch.fits(), "a patch lies inside the row it leaves");
         // What is below is read now: it must be in memory when the change is applied.
-        let before = if self.overlay.find_row(row).is_some() { None } else { self.row(row)? };
-        self.overlay.patch(print_of_row(row), row, patch, before, self.is_ahead(row));
+        let earlier = self.own_row(row);
+        let before = if earlier.is_some() { None } else { self.row(row)? };
+        self.overlay.patch(print_of_row(row), row, patch, before, earlier, self.is_ahead(row));
         self.spill()
     }
 
@@ -361,14 +383,18 @@ impl<'s> Txn<'s> {
     }
 
     /// A counter with this transaction's own changes.
-    pub fn counter(&self, space: Space, counter: Counter) -> i64 {
-        let own: i64 = self.counts.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
-        self.store.databases.counter(space, counter) + own
+    pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
+        let committed = self.store.databases.counter(space, counter);
+        // It stands for all records so far.
+        self.gate = self.gate.max(self.store.log.last());
+        let pending = if self.committed { &[][..] } else { &self.counts[..] };
+        let own: i64 = pending.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
+        committed + own
     }
 
     /// A fresh object id, whose rows nobody else can name.
     pub fn new_object(&mut self) -> Result<ObjectId, Stop> {
-        let id = self.store.issue_object(self.call.mode == Mode::Load)?;
+        let id = self.store.issue_object(self.call.mode)?;
         self.issued.push(id);
         Ok(id)
     }
@@ -399,13 +425,16 @@ impl<'s> Txn<'s> {
         Ok(())
     }
 
-    pub fn savepoint(&self) -> Savepoint {
+    /// A place to go back to. What is written after it to an object that is older counts against `txn-bytes-max`.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.issued_before = self.issued.len();
         Savepoint {
             overlay: self.overlay.mark(),
             counts: self.counts.clone(),
             database: self.call.database,
             moved: self.moved.clone(),
             next_space: self.next_space,
+            issued: self.issued.len(),
         }
     }
 
@@ -416,6 +445,11 @@ impl<'s> Txn<'s> {
         self.call.database = to.database;
         self.moved = to.moved;
         self.next_space = to.next_space;
+        let undone = &self.issued[to.issued..];
+        let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();
+        if !garbage.is_empty() {
+            self.store.on_orphans(garbage);
+        }
     }
 
     /// The newest record whose effects this transaction has read.
@@ -452,6 +486,9 @@ impl<'s> Txn<'s> {
     }
 
     fn settle(&mut self) {
+        if !self.ahead.is_empty() && !self.committed {
+            self.store.on_orphans(std::mem::take(&mut self.ahead));
+        }
         if !self.issued.is_empty() {
             self.store.objects.settle(&self.issued);
             self.issued.clear();

@@ -1,5 +1,6 @@
 //! `Value`: the bytes of a row as they are handed around: immutable, shared, cheap to clone and to slice.
 
+use crate::memtable::Patch;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -27,6 +28,16 @@ impl Value {
             start: self.start + range.start as u32,
             end: self.start + range.end as u32,
         }
+    }
+
+    /// This row after a small change: in place where nobody else holds it and its length stays.
+    pub(crate) fn patched(mut self, patch: Patch<'_>) -> Value {
+        let whole = self.len() == self.block.len() && self.len() == patch.len_after as usize;
+        if whole && let Some(bytes) = Arc::get_mut(&mut self.block) {
+            patch.write(bytes);
+            return self;
+        }
+        Value::from(patch.apply(&self))
     }
 
     /// The block and where in it the value lies: for replies that share it.

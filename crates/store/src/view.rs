@@ -8,6 +8,9 @@ use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Rows in order, each once. Owned: it may move to another thread and outlive the transaction.
 pub struct View {
@@ -16,7 +19,17 @@ pub struct View {
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
     base_ended: bool,
+    opened: Instant,
+    /// Bytes that it takes, and what all views of the store take.
+    bytes: u64,
+    all_bytes: Arc<AtomicU64>,
 }
+
+/// A view holds up the removal of the base's files: whoever reads it more slowly than this is sent away.
+const AGE_MAX: Duration = Duration::from_secs(600);
+
+/// What a row takes besides its key and value: its place in the map, two blocks' counters.
+const ROW_BYTES: usize = 96;
 
 impl Txn<'_> {
     /// The rows with `from <= key < until`, none of them meta rows, as they are now: own writes included. Takes as much
@@ -27,12 +40,18 @@ impl Txn<'_> {
             let epoch = self.store.epoch();
             let base = self.store.base.view(from, until).map_err(|error| failed(&error))?;
             let mut rows = BTreeMap::new();
-            self.store.memtable_rows(from, until, usize::MAX, &mut rows, &mut None);
+            let newest = self.store.memtable_rows(from, until, usize::MAX, &mut rows, &mut None);
+            self.gate = self.gate.max(newest);
             if self.store.epoch() != epoch {
                 continue;
             }
-            rows.extend(self.overlay.range(from, until));
-            return Ok(View { memory: rows.into_iter().peekable(), base, ahead: None, base_ended: false });
+            rows.extend(self.own_range(from, until));
+            let row_bytes = |(row, value): (&Vec<u8>, &Option<Value>)| row.len() + value.as_ref().map_or(0, |value| value.len()) + ROW_BYTES;
+            let bytes = rows.iter().map(row_bytes).sum::<usize>() as u64;
+            let all_bytes = self.store.views_bytes.clone();
+            all_bytes.fetch_add(bytes, Ordering::Relaxed);
+            let memory = rows.into_iter().peekable();
+            return Ok(View { memory, base, ahead: None, base_ended: false, opened: Instant::now(), bytes, all_bytes });
         }
     }
 }
@@ -40,6 +59,9 @@ impl Txn<'_> {
 impl View {
     /// The next row, or the end. An error's text says what failed.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
+        if self.opened.elapsed() > AGE_MAX {
+            return Err("the reply was read too slowly".into());
+        }
         loop {
             self.read_ahead()?;
             let memory_first = match (self.memory.peek(), &self.ahead) {
@@ -73,5 +95,11 @@ impl View {
             Step::WouldBlock => return Err("a view's cursor may read the disk".into()),
         }
         Ok(())
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

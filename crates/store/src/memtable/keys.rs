@@ -54,6 +54,11 @@ impl MetaEntry {
         self.live.then(|| &self.block[self.name_len as usize..])
     }
 
+    /// The record that wrote it.
+    pub fn index(&self) -> Index {
+        self.index
+    }
+
     pub fn found(&self) -> Found {
         if self.live {
             Found::Row(Value::new(self.block.clone(), self.name_len as usize..self.block.len()), self.index)
@@ -62,7 +67,7 @@ impl MetaEntry {
         }
     }
 
-    fn bytes(&self) -> i64 {
+    pub fn bytes(&self) -> i64 {
         self.block.len() as i64 + ENTRY_BYTES
     }
 }
@@ -126,6 +131,38 @@ impl SlotKeys {
                 grown
             }
         }
+    }
+
+    /// Takes a row out.
+    pub fn remove(&mut self, key: &Key<'_>) -> Option<MetaEntry> {
+        let order = order_of(key.space, key.hash);
+        let which = self.run_of(order, key.name);
+        let run = self.runs.get_mut(which)?;
+        let at = run.find(order, key.name).ok()?;
+        run.order.remove(at);
+        let gone = run.rows.remove(at);
+        if run.rows.is_empty() {
+            self.runs.remove(which);
+        }
+        Some(gone)
+    }
+
+    /// Takes out all rows of a space.
+    pub fn take(&mut self, space: Space) -> Vec<MetaEntry> {
+        let mut gone = Vec::new();
+        for run in &mut self.runs {
+            let from = run.order.partition_point(|&order| order < order_of(space, 0));
+            let until = run.order.partition_point(|&order| order <= order_of(space, u32::MAX));
+            run.order.drain(from..until);
+            gone.extend(run.rows.drain(from..until));
+        }
+        self.runs.retain(|run| !run.rows.is_empty());
+        gone
+    }
+
+    #[cfg(test)]
+    pub fn count_bytes(&self) -> i64 {
+        self.runs.iter().flat_map(|run| &run.rows).map(MetaEntry::bytes).sum()
     }
 
     /// Entries of `space` from `hash` on, in order.

@@ -48,10 +48,11 @@ pub fn shard_of_row(row: &[u8]) -> usize {
 struct Padded(Mutex<Shard>);
 
 /// The two generations of one shard, under its latch.
-#[derive(Default)]
 pub struct Shard {
     pub active: Table,
     pub frozen: Option<Arc<Table>>,
+    /// Nothing lies below: a deleted row leaves no trace, which would stay forever.
+    forgets: bool,
 }
 
 /// The rows of all shards, with exact accounting of the bytes of each generation.
@@ -59,7 +60,7 @@ pub struct Memtable {
     shards: Box<[Padded]>,
     active_bytes: AtomicU64,
     frozen_bytes: AtomicU64,
-    /// The earliest deadline in each shard's active table, and whether a frozen one has any: a hint for active expiry.
+    /// For each shard a lower bound of the deadlines that stand in it: where active expiry begins to look.
     earliest: Box<[AtomicU64]>,
 }
 
@@ -69,18 +70,18 @@ pub struct Still<'a> {
     shards: Vec<MutexGuard<'a, Shard>>,
 }
 
-impl Default for Memtable {
-    fn default() -> Self {
+impl Memtable {
+    /// `over_base` says whether there is a base below, from which a deletion has to hide rows.
+    pub fn new(over_base: bool) -> Self {
+        let shard = || Shard { active: Table::default(), frozen: None, forgets: !over_base };
         Memtable {
-            shards: (0..SHARDS).map(|_| Padded(Mutex::default())).collect(),
+            shards: (0..SHARDS).map(|_| Padded(Mutex::new(shard()))).collect(),
             active_bytes: AtomicU64::new(0),
             frozen_bytes: AtomicU64::new(0),
             earliest: (0..SHARDS).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
     }
-}
 
-impl Memtable {
     /// The latch of one shard.
     #[inline]
     pub fn latch(&self, shard: usize) -> MutexGuard<'_, Shard> {
@@ -126,19 +127,20 @@ impl Memtable {
         self.earliest[shard].fetch_min(deadline_ms, Ordering::Relaxed);
     }
 
-    /// Deadlines up to `now_ms` that are in the memtable, at most `max`: row keys of the expire family. Corrects the hints
-    /// on the way. A deadline that was since deleted is not among them.
-    pub fn due(&self, now_ms: u64, max: usize) -> Vec<Box<[u8]>> {
+    /// Deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of `dead` spaces: row keys of the
+    /// expire family. Corrects the bounds on the way; what it returns is found again until it is deleted.
+    pub fn due(&self, now_ms: u64, max: usize, dead: &[Space]) -> Vec<Box<[u8]>> {
         let mut due = Vec::new();
         for (shard, earliest) in self.earliest.iter().enumerate() {
+            let from_ms = earliest.load(Ordering::Relaxed);
+            if from_ms > now_ms {
+                continue;
+            }
             if due.len() >= max {
                 break;
             }
-            if earliest.load(Ordering::Relaxed) > now_ms {
-                continue;
-            }
             let latch = self.latch(shard);
-            let next = latch.due(now_ms, max - due.len(), &mut due);
+            let next = latch.due(from_ms, now_ms, max, dead, &mut due);
             earliest.store(next, Ordering::Relaxed);
         }
         due
@@ -197,42 +199,45 @@ impl Shard {
     /// Writes a row: the value, or its deletion. Returns by how much the active generation grew.
     #[inline]
     pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+        if value.is_none() && self.forgets {
+            return self.active.forget(row);
+        }
         self.active.put(row, value, index)
     }
 
     /// Applies a small change to a large row. `before` is the row where no generation holds it (absent: empty).
-    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<&[u8]>, index: Index) -> i64 {
-        if let Some(grown) = self.active.patch(row, patch, index) {
-            grown
-        } else {
-            let older = match self.frozen.as_ref().map_or(Found::Unknown, |frozen| frozen.row(row)) {
-                Found::Row(value, _) => Some(value),
-                Found::Deleted(_) => None,
-                Found::Unknown => before.map(Value::from),
-            };
-            let patched = patch.apply(older.as_deref().unwrap_or_default());
-            self.active.put(row, Some(&patched), index)
+    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<Value>, index: Index) -> i64 {
+        if self.active.holds(row) {
+            // It may be another handle on the very row that is about to change in place.
+            drop(before);
+            return self.active.patch(row, patch, index);
         }
+        let older = match self.frozen.as_ref().map_or(Found::Unknown, |frozen| frozen.row(row)) {
+            Found::Row(value, _) => Some(value),
+            Found::Deleted(_) => None,
+            Found::Unknown => before,
+        };
+        let patched = patch.apply(older.as_deref().unwrap_or_default());
+        self.active.put(row, Some(&patched), index)
     }
 
-    /// Deadlines up to `now_ms` into `due`; returns the earliest one left in this shard.
-    fn due(&self, now_ms: u64, max: usize, due: &mut Vec<Box<[u8]>>) -> u64 {
+    /// Deadlines from `from_ms` to `now_ms` into `due`, until it holds `max`; returns the earliest one that stands.
+    fn due(&self, from_ms: u64, now_ms: u64, max: usize, dead: &[Space], due: &mut Vec<Box<[u8]>>) -> u64 {
         let generations = [Some(&self.active), self.frozen.as_deref()];
         let mut next = u64::MAX;
-        let mut taken = 0;
         for (age, table) in generations.iter().enumerate() {
             let Some(table) = table else { continue };
-            for &space in table.spaces() {
-                for (row, deadline_ms) in table.deadlines(space) {
-                    if deadline_ms > now_ms || taken >= max {
-                        next = next.min(deadline_ms);
+            for &space in table.spaces().iter().filter(|space| !dead.contains(space)) {
+                for (row, deadline_ms) in table.deadlines(space, from_ms) {
+                    // The older generation's row stands only if the newer one did not delete it.
+                    if age > 0 && self.active.row(row) != Found::Unknown {
+                        continue;
+                    }
+                    next = next.min(deadline_ms);
+                    if deadline_ms > now_ms || due.len() >= max {
                         break;
                     }
-                    // The older generation's row counts only if the newer one did not delete it.
-                    if age == 0 || self.active.row(row) == Found::Unknown {
-                        due.push(row.into());
-                        taken += 1;
-                    }
+                    due.push(row.into());
                 }
             }
         }
@@ -257,6 +262,12 @@ impl Patch<'_> {
         row.resize(len, 0);
         self.write(&mut row);
         row
+    }
+
+    /// The same in a buffer that belongs to the caller.
+    pub(crate) fn apply_to(&self, row: &mut Vec<u8>) {
+        row.resize(self.len_after as usize, 0);
+        self.write(row);
     }
 
     /// Writes the bytes into a row of the right length.

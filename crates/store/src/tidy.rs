@@ -1,0 +1,63 @@
+//! `engine memory`: what died is taken out of the memtable, because there is no base whose compaction would do it.
+//!
+//! Deleted rows leave the tables at once. Rows of objects that lost their owner, and of spaces that are no database any
+//! more, are taken out here, by the flush thread, which has nothing else to do then: in steps, so that no latch is held long.
+
+use crate::databases::dead_row;
+use crate::memtable::{SHARDS, shard_of};
+use crate::reclaim::Orphan;
+use crate::row::{Family, SLOTS, Slot, family_range, object_range};
+use crate::store::Store;
+use crate::txn::Mode;
+
+/// Rows that are taken out while a latch is held: some tens of microseconds.
+const STEP_ROWS: usize = 256;
+
+impl Store {
+    /// These objects have no owner any more, or never will have one. With a base below, compaction finds that out.
+    pub(crate) fn on_orphans(&self, orphans: impl IntoIterator<Item = Orphan>) {
+        if self.options.memory_only {
+            self.orphans.lock().extend(orphans);
+        }
+    }
+
+    pub(crate) fn tidy_memory(&self) {
+        self.log.purge(self.log.last());
+        let orphans = std::mem::take(&mut *self.orphans.lock());
+        for orphan in orphans {
+            for family in [Family::Data, Family::Score] {
+                let (from, until) = object_range(family, orphan.space, orphan.slot, orphan.id);
+                self.take_rows(shard_of(orphan.slot), &from, &until);
+            }
+        }
+        for space in self.databases.dead() {
+            for slot in (0..SLOTS as u16).map(Slot) {
+                let mut latch = self.memtable.latch(shard_of(slot));
+                let (gone, bytes) = latch.active.take_keys(space, slot);
+                self.memtable.account(-bytes);
+                drop(latch);
+                drop(gone);
+            }
+            for family in [Family::Data, Family::Score, Family::Owner, Family::Expire] {
+                let (from, until) = family_range(family, space);
+                (0..SHARDS).for_each(|shard| self.take_rows(shard, &from, &until));
+            }
+            if self.put_system(&[(&dead_row(space), None)], Mode::Disk).is_err() {
+                // The log takes nothing now; the next turn finds the space again.
+                return;
+            }
+        }
+    }
+
+    fn take_rows(&self, shard: usize, from: &[u8], until: &[u8]) {
+        loop {
+            let mut latch = self.memtable.latch(shard);
+            let (gone, bytes) = latch.active.take_rows(from, until, STEP_ROWS);
+            self.memtable.account(-bytes);
+            drop(latch);
+            if gone.len() < STEP_ROWS {
+                return;
+            }
+        }
+    }
+}
