@@ -1,0 +1,231 @@
+//! Measures the rows: our server and redis-server one after the other in alternating rounds, each alone on one core, the
+//! client on another, CPU time counted until background work has been idle.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::process::{Steal, idle_cpu_seconds};
+use super::rows::{Before, FLUSHES_MIN, Row};
+use crate::client::{Client, info_field};
+use crate::server::{Server, Template, Workplace};
+
+/// How rows are measured.
+pub struct Plan {
+    pub base: Template,
+    pub server: Template,
+    pub rounds: u32,
+    /// Requests are multiplied by this: below 1 for a smoke run.
+    pub scale: f64,
+    /// Whether write rows are made long enough for their flushes.
+    pub flushes: bool,
+    /// How long background work may take to become idle.
+    pub idle_max: Duration,
+    pub server_cpu: u32,
+    pub client_cpu: u32,
+}
+
+/// One server's figures in one round.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    /// CPU microseconds per request.
+    pub cpu_us: f64,
+    /// Requests a second.
+    pub rate: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    /// Flushes completed while it was measured.
+    pub flushes: u64,
+}
+
+/// A row's rounds, base and ours.
+pub struct Outcome {
+    pub row: &'static Row,
+    pub requests: u64,
+    pub rounds: Vec<(Measured, Measured)>,
+    /// Percent of the machine's time that was stolen meanwhile.
+    pub steal: f64,
+}
+
+impl Outcome {
+    fn ratios(&self) -> Vec<f64> {
+        let mut ratios: Vec<f64> = self.rounds.iter().map(|(base, ours)| ours.cpu_us / base.cpu_us).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+
+    /// The median of the rounds' ratios of CPU time, what counts.
+    pub fn ratio(&self) -> f64 {
+        median(&self.ratios())
+    }
+
+    /// The least and the greatest ratio.
+    pub fn spread(&self) -> (f64, f64) {
+        let ratios = self.ratios();
+        (ratios.first().copied().unwrap_or(f64::NAN), ratios.last().copied().unwrap_or(f64::NAN))
+    }
+
+    pub fn base(&self, field: fn(&Measured) -> f64) -> f64 {
+        median(&self.rounds.iter().map(|(base, _)| field(base)).collect::<Vec<_>>())
+    }
+
+    pub fn ours(&self, field: fn(&Measured) -> f64) -> f64 {
+        median(&self.rounds.iter().map(|(_, ours)| field(ours)).collect::<Vec<_>>())
+    }
+
+    pub fn flushes_min(&self) -> u64 {
+        self.rounds.iter().map(|(_, ours)| ours.flushes).min().unwrap_or(0)
+    }
+}
+
+/// The middle value; of an even number the mean of the two; NaN of none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    match (values.len(), values.len() / 2) {
+        (0, _) => f64::NAN,
+        (n, middle) if n % 2 == 1 => values[middle],
+        (_, middle) => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+impl Plan {
+    /// Measures one row.
+    pub fn measure(&self, row: &'static Row) -> Result<Outcome> {
+        let steal = Steal::now();
+        let mut requests = ((row.requests as f64 * self.scale) as u64).max(1000);
+        if row.writes && self.flushes {
+            requests = self.requests_for_flushes(row, requests)?;
+        }
+        let mut rounds = Vec::new();
+        for _ in 0..self.rounds {
+            let base = self.one(row, &self.base, requests, true).context("redis-server")?;
+            let ours = self.one(row, &self.server, requests, false).context("our server")?;
+            rounds.push((base, ours));
+        }
+        Ok(Outcome { row, requests, rounds, steal: steal.percent_since() })
+    }
+
+    /// So many requests that enough flushes complete.
+    fn requests_for_flushes(&self, row: &'static Row, first: u64) -> Result<u64> {
+        /// As many as the row's rounds can take in a few minutes.
+        const REQUESTS_MAX: u64 = 60_000_000;
+        let mut requests = first;
+        loop {
+            let flushes = self.one(row, &self.server, requests, false).context("our server")?.flushes;
+            if flushes >= FLUSHES_MIN {
+                // Some more than was enough once, because where a flush begins varies.
+                return Ok(if flushes == FLUSHES_MIN { requests + requests / 4 } else { requests });
+            }
+            ensure!(requests < REQUESTS_MAX, "{}: {flushes} flushes in {requests} requests", row.id);
+            let factor = if flushes == 0 { 4.0 } else { (FLUSHES_MIN as f64 + 0.7) / flushes as f64 };
+            requests = ((requests as f64 * factor) as u64).min(REQUESTS_MAX);
+        }
+    }
+
+    /// One server, one round, in a directory of its own.
+    fn one(&self, row: &Row, template: &Template, requests: u64, is_base: bool) -> Result<Measured> {
+        let place = Workplace::new("bench", None)?;
+        let template = if is_base { template.clone() } else { template.with(row.directives)? };
+        let (server, _) = Server::start(&template.pinned_to(self.server_cpu), &place)?;
+        let mut client = server.client()?;
+        if row.before != Before::Nothing {
+            fill(&mut client, row)?;
+        }
+        if row.before == Before::FilledAndFlushed && !is_base {
+            push_out_of_memtable(&mut client)?;
+            self.load(row, server.port(), requests / 4)?;
+        }
+        let before = idle_cpu_seconds(server.pid(), self.idle_max);
+        let flushes_before = flushes(&mut client)?;
+        let mut measured = self.load(row, server.port(), requests)?;
+        let after = idle_cpu_seconds(server.pid(), self.idle_max);
+        measured.cpu_us = (after - before) / requests as f64 * 1e6;
+        measured.flushes = flushes(&mut client)? - flushes_before;
+        drop(client);
+        server.stop()?;
+        Ok(measured)
+    }
+
+    /// Runs redis-benchmark.
+    fn load(&self, row: &Row, port: u16, requests: u64) -> Result<Measured> {
+        let number = |number: u64| number.to_string();
+        let output = Command::new("taskset")
+            .args(["-c", &self.client_cpu.to_string(), "redis-benchmark", "--csv", "-c", "50"])
+            .args(["-p", &port.to_string(), "-n", &number(requests), "-P", &number(row.pipeline.into())])
+            .args(["-r", &number(row.keys), "-d", &number(row.value_bytes.into())])
+            .args(row.load)
+            .output()
+            .context("starting redis-benchmark with taskset")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().last().filter(|line| line.starts_with('"') && !line.contains("latency"));
+        let Some(line) = line.filter(|_| output.status.success()) else {
+            bail!("redis-benchmark {}: {text} {}", output.status, String::from_utf8_lossy(&output.stderr));
+        };
+        let fields: Vec<&str> = line.trim_matches('"').split("\",\"").collect();
+        let figure =
+            |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).with_context(|| format!("figures: {line}"));
+        Ok(Measured { rate: figure(1)?, p50_ms: figure(4)?, p99_ms: figure(6)?, ..Measured::default() })
+    }
+}
+
+/// Commands in one pipeline of a fill.
+const FILL_PIPELINE: u64 = 500;
+
+/// Writes every key that redis-benchmark will ask for.
+fn fill(client: &mut Client, row: &Row) -> Result<()> {
+    let value = vec![b'x'; row.value_bytes as usize];
+    write_all(client, (0..row.keys).map(|number| format!("key:{number:012}")), &value)
+}
+
+/// Writes other keys until two memtables have been flushed: then none holds what was written before.
+fn push_out_of_memtable(client: &mut Client) -> Result<()> {
+    const KEYS_MAX: u64 = 50_000_000;
+    const BATCH: u64 = 20_000;
+    let goal = flushes(client)? + 2;
+    let value = [b'x'; 128];
+    for batch in 0..KEYS_MAX / BATCH {
+        let numbers = batch * BATCH..(batch + 1) * BATCH;
+        write_all(client, numbers.map(|number| format!("filler:{number:012}")), &value)?;
+        if flushes(client)? >= goal {
+            return Ok(());
+        }
+    }
+    bail!("two flushes did not complete within {KEYS_MAX} keys written");
+}
+
+fn write_all(client: &mut Client, keys: impl Iterator<Item = String>, value: &[u8]) -> Result<()> {
+    let mut keys = keys.peekable();
+    while keys.peek().is_some() {
+        let mut sent = 0;
+        for key in keys.by_ref().take(FILL_PIPELINE as usize) {
+            client.push(&[b"SET", key.as_bytes(), value]);
+            sent += 1;
+        }
+        client.flush()?;
+        for _ in 0..sent {
+            let reply = client.read()?;
+            ensure!(reply.is_ok(), "SET was answered by {reply}");
+        }
+    }
+    Ok(())
+}
+
+/// Flushes completed since the server's start; 0 for a server that has none.
+fn flushes(client: &mut Client) -> Result<u64> {
+    let info = client.info("store")?.unwrap_or_default();
+    Ok(info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+}

@@ -1,0 +1,145 @@
+//! The disk benchmark: more data than memory, values that differ for each key and compress to about half, reads that
+//! bypass the page cache. Beside it, where that says something, the same on redis-server with as much as fits its memory.
+//!
+//! `keys` says what is written, `driver` sends it, `watch` looks at the process meanwhile, `phases` are what is measured.
+
+mod driver;
+mod keys;
+mod phases;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::process::{free_disk_bytes, machine};
+use super::report;
+use crate::server::{Server, Template, Workplace};
+use phases::{Bench, Figure};
+
+pub struct Options {
+    pub base: Template,
+    pub server: Template,
+    /// The names of the phases, all if empty.
+    pub phases: Vec<String>,
+    pub keys: u64,
+    pub base_keys: u64,
+    pub window: Duration,
+    pub writes: Duration,
+    /// Operations in each round of the phase `workers`.
+    pub operations: u64,
+    pub seed: u64,
+    pub budget_bytes: u64,
+    /// Where the data lies.
+    pub dir: PathBuf,
+    pub write_to: Option<PathBuf>,
+}
+
+pub const PHASES: &[&str] = &["reads", "hot", "writes", "constant", "workers"];
+/// How our server is started: its own memory budget, and no help from the page cache.
+pub const DIRECTIVES: &str = "--maxmemory 256mb --direct-reads yes";
+
+/// What a key and its value come to on disk before compression, with what rows and blocks add.
+const BYTES_PER_KEY: u64 = 180;
+/// How often the data may lie there at once: log, levels, compaction's output, and versions on the way down.
+const COPIES_MAX: u64 = 2;
+
+/// Measures and prints; true if each target is met.
+pub fn run(options: &Options) -> Result<bool> {
+    if let Some(unknown) = options.phases.iter().find(|name| !PHASES.contains(&name.as_str())) {
+        bail!("no phase {unknown:?}; there are {}", PHASES.join(", "));
+    }
+    let peak = options.keys * BYTES_PER_KEY * COPIES_MAX + (1 << 30);
+    let free = free_disk_bytes(&options.dir)?;
+    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+    println!(
+        "bench disk: seed {}, {} keys, expected to use {:.1} GB of disk at most; {:.1} GB are free in {}",
+        options.seed,
+        options.keys,
+        gigabytes(peak),
+        gigabytes(free),
+        options.dir.display()
+    );
+    ensure!(free >= 2 * peak, "twice that must be free, {:.1} GB; use --dir, or fewer --keys", gigabytes(2 * peak));
+    let mut figures = Vec::new();
+    if options.phases.is_empty() || options.phases.iter().any(|phase| phase != "workers") {
+        figures.extend(on_server(options, &options.server, "ours", options.keys, Some(options.budget_bytes))?);
+        figures.extend(on_server(options, &options.base, "Redis", options.base_keys, None)?);
+    }
+    if wanted(options, "workers") {
+        figures.extend(show(phases::workers(&options.server, 3, options.operations, options.seed)?));
+    }
+    if let Some(dir) = &options.write_to {
+        report::put_between_marks(&dir.join("benchmarks.md"), "disk", &table(&figures, options))?;
+        println!("written to {}", dir.join("benchmarks.md").display());
+    }
+    Ok(figures.iter().all(|figure| figure.target.as_ref().is_none_or(|(_, met)| *met)))
+}
+
+fn wanted(options: &Options, phase: &str) -> bool {
+    options.phases.is_empty() || options.phases.iter().any(|name| name == phase)
+}
+
+/// All phases on one server, in a directory of its own.
+fn on_server(
+    options: &Options,
+    template: &Template,
+    name: &'static str,
+    keys: u64,
+    budget_bytes: Option<u64>,
+) -> Result<Vec<Figure>> {
+    let place = Workplace::new("bench-disk", Some(&options.dir))?;
+    let (server, _) = Server::start(template, &place)?;
+    let dir = place.data();
+    let bench =
+        Bench { server: &server, dir: &dir, name, keys, window: options.window, seed: options.seed, budget_bytes };
+    let mut figures = show(bench.fill().context("the fill")?);
+    if wanted(options, "reads") {
+        figures.extend(show(bench.reads().context("the phase reads")?));
+    }
+    if wanted(options, "hot") {
+        figures.extend(show(bench.hot_beside_cold().context("the phase hot")?));
+    }
+    if wanted(options, "writes") {
+        // The control run shows what the machine itself does to a second; it needs less time for that.
+        let time = if budget_bytes.is_some() { options.writes } else { options.writes.min(Duration::from_secs(60)) };
+        figures.extend(show(bench.sustained_writes(time).context("the phase writes")?));
+    }
+    if wanted(options, "constant") {
+        figures.extend(show(bench.constant_time().context("the phase constant")?));
+    }
+    server.stop()?;
+    Ok(figures)
+}
+
+/// Prints figures as they come.
+fn show(figures: Vec<Figure>) -> Vec<Figure> {
+    for figure in &figures {
+        let verdict = match &figure.target {
+            Some((bound, true)) => format!(" ({bound})"),
+            Some((bound, false)) => format!(" ({bound}: MISSED)"),
+            None => String::new(),
+        };
+        println!("{}: {}{verdict}", figure.what, figure.value);
+    }
+    figures
+}
+
+fn table(figures: &[Figure], options: &Options) -> String {
+    let mut out = String::from("| what | measured | target |\n|---|---|---|\n");
+    for figure in figures {
+        let target = match &figure.target {
+            Some((bound, true)) => bound.clone(),
+            Some((bound, false)) => format!("{bound} (missed)"),
+            None => String::new(),
+        };
+        out += &format!("| {} | {} | {target} |\n", figure.what, figure.value);
+    }
+    out + &format!(
+        "\nOur server with `{DIRECTIVES}` over {} keys, redis-server over {}; on {}.\n",
+        options.keys,
+        options.base_keys,
+        machine()
+    )
+}

@@ -1,0 +1,65 @@
+//! The benchmarks: programs that print ratios, not tests with time limits.
+//!
+//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `chart` write
+//! docs/benchmarks.md and the chart. `disk` measures what needs more data than memory, with a driver of its own.
+
+mod chart;
+pub mod compare;
+pub mod disk;
+pub mod process;
+mod report;
+pub mod rows;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use compare::Plan;
+use rows::{FLUSHES_MIN, ROWS, Row};
+
+/// The server to compare with: a log that is written through and never rewritten, as ours.
+pub const BASE: &str =
+    "redis-server --port {port} --dir {dir} --save \"\" --appendonly yes --auto-aof-rewrite-percentage 0";
+/// How our server is started for the table.
+pub const DIRECTIVES: &str = "--workers 1 --maxmemory 256mb";
+
+pub struct Options {
+    pub plan: Plan,
+    /// The ids of the rows, all if empty.
+    pub rows: Vec<String>,
+    /// The directory of the page and the chart, if they are to be written.
+    pub write_to: Option<PathBuf>,
+}
+
+/// Measures and prints; true if each target is met and each write row had its flushes.
+pub fn run(options: &Options) -> Result<bool> {
+    let chosen = choose(&options.rows)?;
+    let mut outcomes = Vec::new();
+    let mut good = true;
+    for row in chosen {
+        let outcome = options.plan.measure(row).with_context(|| format!("measuring {}", row.id))?;
+        println!("{}", report::line(&outcome));
+        good &= outcome.ratio() <= row.target;
+        if row.writes && options.plan.flushes && outcome.flushes_min() < FLUSHES_MIN {
+            println!("{}: a round had only {} complete flushes", row.id, outcome.flushes_min());
+            good = false;
+        }
+        outcomes.push(outcome);
+    }
+    if let Some(dir) = &options.write_to {
+        let table = report::table(&outcomes, DIRECTIVES);
+        report::put_between_marks(&dir.join("benchmarks.md"), "bench", &table)?;
+        std::fs::write(dir.join("benchmarks.svg"), chart::svg(&outcomes)).context("writing the chart")?;
+        println!("written to {}", dir.display());
+    }
+    Ok(good)
+}
+
+fn choose(ids: &[String]) -> Result<Vec<&'static Row>> {
+    let find = |id: &String| ROWS.iter().find(|row| row.id == id);
+    if let Some(unknown) = ids.iter().find(|id| find(id).is_none()) {
+        let known: Vec<_> = ROWS.iter().map(|row| row.id).collect();
+        bail!("no row {unknown:?}; there are {}", known.join(", "));
+    }
+    Ok(if ids.is_empty() { ROWS.iter().collect() } else { ids.iter().filter_map(find).collect() })
+}

@@ -1,0 +1,120 @@
+//! What the operating system says about a process and the machine: CPU time, memory, stolen time, disk use. Linux only,
+//! from /proc, as `docs/benchmarks.md` explains.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// Within so much CPU time in [`IDLE_WINDOW`] a process counts as idle: timers tick.
+const IDLE_CPU_SECONDS: f64 = 0.06;
+const IDLE_WINDOW: Duration = Duration::from_secs(2);
+
+/// CPU seconds of a process: all its threads, the children that it has reaped, and the children that run.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    own_cpu_seconds(pid) + children.map(cpu_seconds).sum::<f64>()
+}
+
+fn own_cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may hold anything; utime, stime, cutime and cstime are fields 14 to 17 of the whole.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Waits until the process has been idle for two seconds, at most `limit`; its CPU seconds by then.
+pub fn idle_cpu_seconds(pid: u32, limit: Duration) -> f64 {
+    let begin = Instant::now();
+    let mut last = cpu_seconds(pid);
+    while begin.elapsed() < limit {
+        sleep(IDLE_WINDOW);
+        let now = cpu_seconds(pid);
+        if now - last < IDLE_CPU_SECONDS {
+            return last;
+        }
+        last = now;
+    }
+    last
+}
+
+/// Resident memory in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// The share of time that the machine's hypervisor gave to others, between two of these.
+#[derive(Clone, Copy, Debug)]
+pub struct Steal {
+    stolen: u64,
+    total: u64,
+}
+
+impl Steal {
+    pub fn now() -> Steal {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let line = stat.lines().next().unwrap_or_default();
+        let fields: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|f| f.parse().ok()).collect();
+        Steal { stolen: fields.get(7).copied().unwrap_or(0), total: fields.iter().sum() }
+    }
+
+    /// Percent stolen since then.
+    pub fn percent_since(self) -> f64 {
+        let now = Steal::now();
+        let total = now.total.saturating_sub(self.total);
+        if total == 0 { 0.0 } else { 100.0 * now.stolen.saturating_sub(self.stolen) as f64 / total as f64 }
+    }
+}
+
+/// Bytes that the files below a directory occupy on disk.
+pub fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let of_entry = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => disk_bytes(&entry.path()),
+        Ok(data) => data.blocks() * 512,
+        // It was deleted meanwhile.
+        Err(_) => 0,
+    };
+    entries.flatten().map(of_entry).sum()
+}
+
+/// Bytes that may still be written to the file system of a directory.
+pub fn free_disk_bytes(dir: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(dir).with_context(|| format!("the free space of {}", dir.display()))?;
+    Ok(stat.f_bavail * stat.f_frsize)
+}
+
+/// The processor and how many of it, for the line under a table of results.
+pub fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':')).map_or("unknown", |(_, m)| m);
+    let cores = info.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{cores} cores of {}", model.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_works_uses_cpu_and_memory() {
+        let pid = std::process::id();
+        let before = cpu_seconds(pid);
+        let begin = Instant::now();
+        while cpu_seconds(pid) - before < 0.05 {
+            assert!(begin.elapsed() < Duration::from_secs(20), "spinning must show as CPU time");
+        }
+        assert!(resident_bytes(pid) > 100_000);
+        assert!(free_disk_bytes(Path::new("/")).expect("the root is there") > 0);
+        assert!((0.0..=100.0).contains(&Steal::now().percent_since()));
+    }
+}

@@ -1,0 +1,125 @@
+//! The table of cases: what is measured, and the most that it may cost against redis-server.
+
+/// How keys get to where a case wants them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// No keys: the case writes its own.
+    Nothing,
+    /// All keys are there.
+    Filled,
+    /// All keys are there, and out of the memtable: only the base has them.
+    FilledAndFlushed,
+}
+
+/// One case.
+#[derive(Debug)]
+pub struct Row {
+    /// For `--rows`.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// redis-benchmark's arguments that say what is sent.
+    pub load: &'static [&'static str],
+    pub pipeline: u32,
+    /// The key space.
+    pub keys: u64,
+    pub value_bytes: u32,
+    /// Requests in one round, before a write row is made long enough for its flushes.
+    pub requests: u64,
+    pub before: Before,
+    /// A row that writes has to see [`FLUSHES_MIN`] complete flushes.
+    pub writes: bool,
+    /// Our CPU time per request over that of redis-server, at most.
+    pub target: f64,
+    /// Directives of our server for this row alone.
+    pub directives: &'static str,
+}
+
+/// Complete flushes that a row that writes must have in it, so that what they cost is counted.
+pub const FLUSHES_MIN: u64 = 3;
+
+const RANDOM_KEY: &str = "key:__rand_int__";
+
+/// GET over keys that are in memory.
+const HOT: Row = Row {
+    id: "get",
+    title: "GET, hot, pipeline 16, 100 thousand keys",
+    load: &["-t", "get"],
+    pipeline: 16,
+    keys: 100_000,
+    value_bytes: 128,
+    requests: 2_000_000,
+    before: Before::Filled,
+    writes: false,
+    target: 0.75,
+    directives: "",
+};
+
+const WRITE: Row = Row {
+    id: "set",
+    title: "SET, pipeline 16, 100 thousand keys",
+    load: &["-t", "set"],
+    before: Before::Nothing,
+    writes: true,
+    target: 0.8,
+    ..HOT
+};
+
+pub const ROWS: &[Row] = &[
+    HOT,
+    WRITE,
+    Row { id: "set-1m", title: "SET, pipeline 16, 1 million keys", keys: 1_000_000, target: 1.1, ..WRITE },
+    Row { id: "incr", title: "INCR, pipeline 16, 100 thousand keys", load: &["-t", "incr"], target: 1.0, ..WRITE },
+    Row {
+        id: "mset",
+        title: "MSET of 10 keys, pipeline 16, 100 thousand keys",
+        load: &["-t", "mset"],
+        requests: 300_000,
+        target: 1.0,
+        ..WRITE
+    },
+    Row {
+        id: "mget",
+        title: "MGET of 10 keys, pipeline 16, 100 thousand keys",
+        load: &[
+            "MGET", RANDOM_KEY, RANDOM_KEY, RANDOM_KEY, RANDOM_KEY, RANDOM_KEY, RANDOM_KEY, RANDOM_KEY, RANDOM_KEY,
+            RANDOM_KEY, RANDOM_KEY,
+        ],
+        requests: 300_000,
+        target: 1.0,
+        ..HOT
+    },
+    Row { id: "get-p1", title: "GET, hot, pipeline 1", pipeline: 1, requests: 400_000, target: 1.0, ..HOT },
+    Row { id: "set-p1", title: "SET, pipeline 1", pipeline: 1, requests: 400_000, target: 1.0, ..WRITE },
+    Row {
+        id: "set-10k",
+        title: "SET of 10 KB, pipeline 1",
+        pipeline: 1,
+        keys: 10_000,
+        value_bytes: 10_240,
+        requests: 200_000,
+        target: 1.0,
+        ..WRITE
+    },
+    Row {
+        id: "get-block-cache",
+        title: "GET from the block cache alone, pipeline 16",
+        before: Before::FilledAndFlushed,
+        target: 3.0,
+        directives: "--row-cache-size 0 --memtable-size 16mb",
+        ..HOT
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_names_of_their_own() {
+        let mut ids: Vec<_> = ROWS.iter().map(|row| row.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), ROWS.len());
+        assert!(ROWS.iter().all(|row| row.writes == (row.before == Before::Nothing)));
+    }
+}

@@ -1,0 +1,316 @@
+//! The crash test: many connections write known sequences, the server is killed at random moments and started again on
+//! the same directory, and every acknowledged write, every transaction, every deadline and every count is checked.
+//!
+//! `model` says what must have survived, `writer` writes, `observe` reads everything back. A loss ends the run and leaves
+//! the data directory where it is.
+
+pub mod model;
+mod observe;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::client::{Client, info_field};
+use crate::random::Random;
+use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+use model::{Database, Seen, State, find_survivor};
+use observe::{check_sizes, observe};
+use writer::{End, Role, Writer};
+
+pub struct Options {
+    pub server: Template,
+    pub seed: u64,
+    pub time: Duration,
+    pub writers: u64,
+}
+
+/// Directives of our server under which a second of writing fills several memtables and log segments.
+pub const SMALL_STORE: &str = "--maxmemory 64mb --memtable-size 2mb --flush-log-bytes 16mb --log-segment-size 1mb";
+
+/// Databases that several writers share.
+const SHARED: u64 = 4;
+const FLUSHED: [Database; 2] = [8, 9];
+const SWAPPED: [Database; 2] = [10, 11];
+/// All that writers use.
+const USED: [Database; 8] = [0, 1, 2, 3, 8, 9, 10, 11];
+
+/// How a round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// SIGKILL while all write.
+    Kill,
+    /// SIGKILL as soon as they have begun.
+    EarlyKill,
+    /// SIGTERM while all write.
+    Stop,
+    /// SIGTERM, and SIGKILL before it has stopped.
+    KillWhileStopping,
+    /// FLUSHALL with nothing else in flight, and SIGKILL around its reply.
+    KillInFlushall,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    rounds: u64,
+    kills: u64,
+    kills_at_start: u64,
+    clean_stops: u64,
+    starts: u64,
+    start_seconds: f64,
+    start_seconds_max: f64,
+    loading_replies: u64,
+    survivors_in_flight: u64,
+    keys_checked: u64,
+    flushes: u64,
+}
+
+/// Runs until the time is over; true if nothing was lost. Prints totals, and what was lost.
+pub fn run(options: &Options) -> Result<bool> {
+    println!("crash: seed {}, {} writers, {} s", options.seed, options.writers, options.time.as_secs());
+    let mut run = Run::new(options)?;
+    let begin = Instant::now();
+    let mut result = Ok(());
+    while result.is_ok() && begin.elapsed() < options.time {
+        result = run.round();
+    }
+    let sent: u64 = run.writers.iter().map(|w| w.operations_sent).sum();
+    let acknowledged: u64 = run.writers.iter().map(|w| w.operations_acknowledged).sum();
+    println!(
+        "crash: seed {}: {} rounds, {} kills ({} more while starting), {} clean stops, {} operations sent, {} acknowledged",
+        options.seed,
+        run.totals.rounds,
+        run.totals.kills,
+        run.totals.kills_at_start,
+        run.totals.clean_stops,
+        sent,
+        acknowledged
+    );
+    println!(
+        "crash: {} operations in flight survived, {} keys checked, {} flushes seen, {} starts in {:.1} s (longest {:.2} s, {} times LOADING)",
+        run.totals.survivors_in_flight,
+        run.totals.keys_checked,
+        run.totals.flushes,
+        run.totals.starts,
+        run.totals.start_seconds,
+        run.totals.start_seconds_max,
+        run.totals.loading_replies
+    );
+    match result {
+        Ok(()) => {
+            println!("crash: nothing lost");
+            Ok(true)
+        }
+        Err(error) => {
+            println!("crash: FAILED in round {}: {error:#}", run.totals.rounds);
+            println!("crash: the server's last lines:\n{}", run.place.log_tail());
+            println!("crash: everything is left in {}", run.place.keep().display());
+            Ok(false)
+        }
+    }
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    place: Workplace,
+    random: Random,
+    writers: Vec<Writer>,
+    server: Option<Server>,
+    totals: Totals,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options) -> Result<Run<'a>> {
+        ensure!(options.writers >= 4, "at least 4 writers, for each role one");
+        let role = |number: u64| match number {
+            0 | 1 => (FLUSHED[number as usize], Role::Flusher),
+            2 => (SWAPPED[0], Role::Swapper(SWAPPED[1])),
+            _ => ((number % SHARED) as Database, Role::Plain),
+        };
+        let make = |number: u64| {
+            let (home, role) = role(number);
+            Writer::new(number, home, role, options.seed)
+        };
+        Ok(Run {
+            options,
+            place: Workplace::new("crash", None)?,
+            random: Random::of_part(options.seed, u64::MAX),
+            writers: (0..options.writers).map(make).collect(),
+            server: None,
+            totals: Totals::default(),
+        })
+    }
+
+    /// Start, verify, write, kill.
+    fn round(&mut self) -> Result<()> {
+        self.totals.rounds += 1;
+        self.kill_while_starting()?;
+        let (server, start) = Server::start(&self.options.server, &self.place)?;
+        self.totals.starts += 1;
+        self.totals.start_seconds += start.seconds;
+        self.totals.start_seconds_max = self.totals.start_seconds_max.max(start.seconds);
+        self.totals.loading_replies += start.loading_replies;
+        self.server = Some(server);
+        self.verify().context("after the start")?;
+        let ending = match self.random.below(100) {
+            0..=59 => Ending::Kill,
+            60..=69 => Ending::EarlyKill,
+            70..=79 => Ending::Stop,
+            80..=89 => Ending::KillWhileStopping,
+            _ => Ending::KillInFlushall,
+        };
+        self.write_until(ending).with_context(|| format!("in a round that was to end by {ending:?}"))
+    }
+
+    /// Now and then kills one or more starts before they are ready: in recovery, in replay.
+    fn kill_while_starting(&mut self) -> Result<()> {
+        while self.totals.rounds > 1 && self.random.percent(30) {
+            let mut server = Server::spawn(&self.options.server, &self.place)?;
+            let bound = *self.random.pick(&[10, 50, 300]);
+            sleep(Duration::from_millis(self.random.below(bound)));
+            if let Some(status) = server.ended()? {
+                bail!("the server ended while it started: {status}");
+            }
+            server.kill()?;
+            self.totals.kills_at_start += 1;
+        }
+        Ok(())
+    }
+
+    /// Lets all writers write, and ends the server in the given way. What they have in flight stays with them.
+    fn write_until(&mut self, ending: Ending) -> Result<()> {
+        let mut server = self.server.take().context("a round begins with a server")?;
+        let port = server.port();
+        let time = match ending {
+            Ending::EarlyKill => Duration::from_millis(self.random.below(50)),
+            _ => Duration::from_millis(self.random.between(200, 3000)),
+        };
+        let stop = AtomicBool::new(false);
+        let ends: Vec<End> = thread::scope(|scope| {
+            let stop = &stop;
+            let connect = move || Client::connect(port, REPLY_TIMEOUT);
+            let threads: Vec<_> =
+                self.writers.iter_mut().map(|writer| scope.spawn(move || writer.run(connect(), stop))).collect();
+            // The moment of the kill is what the seed decides; nothing is waited for.
+            let begin = Instant::now();
+            while begin.elapsed() < time && !threads.iter().any(|t| t.is_finished()) {
+                sleep((time - begin.elapsed().min(time)).min(Duration::from_millis(20)));
+            }
+            let early = threads.iter().any(|t| t.is_finished());
+            self.totals.flushes += flushes(port);
+            let ended = if early { Ok(()) } else { end_server(&mut server, ending, stop, &mut self.random) };
+            stop.store(true, Ordering::Relaxed);
+            let ends = threads.into_iter().map(|t| t.join().expect("a writer does not panic")).collect();
+            ended.map(|()| if early { mark_early(ends) } else { ends })
+        })?;
+        for (writer, end) in self.writers.iter().zip(&ends) {
+            match end {
+                End::Wrong(text) => bail!("{} {text}", writer.prefix),
+                End::Broken(error) if ending == Ending::KillInFlushall => {
+                    bail!("{} its connection broke: {error}", writer.prefix)
+                }
+                _ => {}
+            }
+        }
+        match ending {
+            Ending::Stop => {
+                let status = server.wait_ended()?;
+                ensure!(status.success(), "the server stopped with {status} after SIGTERM");
+                self.totals.clean_stops += 1;
+            }
+            Ending::KillInFlushall => return self.kill_in_flushall(server),
+            _ => self.totals.kills += 1,
+        }
+        Ok(())
+    }
+
+    /// All or nothing of everything: sends FLUSHALL, kills, and expects one of the two.
+    fn kill_in_flushall(&mut self, mut server: Server) -> Result<()> {
+        let mut client = server.client()?;
+        client.push(&["FLUSHALL"]);
+        client.flush()?;
+        sleep(Duration::from_micros(self.random.below(4000)));
+        server.kill()?;
+        self.totals.kills += 1;
+        let acknowledged = client.read().is_ok_and(|reply| reply.is_ok());
+        let (server, _) = Server::start(&self.options.server, &self.place)?;
+        let seen = observe(&mut server.client()?, &USED)?;
+        let flushed = seen.keys.is_empty();
+        ensure!(flushed || !acknowledged, "FLUSHALL was acknowledged, and {} keys are there", seen.keys.len());
+        if flushed {
+            self.writers.iter_mut().for_each(|writer| writer.resume_from(State::default()));
+        }
+        self.server = Some(server);
+        self.verify().context("after a kill in FLUSHALL")?;
+        let mut server = self.server.take().context("it was put there above")?;
+        server.kill()?;
+        Ok(())
+    }
+
+    /// Reads everything and finds, for each writer, the state that survived.
+    fn verify(&mut self) -> Result<()> {
+        let server = self.server.as_ref().context("verification needs a server")?;
+        let mut client = server.client()?;
+        let seen = observe(&mut client, &USED)?;
+        self.totals.keys_checked += seen.keys.len() as u64;
+        let (from, until) = (seen.from, seen.until);
+        let mut parts: BTreeMap<String, Seen> = BTreeMap::new();
+        for (place, entry) in seen.keys {
+            let end = place.1.iter().position(|b| *b == b':').map_or(0, |p| p + 1);
+            let prefix = String::from_utf8_lossy(&place.1[..end]).into_owned();
+            let part = parts.entry(prefix).or_insert_with(|| Seen { from, until, ..Seen::default() });
+            part.keys.insert(place, entry);
+        }
+        for writer in &mut self.writers {
+            let part = parts.remove(&writer.prefix).unwrap_or(Seen { from, until, ..Seen::default() });
+            let in_flight = writer.in_flight.make_contiguous();
+            match find_survivor(&writer.acknowledged, in_flight, &part) {
+                Ok((state, survived)) => {
+                    self.totals.survivors_in_flight += survived as u64;
+                    writer.resume_from(state);
+                }
+                Err(text) => bail!("writer {} {text}", writer.prefix),
+            }
+        }
+        ensure!(parts.is_empty(), "keys that nobody wrote: {:?}", parts.keys());
+        check_sizes(&mut client, &USED, true)
+    }
+}
+
+/// Ends the server, or for a FLUSHALL lets the writers finish.
+fn end_server(server: &mut Server, ending: Ending, stop: &AtomicBool, random: &mut Random) -> Result<()> {
+    match ending {
+        Ending::Kill | Ending::EarlyKill => server.kill().map(drop),
+        Ending::Stop => server.terminate(),
+        Ending::KillWhileStopping => {
+            server.terminate()?;
+            sleep(Duration::from_millis(random.below(40)));
+            server.kill().map(drop)
+        }
+        Ending::KillInFlushall => {
+            stop.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// A writer whose connection broke before anything was done to the server has found a failure.
+fn mark_early(ends: Vec<End>) -> Vec<End> {
+    let mark = |end| match end {
+        End::Broken(error) => End::Wrong(format!("lost its connection before the server was ended: {error}")),
+        other => other,
+    };
+    ends.into_iter().map(mark).collect()
+}
+
+/// How many flushes the server says it has completed since its start; 0 if it does not say.
+fn flushes(port: u16) -> u64 {
+    let client = Client::connect(port, REPLY_TIMEOUT);
+    let info = client.and_then(|mut client| client.info("store"));
+    let info = info.ok().flatten().unwrap_or_default();
+    info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()).unwrap_or(0)
+}

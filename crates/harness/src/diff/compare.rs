@@ -1,0 +1,279 @@
+//! When two replies to the same command count as the same: byte for byte, except where Redis promises less than that
+//! (order of KEYS), where time runs (TTL), or where servers describe themselves (INFO). `exceptions` has what is allowed
+//! to differ for a reason of ours; it is asked only after these rules have said no.
+
+use std::collections::HashSet;
+
+use super::sequence::{Command, Sequence, Step};
+use crate::client::Reply;
+
+/// How the successful replies of a command compare. Errors are always compared exactly, with their texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Exact,
+    /// A duration in units of so many milliseconds, that has gone on between the two servers.
+    Remaining(i64),
+    /// A point in time in units of so many milliseconds: exact if the sequence gave it, else near.
+    Deadline(i64),
+    /// A list without an order.
+    Unordered,
+    /// Any key or none, the same on both sides.
+    AnyKey,
+    /// A cursor and some keys: the form. Full iterations are steps of their own.
+    ScanPage,
+    /// The same type of reply.
+    Form,
+    /// DBSIZE: exact unless there are keys whose deadline has passed.
+    Size,
+    /// HELLO: the same fields in the same order, the same protocol and role.
+    Hello,
+    /// INFO: the form, and the fields of the section keyspace.
+    Info,
+    /// COMMAND INFO: sets of words in any order.
+    CommandInfo,
+    /// COMMAND DOCS: all but the wording.
+    CommandDocs,
+}
+
+pub fn rule_of(command: &Command) -> Rule {
+    let word = |at: usize| command.get(at).map(|w| w.to_ascii_lowercase()).unwrap_or_default();
+    match (word(0).as_slice(), word(1).as_slice()) {
+        (b"ttl", _) => Rule::Remaining(1000),
+        (b"pttl", _) => Rule::Remaining(1),
+        (b"expiretime", _) => Rule::Deadline(1000),
+        (b"pexpiretime", _) => Rule::Deadline(1),
+        (b"keys", _) => Rule::Unordered,
+        (b"randomkey", _) => Rule::AnyKey,
+        (b"scan", _) => Rule::ScanPage,
+        (b"dbsize", _) => Rule::Size,
+        (b"hello", _) => Rule::Hello,
+        (b"info", _) => Rule::Info,
+        (b"client", b"id") | (b"command", b"count") => Rule::Form,
+        (b"command", b"list") => Rule::Form,
+        // Without names they list every command that there is.
+        (b"command", b"" | b"info" | b"docs") if command.len() <= 2 => Rule::Form,
+        (b"command", b"info") => Rule::CommandInfo,
+        (b"command", b"docs") => Rule::CommandDocs,
+        // Patterns name settings that only one of the servers has.
+        (b"config", b"get") if command.iter().any(|a| a.contains(&b'*')) => Rule::Form,
+        (b"config", b"get") => Rule::Unordered,
+        _ => Rule::Exact,
+    }
+}
+
+/// What the rules know of the sequence that a command is part of.
+pub struct Context {
+    /// The integers that it names, in milliseconds and seconds: the deadlines among them come back exactly.
+    literals: HashSet<i64>,
+    /// Whether keys are there whose deadline has passed: they count in a database's size until they are removed, at a
+    /// time that is each server's own.
+    pub expired_keys: bool,
+}
+
+impl Context {
+    pub fn of(sequence: &Sequence) -> Context {
+        let expired_keys = sequence.iter().any(|step| match step {
+            Step::Wait { .. } => true,
+            Step::Send { commands, .. } => commands.iter().any(may_set_expired),
+            _ => false,
+        });
+        Context { literals: literals(sequence), expired_keys }
+    }
+}
+
+/// A SET to a deadline that may be in the past: Redis stores the key all the same.
+fn may_set_expired(command: &Command) -> bool {
+    let is_deadline = |a: &Vec<u8>| a.eq_ignore_ascii_case(b"exat") || a.eq_ignore_ascii_case(b"pxat");
+    command[0].eq_ignore_ascii_case(b"set") && command.iter().any(is_deadline)
+}
+
+fn literals(sequence: &Sequence) -> HashSet<i64> {
+    let mut found = HashSet::new();
+    for step in sequence {
+        let Step::Send { commands, .. } = step else { continue };
+        for argument in commands.iter().flatten().filter(|a| a.len() <= 20) {
+            if let Some(number) = std::str::from_utf8(argument).ok().and_then(|t| t.parse::<i64>().ok()) {
+                found.extend([number, number.saturating_mul(1000), number.saturating_add(500) / 1000]);
+            }
+        }
+    }
+    found
+}
+
+/// The clock difference that is put down to scheduling.
+const TOLERANCE_MS: i64 = 10_000;
+
+pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool {
+    if theirs == ours {
+        return true;
+    }
+    if theirs.error().is_some() || ours.error().is_some() {
+        return false;
+    }
+    let near = |unit_ms: i64| match (theirs, ours) {
+        (Reply::Integer(a), Reply::Integer(b)) => {
+            *a >= 0 && *b >= 0 && a.abs_diff(*b) <= (TOLERANCE_MS / unit_ms) as u64
+        }
+        _ => false,
+    };
+    match rule {
+        Rule::Exact => false,
+        Rule::Remaining(unit_ms) => near(unit_ms),
+        Rule::Deadline(unit_ms) => !theirs.integer().is_some_and(|t| context.literals.contains(&t)) && near(unit_ms),
+        Rule::Unordered => sorted(theirs) == sorted(ours),
+        Rule::AnyKey => matches!((theirs, ours), (Reply::Bulk(_), Reply::Bulk(_))),
+        Rule::ScanPage => scan_page(theirs).is_some() && scan_page(ours).is_some(),
+        Rule::Size if !context.expired_keys => false,
+        Rule::Form | Rule::Size => std::mem::discriminant(theirs) == std::mem::discriminant(ours),
+        Rule::Hello => hello(theirs) == hello(ours),
+        Rule::Info => {
+            std::mem::discriminant(theirs) == std::mem::discriminant(ours)
+                && (context.expired_keys || keyspace(theirs) == keyspace(ours))
+        }
+        Rule::CommandInfo => normal(theirs) == normal(ours),
+        Rule::CommandDocs => docs(theirs) == docs(ours),
+    }
+}
+
+/// A reply whose top level has an order of its own; pairs stay together in RESP2 too.
+fn sorted(reply: &Reply) -> Reply {
+    match reply {
+        Reply::Array(items) => {
+            let mut items = items.clone();
+            items.sort();
+            Reply::Array(items)
+        }
+        Reply::Map(pairs) => {
+            let mut pairs = pairs.clone();
+            pairs.sort();
+            Reply::Map(pairs)
+        }
+        other => other.clone(),
+    }
+}
+
+/// The cursor and the keys of a SCAN reply, if it is one.
+pub fn scan_page(reply: &Reply) -> Option<(u64, Vec<Vec<u8>>)> {
+    let [cursor, keys] = reply.elements()? else { return None };
+    let cursor = std::str::from_utf8(cursor.bytes()?).ok()?.parse().ok()?;
+    let keys = keys.elements()?.iter().map(|key| key.bytes().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
+    Some((cursor, keys))
+}
+
+/// The fields of a map in either protocol.
+fn pairs(reply: &Reply) -> Vec<(Reply, Reply)> {
+    match reply {
+        Reply::Map(pairs) => pairs.clone(),
+        Reply::Array(flat) => flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// HELLO's fields, without the values that tell servers and connections apart.
+fn hello(reply: &Reply) -> Vec<(Reply, Option<Reply>)> {
+    let compared = |key: &Reply| matches!(key.bytes(), Some(b"proto" | b"mode" | b"role" | b"modules"));
+    pairs(reply).into_iter().map(|(key, value)| if compared(&key) { (key, Some(value)) } else { (key, None) }).collect()
+}
+
+/// The lines of INFO's section keyspace, without the mean time to live.
+fn keyspace(reply: &Reply) -> Vec<String> {
+    let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default()).into_owned();
+    let lines = text.lines().filter(|line| line.starts_with("db") && line.contains(":keys="));
+    lines.map(|line| line.split(",avg_ttl").next().unwrap_or(line).to_string()).collect()
+}
+
+/// A reply in which arrays of plain words (flags, categories) are sorted at every level.
+fn normal(reply: &Reply) -> Reply {
+    match reply {
+        Reply::Array(items) | Reply::Set(items) => {
+            let mut items: Vec<Reply> = items.iter().map(normal).collect();
+            if items.iter().all(|item| matches!(item, Reply::Simple(_)) || is_subcommand(item)) {
+                items.sort();
+            }
+            if matches!(reply, Reply::Set(_)) { Reply::Set(items) } else { Reply::Array(items) }
+        }
+        Reply::Map(pairs) => Reply::Map(pairs.iter().map(|(k, v)| (normal(k), normal(v))).collect()),
+        other => other.clone(),
+    }
+}
+
+/// An entry of the list of subcommands, which has no order.
+fn is_subcommand(item: &Reply) -> bool {
+    item.elements().and_then(<[Reply]>::first).is_some_and(is_subcommand_name)
+}
+
+fn is_subcommand_name(name: &Reply) -> bool {
+    name.bytes().is_some_and(|name| name.contains(&b'|'))
+}
+
+/// COMMAND DOCS without the fields that are prose, or that came with 7.2, and with the others sorted, at every level.
+fn docs(reply: &Reply) -> Reply {
+    let pairs = match reply {
+        Reply::Map(pairs) => pairs.clone(),
+        // In RESP2 a map is a flat array that begins with a word.
+        Reply::Array(items) if items.len().is_multiple_of(2) && items.first().is_some_and(|k| k.bytes().is_some()) => {
+            pairs(reply)
+        }
+        Reply::Array(items) => return Reply::Array(items.iter().map(docs).collect()),
+        other => return normal(other),
+    };
+    const PROSE: &[&[u8]] = &[b"summary", b"complexity", b"display_text", b"history"];
+    let fields = pairs.iter().filter(|(key, _)| !key.bytes().is_some_and(|key| PROSE.contains(&key)));
+    let mut fields: Vec<(Reply, Reply)> = fields.map(|(key, value)| (key.clone(), docs(value))).collect();
+    fields.sort();
+    match reply {
+        Reply::Map(_) => Reply::Map(fields),
+        _ => Reply::Array(fields.into_iter().flat_map(|(key, value)| [key, value]).collect()),
+    }
+}
+
+/// The replies inside an EXEC, each by the rule of its own command.
+pub fn same_transaction(queued: &[Command], theirs: &Reply, ours: &Reply, context: &Context) -> bool {
+    match (theirs, ours) {
+        (Reply::Array(a), Reply::Array(b)) => {
+            a.len() == b.len()
+                && a.len() == queued.len()
+                && queued.iter().zip(a.iter().zip(b)).all(|(c, (a, b))| same(rule_of(c), a, b, context))
+        }
+        _ => theirs == ours,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, command: &str, theirs: Reply, ours: Reply, expected: bool) {
+        let command = command.split(' ').map(|w| w.as_bytes().to_vec()).collect();
+        let context = Context { literals: HashSet::from([4_102_444_800_000]), expired_keys: false };
+        assert_eq!(same(rule_of(&command), &theirs, &ours, &context), expected, "{name}");
+    }
+
+    #[test]
+    fn rules() {
+        use Reply::{Array, Integer, Null, NullBulk};
+        let words = |words: &[&str]| Array(words.iter().map(|w| Reply::bulk(*w)).collect());
+        let error = |text: &str| Reply::Error(text.as_bytes().to_vec());
+        check("values are exact", "GET a", Reply::bulk("1"), Integer(1), false);
+        check("nulls differ by protocol", "GET a", NullBulk, Null, false);
+        check("error texts are exact", "TTL a", error("ERR a"), error("ERR b"), false);
+        check("time has gone on", "TTL a", Integer(100), Integer(99), true);
+        check("no time is no duration", "TTL a", Integer(-1), Integer(0), false);
+        check(
+            "a given deadline is exact",
+            "PEXPIRETIME a",
+            Integer(4_102_444_800_000),
+            Integer(4_102_444_800_001),
+            false,
+        );
+        check(
+            "a computed deadline is near",
+            "PEXPIRETIME a",
+            Integer(4_000_000_000_000),
+            Integer(4_000_000_000_001),
+            true,
+        );
+        check("KEYS has no order", "keys *", words(&["a", "b"]), words(&["b", "a"]), true);
+        check("KEYS has no duplicates", "KEYS *", words(&["a", "b"]), words(&["a", "b", "b"]), false);
+    }
+}

@@ -1,0 +1,564 @@
+//! Makes a case: a sequence of steps over all commands that the server has, from a seed and the number of the case.
+//!
+//! Each case uses a random part of the commands ("swarm testing", Groce et al. 2012): a few commands that meet often find
+//! more than all of them rarely. Some commands are then spoiled: an argument lost, doubled, replaced, added.
+//! It never asks a server; what it knows of a connection (is it in MULTI?) is a guess that only shapes the odds.
+
+use super::arguments::Arguments;
+use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::random::Random;
+
+type Make = fn(&mut Arguments) -> Command;
+
+/// Commands by how often they come, and what makes them.
+const COMMANDS: &[(u64, Make)] = &[
+    // Strings.
+    (8, |a| vec![a.word("GET"), a.key()]),
+    (14, set),
+    (2, |a| vec![a.word("SETEX"), a.key(), a.ttl(1000), a.value()]),
+    (2, |a| vec![a.word("PSETEX"), a.key(), a.ttl(1), a.value()]),
+    (3, |a| vec![a.word("SETNX"), a.key(), a.value()]),
+    (3, |a| vec![a.word("GETSET"), a.key(), a.value()]),
+    (5, getex),
+    (3, |a| vec![a.word("GETDEL"), a.key()]),
+    (4, |a| many(a, "MGET", false)),
+    (4, |a| many(a, "MSET", true)),
+    (3, |a| many(a, "MSETNX", true)),
+    (4, |a| vec![a.word("INCR"), a.key()]),
+    (3, |a| vec![a.word("DECR"), a.key()]),
+    (4, |a| vec![a.word("INCRBY"), a.key(), a.number()]),
+    (3, |a| vec![a.word("DECRBY"), a.key(), a.number()]),
+    (7, |a| vec![a.word("APPEND"), a.key(), a.value()]),
+    (4, |a| vec![a.word("STRLEN"), a.key()]),
+    (6, |a| vec![a.word("GETRANGE"), a.key(), a.index(), a.index()]),
+    (2, |a| vec![a.word("SUBSTR"), a.key(), a.index(), a.index()]),
+    (8, |a| vec![a.word("SETRANGE"), a.key(), a.write_offset(), a.value()]),
+    // Keys.
+    (4, |a| many(a, "DEL", false)),
+    (2, |a| many(a, "UNLINK", false)),
+    (4, |a| many(a, "EXISTS", false)),
+    (2, |a| vec![a.word("TYPE"), a.key()]),
+    (5, |a| expire(a, "EXPIRE", Arguments::ttl, 1000)),
+    (4, |a| expire(a, "PEXPIRE", Arguments::ttl, 1)),
+    (4, |a| expire(a, "EXPIREAT", Arguments::deadline, 1000)),
+    (5, |a| expire(a, "PEXPIREAT", Arguments::deadline, 1)),
+    (2, |a| vec![a.word("TTL"), a.key()]),
+    (2, |a| vec![a.word("PTTL"), a.key()]),
+    (2, |a| vec![a.word("EXPIRETIME"), a.key()]),
+    (3, |a| vec![a.word("PEXPIRETIME"), a.key()]),
+    (3, |a| vec![a.word("PERSIST"), a.key()]),
+    (2, scan),
+    (3, |a| vec![a.word("KEYS"), a.pattern()]),
+    (1, |a| vec![a.word("RANDOMKEY")]),
+    (4, |a| vec![a.word("RENAME"), a.key(), a.key()]),
+    (4, |a| vec![a.word("RENAMENX"), a.key(), a.key()]),
+    (2, |a| vec![a.word("DBSIZE")]),
+    (1, |a| flush(a, "FLUSHDB")),
+    (1, |a| flush(a, "FLUSHALL")),
+    (2, |a| vec![a.word("SWAPDB"), a.database(), a.database()]),
+    // Connections.
+    (3, |a| vec![a.word("SELECT"), a.database()]),
+    (1, ping),
+    (1, |a| vec![a.word("ECHO"), a.value()]),
+    (1, hello),
+    (1, client),
+    // Transactions.
+    (5, |a| vec![a.word("MULTI")]),
+    (5, |a| vec![a.word("EXEC")]),
+    (1, |a| vec![a.word("DISCARD")]),
+    (4, |a| many(a, "WATCH", false)),
+    (1, |a| vec![a.word("UNWATCH")]),
+    // The server.
+    (1, |a| if a.random.percent(30) { vec![a.word("INFO"), a.word("keyspace")] } else { info(a) }),
+    (1, config_get),
+    (1, config_set),
+    (1, command_table),
+    (1, shutdown_refused),
+    (1, unknown),
+];
+
+fn set(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("SET"), a.key(), a.value()];
+    while a.random.percent(35) {
+        match a.random.below(9) {
+            0 => command.push(a.word("NX")),
+            1 => command.push(a.word("XX")),
+            2 => command.push(a.word("GET")),
+            3 => command.push(a.word("KEEPTTL")),
+            _ => deadline_option(a, &mut command),
+        }
+    }
+    command
+}
+
+/// EX, PX, EXAT or PXAT and its argument.
+fn deadline_option(a: &mut Arguments, command: &mut Command) {
+    let (word, value): (&str, Vec<u8>) = match a.random.below(4) {
+        0 => ("EX", a.ttl(1000)),
+        1 => ("PX", a.ttl(1)),
+        2 => ("EXAT", a.deadline(1000)),
+        _ => ("PXAT", a.deadline(1)),
+    };
+    command.extend([a.word(word), value]);
+}
+
+fn getex(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("GETEX"), a.key()];
+    match a.random.below(10) {
+        0..=2 => {}
+        3..=4 => command.push(a.word("PERSIST")),
+        5 => {
+            command.push(a.word("PERSIST"));
+            deadline_option(a, &mut command);
+        }
+        _ => deadline_option(a, &mut command),
+    }
+    command
+}
+
+/// A command over several keys, each with a value if `pairs`.
+fn many(a: &mut Arguments, name: &str, pairs: bool) -> Command {
+    let mut command = vec![a.word(name)];
+    for _ in 0..a.random.between(1, 4) {
+        command.push(a.key());
+        if pairs {
+            command.push(a.value());
+        }
+    }
+    command
+}
+
+fn expire(a: &mut Arguments, name: &str, when: fn(&mut Arguments, i64) -> Vec<u8>, unit_ms: i64) -> Command {
+    let mut command = vec![a.word(name), a.key(), when(a, unit_ms)];
+    while a.random.percent(30) {
+        let option = *a.random.pick(&["NX", "XX", "GT", "LT", "ZZ"]);
+        command.push(a.word(option));
+    }
+    command
+}
+
+fn scan(a: &mut Arguments) -> Command {
+    let cursor = match a.random.below(4) {
+        0 => a.odd(),
+        _ => b"0".to_vec(),
+    };
+    let mut command = vec![a.word("SCAN"), cursor];
+    scan_options(a, &mut command, false);
+    command
+}
+
+/// MATCH, COUNT and TYPE; only right ones if `right`.
+fn scan_options(a: &mut Arguments, command: &mut Command, right: bool) {
+    while a.random.percent(45) {
+        let (word, value) = match a.random.below(7) {
+            0..=2 => ("MATCH", a.pattern()),
+            3..=4 if right => ("COUNT", a.random.between(1, 20).to_string().into_bytes()),
+            3..=4 => ("COUNT", a.number()),
+            _ => ("TYPE", a.random.pick(&["string", "STRING", "list", "hash", "nothing"]).as_bytes().to_vec()),
+        };
+        command.extend([a.word(word), value]);
+    }
+}
+
+fn flush(a: &mut Arguments, name: &str) -> Command {
+    let mut command = vec![a.word(name)];
+    match a.random.below(6) {
+        0 => command.push(a.word("ASYNC")),
+        1 => command.push(a.word("SYNC")),
+        2 => command.push(a.odd()),
+        _ => {}
+    }
+    command
+}
+
+fn ping(a: &mut Arguments) -> Command {
+    if a.random.percent(50) { vec![a.word("PING")] } else { vec![a.word("PING"), a.value()] }
+}
+
+fn hello(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("HELLO")];
+    if a.random.percent(15) {
+        return command;
+    }
+    command.push(a.random.pick(&["2", "3", "3", "2", "1", "4", "x", ""]).as_bytes().to_vec());
+    while a.random.percent(30) {
+        match a.random.below(4) {
+            0 => command.extend([a.word("SETNAME"), a.random.pick(&["me", "a b", ""]).as_bytes().to_vec()]),
+            1 => command.extend([a.word("AUTH"), b"default".to_vec(), b"any".to_vec()]),
+            2 => command.extend([a.word("AUTH"), b"nobody".to_vec(), b"any".to_vec()]),
+            _ => command.push(a.word("NOSUCH")),
+        }
+    }
+    command
+}
+
+fn client(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("CLIENT")];
+    match a.random.below(6) {
+        0 => command.push(a.word("ID")),
+        1..=2 => command.push(a.word("GETNAME")),
+        3 => command.push(a.word("NOSUCH")),
+        _ => command.extend([a.word("SETNAME"), a.random.pick(&["me", "you", "a b", "", "x\n"]).as_bytes().to_vec()]),
+    }
+    command
+}
+
+fn info(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("INFO")];
+    while a.random.percent(40) {
+        let section = *a.random.pick(&["server", "memory", "stats", "everything", "all", "default", "nosuch"]);
+        command.push(a.word(section));
+    }
+    command
+}
+
+fn config_get(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("CONFIG"), a.word("GET")];
+    for _ in 0..a.random.between(1, 3) {
+        let name = *a.random.pick(&["timeout", "databases", "tcp-keepalive", "TIMEOUT", "nosuch", "timeou[t]", ""]);
+        command.push(name.as_bytes().to_vec());
+    }
+    command
+}
+
+/// Only settings that change nothing that a later step can see, other than CONFIG GET.
+fn config_set(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("CONFIG"), a.word("SET")];
+    for _ in 0..a.random.between(1, 2) {
+        let pair: [&str; 2] = *a.random.pick(&[
+            ["timeout", "0"],
+            ["timeout", "10000"],
+            ["TIMEOUT", "9999"],
+            ["timeout", "-1"],
+            ["timeout", "x"],
+            ["timeout", ""],
+            ["timeout", "2147483648"],
+            ["tcp-keepalive", "300"],
+            ["tcp-keepalive", "100"],
+            ["databases", "3"],
+            ["nosuch", "1"],
+        ]);
+        command.extend(pair.map(|word| word.as_bytes().to_vec()));
+    }
+    command
+}
+
+/// Names of commands that exist on both sides, and some that exist nowhere.
+const NAMES: &[&str] = &[
+    "ping",
+    "echo",
+    "hello",
+    "select",
+    "quit",
+    "command",
+    "get",
+    "set",
+    "setex",
+    "psetex",
+    "setnx",
+    "getset",
+    "getex",
+    "getdel",
+    "mget",
+    "mset",
+    "msetnx",
+    "incr",
+    "decr",
+    "incrby",
+    "decrby",
+    "append",
+    "strlen",
+    "getrange",
+    "substr",
+    "setrange",
+    "del",
+    "unlink",
+    "exists",
+    "type",
+    "expire",
+    "pexpire",
+    "expireat",
+    "pexpireat",
+    "ttl",
+    "pttl",
+    "expiretime",
+    "pexpiretime",
+    "persist",
+    "scan",
+    "keys",
+    "randomkey",
+    "rename",
+    "renamenx",
+    "dbsize",
+    "flushdb",
+    "flushall",
+    "swapdb",
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "info",
+    "shutdown",
+    "nosuch",
+    "GET",
+];
+
+fn command_table(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("COMMAND")];
+    match a.random.below(8) {
+        0 => command.push(a.word("COUNT")),
+        1..=3 => {
+            command.push(a.word("INFO"));
+            for _ in 0..a.random.between(1, 3) {
+                command.push(a.random.pick(NAMES).as_bytes().to_vec());
+            }
+        }
+        4 => command.extend([a.word("DOCS"), a.random.pick(NAMES).as_bytes().to_vec()]),
+        5 => command.push(a.word("NOSUCH")),
+        _ => {
+            command.push(a.word("GETKEYS"));
+            let words = *a.random.pick(&[
+                "GET a",
+                "GET",
+                "MSET a 1 b 2",
+                "MSET a 1 b",
+                "DEL a b c",
+                "RENAME a b",
+                "PING",
+                "NOSUCH a",
+                "SET a 1 EX 1",
+                "MGET x y",
+                "SWAPDB 0 1",
+                "WATCH a b",
+                "",
+            ]);
+            command.extend(words.split_whitespace().map(|w| w.as_bytes().to_vec()));
+        }
+    }
+    command
+}
+
+/// SHUTDOWN in the forms that do not stop a server. Never spoiled, because that might make one that does.
+fn shutdown_refused(a: &mut Arguments) -> Command {
+    let words = *a.random.pick(&["SHUTDOWN ABORT", "shutdown nosuch", "SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW"]);
+    words.split_whitespace().map(|w| w.as_bytes().to_vec()).collect()
+}
+
+fn unknown(a: &mut Arguments) -> Command {
+    let mut command = vec![a.random.pick(&["NOSUCH", "G ET", "", "get\n", "nosuch'x"]).as_bytes().to_vec()];
+    while a.random.percent(60) {
+        command.push(if a.random.percent(20) { vec![b'x'; 200] } else { a.value() });
+        command.last_mut().expect("one was pushed").truncate(300);
+    }
+    command
+}
+
+/// Loses, doubles, replaces, swaps or adds an argument.
+fn spoil(a: &mut Arguments, command: &mut Command) {
+    if command[0].eq_ignore_ascii_case(b"shutdown") {
+        return;
+    }
+    let at = a.random.below(command.len() as u64) as usize;
+    match a.random.below(6) {
+        0 if command.len() > 1 => {
+            command.remove(at.max(1));
+        }
+        1 => command.truncate(1),
+        2 if at > 0 => command[at] = a.odd(),
+        3 => command.insert(at.max(1).min(command.len()), command[at].clone()),
+        4 if at > 1 => command.swap(at, at - 1),
+        _ => command.push(a.number()),
+    }
+}
+
+/// Bytes that are not tidy RESP arrays: inline commands, and what parsers must refuse.
+const RAW: &[&[u8]] = &[
+    b"PING\r\n",
+    b"PING\n",
+    b"\r\n\r\nPING\r\n",
+    b"  PING  \r\n",
+    b"SET a b\r\nGET a\r\n",
+    b"SET \"a b\" 'c d'\r\nGET \"a b\"\r\n",
+    b"SET a \"\\x41\\n\\\"\"\r\nGET a\r\n",
+    b"SET a 'it\\'s'\r\nGET a\r\n",
+    b"SET a \"b\r\nPING\r\n",
+    b"SET a \"b\"c\r\nPING\r\n",
+    b"GET \"\"\r\n",
+    b"NOSUCH 1 2\r\nPING\r\n",
+    b"$5\r\nPING\r\n",
+    b"*0\r\nPING\r\n",
+    b"*-1\r\nPING\r\n",
+    b"*-10\r\nPING\r\n",
+    b"*x\r\nPING\r\n",
+    b"*\r\nPING\r\n",
+    b"*1 \r\n$4\r\nPING\r\n",
+    b"*2147483648\r\nPING\r\n",
+    b"*99999999999999999999\r\n",
+    b"*1\r\n+PING\r\n",
+    b"*1\r\nPING\r\n",
+    b"*1\r\n$-1\r\nPING\r\n",
+    b"*1\r\n$x\r\nPING\r\n",
+    b"*1\r\n$\r\nPING\r\n",
+    b"*1\r\n$536870913\r\n",
+    b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nPING\r\n",
+    b"*1\r\n$0\r\n\r\nPING\r\n",
+    b"*1\r\n$4\r\nPI",
+    b"*2\r\n$4\r\nECHO\r\n",
+    b"*2\r\n$4\r\necho\r\n$5\r\na\r\nb\x00\r\n*1\r\n$4\r\nping\r\n",
+    b"QUIT\r\nPING\r\n",
+    b"*1\r\n$4\r\nQUIT\r\nPING\r\n",
+    b"quit now\r\n",
+    b"MULTI\r\nSET a 1\r\nNOSUCH\r\nEXEC\r\n",
+    b"HELLO 3\r\nGET nokey\r\n",
+];
+
+/// A key whose deadline passes between two steps: set, maybe watched, waited for, looked at in many ways.
+fn expiring(a: &mut Arguments, connection: usize, sequence: &mut Sequence) {
+    let key = a.key();
+    let mut first = vec![vec![b"SET".to_vec(), key.clone(), a.value(), b"PX".to_vec(), b"25".to_vec()]];
+    let watched = a.random.percent(30);
+    if watched {
+        first.push(vec![b"WATCH".to_vec(), key.clone()]);
+    }
+    sequence.push(Step::Send { connection, commands: first });
+    sequence.push(Step::Wait { ms: 30 });
+    let mut then: Vec<Command> = if watched { vec![vec![b"MULTI".to_vec()]] } else { vec![] };
+    // The first look must be one that removes the key for real in Redis too, so that DBSIZE agrees.
+    let look: Make = *a.random.pick(&[
+        |a: &mut Arguments| vec![a.word("EXISTS")],
+        |a: &mut Arguments| vec![a.word("GET")],
+        |a: &mut Arguments| vec![a.word("TTL")],
+        |a: &mut Arguments| vec![a.word("DEL")],
+        |a: &mut Arguments| vec![a.word("INCR")],
+        |a: &mut Arguments| vec![a.word("PERSIST")],
+        |a: &mut Arguments| vec![a.word("TYPE")],
+        |a: &mut Arguments| vec![a.word("GETDEL")],
+    ]);
+    let mut command = look(a);
+    command.push(key);
+    then.push(command);
+    if watched {
+        then.push(vec![b"EXEC".to_vec()]);
+    }
+    sequence.push(Step::Send { connection, commands: then });
+}
+
+/// Case number `case` of `seed`.
+pub fn generate(seed: u64, case: u64) -> Sequence {
+    let mut random = Random::of_part(seed, case);
+    let large = random.percent(12);
+    let connections = *random.pick(&[1, 1, 2, CONNECTIONS]);
+    let wanted = random.between(8, COMMANDS.len() as u64);
+    let table: Vec<_> = COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect();
+    let total = table.iter().map(|(weight, _)| weight).sum();
+    let mut a = Arguments { random, large };
+
+    let mut sequence = Vec::new();
+    for connection in 0..connections {
+        sequence.push(Step::Send { connection, commands: preamble(&mut a) });
+    }
+    let mut in_multi = [false; CONNECTIONS];
+    for _ in 0..a.random.between(10, 60) {
+        let connection = a.random.below(connections as u64) as usize;
+        match a.random.below(200) {
+            0 if !in_multi[connection] => expiring(&mut a, connection, &mut sequence),
+            1..=3 => sequence.push(Step::Raw { bytes: a.random.pick(RAW).to_vec() }),
+            4..=9 => {
+                let mut command = vec![b"SCAN".to_vec()];
+                scan_options(&mut a, &mut command, true);
+                sequence.push(Step::Scan { connection, command });
+            }
+            10 => {
+                sequence.push(Step::Send { connection, commands: vec![vec![a.word("QUIT")]] });
+                in_multi[connection] = false;
+            }
+            _ => {
+                let length = if a.random.percent(25) { a.random.between(2, 10) } else { 1 };
+                let commands = (0..length).map(|_| next(&mut a, &table, total, &mut in_multi[connection])).collect();
+                sequence.push(Step::Send { connection, commands });
+            }
+        }
+    }
+    sequence
+}
+
+/// What clients send when they connect.
+fn preamble(a: &mut Arguments) -> Vec<Command> {
+    let words = |line: &str| line.split_whitespace().map(|w| w.as_bytes().to_vec()).collect::<Command>();
+    let mut commands = vec![match a.random.below(4) {
+        0 => words("HELLO 3"),
+        1 => words("HELLO 3 SETNAME tester"),
+        2 => words("HELLO 2"),
+        _ => words("PING"),
+    }];
+    if a.random.percent(20) {
+        commands.push(words("CLIENT SETINFO LIB-NAME tester"));
+        commands.push(words("CLIENT SETINFO lib-ver 1.0"));
+    }
+    commands
+}
+
+fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bool) -> Command {
+    if *in_multi && a.random.percent(15) {
+        *in_multi = false;
+        return vec![a.word("EXEC")];
+    }
+    let mut ticket = a.random.below(total);
+    let (_, make) = table
+        .iter()
+        .find(|(weight, _)| {
+            let hit = ticket < *weight;
+            ticket = ticket.saturating_sub(*weight);
+            hit
+        })
+        .expect("the ticket is below the sum of the weights");
+    let mut command = make(a);
+    if a.random.percent(4) {
+        spoil(a, &mut command);
+    }
+    *in_multi = match command[0].to_ascii_lowercase().as_slice() {
+        b"multi" => true,
+        b"exec" | b"discard" => false,
+        _ => *in_multi,
+    };
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::sequence::{from_text, to_text};
+
+    #[test]
+    fn a_seed_gives_the_same_case_again() {
+        assert_eq!(generate(7, 3), generate(7, 3));
+        assert_ne!(generate(7, 3), generate(7, 4));
+    }
+
+    #[test]
+    fn every_case_survives_its_text_form() {
+        for case in 0..200 {
+            let sequence = generate(11, case);
+            assert_eq!(from_text(&to_text(&sequence)).expect("written by us"), sequence, "case {case}");
+        }
+    }
+
+    #[test]
+    fn no_case_stops_a_server_or_makes_a_huge_value() {
+        for case in 0..2000 {
+            for step in generate(13, case) {
+                let Step::Send { commands, .. } = step else { continue };
+                for command in commands {
+                    let name = command[0].to_ascii_lowercase();
+                    assert!(name != b"shutdown" || command.len() > 1, "case {case}");
+                    if name == b"setrange" && command.len() == 4 {
+                        let offset = std::str::from_utf8(&command[2]).ok().and_then(|t| t.parse::<i64>().ok());
+                        let huge = offset.is_some_and(|o| (8 << 20..536_870_911).contains(&o));
+                        assert!(!huge, "case {case}");
+                    }
+                }
+            }
+        }
+    }
+}

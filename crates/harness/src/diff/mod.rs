@@ -1,0 +1,153 @@
+//! The differential test: generated sequences of commands run against redis-server and against ours, replies compared.
+//!
+//! `sequence` is what is played and its text form, `generate` makes sequences, `play` runs them on both servers,
+//! `compare` and `exceptions` judge, `shrink` makes a failure small. A failure is confirmed on fresh servers first.
+
+mod arguments;
+pub mod compare;
+pub mod exceptions;
+pub mod generate;
+pub mod play;
+pub mod sequence;
+pub mod shrink;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::server::{Server, Template, Workplace};
+use exceptions::EXCEPTIONS;
+use generate::generate;
+use play::{Difference, Pair};
+use sequence::{Sequence, to_short_text, to_text};
+
+/// What to compare.
+pub struct Options {
+    /// The server that is right.
+    pub base: Template,
+    /// The server under test.
+    pub server: Template,
+    pub seed: u64,
+    /// The number of the first case, and how many to play.
+    pub first_case: u64,
+    pub cases: u64,
+    /// Where a failing sequence is written.
+    pub save_to: PathBuf,
+}
+
+/// Two running servers, and the places where they keep their files.
+struct Servers {
+    pair: Pair,
+    base: Server,
+    ours: Server,
+    base_place: Workplace,
+    our_place: Workplace,
+}
+
+impl Servers {
+    fn start(base: &Template, ours: &Template) -> Result<Servers> {
+        let base_place = Workplace::new("diff-base", None)?;
+        let our_place = Workplace::new("diff", None)?;
+        let (base, _) = Server::start(base, &base_place).context("starting the base")?;
+        let (ours, _) = Server::start(ours, &our_place).context("starting the server under test")?;
+        Ok(Servers { pair: Pair::new(&base, &ours)?, base, ours, base_place, our_place })
+    }
+
+    /// Stops both cleanly: a server that cannot stop after a run has failed it.
+    fn stop(self) -> Result<()> {
+        drop(self.pair);
+        self.base.stop().with_context(|| format!("stopping the base\n{}", self.base_place.log_tail()))?;
+        self.ours.stop().with_context(|| format!("stopping the server under test\n{}", self.our_place.log_tail()))
+    }
+}
+
+/// Plays the cases; true if all were the same. Prints what it finds, and totals.
+pub fn run(options: &Options) -> Result<bool> {
+    println!("diff: seed {}, cases {}..{}", options.seed, options.first_case, options.first_case + options.cases);
+    let begin = Instant::now();
+    let mut servers = Servers::start(&options.base, &options.server)?;
+    for case in options.first_case..options.first_case + options.cases {
+        let sequence = generate(options.seed, case);
+        let played = servers.pair.play(&sequence).with_context(|| format!("seed {} case {case}", options.seed))?;
+        if let Some(difference) = played {
+            let name = format!("seed {} case {case}", options.seed);
+            report(options, &name, sequence, &difference, &mut servers)?;
+            return Ok(false);
+        }
+    }
+    let excepted: Vec<String> = servers.pair.excepted.iter().map(|(name, times)| format!("{name} {times}")).collect();
+    println!(
+        "diff: {} cases, {} commands, no difference, {:.1} s; exceptions: {}",
+        options.cases,
+        servers.pair.commands,
+        begin.elapsed().as_secs_f64(),
+        if excepted.is_empty() { "none".to_string() } else { excepted.join(", ") }
+    );
+    servers.stop()?;
+    Ok(true)
+}
+
+/// Plays given sequences, as from a file of kept ones; the names of those that differ.
+pub fn replay(base: &Template, server: &Template, kept: &[sequence::Kept]) -> Result<Vec<String>> {
+    let mut servers = Servers::start(base, server)?;
+    let mut failed = Vec::new();
+    for kept in kept {
+        if let Some(difference) = servers.pair.play(&kept.sequence).with_context(|| kept.name.clone())? {
+            println!("diff: {}: step {}: {}", kept.name, difference.step, difference.text);
+            failed.push(kept.name.clone());
+            servers = Servers::start(base, server)?;
+        }
+    }
+    if failed.is_empty() {
+        servers.stop()?;
+    }
+    Ok(failed)
+}
+
+/// The exceptions, as a table for the documentation.
+pub fn exceptions_table() -> String {
+    let rows = EXCEPTIONS.iter().map(|e| format!("| {} | {} |\n", e.name, e.reason));
+    format!("| rule | reason |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+/// Says what differed, confirms it on fresh servers, makes it small and writes it to a file.
+fn report(
+    options: &Options,
+    name: &str,
+    sequence: Sequence,
+    difference: &Difference,
+    servers: &mut Servers,
+) -> Result<()> {
+    println!("diff: {name}: step {}: {}", difference.step, difference.text);
+    if let Some(status) = servers.ours.ended()? {
+        println!("diff: the server under test ended: {status}\n{}", servers.our_place.log_tail());
+    }
+    let path = options.save_to.join(format!("diff-{}.txt", name.replace(' ', "-")));
+    // A server that died or hangs must not spoil the trials after it: whoever fails a trial is replaced.
+    let mut fresh = Servers::start(&options.base, &options.server)?;
+    let mut fails = |sequence: &Sequence| -> Result<bool> {
+        let differs = fresh.pair.play(sequence)?.is_some();
+        if differs && !alive(&mut fresh) {
+            fresh = Servers::start(&options.base, &options.server)?;
+        }
+        Ok(differs)
+    };
+    let confirmed = fails(&sequence)?;
+    let small = if confirmed { shrink::shrink(sequence, &mut fails)? } else { sequence };
+    let last = fresh.pair.play(&small)?;
+    let text = last.map_or_else(|| "not reproduced on fresh servers".to_string(), |d| d.text);
+    let comment: String = format!("{name}\n{text}").lines().map(|line| format!("# {line}\n")).collect();
+    fs::create_dir_all(&options.save_to)?;
+    fs::write(&path, format!("{comment}{}", to_text(&small))).with_context(|| format!("writing {}", path.display()))?;
+    println!("diff: {} steps remain; replay with: haypile-harness diff --replay {}", small.len(), path.display());
+    println!("{comment}{}", to_short_text(&small));
+    Ok(())
+}
+
+/// Whether the server under test still runs and answers.
+fn alive(servers: &mut Servers) -> bool {
+    let running = matches!(servers.ours.ended(), Ok(None));
+    running && servers.ours.client().and_then(|mut c| Ok(c.command("PING")?)).is_ok_and(|r| r.error().is_none())
+}

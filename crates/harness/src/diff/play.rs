@@ -1,0 +1,415 @@
+//! Plays a sequence on two servers and says where they first differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
+use super::exceptions::exception_for;
+use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::client::{Client, Reply};
+use crate::quoted::{abbreviate, quote_short};
+use crate::server::Server;
+
+/// A server that is silent for so long differs from one that is not.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How many steps go by between two looks at the whole keyspace.
+const STEPS_PER_LOOK: usize = 16;
+/// As many pages as no iteration over the few keys of a case can need.
+const PAGES_MAX: usize = 10_000;
+const DATABASES: usize = 16;
+
+/// The two servers, and what was counted over all sequences.
+pub struct Pair {
+    theirs: Side,
+    ours: Side,
+    pub commands: u64,
+    /// How often each exception explained a difference.
+    pub excepted: BTreeMap<&'static str, u64>,
+}
+
+/// A difference, in words.
+#[derive(Debug)]
+pub struct Difference {
+    pub step: usize,
+    pub text: String,
+}
+
+struct Side {
+    port: u16,
+    admin: Client,
+}
+
+impl Side {
+    fn new(port: u16) -> Result<Side> {
+        Ok(Side { port, admin: Client::connect(port, SILENCE)? })
+    }
+}
+
+impl Pair {
+    pub fn new(theirs: &Server, ours: &Server) -> Result<Pair> {
+        Ok(Pair {
+            theirs: Side::new(theirs.port()).context("connecting to the base")?,
+            ours: Side::new(ours.port()).context("connecting to the server under test")?,
+            commands: 0,
+            excepted: BTreeMap::new(),
+        })
+    }
+
+    /// Plays a sequence from empty servers. An `Err` is a failure of the base or of this program.
+    pub fn play(&mut self, sequence: &Sequence) -> Result<Option<Difference>> {
+        match self.prepare(sequence) {
+            Ok(()) => {}
+            Err(error) => return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") })),
+        }
+        let mut game =
+            Game { rules: Rules::of(sequence), connections: (0..CONNECTIONS).map(|_| None).collect(), pair: self };
+        for (number, step) in sequence.iter().enumerate() {
+            let mut text = game.step(step)?;
+            if text.is_none() && ((number + 1) % STEPS_PER_LOOK == 0 || number + 1 == sequence.len()) {
+                text = game.look()?;
+            }
+            if let Some(text) = text {
+                return Ok(Some(Difference { step: number, text }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Empties both servers and resets the settings that sequences change.
+    fn prepare(&mut self, sequence: &Sequence) -> Result<()> {
+        let is_config_set = |c: &Command| c[0].eq_ignore_ascii_case(b"config") && c.len() > 3;
+        let configures = sequence
+            .iter()
+            .any(|step| matches!(step, Step::Send { commands, .. } if commands.iter().any(is_config_set)));
+        for (name, side) in [("the base", &mut self.theirs), ("the server under test", &mut self.ours)] {
+            let mut wanted = vec!["FLUSHALL"];
+            if configures {
+                wanted.push("CONFIG SET timeout 0 tcp-keepalive 300");
+            }
+            for words in wanted {
+                let reply = side.admin.command(words).with_context(|| format!("{words} on {name}"))?;
+                ensure!(reply.is_ok(), "{words} on {name} was answered by {reply}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A connection to both servers, and what it has queued.
+struct Both {
+    theirs: Client,
+    ours: Client,
+    /// The commands queued since MULTI.
+    queued: Option<Vec<Command>>,
+}
+
+/// One sequence being played.
+struct Game<'a> {
+    pair: &'a mut Pair,
+    connections: Vec<Option<Both>>,
+    rules: Rules,
+}
+
+impl Game<'_> {
+    fn step(&mut self, step: &Step) -> Result<Option<String>> {
+        match step {
+            Step::Send { connection, commands } => self.send(*connection, commands),
+            Step::Scan { connection, command } => self.scan(*connection, command),
+            Step::Wait { ms } => {
+                // Time itself is what the step is about: deadlines of both servers pass.
+                sleep(Duration::from_millis(*ms));
+                Ok(None)
+            }
+            Step::Raw { bytes } => self.raw(bytes),
+        }
+    }
+
+    fn both(&mut self, connection: usize) -> Result<&mut Both> {
+        let slot = &mut self.connections[connection];
+        if slot.is_none() {
+            *slot = Some(Both {
+                theirs: Client::connect(self.pair.theirs.port, SILENCE)?,
+                ours: Client::connect(self.pair.ours.port, SILENCE)?,
+                queued: None,
+            });
+        }
+        Ok(slot.as_mut().expect("it was filled above"))
+    }
+
+    fn send(&mut self, connection: usize, commands: &[Command]) -> Result<Option<String>> {
+        let both = self.both(connection)?;
+        for command in commands {
+            both.theirs.push(command);
+            both.ours.push(command);
+        }
+        both.theirs.flush().context("writing to the base")?;
+        if let Err(error) = both.ours.flush() {
+            return Ok(Some(format!("writing {} commands to the server failed: {error}", commands.len())));
+        }
+        for command in commands {
+            let both = self.both(connection)?;
+            let theirs = both.theirs.read();
+            let ours = both.ours.read();
+            let (theirs, ours) = match (theirs, ours) {
+                (Ok(theirs), Ok(ours)) => (theirs, ours),
+                (Err(error), _) => return Err(anyhow!("{}: the base failed: {error}", quote_short(command))),
+                (Ok(theirs), Err(error)) => {
+                    let text = differ(quote_short(command), cut(&theirs), format!("no reply: {error}"));
+                    return Ok(Some(text));
+                }
+            };
+            self.pair.commands += 1;
+            if let Some(text) = self.compare(connection, command, &theirs, &ours)? {
+                return Ok(Some(text));
+            }
+        }
+        if commands.last().is_some_and(|c| c[0].eq_ignore_ascii_case(b"quit")) {
+            self.connections[connection] = None;
+        }
+        Ok(None)
+    }
+
+    fn compare(
+        &mut self,
+        connection: usize,
+        command: &Command,
+        theirs: &Reply,
+        ours: &Reply,
+    ) -> Result<Option<String>> {
+        let both = self.both(connection)?;
+        let name = command[0].to_ascii_lowercase();
+        let was_queued = matches!(theirs, Reply::Simple(text) if text == b"QUEUED");
+        let transaction = match (&name[..], &mut both.queued) {
+            (b"multi", queued @ None) if theirs.is_ok() => {
+                *queued = Some(Vec::new());
+                None
+            }
+            (b"exec", queued) if theirs.elements().is_some() || theirs.is_nil() => queued.take(),
+            (b"exec", queued) if theirs.error().is_some_and(|e| e.starts_with("EXECABORT")) => {
+                *queued = None;
+                None
+            }
+            (b"discard", queued) if theirs.is_ok() => {
+                *queued = None;
+                None
+            }
+            (_, Some(queued)) if was_queued => {
+                queued.push(command.clone());
+                None
+            }
+            _ => None,
+        };
+        let equal = match &transaction {
+            Some(queued) => same_transaction(queued, theirs, ours, &self.rules),
+            None if was_queued => theirs == ours,
+            None => same(rule_of(command), theirs, ours, &self.rules),
+        };
+        if equal || self.excepted(command, transaction.as_deref(), theirs, ours) {
+            return Ok(None);
+        }
+        let detail = transaction.map(|queued| inside(&queued, theirs, ours, &self.rules));
+        let text = differ(quote_short(command), cut(theirs), cut(ours));
+        Ok(Some(text + &detail.unwrap_or_default()))
+    }
+
+    /// Whether exceptions explain the difference, in a transaction that of every command that differs.
+    fn excepted(&mut self, command: &Command, queued: Option<&[Command]>, theirs: &Reply, ours: &Reply) -> bool {
+        let parts: Vec<(&Command, &Reply, &Reply)> = match (queued, theirs, ours) {
+            (Some(queued), Reply::Array(a), Reply::Array(b)) if a.len() == b.len() => {
+                queued.iter().zip(a.iter().zip(b)).map(|(c, (a, b))| (c, a, b)).collect()
+            }
+            _ => vec![(command, theirs, ours)],
+        };
+        let mut names = Vec::new();
+        for (command, theirs, ours) in parts {
+            if !same(rule_of(command), theirs, ours, &self.rules) {
+                match exception_for(command, theirs, ours) {
+                    Some(exception) => names.push(exception.name),
+                    None => return false,
+                }
+            }
+        }
+        for name in names {
+            *self.pair.excepted.entry(name).or_default() += 1;
+        }
+        true
+    }
+
+    /// A full iteration on both sides, the sets of keys compared. Skipped in a transaction, where there is no cursor.
+    fn scan(&mut self, connection: usize, command: &Command) -> Result<Option<String>> {
+        let both = self.both(connection)?;
+        if both.queued.is_some() {
+            return Ok(None);
+        }
+        let theirs = iterate(&mut both.theirs, command).context("an iteration on the base")?;
+        let ours = match iterate(&mut both.ours, command) {
+            Ok(ours) => ours,
+            Err(error) => return Ok(Some(format!("{}: {error:#}", quote_short(command)))),
+        };
+        self.pair.commands += 1;
+        if theirs == ours {
+            return Ok(None);
+        }
+        let show = |result: &std::result::Result<BTreeSet<Vec<u8>>, Reply>| match result {
+            Ok(keys) => keys.iter().map(|k| abbreviate(k)).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
+        let title = format!("full {}", quote_short(command));
+        Ok(Some(differ(title, show(&theirs), show(&ours))))
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> Result<Option<String>> {
+        let theirs =
+            Client::connect(self.pair.theirs.port, SILENCE)?.exchange_raw(bytes).context("raw bytes to the base")?;
+        let ours = match Client::connect(self.pair.ours.port, SILENCE)?.exchange_raw(bytes) {
+            Ok(ours) => abbreviate(&ours),
+            Err(error) => format!("no answer: {error}"),
+        };
+        self.pair.commands += 1;
+        let theirs = abbreviate(&theirs);
+        Ok((theirs != ours).then(|| differ(format!("raw {}", abbreviate(bytes)), theirs, ours)))
+    }
+
+    /// The whole keyspace of both, compared key by key.
+    fn look(&mut self) -> Result<Option<String>> {
+        let theirs = Keyspace::read(&mut self.pair.theirs.admin).context("the keyspace of the base")?;
+        let ours = match Keyspace::read(&mut self.pair.ours.admin) {
+            Ok(ours) => ours,
+            Err(error) => return Ok(Some(format!("the keyspace cannot be read: {error:#}"))),
+        };
+        Ok(theirs.difference(&ours, &self.rules))
+    }
+}
+
+/// The text of a difference.
+fn differ(title: String, theirs: String, ours: String) -> String {
+    format!("{title}\n  theirs: {theirs}\n  ours:   {ours}")
+}
+
+/// A reply for a terminal.
+fn cut(reply: &Reply) -> String {
+    const CHARACTERS_MAX: usize = 600;
+    let mut text: String = reply.to_string();
+    if let Some((end, _)) = text.char_indices().nth(CHARACTERS_MAX) {
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+/// Which of a transaction's replies differ.
+fn inside(queued: &[Command], theirs: &Reply, ours: &Reply, rules: &Rules) -> String {
+    let (Reply::Array(a), Reply::Array(b)) = (theirs, ours) else { return String::new() };
+    let pairs = queued.iter().zip(a.iter().zip(b));
+    let differing = pairs.filter(|(c, (a, b))| !same(rule_of(c), a, b, rules));
+    let line = |(c, (a, b)): (&Command, (&Reply, &Reply))| {
+        format!("\n  in it {}: theirs {}, ours {}", quote_short(c), cut(a), cut(b))
+    };
+    differing.map(line).collect()
+}
+
+/// All keys of an iteration, or the error it was answered with.
+fn iterate(client: &mut Client, command: &Command) -> Result<std::result::Result<BTreeSet<Vec<u8>>, Reply>> {
+    let mut found = BTreeSet::new();
+    let mut cursor = 0;
+    for _ in 0..PAGES_MAX {
+        let mut page = command.clone();
+        page.insert(1.min(page.len()), cursor.to_string().into_bytes());
+        let reply = client.call(&page)?;
+        if reply.error().is_some() {
+            return Ok(Err(reply));
+        }
+        let (next, keys) = scan_page(&reply).with_context(|| format!("not a page of SCAN: {reply}"))?;
+        found.extend(keys);
+        if next == 0 {
+            return Ok(Ok(found));
+        }
+        cursor = next;
+    }
+    Err(anyhow!("an iteration did not end within {PAGES_MAX} pages"))
+}
+
+/// A key: its type, its value if it is a string, its deadline in milliseconds or a negative number.
+type Content = (Reply, Reply, Reply);
+
+/// Everything that a server says it holds.
+struct Keyspace {
+    sizes: Vec<i64>,
+    keys: BTreeMap<(usize, Vec<u8>), Content>,
+}
+
+impl Keyspace {
+    fn read(client: &mut Client) -> Result<Keyspace> {
+        for database in 0..DATABASES {
+            client.push(&["SELECT".to_string(), database.to_string()]);
+            client.push(&["DBSIZE"]);
+        }
+        client.flush()?;
+        let mut sizes = Vec::new();
+        for database in 0..DATABASES {
+            let selected = client.read()?;
+            ensure!(selected.is_ok(), "SELECT {database}: {selected}");
+            let size = client.read()?;
+            sizes.push(size.integer().with_context(|| format!("DBSIZE was answered by {size}"))?);
+        }
+        let mut keys = BTreeMap::new();
+        for database in (0..DATABASES).filter(|d| sizes[*d] != 0) {
+            Keyspace::read_database(client, database, &mut keys)?;
+        }
+        Ok(Keyspace { sizes, keys })
+    }
+
+    fn read_database(
+        client: &mut Client,
+        database: usize,
+        into: &mut BTreeMap<(usize, Vec<u8>), Content>,
+    ) -> Result<()> {
+        client.call(&["SELECT".to_string(), database.to_string()])?;
+        let names = client.call(&["KEYS", "*"])?;
+        let names = names.elements().with_context(|| format!("KEYS * was answered by {names}"))?.to_vec();
+        let names: Vec<Vec<u8>> = names.iter().filter_map(|n| n.bytes().map(<[u8]>::to_vec)).collect();
+        for name in &names {
+            for command in [&b"TYPE"[..], b"GET", b"PEXPIRETIME"] {
+                client.push(&[command, name]);
+            }
+        }
+        client.push(&["RANDOMKEY"]);
+        client.flush()?;
+        for name in &names {
+            let content = (client.read()?, client.read()?, client.read()?);
+            let twice = into.insert((database, name.clone()), content).is_some();
+            ensure!(!twice, "KEYS names {} twice", abbreviate(name));
+        }
+        let random = client.read()?;
+        let listed = random.bytes().is_some_and(|key| names.iter().any(|name| name == key));
+        ensure!(listed || names.is_empty(), "RANDOMKEY gave {random}, which KEYS does not name");
+        Ok(())
+    }
+
+    /// The first difference. A database's size counts keys whose deadline has passed until they are removed, at a time
+    /// that is each server's own: sizes are compared only where there is none.
+    fn difference(&self, ours: &Keyspace, rules: &Rules) -> Option<String> {
+        let deadline = rule_of(&vec![b"PEXPIRETIME".to_vec()]);
+        let show = |content: Option<&Content>| match content {
+            Some((kind, value, deadline)) => format!("{kind} {value} until {deadline}"),
+            None => "no such key".to_string(),
+        };
+        let places = self.keys.keys().chain(ours.keys.keys().filter(|p| !self.keys.contains_key(*p)));
+        for place in places {
+            let (theirs, ours) = (self.keys.get(place), ours.keys.get(place));
+            let equal = match (theirs, ours) {
+                (Some(a), Some(b)) => a.0 == b.0 && a.1 == b.1 && same(deadline, &a.2, &b.2, rules),
+                _ => false,
+            };
+            if !equal {
+                let title = format!("key {} of database {}", abbreviate(&place.1), place.0);
+                return Some(differ(title, show(theirs), show(ours)));
+            }
+        }
+        (self.sizes != ours.sizes && !rules.expired_keys)
+            .then(|| differ("DBSIZE".to_string(), format!("{:?}", self.sizes), format!("{:?}", ours.sizes)))
+    }
+}

@@ -1,0 +1,13 @@
+//! The programs that prove and measure the server, as a library that the binary `haypile-harness` and the tests share.
+//!
+//! They know the server only as its users do: by its command line, by what it answers on a socket, and by what the
+//! operating system tells about its process. Nothing here links the server. docs/testing.md says how to run them.
+
+pub mod bench;
+pub mod client;
+pub mod crash;
+pub mod diff;
+pub mod quoted;
+pub mod random;
+pub mod server;
+pub mod soak;

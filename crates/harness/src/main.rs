@@ -1,0 +1,297 @@
+//! `haypile-harness`: reads the command line and runs one of the programs of the library.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use haypile_harness::diff::{self, sequence};
+use haypile_harness::random::fresh_seed;
+use haypile_harness::server::{Template, haypile_binary};
+use haypile_harness::{bench, crash, soak};
+
+/// Proves and measures a Haypile server from outside, over its sockets.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Runs generated commands against redis-server and the server, and compares replies.
+    Diff(Diff),
+    /// Writes from many connections, kills the server again and again, and verifies every acknowledged write.
+    Crash(Crash),
+    /// Measures CPU time per request beside redis-server.
+    Bench(Bench),
+    /// Mixed load for long, with memory, files and threads of the server watched.
+    Soak(Soak),
+}
+
+/// Which server is under test.
+#[derive(Args)]
+struct Under {
+    /// Its command line with {port} and {dir}; default: the haypile beside this program, or HAYPILE_BIN.
+    #[arg(long)]
+    server: Option<String>,
+    /// Directives added to the command line, as in "--workers 1 --maxmemory 64mb".
+    #[arg(long, default_value = "")]
+    options: String,
+}
+
+impl Under {
+    /// The command line, with `directives` of the program before those of the user.
+    fn template(&self, directives: &str) -> Result<Template> {
+        match &self.server {
+            Some(line) => Template::parse(line)?.with(&self.options),
+            None => Template::haypile(&haypile_binary()?, directives)?.with(&self.options),
+        }
+    }
+}
+
+#[derive(Args)]
+struct Diff {
+    #[command(flatten)]
+    under: Under,
+    /// The server that is right: a command line with {port} and {dir}.
+    #[arg(long, default_value = "redis-server --port {port} --dir {dir} --save \"\"")]
+    base: String,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 1000)]
+    cases: u64,
+    /// The number of the first case.
+    #[arg(long, default_value_t = 0)]
+    first_case: u64,
+    /// Where a failing sequence is written.
+    #[arg(long, default_value = "target/diff")]
+    save_to: PathBuf,
+    /// Plays the sequences of a file instead.
+    #[arg(long)]
+    replay: Option<PathBuf>,
+    /// Prints the table of differences that are allowed, and stops.
+    #[arg(long)]
+    exceptions: bool,
+}
+
+#[derive(Args)]
+struct Crash {
+    #[command(flatten)]
+    under: Under,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// Connections that write.
+    #[arg(long, default_value_t = 24)]
+    writers: u64,
+    /// What a reply waits for: os or fsync. Given to our server only, as everything in --base-options.
+    #[arg(long, default_value = "os")]
+    durability: String,
+    /// Directives that make flushes, segments and chunks small, so that kills meet them.
+    #[arg(long, default_value = crash::SMALL_STORE)]
+    base_options: String,
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Bench {
+    #[command(subcommand)]
+    other: Option<OtherBench>,
+    #[command(flatten)]
+    common: BenchCommon,
+    /// Rows, separated by commas; all if not given.
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// The median of so many rounds counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
+    #[arg(long, default_value_t = 1)]
+    client_cpu: u32,
+}
+
+#[derive(Subcommand)]
+enum OtherBench {
+    /// Measures what needs more data than memory: fill, cold reads, sustained writes.
+    Disk(BenchDisk),
+}
+
+/// What all benchmarks take.
+#[derive(Args)]
+struct BenchCommon {
+    #[command(flatten)]
+    under: Under,
+    /// The server to compare with.
+    #[arg(long, default_value = bench::BASE)]
+    base: String,
+    /// A short run that shows that everything works; its figures mean little and are not written.
+    #[arg(long)]
+    quick: bool,
+    /// Only prints.
+    #[arg(long)]
+    no_write: bool,
+    /// Where benchmarks.md and benchmarks.svg are.
+    #[arg(long, default_value = "docs")]
+    write_to: PathBuf,
+}
+
+impl BenchCommon {
+    /// The directory of the page, if it is to be written.
+    fn page(&self) -> Option<PathBuf> {
+        (!self.quick && !self.no_write).then(|| self.write_to.clone())
+    }
+}
+
+#[derive(Args)]
+struct BenchDisk {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// Phases, separated by commas; all if not given. The fill comes first in any case.
+    #[arg(long, value_delimiter = ',')]
+    phases: Vec<String>,
+    /// Keys in our server.
+    #[arg(long, default_value_t = 30_000_000)]
+    keys: u64,
+    /// Keys in the server to compare with, which has to hold them in memory.
+    #[arg(long, default_value_t = 1_000_000)]
+    base_keys: u64,
+    /// Minutes of sustained writes.
+    #[arg(long, default_value_t = 10.0)]
+    write_minutes: f64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the data lies, on a real disk.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+struct Soak {
+    #[command(flatten)]
+    under: Under,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    #[arg(long, default_value_t = 16)]
+    clients: u64,
+    /// What CONFIG SET is called with all the time, separated by semicolons.
+    #[arg(long, default_value = soak::SETTINGS)]
+    settings: String,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().program {
+        Program::Diff(arguments) => run_diff(&arguments),
+        Program::Crash(arguments) => run_crash(&arguments),
+        Program::Bench(arguments) => run_bench(&arguments),
+        Program::Soak(arguments) => run_soak(&arguments),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("haypile-harness: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_diff(arguments: &Diff) -> Result<bool> {
+    if arguments.exceptions {
+        print!("{}", diff::exceptions_table());
+        return Ok(true);
+    }
+    let base = Template::parse(&arguments.base)?;
+    let server = arguments.under.template("")?;
+    if let Some(path) = &arguments.replay {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let kept = if text.contains("\n== ") {
+            sequence::kept_from_text(&text)?
+        } else {
+            vec![sequence::Kept { name: path.display().to_string(), sequence: sequence::from_text(&text)? }]
+        };
+        let failed = diff::replay(&base, &server, &kept)?;
+        println!("diff: {} sequences replayed, {} differ", kept.len(), failed.len());
+        return Ok(failed.is_empty());
+    }
+    diff::run(&diff::Options {
+        base,
+        server,
+        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        first_case: arguments.first_case,
+        cases: arguments.cases,
+        save_to: arguments.save_to.clone(),
+    })
+}
+
+fn run_crash(arguments: &Crash) -> Result<bool> {
+    let durability = format!("--durability {}", arguments.durability);
+    crash::run(&crash::Options {
+        server: arguments.under.template(&format!("{durability} {}", arguments.base_options))?,
+        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        time: Duration::from_secs_f64(arguments.minutes * 60.0),
+        writers: arguments.writers,
+    })
+}
+
+fn run_bench(arguments: &Bench) -> Result<bool> {
+    if let Some(OtherBench::Disk(disk)) = &arguments.other {
+        return run_bench_disk(disk);
+    }
+    let common = &arguments.common;
+    let met = bench::run(&bench::Options {
+        plan: bench::compare::Plan {
+            base: Template::parse(&common.base)?,
+            server: common.under.template(bench::DIRECTIVES)?,
+            rounds: if common.quick { 1 } else { arguments.rounds },
+            scale: if common.quick { 0.05 } else { 1.0 },
+            flushes: !common.quick,
+            idle_max: Duration::from_secs(if common.quick { 6 } else { 60 }),
+            server_cpu: arguments.server_cpu,
+            client_cpu: arguments.client_cpu,
+        },
+        rows: arguments.rows.clone(),
+        write_to: common.page(),
+    })?;
+    // A short run says nothing about targets.
+    Ok(met || common.quick)
+}
+
+fn run_bench_disk(arguments: &BenchDisk) -> Result<bool> {
+    let common = &arguments.common;
+    let quick = common.quick;
+    let met = bench::disk::run(&bench::disk::Options {
+        base: Template::parse(&common.base)?,
+        server: common.under.template(bench::disk::DIRECTIVES)?,
+        phases: arguments.phases.clone(),
+        keys: if quick { 500_000 } else { arguments.keys },
+        base_keys: if quick { 100_000 } else { arguments.base_keys },
+        window: Duration::from_secs(if quick { 1 } else { 10 }),
+        writes: Duration::from_secs_f64(if quick { 5.0 } else { arguments.write_minutes * 60.0 }),
+        operations: if quick { 100_000 } else { 3_000_000 },
+        seed: arguments.seed,
+        budget_bytes: 256 << 20,
+        dir: arguments.dir.clone(),
+        write_to: common.page(),
+    })?;
+    Ok(met || quick)
+}
+
+fn run_soak(arguments: &Soak) -> Result<bool> {
+    soak::run(&soak::Options {
+        server: arguments.under.template(soak::DIRECTIVES)?,
+        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        time: Duration::from_secs_f64(arguments.minutes * 60.0),
+        clients: arguments.clients,
+        settings: arguments.settings.split(';').filter(|s| !s.is_empty()).map(str::to_string).collect(),
+    })
+}

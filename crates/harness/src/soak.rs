@@ -1,0 +1,247 @@
+//! The soak test: mixed load for long, with clients that come and go and settings that change, while memory, threads and
+//! files of the server are watched. What it asserts: no unexpected error, no lost connection, nothing that only grows.
+
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::bench::compare::median;
+use crate::bench::process::resident_bytes;
+use crate::client::{Client, Reply, info_field};
+use crate::quoted::quote_short;
+use crate::random::Random;
+use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+
+pub struct Options {
+    pub server: Template,
+    pub seed: u64,
+    pub time: Duration,
+    pub clients: u64,
+    /// Settings that one thread changes all the time: `name value`.
+    pub settings: Vec<String>,
+}
+
+/// Directives of our server: small memtables, so that flushes and compactions go on all the time.
+pub const DIRECTIVES: &str = "--maxmemory 128mb --memtable-size 8mb --flush-log-bytes 64mb --log-segment-size 8mb";
+/// Settings of our server that may change at any time.
+pub const SETTINGS: &str = "memtable-size 4mb;memtable-size 8mb;row-cache-size 0;row-cache-size 16mb;row-cache-size auto;\
+block-cache-size 16mb;block-cache-size auto;timeout 0;timeout 100;durability fsync;durability os;flush-log-bytes 32mb";
+
+/// The key space of the load: with values of some hundred bytes about a hundred megabytes.
+const KEYS: u64 = 200_000;
+const BIG_KEYS: u64 = 50;
+/// How much more memory the last third of the run may use than the second one, beside [`GROWTH_BYTES`].
+const GROWTH_SHARE: f64 = 0.10;
+const GROWTH_BYTES: f64 = 16e6;
+/// Below this time caches are still filling, and growth says nothing.
+const GROWTH_TIME_MIN: Duration = Duration::from_secs(120);
+
+/// Runs the load; true if nothing was wrong. Prints totals.
+pub fn run(options: &Options) -> Result<bool> {
+    println!("soak: seed {}, {} clients, {} s", options.seed, options.clients, options.time.as_secs());
+    let mut place = Workplace::new("soak", None)?;
+    let (mut server, _) = Server::start(&options.server, &place)?;
+    let resources = Resources::of(&server)?;
+    let load = Load::default();
+    let samples = thread::scope(|scope| {
+        for number in 0..options.clients {
+            let (load, random, port) = (&load, Random::of_part(options.seed, number), server.port());
+            scope.spawn(move || load.keep(clients_that_come_and_go(load, random, port)));
+        }
+        let (load_ref, port) = (&load, server.port());
+        scope.spawn(move || load_ref.keep(change_settings(load_ref, &options.settings, port)));
+        let samples = watch(&server, options.time, &load);
+        load.stop.store(true, Ordering::Relaxed);
+        samples
+    });
+    let problem = load.problem.lock().expect("no thread panics with it").take();
+    let result = match problem {
+        Some(problem) => Err(problem),
+        None => check_end(&mut server, &resources, &samples, options.time),
+    };
+    let flushes = server.client().and_then(|mut c| Ok(c.info("store")?)).ok().flatten().unwrap_or_default();
+    println!(
+        "soak: {} commands, {} connections, {} settings changed; resident memory at most {:.0} MB; {} flushes",
+        load.commands.load(Ordering::Relaxed),
+        load.connections.load(Ordering::Relaxed),
+        load.settings.load(Ordering::Relaxed),
+        samples.iter().copied().fold(0.0, f64::max) / 1e6,
+        info_field(&flushes, "flushes_completed").unwrap_or("no")
+    );
+    match result.and_then(|()| server.stop()) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            println!("soak: FAILED: {error:#}\nthe server's last lines:\n{}", place.log_tail());
+            println!("soak: everything is left in {}", place.keep().display());
+            Ok(false)
+        }
+    }
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Load {
+    stop: AtomicBool,
+    problem: Mutex<Option<anyhow::Error>>,
+    commands: AtomicU64,
+    connections: AtomicU64,
+    settings: AtomicU64,
+}
+
+impl Load {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the first problem, and stops everybody.
+    fn keep(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.problem.lock().expect("no thread panics with it").get_or_insert(error);
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Clients one after the other, each for a few hundred pipelines; some leave without a word, in the middle of a reply.
+fn clients_that_come_and_go(load: &Load, mut random: Random, port: u16) -> Result<()> {
+    while !load.stopped() {
+        let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting")?;
+        load.connections.fetch_add(1, Ordering::Relaxed);
+        if random.percent(50) {
+            let hello = client.command("HELLO 3")?;
+            ensure!(hello.error().is_none(), "HELLO 3 was answered by {hello}");
+        }
+        let pipelines = random.between(1, 500);
+        for _ in 0..pipelines {
+            let commands: Vec<_> = (0..random.between(1, 32)).map(|_| command(&mut random)).collect();
+            for command in &commands {
+                client.push(command);
+            }
+            client.flush()?;
+            for command in &commands {
+                let reply = client.read().with_context(|| quote_short(command))?;
+                ensure!(expected(command, &reply), "{} was answered by {reply}", quote_short(command));
+            }
+            load.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
+            if load.stopped() {
+                return Ok(());
+            }
+        }
+        if random.percent(30) {
+            client.push(&["GET", "big:0"]);
+            client.push(&["SCAN", "0", "COUNT", "1000"]);
+            client.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// Only errors that the command itself asks for.
+fn expected(command: &[Vec<u8>], reply: &Reply) -> bool {
+    match reply.error() {
+        None => true,
+        Some(text) => command[0] == b"RENAME" && text == "ERR no such key",
+    }
+}
+
+fn command(random: &mut Random) -> Vec<Vec<u8>> {
+    let number = random.below(KEYS);
+    let key = format!("key:{number}").into_bytes();
+    let big = format!("big:{}", random.below(BIG_KEYS)).into_bytes();
+    let word = |word: &str| word.as_bytes().to_vec();
+    let length = if random.percent(3) { random.below(20_000) } else { random.below(600) } as usize;
+    let mut value = vec![b'v'; length];
+    random.fill(&mut value[..length / 2]);
+    match random.below(100) {
+        0..=29 => vec![word("GET"), key],
+        30..=54 => vec![word("SET"), key, value],
+        55..=59 => vec![word("SET"), key, value, word("PX"), random.between(1, 5000).to_string().into_bytes()],
+        60..=64 => vec![word("INCR"), format!("counter:{}", number % 1000).into_bytes()],
+        65..=69 => vec![word("DEL"), key],
+        70..=72 => vec![word("EXPIRE"), key, b"3".to_vec()],
+        73..=75 => vec![word("MGET"), key, big, b"key:1".to_vec(), b"key:2".to_vec()],
+        76..=78 => vec![word("MSET"), key, value.clone(), b"key:1".to_vec(), value],
+        79..=83 => vec![word("SETRANGE"), big, random.below(2_000_000).to_string().into_bytes(), value],
+        84..=86 => vec![word("GETRANGE"), big, random.below(2_000_000).to_string().into_bytes(), b"2000000".to_vec()],
+        87 => vec![word("DEL"), big],
+        88..=90 => vec![word("RENAME"), key, format!("key:{}", random.below(KEYS)).into_bytes()],
+        91..=92 => vec![word("SCAN"), number.to_string().into_bytes(), word("COUNT"), b"50".to_vec()],
+        93 => vec![word("DBSIZE")],
+        94 => vec![word("RANDOMKEY")],
+        95 => vec![word("INFO")],
+        96..=97 => vec![word("TTL"), key],
+        _ => vec![word("EXISTS"), key],
+    }
+}
+
+fn change_settings(load: &Load, settings: &[String], port: u16) -> Result<()> {
+    let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to change settings")?;
+    for setting in settings.iter().cycle() {
+        if load.stopped() {
+            return Ok(());
+        }
+        let reply = client.command(&format!("CONFIG SET {setting}"))?;
+        ensure!(reply.is_ok(), "CONFIG SET {setting} was answered by {reply}");
+        load.settings.fetch_add(1, Ordering::Relaxed);
+        sleep(Duration::from_millis(300));
+    }
+    Ok(())
+}
+
+/// Samples the resident memory twice a second until the time is over or somebody stopped.
+fn watch(server: &Server, time: Duration, load: &Load) -> Vec<f64> {
+    let begin = Instant::now();
+    let mut samples = Vec::new();
+    while begin.elapsed() < time && !load.stopped() {
+        sleep(Duration::from_millis(500));
+        samples.push(resident_bytes(server.pid()) as f64);
+    }
+    samples
+}
+
+/// What must be as it was once all clients are gone.
+struct Resources {
+    files: usize,
+    threads: usize,
+}
+
+impl Resources {
+    fn of(server: &Server) -> Result<Resources> {
+        let count = |kind: &str| -> Result<usize> {
+            let path = format!("/proc/{}/{kind}", server.pid());
+            Ok(fs::read_dir(&path).with_context(|| path.clone())?.count())
+        };
+        Ok(Resources { files: count("fd")?, threads: count("task")? })
+    }
+}
+
+/// Connections are closed when their client is seen to be gone, background threads may come and data files may be open:
+/// a fixed allowance for those, and time for the former.
+fn check_end(server: &mut Server, before: &Resources, samples: &[f64], time: Duration) -> Result<()> {
+    const FILES_MORE: usize = 300;
+    const THREADS_MORE: usize = 64;
+    if let Some(status) = server.ended()? {
+        bail!("the server ended: {status}");
+    }
+    let begin = Instant::now();
+    loop {
+        let now = Resources::of(server)?;
+        if now.files <= before.files + FILES_MORE && now.threads <= before.threads + THREADS_MORE {
+            break;
+        }
+        let (files, threads) = (now.files, now.threads);
+        ensure!(begin.elapsed() < Duration::from_secs(10), "{files} open files and {threads} threads with no client");
+        sleep(Duration::from_millis(100));
+    }
+    if time >= GROWTH_TIME_MIN && samples.len() >= 9 {
+        let third = samples.len() / 3;
+        let (middle, end) = (median(&samples[third..2 * third]), median(&samples[2 * third..]));
+        let bound = middle * (1.0 + GROWTH_SHARE) + GROWTH_BYTES;
+        ensure!(end <= bound, "memory grew from {:.0} MB to {:.0} MB", middle / 1e6, end / 1e6);
+    }
+    Ok(())
+}
