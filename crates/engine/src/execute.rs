@@ -202,7 +202,7 @@ impl Workbench {
     fn command(&mut self, engine: &Engine, session: &mut Session, args: resp::Args<'_>, out: &mut Vec<u8>) -> Next {
         let entry = match engine.table.resolve(Args::from(args)) {
             Ok(entry) => entry,
-            Err(error) => return self.refuse(engine, session, error.into_reply(), out),
+            Err(error) => return self.refuse_request(engine, session, args, error, out),
         };
         let store = engine.store();
         if store.is_none() && !entry.flags.has(Flag::Loading) {
@@ -310,7 +310,14 @@ impl Workbench {
 
     /// Encodes a reply whose command has ended.
     #[inline]
-    pub(crate) fn reply(&mut self, engine: &Engine, session: &mut Session, reply: Reply, gate: Index, out: &mut Vec<u8>) -> Next {
+    pub(crate) fn reply(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        reply: Reply,
+        gate: Index,
+        out: &mut Vec<u8>,
+    ) -> Next {
         session.gate = session.gate.max(gate);
         if reply.has_stream() {
             session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
@@ -330,6 +337,27 @@ impl Workbench {
             multi.refused = true;
         }
         self.reply(engine, session, reply, Index(0), out)
+    }
+
+    /// Answers a request that is none: no such command, or a wrong number of arguments.
+    #[cold]
+    fn refuse_request(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        args: resp::Args<'_>,
+        error: Error,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let entry = engine.table.find(args.get(0));
+        let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
+        if is_exec && session.multi.take().is_some() {
+            // An EXEC that is refused ends the transaction all the same.
+            engine.unwatch(session);
+            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+            return self.reply(engine, session, Reply::error(text), Index(0), out);
+        }
+        self.refuse(engine, session, error.into_reply(), out)
     }
 
     /// Enters the exclusion, once per turn.

@@ -107,7 +107,14 @@ fn has_deadlines(engine: &Engine, store: &Store) -> bool {
     (0..engine.databases).any(|database| store.counter(database, Counter::Deadlines) > 0)
 }
 
-fn expire_key(engine: &Engine, store: &Store, due: &Due, now_ms: u64, mode: Mode, buffers: TxnBuffers) -> (Expired, TxnBuffers) {
+fn expire_key(
+    engine: &Engine,
+    store: &Store,
+    due: &Due,
+    now_ms: u64,
+    mode: Mode,
+    buffers: TxnBuffers,
+) -> (Expired, TxnBuffers) {
     // A dead space's keys are garbage already.
     let Some(database) = store.database_of(due.space) else { return (Expired::Kept, buffers) };
     let key = store.key(database, &due.name);

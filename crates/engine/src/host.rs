@@ -109,9 +109,13 @@ impl Host for Desk<'_> {
 
 /// The settings answer with the whole text of the reply; the command makes it from its parts.
 fn config_error(text: String) -> ConfigError {
-    let parts = text.strip_prefix("ERR CONFIG SET failed (possibly related to argument '").and_then(|rest| rest.split_once("') - "));
+    let parts = text
+        .strip_prefix("ERR CONFIG SET failed (possibly related to argument '")
+        .and_then(|rest| rest.split_once("') - "));
     match parts {
         Some((name, reason)) => ConfigError::Refused { name: name.into(), reason: reason.into() },
-        None => ConfigError::Unknown(text.rsplit_once("- '").map_or("", |(_, name)| name.trim_end_matches('\'')).into()),
+        None => {
+            ConfigError::Unknown(text.rsplit_once("- '").map_or("", |(_, name)| name.trim_end_matches('\'')).into())
+        }
     }
 }

@@ -49,7 +49,9 @@ const FIELDS: &[Field] = &[
     ("server", "uptime_in_seconds", |engine| engine.started.elapsed().as_secs().to_string()),
     ("server", "uptime_in_days", |engine| (engine.started.elapsed().as_secs() / 86_400).to_string()),
     ("server", "executable", |engine| engine.process.executable.display().to_string()),
-    ("server", "config_file", |engine| engine.process.config_file.as_ref().map_or(String::new(), |path| path.display().to_string())),
+    ("server", "config_file", |engine| {
+        engine.process.config_file.as_ref().map_or(String::new(), |path| path.display().to_string())
+    }),
     ("server", "workers", |engine| engine.workers().to_string()),
     ("server", "io_pool_threads", |engine| engine.settings.config().io_pool.to_string()),
     ("clients", "connected_clients", |engine| engine.connected().to_string()),
@@ -177,7 +179,8 @@ enum CpuTime {
 /// Processor time of all threads. The kernel counts in hundredths of a second here, on every Linux.
 fn cpu_seconds(which: CpuTime) -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(which as usize)?.parse::<u64>().ok());
+    let ticks =
+        stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(which as usize)?.parse::<u64>().ok());
     ticks.unwrap_or(0) as f64 / 100.0
 }
 

@@ -148,10 +148,7 @@ struct Queues {
 
 impl Default for Locks {
     fn default() -> Self {
-        Locks {
-            words: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(),
-            parked: Mutex::new(Queues::default()),
-        }
+        Locks { words: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(), parked: Mutex::new(Queues::default()) }
     }
 }
 
@@ -339,7 +336,13 @@ mod tests {
 
     #[test]
     fn a_stripe_is_claimed_once_and_by_its_stronger_hold() {
-        let all = claims(&[(7, Hold::Shared), (3, Hold::Exclusive), (7, Hold::Exclusive), (3, Hold::Shared), (9, Hold::Shared)]);
+        let all = claims(&[
+            (7, Hold::Shared),
+            (3, Hold::Exclusive),
+            (7, Hold::Exclusive),
+            (3, Hold::Shared),
+            (9, Hold::Shared),
+        ]);
         let expected = [(Stripe(3), Hold::Exclusive), (Stripe(7), Hold::Exclusive), (Stripe(9), Hold::Shared)];
         assert_eq!(all.iter().collect::<Vec<_>>(), expected);
         assert_eq!(Stripe::of(STRIPES as u32 + 3), Stripe(3));

@@ -14,7 +14,14 @@ use std::sync::Arc;
 
 impl Workbench {
     /// Queues a request of a transaction, or refuses it, which refuses the transaction.
-    pub(crate) fn queue(&mut self, engine: &Engine, session: &mut Session, entry: &Entry, args: Args<'_>, out: &mut Vec<u8>) -> Next {
+    pub(crate) fn queue(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Next {
         if entry.flags.has(Flag::NoMulti) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
         }
@@ -30,7 +37,14 @@ impl Workbench {
         self.reply(engine, session, Reply::Simple("QUEUED"), Index(0), out)
     }
 
-    pub(crate) fn control(&mut self, engine: &Engine, session: &mut Session, control: Control, args: Args<'_>, out: &mut Vec<u8>) -> Next {
+    pub(crate) fn control(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        control: Control,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Next {
         let reply = match (control, session.multi.is_some()) {
             (Control::Multi, true) => Reply::error("ERR MULTI calls can not be nested"),
             (Control::Multi, false) => {

@@ -145,7 +145,8 @@ impl Job {
 }
 
 fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, state: &mut State) {
-    let call = Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
+    let call =
+        Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
     let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default());
     pending.loads += 1;
     pending.pins = ran.pins;
@@ -153,7 +154,14 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
 }
 
 /// Runs it, or parks it, which leaves nothing to tell yet.
-fn run(engine: &Arc<Engine>, store: &Store, session: u64, inbox: &Arc<Inbox>, mut pending: Box<Pending>, mut state: State) -> Option<Finished> {
+fn run(
+    engine: &Arc<Engine>,
+    store: &Store,
+    session: u64,
+    inbox: &Arc<Inbox>,
+    mut pending: Box<Pending>,
+    mut state: State,
+) -> Option<Finished> {
     let needs = pending.work.needs(&engine.table, store);
     // The way back into the queue, for a job that has to wait.
     let again = |pending: Box<Pending>, state: State| {
@@ -192,7 +200,8 @@ fn run(engine: &Arc<Engine>, store: &Store, session: u64, inbox: &Arc<Inbox>, mu
             return None;
         }
     }
-    let call = Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
+    let call =
+        Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
     let (before, was_block) = (state.clone(), pending.work.is_block());
     let ran = pending.work.run(engine, store, session, &mut state, call, TxnBuffers::default());
     if needs.alone {

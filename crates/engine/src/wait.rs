@@ -69,7 +69,13 @@ impl Workbench {
     }
 
     /// Runs a pending command, or sees to it that it goes on later.
-    pub(crate) fn run_pending(&mut self, engine: &Engine, session: &mut Session, mut pending: Box<Pending>, out: &mut Vec<u8>) -> Next {
+    pub(crate) fn run_pending(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        mut pending: Box<Pending>,
+        out: &mut Vec<u8>,
+    ) -> Next {
         let Some(store) = engine.store() else {
             return self.refuse(engine, session, engine.loading_error(), out);
         };
@@ -77,12 +83,14 @@ impl Workbench {
         // One that was called from a queue goes to its lock: those behind it wait for that.
         if needs.writes && !pending.alone && pending.turn == Turn::Newcomer {
             match store.pressure() {
-                WritePressure::Slow(wait) if !pending.slowed => return self.hold(engine, session, pending, Hindrance::Slow(wait)),
+                WritePressure::Slow(wait) if !pending.slowed => {
+                    return self.hold(engine, session, pending, Hindrance::Slow(wait));
+                }
                 WritePressure::Slow(_) | WritePressure::Go => {}
                 WritePressure::Stop(why) => return self.give_up(engine, session, &pending.work, why, out),
             }
         }
-        if pending.long || pending.loads > LOADS_MAX {
+        if pending.long {
             return self.run_on_pool(engine, session, pending);
         }
         if needs.alone {
@@ -141,9 +149,16 @@ impl Workbench {
     }
 
     /// Leaves the command where what hinders it will find it.
-    pub(crate) fn hold(&mut self, engine: &Engine, session: &mut Session, mut pending: Box<Pending>, hindrance: Hindrance) -> Next {
+    pub(crate) fn hold(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        mut pending: Box<Pending>,
+        hindrance: Hindrance,
+    ) -> Next {
         let counters = engine.counters(self.index);
         let queued = match hindrance {
+            Hindrance::Load if pending.loads >= LOADS_MAX => return self.run_on_pool(engine, session, pending),
             Hindrance::Load => {
                 counters.loads.add(1);
                 let task = Task::Load(pending, session.state.clone());

@@ -60,11 +60,27 @@ impl Work {
 
     /// Runs it in a transaction of `call`; the caller has what it needs, and gives it back only afterwards. `state` is
     /// changed even where it fails.
-    pub fn run(&self, engine: &Engine, store: &Store, session: u64, state: &mut State, call: Call<'_>, buffers: TxnBuffers) -> Ran {
+    pub fn run(
+        &self,
+        engine: &Engine,
+        store: &Store,
+        session: u64,
+        state: &mut State,
+        call: Call<'_>,
+        buffers: TxnBuffers,
+    ) -> Ran {
         let rehearsal = call.mode == Mode::Load;
         let mut txn = store.begin(buffers, call);
         let reply = match self {
-            Work::Command(id, args) => run_command(engine, &mut txn, session, state, engine.table.entry(*id).command, args.as_args(), rehearsal),
+            Work::Command(id, args) => run_command(
+                engine,
+                &mut txn,
+                session,
+                state,
+                engine.table.entry(*id).command,
+                args.as_args(),
+                rehearsal,
+            ),
             Work::Block(block) => block.run(engine, &mut txn, session, state, rehearsal),
         };
         let reply = match reply {
@@ -92,7 +108,14 @@ impl Needs {
 
 impl Block {
     /// Runs the commands one after the other; one that fails leaves nothing of its own, the others stand, as in Redis.
-    fn run(&self, engine: &Engine, txn: &mut Txn<'_>, session: u64, state: &mut State, rehearsal: bool) -> Result<Reply, Error> {
+    fn run(
+        &self,
+        engine: &Engine,
+        txn: &mut Txn<'_>,
+        session: u64,
+        state: &mut State,
+        rehearsal: bool,
+    ) -> Result<Reply, Error> {
         if self.is_outdated(txn)? {
             return Ok(Reply::NullArray);
         }

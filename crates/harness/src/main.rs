@@ -67,6 +67,9 @@ struct Diff {
     /// The number of the first case.
     #[arg(long, default_value_t = 0)]
     first_case: u64,
+    /// Ends the run after so many failing sequences.
+    #[arg(long, default_value_t = 1)]
+    failures_max: u64,
     /// Where a failing sequence is written.
     #[arg(long, default_value = "target/diff")]
     save_to: PathBuf,
@@ -211,7 +214,7 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
         return Ok(true);
     }
     let base = Template::parse(&arguments.base)?;
-    let server = arguments.under.template("")?;
+    let server = arguments.under.template(diff::SMALL_STORE)?;
     if let Some(path) = &arguments.replay {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let kept = if text.contains("\n== ") {
@@ -229,6 +232,7 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
         seed: arguments.seed.unwrap_or_else(fresh_seed),
         first_case: arguments.first_case,
         cases: arguments.cases,
+        failures_max: arguments.failures_max,
         save_to: arguments.save_to.clone(),
     })
 }

@@ -1,13 +1,13 @@
 //! The short form of `make diff`: kept sequences and generated ones, ours beside redis-server.
 
-use haypile_harness::diff::{Options, replay, run, sequence};
+use haypile_harness::diff::{Options, SMALL_STORE, replay, run, sequence};
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, haypile_binary};
 
 fn servers() -> (Template, Template) {
     let binary = haypile_binary().expect("the server is built before its tests");
     let base = Template::redis("").expect("the template has its marks");
-    let ours = Template::haypile(&binary, "--maxmemory 64mb").expect("the template has its marks");
+    let ours = Template::haypile(&binary, SMALL_STORE).expect("the template has its marks");
     (base, ours)
 }
 
@@ -26,7 +26,15 @@ fn generated_sequences_have_no_difference() {
     // One seed is always the same, so that a change is told apart from luck; the other looks further with every run.
     for (seed, cases) in [(1, 400), (fresh_seed(), 400)] {
         let save_to = std::env::temp_dir().join("haypile-diff");
-        let options = Options { base: base.clone(), server: server.clone(), seed, first_case: 0, cases, save_to };
+        let options = Options {
+            base: base.clone(),
+            server: server.clone(),
+            seed,
+            first_case: 0,
+            cases,
+            failures_max: 1,
+            save_to,
+        };
         assert!(run(&options).expect("both servers run"), "seed {seed} found a difference");
     }
 }

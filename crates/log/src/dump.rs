@@ -1,9 +1,10 @@
 //! Printing a log offline: every record that counts, and every place that is bad, without changing anything.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::files::Files;
-use crate::format::{History, Index, Kind};
+use crate::files::{File, Files};
+use crate::format::{History, Index, Kind, SEGMENT_HEADER_BYTES};
 use crate::state::Segment;
 use crate::survey::{Damage, OpenError, first_index, list, open_segment};
 use crate::walk::{Walk, highest_mark};
@@ -44,9 +45,9 @@ pub fn dump(files: &dyn Files, dir: &Path) -> Result<Dump, OpenError> {
     let mut queue = Vec::new();
     for (number, path) in list(files, dir)?.segments {
         match open_segment(files, number, path) {
-            Ok(segment) => {
-                let first = first_index(&segment).map_err(OpenError::io(&segment.path))?;
-                segments.push((segment, first));
+            Ok((segment, file)) => {
+                let first = first_index(&segment, &*file).map_err(OpenError::io(&segment.path))?;
+                segments.push((segment, file, first));
             }
             Err(OpenError::Damage(damage)) => queue.push(DumpEntry::Damage(damage)),
             Err(error) => return Err(error),
@@ -57,15 +58,19 @@ pub fn dump(files: &dyn Files, dir: &Path) -> Result<Dump, OpenError> {
     Ok(Dump { segments, queue, current: None })
 }
 
+/// A segment with its open file and its first record.
+type Listed = (Segment, Arc<dyn File>, Option<Index>);
+
 pub struct Dump {
     /// What is still to come, the next one last.
-    segments: Vec<(Segment, Option<Index>)>,
+    segments: Vec<Listed>,
     queue: Vec<DumpEntry>,
     current: Option<Current>,
 }
 
 struct Current {
     segment: Segment,
+    file: Arc<dyn File>,
     walk: Walk,
     /// The last record that counts; None in the last segment.
     last: Option<Index>,
@@ -81,13 +86,13 @@ impl Iterator for Dump {
         if let Some(current) = self.current.take() {
             return Some(self.step(current));
         }
-        let (segment, first) = self.segments.pop()?;
-        Some(self.begin(segment, first))
+        let listed = self.segments.pop()?;
+        Some(self.begin(listed))
     }
 }
 
 impl Dump {
-    fn begin(&mut self, segment: Segment, first: Option<Index>) -> Result<DumpEntry, OpenError> {
+    fn begin(&mut self, (segment, file, first): Listed) -> Result<DumpEntry, OpenError> {
         let entry = DumpEntry::Segment {
             number: segment.header.number,
             file: segment.path.clone(),
@@ -96,10 +101,10 @@ impl Dump {
             first,
         };
         if let Some(first) = first {
-            let bytes = segment.file.len().map_err(OpenError::io(&segment.path))?;
-            let walk = Walk::new(segment.file.clone(), segment.header.salt, first, bytes);
-            let later = self.segments.iter().rev().find_map(|(_, first)| *first);
-            self.current = Some(Current { segment, walk, last: later.map(|first| Index(first.0 - 1)) });
+            let bytes = file.len().map_err(OpenError::io(&segment.path))?;
+            let walk = Walk::new(file.clone(), segment.header.salt, first, bytes);
+            let later = self.segments.iter().rev().find_map(|(_, _, first)| *first);
+            self.current = Some(Current { segment, file, walk, last: later.map(|first| Index(first.0 - 1)) });
         }
         Ok(entry)
     }
@@ -107,7 +112,7 @@ impl Dump {
     fn step(&mut self, mut current: Current) -> Result<DumpEntry, OpenError> {
         if current.last.is_some_and(|last| current.walk.next_index() > last) {
             return match self.segments.pop() {
-                Some((segment, first)) => self.begin(segment, first),
+                Some(listed) => self.begin(listed),
                 None => unreachable!("a later segment set the bound"),
             };
         }
@@ -126,11 +131,15 @@ impl Dump {
                 Ok(entry)
             }
             Err(bad) => {
-                let Current { segment, last, .. } = current;
+                let Current { segment, file, last, .. } = current;
                 let mut needed = last.unwrap_or(Index(0));
                 if last.is_none() {
-                    let mark = highest_mark(&*segment.file, segment.header.salt, bad.offset, bad.index);
+                    let mark = highest_mark(&*file, segment.header.salt, bad.offset, bad.index);
                     needed = mark.map_err(OpenError::io(&segment.path))?;
+                    for (spare, file, _) in &self.segments {
+                        let mark = highest_mark(&**file, spare.header.salt, SEGMENT_HEADER_BYTES, bad.index);
+                        needed = needed.max(mark.map_err(OpenError::io(&spare.path))?);
+                    }
                 }
                 if bad.index <= needed {
                     let (file, offset) = (segment.path, bad.offset);

@@ -15,7 +15,7 @@ pub const RECORD_HEADER_BYTES: usize = 28;
 
 const MAGIC: [u8; 8] = *b"haypilog";
 /// Bytes of the segment header that carry something; zeros follow.
-pub(crate) const HEADER_USED_BYTES: usize = 112;
+pub(crate) const HEADER_USED_BYTES: usize = 96;
 const HEADER_CRC: Range<usize> = 12..16;
 
 /// The place of a record in the order of all changes. 0 stands for "nothing"; the first record is 1; without gaps.
@@ -238,7 +238,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// All but the header's own checksum, which is known only when the segment is: [`seal`] fills it in.
+    /// All but the header's own checksum, which is known only when the segment is.
     #[inline]
     pub(crate) fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
@@ -247,6 +247,13 @@ impl RecordHeader {
         put_u64(&mut bytes, 12, self.time_ms << 8 | u64::from(self.kind));
         put_u64(&mut bytes, 20, self.index.0);
         bytes
+    }
+
+    /// Fills in the header's own checksum.
+    #[inline]
+    pub(crate) fn seal(salt: Salt, bytes: &mut [u8; RECORD_HEADER_BYTES]) {
+        let crc = salt.crc(&bytes[4..]);
+        put_u32(bytes, 0, crc);
     }
 
     /// None unless the bytes are the header of a record of the segment with this salt.
@@ -272,9 +279,8 @@ pub(crate) fn seal(group: &mut [u8], salt: Salt, first: Index, synced: Index, te
     GroupHeader { record_bytes, first, synced, term }.encode(salt, group);
     let mut at = GROUP_HEADER_BYTES;
     while at < group.len() {
-        let header = &mut group[at..at + RECORD_HEADER_BYTES];
-        let crc = salt.crc(&header[4..]);
-        put_u32(header, 0, crc);
+        let header = group[at..].first_chunk_mut().expect("whole records");
+        RecordHeader::seal(salt, header);
         at += RECORD_HEADER_BYTES + u32_at(header, 8) as usize;
     }
 }

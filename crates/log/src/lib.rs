@@ -8,6 +8,7 @@
 //! `survey.rs` for the story of an open, `sync.rs` for what happens when a disk fails.
 
 mod body;
+mod budget;
 mod dump;
 mod files;
 mod format;

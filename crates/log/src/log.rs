@@ -144,9 +144,11 @@ pub struct Stats {
 }
 
 impl Log {
-    /// Finds the log in `options.dir`. Nothing is changed there until the replay has been read to its end.
+    /// Finds the log in `options.dir`, and makes durable what it finds. Nothing else is changed there until the replay has
+    /// been read to its end.
     pub fn open(options: Options, applied: Index) -> Result<Opened, OpenError> {
         let survey = Survey::of(&options, applied)?;
+        survey.write_end_again(&*options.files)?;
         let found = survey.last;
         let clean = survey.clean && found >= applied;
         let last = found.max(applied);
@@ -171,11 +173,9 @@ impl Log {
         }
         let shared = &*self.shared;
         let charge = body_bytes as u64 + RECORD_CHARGE_BYTES;
-        let charged = shared.charged.fetch_add(charge, Ordering::SeqCst) + charge;
-        if charged <= shared.charge_limit.load(Ordering::SeqCst) {
+        if shared.budget.take(charge) {
             return Ok(Reservation { shared, charge });
         }
-        shared.charged.fetch_sub(charge, Ordering::SeqCst);
         shared.reserve_slowly(charge, None)
     }
 
@@ -250,7 +250,8 @@ impl Log {
     /// [`write`](Self::write), or on such a caller for others, and when the log failed, recovered or got room. It must
     /// be quick and must not call back into the log's blocking functions.
     pub fn on_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.shared.wakes.lock().push(wake);
+        let mut wakes = self.shared.wakes.lock();
+        *wakes = wakes.iter().cloned().chain([wake]).collect();
     }
 
     /// Why writes have stopped, if they have.
@@ -302,7 +303,7 @@ impl Log {
             bytes: state.segments.iter().map(|held| held.bytes).sum::<u64>() + spare_bytes,
             segments: state.segments.len() as u64,
             has_spare: state.spare.is_some(),
-            unsynced_bytes: self.shared.charged.load(Ordering::Relaxed).saturating_sub(state.synced_charge),
+            unsynced_bytes: self.shared.budget.charged().saturating_sub(state.synced_charge),
             since_applied_bytes: state.bytes_since_applied(),
             writes: counters.writes,
             deferred_writes: counters.deferred_writes,
@@ -324,6 +325,7 @@ impl Log {
             }
             state.closed = true;
             shared.set_limit(&state);
+            shared.progress_cv.notify_all();
         }
         // The mark then is the only group that nothing knows to be synced: an open after it has little to make sure of.
         let result = self.sync_through(self.last());
@@ -331,7 +333,7 @@ impl Log {
             self.stop();
             return result;
         }
-        shared.charged.fetch_add(RECORD_CHARGE_BYTES, Ordering::SeqCst);
+        shared.budget.force(RECORD_CHARGE_BYTES);
         let now_ms = (shared.options.now_ms)();
         let mark = shared.append(Kind::CleanStop, now_ms, &[], crate::body_crc(&[]), RECORD_CHARGE_BYTES);
         let result = self.sync_through(mark);
@@ -369,7 +371,7 @@ impl Shared {
     fn reserve_slowly(&self, charge: u64, deadline: Option<Instant>) -> Result<Reservation<'_>, AppendError> {
         let mut state = self.state.lock();
         // It counts while it waits, so that room is kept for it.
-        self.charged.fetch_add(charge, Ordering::SeqCst);
+        self.budget.force(charge);
         loop {
             let error = match self.admit(&mut state, charge) {
                 Ok(()) => return Ok(Reservation { shared: self, charge }),
@@ -378,7 +380,7 @@ impl Shared {
             let waits = error == AppendError::Busy
                 && deadline.is_some_and(|deadline| !self.progress_cv.wait_until(&mut state, deadline).timed_out());
             if !waits {
-                self.charged.fetch_sub(charge, Ordering::SeqCst);
+                self.budget.give_back(charge);
                 return Err(error);
             }
         }
@@ -400,7 +402,7 @@ impl Shared {
         if state.recover_wanted || state.active.is_none() {
             return Err(AppendError::Busy);
         }
-        let charged = self.charged.load(Ordering::SeqCst);
+        let charged = self.budget.charged();
         let fits = charged <= state.space_limit();
         // A record longer than the memory bound passes when it is alone.
         if fits
@@ -422,7 +424,7 @@ impl Shared {
     }
 
     fn give_back(&self, charge: u64) {
-        self.charged.fetch_sub(charge, Ordering::SeqCst);
+        self.budget.give_back(charge);
         if self.busy.load(Ordering::SeqCst) {
             let state = self.state.lock();
             let wake = self.room_made();
@@ -450,8 +452,8 @@ impl Shared {
         }
         if let Some(active) = &state.active {
             // The file stays valid whether or not this succeeds.
-            drop(active.segment.file.truncate(active.offset));
-            drop(active.segment.file.sync());
+            drop(active.file.truncate(active.offset));
+            drop(active.file.sync());
         }
     }
 }

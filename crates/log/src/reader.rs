@@ -25,6 +25,7 @@ struct Source {
     segment: Arc<Segment>,
     walk: Walk,
     last: Index,
+    in_file: bool,
 }
 
 /// What a reader has next.
@@ -55,7 +56,7 @@ impl Reader {
             return Ok(Next::UpToDate);
         }
         if self.source.as_ref().is_none_or(|source| self.next > source.last)
-            && let Some(first) = self.locate(durable)
+            && let Some(first) = self.locate(durable)?
         {
             return Ok(Next::Gap(first));
         }
@@ -63,7 +64,7 @@ impl Reader {
         if found.is_err() {
             // After a failed sync the records are in another segment, or in memory only.
             let before = self.source.take().map(|source| source.segment.header.number);
-            if let Some(first) = self.locate(durable) {
+            if let Some(first) = self.locate(durable)? {
                 return Ok(Next::Gap(first));
             }
             if self.source.as_ref().map(|source| source.segment.header.number) != before {
@@ -91,31 +92,43 @@ impl Reader {
     }
 
     /// Finds a source of the next record; the first record that there is if it is gone.
-    fn locate(&mut self, durable: Index) -> Option<Index> {
-        let state = self.shared.state.lock();
+    fn locate(&mut self, durable: Index) -> Result<Option<Index>, OpenError> {
         let next = self.next;
-        let Some(held) = state.segments.iter().rfind(|held| held.first <= next && next <= held.last) else {
-            self.source = None;
-            return Some(state.segments.iter().map(|held| held.first).find(|first| *first > next).unwrap_or(next));
-        };
-        let position = state.retained.partition_point(|entry| entry.last < next);
-        if let Some(entry) = state.retained.get(position).filter(|entry| entry.first <= next) {
-            self.source = Some(Source::in_memory(held, entry, next, durable));
-            return None;
-        }
-        let last = held.last.min(durable);
-        match &mut self.source {
-            Some(source) if source.segment.header.number == held.segment.header.number => {
-                source.walk.set_limit(held.end);
+        let mut was_missing = false;
+        loop {
+            let state = self.shared.state.lock();
+            let Some(held) = state.segments.iter().rfind(|held| held.first <= next && next <= held.last) else {
+                self.source = None;
+                let first = state.segments.iter().map(|held| held.first).find(|first| *first > next);
+                return Ok(Some(first.unwrap_or(next)));
+            };
+            let position = state.retained.partition_point(|entry| entry.last < next);
+            if let Some(entry) = state.retained.get(position).filter(|entry| entry.first <= next) {
+                self.source = Some(Source::in_memory(held, entry, next, durable));
+                return Ok(None);
+            }
+            let (segment, first) = (held.segment.clone(), held.first);
+            let (last, end) = (held.last.min(durable), held.end);
+            drop(state);
+            if let Some(source) = &mut self.source
+                && source.in_file
+                && source.segment.header.number == segment.header.number
+            {
+                source.walk.set_limit(end);
                 source.last = last;
+                return Ok(None);
             }
-            source => {
-                let segment = held.segment.clone();
-                let walk = Walk::new(segment.file.clone(), segment.header.salt, held.first, held.end);
-                *source = Some(Source { segment, walk, last });
+            match self.shared.files.open(&segment.path) {
+                Ok(file) => {
+                    let walk = Walk::new(file, segment.header.salt, first, end);
+                    self.source = Some(Source { segment, walk, last, in_file: true });
+                    return Ok(None);
+                }
+                // It was purged since.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !was_missing => was_missing = true,
+                Err(error) => return Err(OpenError::io(&segment.path)(error)),
             }
         }
-        None
     }
 
     fn find(&mut self) -> Result<(Found, Kind), OpenError> {
@@ -156,7 +169,7 @@ impl Source {
             rest = behind;
         }
         let segment = held.segment.clone();
-        let walk = Walk::within(segment.file.clone(), segment.header.salt, first, start, copy);
-        Source { segment, walk, last }
+        let walk = Walk::within(segment.header.salt, first, start, copy);
+        Source { segment, walk, last, in_file: false }
     }
 }

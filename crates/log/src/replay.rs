@@ -2,20 +2,14 @@
 //!
 //! Until the replay has been read to its end nothing in the directory is changed, so a damaged log stays as it is.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::files::{read_exact_at, write_all_at};
 use crate::format::{History, Index, Kind};
 use crate::log::Threads;
-use crate::state::{Held, RECORD_CHARGE_BYTES, Shared};
+use crate::state::{RECORD_CHARGE_BYTES, Shared};
 use crate::survey::{Damage, OpenError, Survey, known_kind};
 use crate::walk::{Bad, Walk};
-
-/// Bytes that are read and written at a time.
-const REWRITE_BYTES: usize = 1 << 20;
 
 /// One record, borrowed from the buffer it was read into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,13 +125,19 @@ impl Replay {
         loop {
             let Some(held) = self.survey.segments.get(self.position) else { return Ok(None) };
             let segment = &held.segment;
-            let walk = self
-                .walk
-                .get_or_insert_with(|| Walk::new(segment.file.clone(), segment.header.salt, held.first, held.end));
-            if held.last <= self.applied || walk.next_index() > held.last {
-                if held.last > self.applied {
-                    self.passed_bytes += held.end;
+            if held.last <= self.applied {
+                self.position += 1;
+                continue;
+            }
+            let walk = match &mut self.walk {
+                Some(walk) => walk,
+                none => {
+                    let file = self.shared.files.open(&segment.path).map_err(OpenError::io(&segment.path))?;
+                    none.insert(Walk::new(file, segment.header.salt, held.first, held.end))
                 }
+            };
+            if walk.next_index() > held.last {
+                self.passed_bytes += held.end;
                 self.position += 1;
                 self.walk = None;
                 continue;
@@ -157,7 +157,7 @@ impl Replay {
         }
     }
 
-    /// From here on the log takes appends: what was found is made durable, and the first segment of this run begins.
+    /// From here on the log takes appends: the first segment of this run begins.
     fn begin(&mut self) -> Result<(), OpenError> {
         let shared = &self.shared;
         if shared.state.lock().stop {
@@ -165,9 +165,6 @@ impl Replay {
         }
         let dir = &shared.options.dir;
         shared.files.create_dir_all(dir).map_err(OpenError::io(dir))?;
-        if let Some(tail) = self.survey.segments.last() {
-            rewrite(tail, self.survey.unsynced_from).map_err(OpenError::io(&tail.segment.path))?;
-        }
         for path in &self.survey.sweep {
             shared.files.remove(path).map_err(OpenError::io(path))?;
         }
@@ -176,7 +173,7 @@ impl Replay {
             let now_ms = (shared.options.now_ms)();
             let body = state.start.encode();
             let charge = RECORD_CHARGE_BYTES + body.len() as u64;
-            shared.charged.fetch_add(charge, Ordering::SeqCst);
+            shared.budget.force(charge);
             shared.append(Kind::HistoryStart, now_ms, &body, crate::body_crc(&body), charge);
         }
         shared.recover(&mut state);
@@ -205,21 +202,4 @@ impl Replay {
         spawn("log-write", Shared::write_thread)?;
         spawn("log-space", Shared::space_thread)
     }
-}
-
-/// After a crash of the process alone, the newest records may be in the page cache only; and if a sync failed just before,
-/// the kernel takes them for written. So they are written once more before they are synced.
-fn rewrite(tail: &Held, mut offset: u64) -> io::Result<()> {
-    let file = &*tail.segment.file;
-    let mut buf = vec![0; REWRITE_BYTES];
-    while offset < tail.end {
-        let wanted = (tail.end - offset).min(REWRITE_BYTES as u64) as usize;
-        let read = read_exact_at(file, &mut buf[..wanted], offset)?;
-        if read < wanted {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        write_all_at(file, &buf[..read], offset)?;
-        offset += read as u64;
-    }
-    file.sync()
 }

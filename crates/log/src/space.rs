@@ -43,8 +43,8 @@ impl Shared {
         let made = parking_lot::MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &[]));
         let mut useless = None;
         match made {
-            Ok(segment) => {
-                let spare = Spare { segment: Arc::new(segment), bytes };
+            Ok((segment, file)) => {
+                let spare = Spare { segment, file, bytes };
                 state.space_error = None;
                 state.need = if state.need > need { state.need } else { 0 };
                 let superseded = state.segments.last().is_some_and(|held| held.segment.header.number > number);
@@ -77,6 +77,10 @@ impl Shared {
         let gone: Vec<Arc<Segment>> = {
             let mut state = self.state.lock();
             state.applied = state.applied.max(applied);
+            if !state.started {
+                // Until the replay has ended nothing is changed in the directory.
+                return;
+            }
             let retention = self.options.retention;
             let mut bytes: u64 = state.segments.iter().map(|held| held.bytes).sum();
             let mut gone = 0;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::budget::{Budget, Padded};
 use crate::files::{File, Files};
 use crate::format::{
     GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
@@ -44,34 +45,19 @@ pub(crate) struct Shared {
     pub turn: Mutex<()>,
     /// Somebody was told that the log is busy, and waits for room.
     pub busy: AtomicBool,
-    /// Running total of all reservations.
-    pub charged: Padded<AtomicU64>,
-    /// What `charged` may rise to: what is reserved fits the segments at hand and the memory bound. 0 after a failure.
-    pub charge_limit: AtomicU64,
+    /// What is reserved fits the segments at hand and the memory bound; nothing may be reserved after a failure.
+    pub budget: Budget,
 
-    pub wakes: Mutex<Vec<Wake>>,
-}
-
-/// Keeps what every append writes off the cache lines of its neighbours.
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub T);
-
-impl<T> std::ops::Deref for Padded<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
+    pub wakes: Mutex<Arc<[Wake]>>,
 }
 
 /// Called when `durable` advanced, or the log failed.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// An open segment file.
+/// A segment. Its file is open only where it is used: a log may retain many.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub path: PathBuf,
-    pub file: Arc<dyn File>,
     pub header: SegmentHeader,
 }
 
@@ -103,6 +89,7 @@ pub(crate) struct Retained {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub segment: Arc<Segment>,
+    pub file: Arc<dyn File>,
     /// Where the next group goes.
     pub offset: u64,
     pub bytes: u64,
@@ -118,6 +105,7 @@ impl Active {
 #[derive(Debug)]
 pub(crate) struct Spare {
     pub segment: Arc<Segment>,
+    pub file: Arc<dyn File>,
     pub bytes: u64,
 }
 
@@ -261,9 +249,8 @@ impl Shared {
             synced: AtomicU64::new(last.0),
             turn: Mutex::new(()),
             busy: AtomicBool::new(false),
-            charged: Padded(AtomicU64::new(0)),
-            charge_limit: AtomicU64::new(0),
-            wakes: Mutex::new(Vec::new()),
+            budget: Budget::new(),
+            wakes: Mutex::new(Arc::new([])),
         }
     }
 
@@ -288,7 +275,7 @@ impl Shared {
     pub(crate) fn set_limit(&self, state: &State) {
         let limit =
             if state.failed.is_some() || state.closed { 0 } else { state.limit(self.options.unsynced_bytes_max) };
-        self.charge_limit.store(limit, Ordering::SeqCst);
+        self.budget.set_limit(limit);
     }
 
     pub(crate) fn set_written(&self, state: &mut State, written: Index) {
@@ -316,7 +303,7 @@ impl Shared {
     /// Tells everyone who waits for durability. Never called with a lock held.
     pub(crate) fn wake(&self) {
         let wakes = self.wakes.lock().clone();
-        for wake in wakes {
+        for wake in wakes.iter() {
             wake();
         }
     }

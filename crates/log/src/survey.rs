@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::files::{Files, read_exact_at};
+use crate::files::{File, Files, read_exact_at, write_all_at};
 use crate::format::{
     GROUP_HEADER_BYTES, GroupHeader, HEADER_USED_BYTES, HeaderError, HistoryStart, Index, Kind, SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -17,6 +17,9 @@ use crate::format::{
 use crate::options::Options;
 use crate::state::{FileName, Held, Segment};
 use crate::walk::{Walk, highest_mark};
+
+/// Bytes that are written again at a time.
+const WRITE_BYTES: usize = 1 << 20;
 
 /// Records that should be there and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,9 +114,9 @@ impl Survey {
         let mut unused = Vec::new();
         for (number, path) in listing.segments {
             survey.next_number = number + 1;
-            let segment = open_segment(&*options.files, number, path)?;
-            let bytes = segment.file.len().map_err(OpenError::io(&segment.path))?;
-            match first_index(&segment).map_err(OpenError::io(&segment.path))? {
+            let (segment, file) = open_segment(&*options.files, number, path)?;
+            let bytes = file.len().map_err(OpenError::io(&segment.path))?;
+            match first_index(&segment, &*file).map_err(OpenError::io(&segment.path))? {
                 Some(first) => {
                     survey.sweep.extend(unused.drain(..).map(|unused: Arc<Segment>| unused.path.clone()));
                     survey.push(Held {
@@ -127,7 +130,7 @@ impl Survey {
                 None => unused.push(Arc::new(segment)),
             }
         }
-        survey.find_end(&unused)?;
+        survey.find_end(&*options.files, &unused)?;
         survey.sweep.extend(unused.iter().map(|segment| segment.path.clone()));
         survey.find_replay_start(applied)?;
         Ok(survey)
@@ -150,7 +153,7 @@ impl Survey {
     }
 
     /// Walks the last segment to its end, and looks at what lies behind.
-    fn find_end(&mut self, unused: &[Arc<Segment>]) -> Result<(), OpenError> {
+    fn find_end(&mut self, files: &dyn Files, unused: &[Arc<Segment>]) -> Result<(), OpenError> {
         let Some(tail) = self.segments.last_mut() else {
             return match unused.first() {
                 // The first segment of all names its first record.
@@ -165,7 +168,8 @@ impl Survey {
         };
         let segment = tail.segment.clone();
         let io_error = || OpenError::io(&segment.path);
-        let mut walk = Walk::new(segment.file.clone(), segment.header.salt, tail.first, tail.bytes);
+        let file = files.open(&segment.path).map_err(io_error())?;
+        let mut walk = Walk::new(file.clone(), segment.header.salt, tail.first, tail.bytes);
         let mut clean = false;
         // Groups above the newest mark: at most what the writer was allowed to leave unsynced.
         let mut unsynced = VecDeque::new();
@@ -185,12 +189,9 @@ impl Survey {
         };
         self.unsynced_from = unsynced.front().map_or(bad.offset, |(_, start)| *start);
         if !clean {
-            let mut mark =
-                highest_mark(&*segment.file, segment.header.salt, bad.offset, bad.index).map_err(io_error())?;
+            let mut mark = highest_mark(&*file, segment.header.salt, bad.offset, bad.index).map_err(io_error())?;
             for later in unused {
-                let salt = later.header.salt;
-                let found = highest_mark(&*later.file, salt, SEGMENT_HEADER_BYTES, bad.index);
-                mark = mark.max(found.map_err(OpenError::io(&later.path))?);
+                mark = mark.max(mark_in_spare(files, later, bad.index)?);
             }
             if bad.index <= mark {
                 return Err(OpenError::Damage(Damage {
@@ -209,6 +210,27 @@ impl Survey {
         Ok(())
     }
 
+    /// After a crash of the process alone, the newest records may be in the page cache only; and if a sync failed just
+    /// before, the kernel takes them for written. So they are written once more where they are, and synced.
+    pub(crate) fn write_end_again(&self, files: &dyn Files) -> Result<(), OpenError> {
+        let Some(tail) = self.segments.last() else { return Ok(()) };
+        let write_again = || -> io::Result<()> {
+            let file = files.open(&tail.segment.path)?;
+            let mut buf = vec![0; WRITE_BYTES.min((tail.end - self.unsynced_from) as usize)];
+            let mut offset = self.unsynced_from;
+            while offset < tail.end {
+                let wanted = (tail.end - offset).min(buf.len() as u64) as usize;
+                if read_exact_at(&*file, &mut buf[..wanted], offset)? < wanted {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                write_all_at(&*file, &buf[..wanted], offset)?;
+                offset += wanted as u64;
+            }
+            file.sync()
+        };
+        write_again().map_err(OpenError::io(&tail.segment.path))
+    }
+
     fn find_replay_start(&mut self, applied: Index) -> Result<(), OpenError> {
         let Some(oldest) = self.segments.first() else { return Ok(()) };
         match self.segments.iter().rposition(|held| held.first <= applied.next()) {
@@ -224,6 +246,13 @@ impl Survey {
             })),
         }
     }
+}
+
+/// The highest mark in a segment that has no first group: its first write may have been torn, and a later one not.
+fn mark_in_spare(files: &dyn Files, spare: &Segment, expected: Index) -> Result<Index, OpenError> {
+    let file = files.open(&spare.path).map_err(OpenError::io(&spare.path))?;
+    let mark = highest_mark(&*file, spare.header.salt, SEGMENT_HEADER_BYTES, expected);
+    mark.map_err(OpenError::io(&spare.path))
 }
 
 pub(crate) fn known_kind(segment: &Segment, number: u8) -> Result<Kind, OpenError> {
@@ -256,7 +285,11 @@ pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Listing, OpenError> 
     Ok(listing)
 }
 
-pub(crate) fn open_segment(files: &dyn Files, number: u64, path: PathBuf) -> Result<Segment, OpenError> {
+pub(crate) fn open_segment(
+    files: &dyn Files,
+    number: u64,
+    path: PathBuf,
+) -> Result<(Segment, Arc<dyn File>), OpenError> {
     let mut bytes = [0; HEADER_USED_BYTES];
     let file = files.open(&path).map_err(OpenError::io(&path))?;
     let read = read_exact_at(&*file, &mut bytes, 0).map_err(OpenError::io(&path))?;
@@ -265,7 +298,7 @@ pub(crate) fn open_segment(files: &dyn Files, number: u64, path: PathBuf) -> Res
         OpenError::Damage(Damage { file, offset: 0, index: Index(0), reason })
     };
     match SegmentHeader::decode(&bytes[..read]) {
-        Ok(header) if header.number == number => Ok(Segment { path, file, header }),
+        Ok(header) if header.number == number => Ok((Segment { path, header }, file)),
         // The header is synced before the file gets its name, so a bad one is not an accident of a crash.
         Ok(header) => Err(damaged(&format!("its header says that it is segment {}", header.number))),
         Err(HeaderError::NotOurs) => Err(damaged("it is not a segment of a log")),
@@ -275,11 +308,11 @@ pub(crate) fn open_segment(files: &dyn Files, number: u64, path: PathBuf) -> Res
 }
 
 /// The first record of a segment; None for one that only follows and has no first group.
-pub(crate) fn first_index(segment: &Segment) -> io::Result<Option<Index>> {
+pub(crate) fn first_index(segment: &Segment, file: &dyn File) -> io::Result<Option<Index>> {
     if segment.header.first.0 != 0 {
         return Ok(Some(segment.header.first));
     }
     let mut bytes = [0; GROUP_HEADER_BYTES];
-    let read = read_exact_at(&*segment.file, &mut bytes, SEGMENT_HEADER_BYTES)?;
+    let read = read_exact_at(file, &mut bytes, SEGMENT_HEADER_BYTES)?;
     Ok(GroupHeader::decode(segment.header.salt, &bytes[..read]).map(|group| group.first))
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
-use crate::files::write_all_at;
+use crate::files::{File, write_all_at};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
 use crate::state::{Active, Failure, Held, Segment, Shared, State};
 
@@ -67,9 +67,10 @@ impl Shared {
         state.sync_now = false;
         state.retained_closed = true;
         let written = state.written;
-        let segment = state.active.as_ref().expect("something is written and not synced").segment.clone();
+        let active = state.active.as_ref().expect("something is written and not synced");
+        let (segment, file) = (active.segment.clone(), active.file.clone());
         let begun = Instant::now();
-        let result = MutexGuard::unlocked(state, || segment.file.sync());
+        let result = MutexGuard::unlocked(state, || file.sync());
         state.last_sync = Instant::now();
         state.counters.syncs += 1;
         state.counters.last_sync_us = begun.elapsed().as_micros() as u64;
@@ -102,7 +103,8 @@ impl Shared {
             end: SEGMENT_HEADER_BYTES,
             bytes: spare.bytes,
         });
-        state.active = Some(Active { segment: spare.segment, offset: SEGMENT_HEADER_BYTES, bytes: spare.bytes });
+        state.active =
+            Some(Active { segment: spare.segment, file: spare.file, offset: SEGMENT_HEADER_BYTES, bytes: spare.bytes });
         state.rotating = false;
         self.set_limit(state);
         self.space_cv.notify_one();
@@ -131,26 +133,25 @@ impl Shared {
         state.rotating = false;
         state.writing = true;
         // From here on no reservation is given, so those that are out can be counted.
-        self.charge_limit.store(0, std::sync::atomic::Ordering::SeqCst);
+        let charged = self.budget.freeze();
         let held = &mut state.held;
         self.queue.lock().take(held);
         let (synced, number) = (state.synced, state.next_number);
         state.next_number += 1;
         let header = self.segment_header(state, number, synced.next());
         let (image, last) = state.unsynced_image(&header);
-        let outstanding = self.charged.load(std::sync::atomic::Ordering::SeqCst) - state.synced_charge;
+        let outstanding = charged - state.synced_charge;
         let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES) + outstanding + state.need;
         let result = MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &image));
         state.writing = false;
         match result {
-            Ok(segment) => {
-                let segment = Arc::new(segment);
+            Ok((segment, file)) => {
                 let end = SEGMENT_HEADER_BYTES + image.len() as u64;
                 if let Some(old) = state.segments.last_mut() {
                     old.last = old.last.min(synced);
                 }
                 state.segments.push(Held { segment: segment.clone(), first: synced.next(), last, end, bytes });
-                state.active = Some(Active { segment, offset: end, bytes });
+                state.active = Some(Active { segment, file, offset: end, bytes });
                 let held_charge: u64 = state.held.drain(..).map(|part| part.charge).sum();
                 state.written_charge += held_charge;
                 state.synced_charge = state.written_charge;
@@ -191,7 +192,7 @@ impl Shared {
         header: SegmentHeader,
         bytes: u64,
         groups: &[u8],
-    ) -> Result<Segment, Failure> {
+    ) -> Result<(Arc<Segment>, Arc<dyn File>), Failure> {
         let unfinished = self.unfinished_path(header.number);
         let path = self.segment_path(header.number);
         let made = (|| {
@@ -205,7 +206,7 @@ impl Shared {
             Ok(file)
         })();
         match made {
-            Ok(file) => Ok(Segment { path, file, header }),
+            Ok(file) => Ok((Arc::new(Segment { path, header }), file)),
             Err(error) => {
                 // Whatever is left of it is swept at the next open. If the name is there already and its sync failed, the
                 // file must go all the same: it would supersede records that are still to be written elsewhere.

@@ -7,6 +7,7 @@ mod check;
 mod fault;
 mod forgetful;
 
+pub use crate::budget::Budget;
 pub use check::check_bytes;
 pub use fault::FaultFiles;
 pub use forgetful::ForgetfulFiles;

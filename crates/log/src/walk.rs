@@ -17,7 +17,8 @@ const READ_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Walk {
-    file: Arc<dyn File>,
+    /// None if all of it is in `buf`.
+    file: Option<Arc<dyn File>>,
     salt: Salt,
     /// Nothing is read from here on.
     limit: u64,
@@ -55,27 +56,25 @@ pub(crate) struct Bad {
 impl Walk {
     /// Begins at the first group, which has to begin with record `first`.
     pub(crate) fn new(file: Arc<dyn File>, salt: Salt, first: Index, limit: u64) -> Walk {
+        Walk { file: Some(file), limit, ..Walk::within(salt, first, SEGMENT_HEADER_BYTES, Vec::new()) }
+    }
+
+    /// Begins at the group at `offset`, which has to begin with record `first`, and ends where `groups` end, which are its
+    /// content.
+    pub(crate) fn within(salt: Salt, first: Index, offset: u64, groups: Vec<u8>) -> Walk {
         Walk {
-            file,
+            file: None,
             salt,
-            limit,
-            buf: Vec::new(),
-            base: SEGMENT_HEADER_BYTES,
+            limit: offset + groups.len() as u64,
+            base: offset,
             at: 0,
-            filled: 0,
+            filled: groups.len(),
+            buf: groups,
             group: None,
             group_start: 0,
             group_end: 0,
             next: first,
         }
-    }
-
-    /// Begins at the group at `offset`, which has to begin with record `first`, and ends where `groups` end, which are its
-    /// content.
-    pub(crate) fn within(file: Arc<dyn File>, salt: Salt, first: Index, offset: u64, groups: Vec<u8>) -> Walk {
-        let filled = groups.len();
-        let limit = offset + filled as u64;
-        Walk { buf: groups, base: offset, filled, ..Walk::new(file, salt, first, limit) }
     }
 
     /// Offset in the file of what comes next.
@@ -167,9 +166,7 @@ impl Walk {
             return Ok(true);
         }
         let left = self.limit.saturating_sub(self.offset());
-        if left < bytes as u64 {
-            return Ok(false);
-        }
+        let Some(file) = self.file.as_ref().filter(|_| left >= bytes as u64) else { return Ok(false) };
         self.buf.copy_within(self.at..self.filled, 0);
         self.base += self.at as u64;
         self.filled -= self.at;
@@ -179,7 +176,7 @@ impl Walk {
             self.buf.resize(wanted, 0);
         }
         let offset = self.base + self.filled as u64;
-        self.filled += read_exact_at(&*self.file, &mut self.buf[self.filled..wanted], offset)?;
+        self.filled += read_exact_at(&**file, &mut self.buf[self.filled..wanted], offset)?;
         Ok(self.filled >= bytes)
     }
 }

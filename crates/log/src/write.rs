@@ -79,11 +79,12 @@ impl Shared {
             state.rotating = true;
             return false;
         }
-        let (segment, offset, synced) = (active.segment.clone(), active.offset, state.synced);
+        let (segment, file) = (active.segment.clone(), active.file.clone());
+        let (offset, synced) = (active.offset, state.synced);
         let mut part = state.held.pop_front().expect("its length was just read");
         let result = MutexGuard::unlocked(state, || {
             seal(&mut part.bytes, segment.header.salt, part.first, synced, 0);
-            write_all_at(&*segment.file, &part.bytes, offset)
+            write_all_at(&*file, &part.bytes, offset)
         });
         if let Err(error) = result {
             state.held.push_front(part);

@@ -65,7 +65,10 @@ fn indexes_come_from_one_sequencer_and_the_file_has_their_order() {
     rig.disk.kill();
     let life = rig.open();
     let expected: Vec<_> = all.into_iter().map(|(index, body)| (index.0, body)).collect();
-    assert_eq!(expected.iter().map(|(index, _)| *index).collect::<Vec<_>>(), (2..2 + THREADS * APPENDS).collect::<Vec<_>>());
+    assert_eq!(
+        expected.iter().map(|(index, _)| *index).collect::<Vec<_>>(),
+        (2..2 + THREADS * APPENDS).collect::<Vec<_>>()
+    );
     assert_eq!(life.bodies(), expected);
 }
 
@@ -183,7 +186,8 @@ fn a_segment_is_used_only_after_its_predecessor_is_synced() {
     life.wait_for_spare();
     life.faults.hold_syncs(true);
     let spare = rig.files().pop().unwrap();
-    let used = |rig: &Rig| rig.disk.read(&spare).unwrap()[SEGMENT_HEADER_BYTES as usize..].iter().any(|byte| *byte != 0);
+    let used =
+        |rig: &Rig| rig.disk.read(&spare).unwrap()[SEGMENT_HEADER_BYTES as usize..].iter().any(|byte| *byte != 0);
     let mut last = Index(0);
     while life.log.written() == life.log.last() {
         last = life.write(&body(last.0, 5000));
@@ -212,7 +216,9 @@ fn what_is_reserved_can_be_appended_and_written_on_a_full_disk() {
                 Ok(one) => reserved.push(one),
                 // Either what is reserved here is in the way, or the attempt to get more space is on its way.
                 Err(AppendError::Busy) if !reserved.is_empty() => break,
-                Err(AppendError::Busy) => life.wait_until("it is decided", |log| log.reserve(3000) != Err(AppendError::Busy)),
+                Err(AppendError::Busy) => {
+                    life.wait_until("it is decided", |log| log.reserve(3000) != Err(AppendError::Busy))
+                }
                 Err(error) => break 'full error,
             }
             assert_eq!(life.log.last(), last, "a reservation has no effect");
@@ -230,6 +236,7 @@ fn what_is_reserved_can_be_appended_and_written_on_a_full_disk() {
     // Room comes back when the disk has some.
     life.faults.set_full(false);
     life.log.retry();
+    life.wait_until("there is room", |log| log.reserve(3000).is_ok());
     let last = life.sync(&body(count, 3000));
     assert_eq!(last, Index(count + 2));
     rig.disk.crash(10);

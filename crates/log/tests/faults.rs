@@ -203,7 +203,10 @@ fn a_crash_at_any_byte_loses_nothing_acknowledged() {
         let (acknowledged, appended) = run(&mut rig, &faults, options);
         let life = rig.open();
         let last = life.last.0;
-        assert!((acknowledged..=appended.max(acknowledged)).contains(&last) || appended == 0, "crash after {bytes}: {last}");
+        assert!(
+            (acknowledged..=appended.max(acknowledged)).contains(&last) || appended == 0,
+            "crash after {bytes}: {last}"
+        );
         for record in life.found.iter().filter(|record| record.kind == Kind::Effects) {
             let index = record.index.0;
             assert_eq!(record.body, body(index, 30 + 400 * usize::from(index % 4 == 0)), "crash after {bytes}");
@@ -338,7 +341,8 @@ fn nothing_acknowledged_is_lost_whatever_fails() {
         let run = std::panic::catch_unwind(|| {
             let mut random = Random(seed.wrapping_mul(1 << 32) + case);
             let rig = Rig::new(random.number());
-            let mut model = Model { rig, random, appended: HashMap::new(), log: Vec::new(), acknowledged: 0, applied: 0 };
+            let mut model =
+                Model { rig, random, appended: HashMap::new(), log: Vec::new(), acknowledged: 0, applied: 0 };
             for _ in 0..8 {
                 model.live();
             }

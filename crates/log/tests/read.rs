@@ -67,7 +67,7 @@ fn what_is_not_synced_yet_is_read_from_memory() {
     life.wait_for_spare();
     life.sync(b"two");
     for number in 3..=20 {
-        life.write(&body(number, 30_000 / number as usize));
+        life.write(&body(number, 15_000 / number as usize));
     }
     // Were it read, the file would be damaged.
     let path = rig.path(1);
@@ -166,9 +166,8 @@ fn a_dump_names_every_record_that_counts_and_changes_nothing() {
             DumpEntry::Damage(damage) => panic!("{damage}"),
         }
     }
-    let found = last.found.iter().map(|record| {
-        (record.segment, record.offset, record.index, record.kind, record.body.clone())
-    });
+    let found =
+        last.found.iter().map(|record| (record.segment, record.offset, record.index, record.kind, record.body.clone()));
     assert_eq!(records, found.collect::<Vec<_>>());
     assert_eq!(records.iter().map(|record| record.2.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert!(segments.is_sorted() && segments.len() >= 3);

@@ -57,6 +57,8 @@ pub struct FlushControl {
     is_stopped: AtomicBool,
     /// The same for `State::failure`.
     is_failing: AtomicBool,
+    /// When the last generation was frozen.
+    frozen_at: Mutex<Option<Instant>>,
     completed: AtomicU64,
     waits_us: AtomicU64,
     rows: AtomicU64,
@@ -109,6 +111,7 @@ impl FlushControl {
             changed: Condvar::new(),
             is_stopped: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
+            frozen_at: Mutex::default(),
             completed: AtomicU64::new(0),
             waits_us: AtomicU64::new(0),
             rows: AtomicU64::new(0),
@@ -147,6 +150,11 @@ impl FlushControl {
             return None;
         }
         self.state.lock().failure.clone()
+    }
+
+    /// How long ago the last generation was frozen.
+    pub fn age(&self) -> Duration {
+        self.frozen_at.lock().map_or(Duration::ZERO, |frozen| frozen.elapsed())
     }
 
     fn set_stopped(&self, why: Option<String>) {
@@ -266,9 +274,6 @@ impl Store {
 
     /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be more.
     pub fn flush_now(&self) -> Result<(), String> {
-        if self.options.memory_only {
-            return Ok(());
-        }
         let mut state = self.flush.state.lock();
         state.forced += 1;
         let (mine, before) = (state.forced, state.attempts);
@@ -350,6 +355,7 @@ impl Store {
             let counts = self.databases.counts_now();
             let dead = self.databases.dead();
             let tables = still.freeze();
+            *self.flush.frozen_at.lock() = Some(Instant::now());
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, objects_below }));
         }
         held.clone()

@@ -4,12 +4,13 @@ use crate::base::Base;
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
 use crate::flush::{FlushControl, applied_row, settled_row};
-use crate::memtable::Memtable;
+use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
 use crate::row::{SystemScope, system_row};
 use crate::store::{Store, StoreOptions, hash_seed_row};
+use crate::txn::Mode;
 use haypile_log::{Index, Kind, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Store {
         let settled = number(&settled_row())?.unwrap_or(0);
         let opened = Log::open(options.log.clone(), Index(applied.unwrap_or(0))).map_err(|error| OpenError(error.to_string()))?;
         let store = Arc::new(Store {
-            memtable: Memtable::default(),
+            memtable: Memtable::new(!options.memory_only),
             cache: RowCache::new(options.row_cache_bytes),
             presence: Presence::new(options.presence_bytes, options.hash_seed),
             databases: Databases::new(options.databases),
@@ -55,25 +56,47 @@ impl Store {
             txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             replaying: AtomicBool::new(true),
+            settled_at_open: settled,
+            orphans: Mutex::default(),
+            views_bytes: Arc::default(),
+            is_closed: AtomicBool::new(false),
             history: opened.history,
             log: opened.log,
             base: base.clone(),
             options,
         });
-        let fresh = applied.is_none() && store.log.last() == Index(0);
         store.read_system_rows()?;
         base.set_reclaim(crate::base::Reclaim { objects_below: settled, dead_spaces: store.databases.dead() });
         store.log.purge(Index(applied.unwrap_or(0)));
         store.start_thread("flush", Store::run_flushes);
-        store.replay_all(opened.replay, &mut progress)?;
-        store.replaying.store(false, Ordering::Release);
-        store.start_thread("reclaim", Store::run_reclaims);
-        if fresh {
-            let seed = store.hash_seed().to_be_bytes();
-            store.put_system(&[(&hash_seed_row(), Some(&seed))]).map_err(|stop| OpenError(format!("a new store: {stop:?}")))?;
-            store.log.write();
+        if let Err(error) = store.catch_up(opened.replay, &mut progress) {
+            store.stop_flushes(false);
+            return Err(error);
         }
+        store.start_thread("reclaim", Store::run_reclaims);
         Ok(store)
+    }
+
+    /// From what the base knows to what the log knows; ready for transactions then.
+    fn catch_up(&self, replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
+        self.replay_all(replay, progress)?;
+        self.replaying.store(false, Ordering::Release);
+        // Not only a store that was never opened has none: the last start may have died right before it wrote it.
+        if !self.has_row(&hash_seed_row())? {
+            let seed = self.hash_seed().to_be_bytes();
+            let put = self.put_system(&[(&hash_seed_row(), Some(&seed))], Mode::Disk);
+            put.map_err(|stop| OpenError(format!("a new store cannot be written: {stop:?}")))?;
+            self.log.write();
+        }
+        Ok(())
+    }
+
+    fn has_row(&self, row: &[u8]) -> Result<bool, OpenError> {
+        match self.memtable.row(row) {
+            Found::Row(..) => Ok(true),
+            Found::Deleted(_) => Ok(false),
+            Found::Unknown => self.base_value(row).map(|value| value.is_some()).map_err(OpenError),
+        }
     }
 
     /// What the base knows of databases, counters, ids and the hash seed.
@@ -91,7 +114,7 @@ impl Store {
         debug_assert!(!is_counts(&database_row(0)));
         rows.sort_by_key(|(row, _)| is_counts(row));
         for (row, value) in &rows {
-            self.on_system_row(row, Some(value));
+            self.on_system_row(row, Some(value), Index(0));
         }
         if let Some(leased) = read_number(&*self.base, &lease_row())? {
             self.objects.on_lease(leased);
@@ -104,7 +127,8 @@ impl Store {
         while let Some(record) = replay.next() {
             let record = record.map_err(|error| OpenError(error.to_string()))?;
             let index = record.index;
-            if record.kind == Kind::Effects {
+            // Of an engine without a base only the rest of its log is left.
+            if record.kind == Kind::Effects && !self.options.memory_only {
                 self.replay(record.body, index).map_err(|why| OpenError(format!("record {} of the log: {why}", index.0)))?;
             }
             self.replayed.store(index.0, Ordering::Release);
@@ -123,8 +147,9 @@ impl Store {
     /// Keeps replay within the memtable's bound while the generation before is on its way to the base.
     fn wait_for_flush(&self) -> Result<(), OpenError> {
         while self.memtable.active_bytes() > self.flush.memtable_bytes() / 4 * 5 {
-            if let Some(why) = self.flush.stopped() {
-                return Err(OpenError(why));
+            if let Some(why) = self.flush.failure() {
+                let what = "there is more in the log than memory for it, and what was read so far cannot be flushed";
+                return Err(OpenError(format!("{what}: {why}")));
             }
             self.flush.wait_for_progress(Duration::from_millis(10));
         }
@@ -141,8 +166,11 @@ impl Store {
 
     /// Brings everything to disk, marks the log as cleanly shut and closes the base. The store takes no call afterwards.
     pub fn close(&self) -> Result<(), String> {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
         self.stop_reclaims();
-        self.stop_flushes();
+        self.stop_flushes(true);
         let closed = self.log.close().map_err(|error| error.to_string());
         self.base.close();
         closed

@@ -16,7 +16,7 @@ use haypile_log::{AppendError, Body, History, Index, Log, Reservation};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Asks the disk for its free bytes.
 #[derive(Clone)]
@@ -118,8 +118,15 @@ pub struct Store {
 /// which it is frozen itself: early enough that they hardly ever get to the end of it.
 const SLOW_FROM: f64 = 0.75;
 
-/// And from here on there are none.
+/// And from here on there are none, if the generation has been on its way for longer than `LATE`: before that, one very
+/// large transaction may have filled the next one beyond its size.
 const SLOW_UNTIL: f64 = 1.5;
+const LATE: Duration = Duration::from_secs(5);
+
+/// The wait where a generation is full and will be frozen at once.
+const FREEZE_WAIT: Duration = Duration::from_millis(1);
+
+const TOO_FAR_BEHIND: &str = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
 
 /// The longest wait of one write. It grows with the fourth power of the way between: 12 ms where the next generation is
 /// full, less than 1 ms until nine tenths of it are.
@@ -128,7 +135,7 @@ const SLOW_MAX: Duration = Duration::from_secs(1);
 /// How often what is written ahead on the I/O pool looks whether there is room again.
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
-/// How long a command on the I/O pool waits for room in the log.
+/// How long a command on the I/O pool waits for room in the log or the memtable.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// The key hash's secret, as u64 BE.
@@ -207,18 +214,18 @@ impl Store {
             let why = "OOM command not allowed when used memory > 'maxmemory'.";
             return if part <= 1.0 { WritePressure::Go } else { WritePressure::Stop(why.into()) };
         }
-        if self.memtable.frozen_bytes() == 0 {
-            // It is frozen as soon as it is full.
-            return WritePressure::Go;
-        }
         if let Some(failure) = self.flush.failure().filter(|_| part > 1.0) {
             return WritePressure::Stop(format!("MISCONF Haypile cannot write: {failure}. Reads go on."));
         }
-        if part >= SLOW_UNTIL {
-            let why = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
-            return WritePressure::Stop(why.into());
+        if self.memtable.frozen_bytes() == 0 {
+            // It is frozen as soon as it is full.
+            return if part <= 1.0 { WritePressure::Go } else { WritePressure::Slow(FREEZE_WAIT) };
         }
-        WritePressure::Slow(SLOW_MAX.mul_f64(((part - SLOW_FROM) / (SLOW_UNTIL - SLOW_FROM)).powi(4)))
+        if part >= SLOW_UNTIL && self.flush.age() > LATE {
+            return WritePressure::Stop(TOO_FAR_BEHIND.into());
+        }
+        let way = ((part - SLOW_FROM) / (SLOW_UNTIL - SLOW_FROM)).min(1.0);
+        WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
     }
 
     /// The same for a command that cannot make the data larger: in `engine memory` it is what makes room.
@@ -239,13 +246,15 @@ impl Store {
         self.after_commit();
     }
 
-    /// Blocks until the store takes more, for what is written ahead on the I/O pool.
+    /// Blocks until the store takes more, for what is written ahead on the I/O pool: until a flush has made room, because
+    /// this is going to be a large one.
     pub(crate) fn wait_for_room(&self) -> Result<(), Stop> {
+        let started = Instant::now();
         loop {
             match self.pressure() {
                 WritePressure::Go => return Ok(()),
-                // Longer than one write of a client would: this is going to be a large one.
-                WritePressure::Slow(wait) => self.flush.wait_for_progress(wait.max(ROOM_LOOK)),
+                WritePressure::Slow(_) if started.elapsed() < ROOM_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
+                WritePressure::Slow(_) => return Err(Stop::Refused(TOO_FAR_BEHIND.into())),
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }
         }
@@ -272,11 +281,8 @@ impl Store {
         })
     }
 
-    /// A fresh object id. Of a run that only loads rows the objects never come to be.
+    /// A fresh object id.
     pub(crate) fn issue_object(&self, mode: Mode) -> Result<ObjectId, Stop> {
-        if mode == Mode::Load {
-            return Ok(ObjectId(u64::MAX - 1));
-        }
         self.objects.issue(|until| self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))], mode))
     }
 

@@ -1,4 +1,14 @@
-//! Stores for tests of the crates above: in memory, in a temporary directory, with a base that can pretend to be cold.
+//! Stores for tests, here and in the crates above: in memory, in a temporary directory, with a base that can pretend to be
+//! cold or fail (`FaultBase`), and a machine on which a store is run against a plain map while it is flushed, reopened,
+//! killed and denied its disk (`model`).
+
+mod base;
+pub mod model;
+mod mortal;
+mod world;
+
+pub use base::FaultBase;
+pub use mortal::MortalFiles;
 
 use crate::base::Base;
 use crate::memory_base::MemoryBase;

@@ -11,6 +11,7 @@ pub mod play;
 pub mod sequence;
 pub mod shrink;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,6 +24,9 @@ use generate::generate;
 use play::{Difference, Pair};
 use sequence::{Sequence, to_short_text, to_text};
 
+/// Directives of our server with which a few megabytes of writing move what came before to the base.
+pub const SMALL_STORE: &str = "--maxmemory 64mb --memtable-size 1mb --row-cache-size 1mb";
+
 /// What to compare.
 pub struct Options {
     /// The server that is right.
@@ -33,6 +37,8 @@ pub struct Options {
     /// The number of the first case, and how many to play.
     pub first_case: u64,
     pub cases: u64,
+    /// The run ends after so many failing sequences.
+    pub failures_max: u64,
     /// Where a failing sequence is written.
     pub save_to: PathBuf,
 }
@@ -68,25 +74,51 @@ pub fn run(options: &Options) -> Result<bool> {
     println!("diff: seed {}, cases {}..{}", options.seed, options.first_case, options.first_case + options.cases);
     let begin = Instant::now();
     let mut servers = Servers::start(&options.base, &options.server)?;
+    let mut totals = Totals::default();
     for case in options.first_case..options.first_case + options.cases {
+        let name = format!("seed {} case {case}", options.seed);
         let sequence = generate(options.seed, case);
-        let played = servers.pair.play(&sequence).with_context(|| format!("seed {} case {case}", options.seed))?;
-        if let Some(difference) = played {
-            let name = format!("seed {} case {case}", options.seed);
+        totals.cases += 1;
+        if let Some(difference) = servers.pair.play(&sequence).with_context(|| name.clone())? {
             report(options, &name, sequence, &difference, &mut servers)?;
-            return Ok(false);
+            totals.add(&servers.pair);
+            totals.failures += 1;
+            servers = Servers::start(&options.base, &options.server)?;
+            if totals.failures == options.failures_max {
+                break;
+            }
         }
     }
-    let excepted: Vec<String> = servers.pair.excepted.iter().map(|(name, times)| format!("{name} {times}")).collect();
+    totals.add(&servers.pair);
+    servers.stop()?;
+    let excepted: Vec<String> = totals.excepted.iter().map(|(name, times)| format!("{name} {times}")).collect();
     println!(
-        "diff: {} cases, {} commands, no difference, {:.1} s; exceptions: {}",
-        options.cases,
-        servers.pair.commands,
+        "diff: seed {}: {} cases, {} commands, {} with a difference, {:.1} s; exceptions: {}",
+        options.seed,
+        totals.cases,
+        totals.commands,
+        totals.failures,
         begin.elapsed().as_secs_f64(),
         if excepted.is_empty() { "none".to_string() } else { excepted.join(", ") }
     );
-    servers.stop()?;
-    Ok(true)
+    Ok(totals.failures == 0)
+}
+
+#[derive(Default)]
+struct Totals {
+    cases: u64,
+    commands: u64,
+    failures: u64,
+    excepted: BTreeMap<&'static str, u64>,
+}
+
+impl Totals {
+    fn add(&mut self, pair: &Pair) {
+        self.commands += pair.commands;
+        for (name, times) in &pair.excepted {
+            *self.excepted.entry(name).or_default() += times;
+        }
+    }
 }
 
 /// Plays given sequences, as from a file of kept ones; the names of those that differ.

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
 use super::exceptions::exception_for;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
-use crate::client::{Client, Reply};
+use crate::client::{Client, Reply, info_field};
 use crate::quoted::{abbreviate, quote_short};
 use crate::server::Server;
 
@@ -20,6 +20,10 @@ const STEPS_PER_LOOK: usize = 16;
 /// As many pages as no iteration over the few keys of a case can need.
 const PAGES_MAX: usize = 10_000;
 const DATABASES: usize = 16;
+/// Values of a hundred kilobytes that fill more than one small memtable.
+const DISPLACING_VALUES: u32 = 24;
+/// A flush that takes longer is not waited for: the sequence goes on while it runs.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// The two servers, and what was counted over all sequences.
 pub struct Pair {
@@ -124,6 +128,7 @@ impl Game<'_> {
                 Ok(None)
             }
             Step::Raw { bytes } => self.raw(bytes),
+            Step::Cool => self.cool(),
         }
     }
 
@@ -261,6 +266,22 @@ impl Game<'_> {
         Ok(Some(differ(title, show(&theirs), show(&ours))))
     }
 
+    /// Fills memtables of [`SMALL_STORE`](super::SMALL_STORE) on both sides, and waits for a flush on ours.
+    fn cool(&mut self) -> Result<Option<String>> {
+        displace(&mut self.pair.theirs.admin).context("cooling the base")?;
+        let ours = &mut self.pair.ours.admin;
+        let result = flushes(ours).and_then(|before| {
+            displace(ours)?;
+            let begin = Instant::now();
+            // Polling is the only way to hear of it; a server that is not ours has no flushes to wait for.
+            while before.is_some() && flushes(ours)? <= before && begin.elapsed() < FLUSH_MAX {
+                sleep(Duration::from_millis(2));
+            }
+            Ok(())
+        });
+        Ok(result.err().map(|error| format!("other data could not be written: {error:#}")))
+    }
+
     fn raw(&mut self, bytes: &[u8]) -> Result<Option<String>> {
         let theirs =
             Client::connect(self.pair.theirs.port, SILENCE)?.exchange_raw(bytes).context("raw bytes to the base")?;
@@ -298,6 +319,27 @@ fn cut(reply: &Reply) -> String {
         text.push_str("...");
     }
     text
+}
+
+/// Writes some megabytes to the last database and removes them.
+fn displace(admin: &mut Client) -> Result<()> {
+    let value = vec![b'c'; 100_000];
+    admin.push(&["SELECT".to_string(), (DATABASES - 1).to_string()]);
+    for number in 0..DISPLACING_VALUES {
+        admin.push(&[b"SET", format!("displace:{number}").as_bytes(), &value]);
+    }
+    admin.push(&["FLUSHDB"]);
+    admin.flush()?;
+    for _ in 0..DISPLACING_VALUES + 2 {
+        let reply = admin.read()?;
+        ensure!(reply.is_ok(), "answered by {reply}");
+    }
+    Ok(())
+}
+
+fn flushes(admin: &mut Client) -> Result<Option<u64>> {
+    let info = admin.info("store")?.unwrap_or_default();
+    Ok(info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()))
 }
 
 /// Which of a transaction's replies differ.

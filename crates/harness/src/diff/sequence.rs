@@ -2,7 +2,8 @@
 //!
 //! The text is lines of commands as redis-cli reads them (`quoted`), with directives in lines that begin with `#@`:
 //! `connection N` (what follows goes there), `pipeline N` (the next N commands are sent at once), `scan` (the next line
-//! is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its own).
+//! is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its own),
+//! `cool` (what was written so far moves from memory to the base).
 //! Other lines that begin with `#` are comments. A sequence of one connection without directives can be piped to
 //! redis-cli after `grep -v '^#'`.
 
@@ -25,6 +26,9 @@ pub enum Step {
     Wait { ms: u64 },
     /// Bytes on a connection of their own, which is then closed for writing.
     Raw { bytes: Vec<u8> },
+    /// Other data is written to the last database, and removed, until a server with a base below its memtable has moved
+    /// there what was written before.
+    Cool,
 }
 
 pub type Sequence = Vec<Step>;
@@ -67,6 +71,7 @@ fn text_with(sequence: &[Step], line: fn(&[Vec<u8>]) -> String) -> String {
             }
             Step::Wait { ms } => push_line(&mut out, &format!("#@ wait {ms}")),
             Step::Raw { bytes } => push_line(&mut out, &format!("#@ raw {}", quote(bytes))),
+            Step::Cool => push_line(&mut out, "#@ cool"),
         }
     }
     out
@@ -104,6 +109,7 @@ pub fn from_text(text: &str) -> Result<Sequence> {
                 sequence.push(Step::Scan { connection, command });
             }
             "wait" => sequence.push(Step::Wait { ms: count()? }),
+            "cool" => sequence.push(Step::Cool),
             "raw" => sequence.push(Step::Raw { bytes: command(rest)?.concat() }),
             _ => bail!("no such directive: {line:?}"),
         }
@@ -144,6 +150,7 @@ mod tests {
             Step::Send { connection: 2, commands: vec![words("GET a"), words("MULTI")] },
             Step::Scan { connection: 1, command: words("SCAN COUNT 3") },
             Step::Wait { ms: 5 },
+            Step::Cool,
             Step::Raw { bytes: b"PING\r\n".to_vec() },
             Step::Send { connection: 1, commands: vec![words("\"#\" x")] },
         ];

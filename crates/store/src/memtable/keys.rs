@@ -7,22 +7,27 @@ use crate::row::{Key, Space};
 use crate::value::Value;
 use haypile_log::Index;
 use smallvec::SmallVec;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Longest run; a longer one is split in two. An insertion moves half a run at the most: 10 KiB.
-const RUN_MAX: usize = 512;
+/// Longest run; a longer one is split in two. An insertion moves half a run on average: 5 KiB.
+const RUN_MAX: usize = 256;
 
-/// One meta row: the name and the value in one block.
+/// Neighbours of the place where a hash should be that a search looks at before it halves the run instead.
+const WALK_MAX: usize = 12;
+
+/// One meta row: its place in the order, and the name and the value in one block.
 pub struct MetaEntry {
+    /// Space and hash.
+    order: u64,
     block: Arc<[u8]>,
     name_len: u32,
     live: bool,
     index: Index,
 }
 
-/// What an entry takes besides its block: itself, its place in the order, a block's counters and the allocator's share.
-const ENTRY_BYTES: i64 = 64;
+/// What an entry takes besides its block: itself in a run that is three quarters full, the block's counters and the
+/// allocator's share.
+const ENTRY_BYTES: i64 = 80;
 
 /// Sorted runs, ascending, none empty.
 #[derive(Default)]
@@ -30,20 +35,17 @@ pub struct SlotKeys {
     runs: SmallVec<[Run; 1]>,
 }
 
-/// `order[i]` is space and hash of `rows[i]`; apart, so that a search touches few cache lines.
+/// Entries in their order.
 #[derive(Default)]
-struct Run {
-    order: Vec<u64>,
-    rows: Vec<MetaEntry>,
-}
+struct Run(Vec<MetaEntry>);
 
 fn order_of(space: Space, hash: u32) -> u64 {
     (u64::from(space.0) << 32) | u64::from(hash)
 }
 
 impl MetaEntry {
-    fn new(name: &[u8], value: Option<&[u8]>, index: Index) -> Self {
-        MetaEntry { block: block_of(name, value.unwrap_or_default()), name_len: name.len() as u32, live: value.is_some(), index }
+    fn new(order: u64, name: &[u8], value: Option<&[u8]>, index: Index) -> Self {
+        MetaEntry { order, block: block_of(name, value.unwrap_or_default()), name_len: name.len() as u32, live: value.is_some(), index }
     }
 
     pub fn name(&self) -> &[u8] {
@@ -97,7 +99,7 @@ impl SlotKeys {
         if self.runs.len() <= 1 {
             return 0;
         }
-        let after = self.runs.partition_point(|run| (run.order[0], run.rows[0].name()) <= (order, name));
+        let after = self.runs.partition_point(|run| (run.0[0].order, run.0[0].name()) <= (order, name));
         after.saturating_sub(1)
     }
 
@@ -105,7 +107,7 @@ impl SlotKeys {
     pub fn get(&self, key: &Key<'_>) -> Option<&MetaEntry> {
         let order = order_of(key.space, key.hash);
         let run = self.runs.get(self.run_of(order, key.name))?;
-        run.find(order, key.name).ok().map(|at| &run.rows[at])
+        run.find(order, key.name).ok().map(|at| &run.0[at])
     }
 
     /// Writes a row or its deletion; returns by how many bytes the slot grew.
@@ -118,13 +120,12 @@ impl SlotKeys {
         let which = self.run_of(order, key.name);
         let run = &mut self.runs[which];
         match run.find(order, key.name) {
-            Ok(at) => run.rows[at].overwrite(value, index),
+            Ok(at) => run.0[at].overwrite(value, index),
             Err(at) => {
-                let entry = MetaEntry::new(key.name, value, index);
+                let entry = MetaEntry::new(order, key.name, value, index);
                 let grown = entry.bytes();
-                run.order.insert(at, order);
-                run.rows.insert(at, entry);
-                if run.rows.len() > RUN_MAX {
+                run.0.insert(at, entry);
+                if run.0.len() > RUN_MAX {
                     let second = run.split();
                     self.runs.insert(which + 1, second);
                 }
@@ -139,9 +140,8 @@ impl SlotKeys {
         let which = self.run_of(order, key.name);
         let run = self.runs.get_mut(which)?;
         let at = run.find(order, key.name).ok()?;
-        run.order.remove(at);
-        let gone = run.rows.remove(at);
-        if run.rows.is_empty() {
+        let gone = run.0.remove(at);
+        if run.0.is_empty() {
             self.runs.remove(which);
         }
         Some(gone)
@@ -151,31 +151,28 @@ impl SlotKeys {
     pub fn take(&mut self, space: Space) -> Vec<MetaEntry> {
         let mut gone = Vec::new();
         for run in &mut self.runs {
-            let from = run.order.partition_point(|&order| order < order_of(space, 0));
-            let until = run.order.partition_point(|&order| order <= order_of(space, u32::MAX));
-            run.order.drain(from..until);
-            gone.extend(run.rows.drain(from..until));
+            let from = run.0.partition_point(|entry| entry.order < order_of(space, 0));
+            let until = run.0.partition_point(|entry| entry.order <= order_of(space, u32::MAX));
+            gone.extend(run.0.drain(from..until));
         }
-        self.runs.retain(|run| !run.rows.is_empty());
+        self.runs.retain(|run| !run.0.is_empty());
         gone
     }
 
-    #[cfg(test)]
     pub fn count_bytes(&self) -> i64 {
-        self.runs.iter().flat_map(|run| &run.rows).map(MetaEntry::bytes).sum()
+        self.runs.iter().flat_map(|run| &run.0).map(MetaEntry::bytes).sum()
     }
 
     /// Entries of `space` from `hash` on, in order.
     pub fn range(&self, space: Space, hash: u32) -> impl Iterator<Item = (u32, &MetaEntry)> {
         let from = order_of(space, hash);
         let until = order_of(space, u32::MAX);
-        let first = self.runs.partition_point(|run| run.order.last().is_some_and(|&last| last < from));
-        self.runs[first..].iter().flat_map(move |run| {
-            let start = run.order.partition_point(|&order| order < from);
-            run.order[start..].iter().copied().zip(&run.rows[start..])
-        })
-        .take_while(move |(order, _)| *order <= until)
-        .map(|(order, entry)| (order as u32, entry))
+        let first = self.runs.partition_point(|run| run.0.last().is_some_and(|last| last.order < from));
+        self.runs[first..]
+            .iter()
+            .flat_map(move |run| &run.0[run.0.partition_point(|entry| entry.order < from)..])
+            .take_while(move |entry| entry.order <= until)
+            .map(|entry| (entry.order as u32, entry))
     }
 }
 
@@ -205,28 +202,38 @@ impl Run {
     fn find(&self, order: u64, name: &[u8]) -> Result<usize, usize> {
         let mut at = self.lower_bound(order);
         // Different names of one hash are rare: this loop nearly always looks at one entry.
-        while at < self.order.len() && self.order[at] == order {
-            match self.rows[at].name().cmp(name) {
-                Ordering::Equal => return Ok(at),
-                Ordering::Less => at += 1,
-                Ordering::Greater => return Err(at),
+        while let Some(entry) = self.0.get(at).filter(|entry| entry.order == order) {
+            if entry.name() == name {
+                return Ok(at);
             }
+            if entry.name() > name {
+                break;
+            }
+            at += 1;
         }
         Err(at)
     }
 
+    /// The first entry that is not before `order`. Hashes are uniform, so in the usual run, which holds the whole range of
+    /// one space, it is next to where its hash says.
     #[inline]
     fn lower_bound(&self, order: u64) -> usize {
-        if self.order.len() <= 16 {
-            // Short runs: counting has no branch to mispredict.
-            return self.order.iter().map(|&other| usize::from(other < order)).sum();
+        let entries = &self.0;
+        let mut at = ((u64::from(order as u32) * entries.len() as u64) >> 32) as usize;
+        for _ in 0..WALK_MAX {
+            if at < entries.len() && entries[at].order < order {
+                at += 1;
+            } else if at > 0 && entries[at - 1].order >= order {
+                at -= 1;
+            } else {
+                return at;
+            }
         }
-        self.order.partition_point(|&other| other < order)
+        entries.partition_point(|entry| entry.order < order)
     }
 
     /// Moves the upper half out.
     fn split(&mut self) -> Run {
-        let half = self.rows.len() / 2;
-        Run { order: self.order.split_off(half), rows: self.rows.split_off(half) }
+        Run(self.0.split_off(self.0.len() / 2))
     }
 }

@@ -163,6 +163,11 @@ impl Memtable {
 }
 
 impl Still<'_> {
+    /// What the active generation takes, counted anew: for tests of the accounting.
+    pub fn count_bytes(&self) -> i64 {
+        self.shards.iter().map(|shard| shard.active.count_bytes()).sum()
+    }
+
     /// Makes the active generation the frozen one. Panics if there is one already: the caller asked `has_frozen`.
     pub fn freeze(mut self) -> Vec<Arc<Table>> {
         let mut tables = Vec::with_capacity(SHARDS);

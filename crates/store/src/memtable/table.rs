@@ -108,7 +108,6 @@ impl Table {
     }
 
     /// What the rows take, counted anew: for tests of the accounting.
-    #[cfg(test)]
     pub fn count_bytes(&self) -> i64 {
         let keys: i64 = self.keys.iter().map(SlotKeys::count_bytes).sum();
         keys + self.rows.iter().map(|(row, entry)| entry.bytes(row)).sum::<i64>()

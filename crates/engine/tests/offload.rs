@@ -1,0 +1,247 @@
+//! Commands whose rows are on disk, that take long, or that wait for one another: they are answered, in order, and nobody
+//! else waits for them.
+
+mod server;
+
+use haypile_engine::{Next, Worker};
+use server::{Data, PATIENCE, Server, check, check_on, engine};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+#[test]
+fn cold_keys_are_loaded_and_the_command_runs_again() {
+    check(
+        "reads, writes, several keys, and what is not there",
+        "0: MSET a 1 b 2 c 3 => +OK
+         freeze
+         0: GET a => $1 1
+         0: INCR b => :3
+         0: MGET a b c d => *4 $1 1 $1 3 $1 3 $-1
+         freeze
+         0: EXISTS a b none => :2
+         freeze
+         0: DEL a none => :1
+         0: DBSIZE => :2
+         freeze
+         0: APPEND c 45 => :3
+         0: GET c => $3 345",
+    );
+}
+
+#[test]
+fn a_block_on_cold_keys_runs_once() {
+    check(
+        "whole, with its session changes",
+        "0: SET a 1 => +OK
+         0: SET w 1 => +OK
+         freeze
+         0: WATCH w => +OK
+         0: MULTI => +OK
+         0: INCR a => +QUEUED
+         0: SELECT 2 => +QUEUED
+         0: SET k v => +QUEUED
+         0: EXEC => *3 :2 +OK +OK
+         0: GET k => $1 v
+         0: SELECT 0 => +OK
+         0: GET a => $1 2",
+    );
+    check(
+        "a watched key on disk that expires",
+        "0: SET w 1 PX 50 => +OK
+         0: WATCH w => +OK
+         freeze
+         time +100
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
+    check(
+        "FLUSHDB looks on the disk for the keys that are watched",
+        "0: SET w 1 => +OK
+         0: WATCH w => +OK
+         freeze
+         1: FLUSHDB => +OK
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
+}
+
+#[test]
+fn what_loading_does_not_help_runs_on_the_pool() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "ordered reads of a cold base",
+        "0: MSET a 1 b 2 => +OK
+         freeze
+         0: KEYS a* => *1 $1 a
+         0: GET a => $1 1",
+    );
+    assert_eq!(server.info(0, "commands_on_io_pool"), "1");
+}
+
+#[test]
+fn nobody_waits_for_another_ones_disk_and_everyone_gets_his_replies_in_order() {
+    let mut server = Server::new();
+    server.ask(0, "SET cold 1");
+    server.freeze();
+    server.ask(1, "SET hot 2");
+    server.send(0, "GET cold");
+    assert!(server.waits(0));
+    server.send(0, "GET hot");
+    assert_eq!(server.ask(1, "GET hot"), "$1 2", "the other client is served at once");
+    assert_eq!(server.reply(0), "$1 1 $1 2", "the later command did not overtake the earlier one");
+    assert_eq!(server.info(0, "commands_that_loaded_rows"), "2", "SET of the hot key looked for it, once");
+}
+
+#[test]
+fn a_long_value_comes_in_pieces_and_in_its_place() {
+    let mut server = Server::new();
+    let long: String = "0123456789".repeat(300_000);
+    server.send_words(0, &[b"SET", b"long", long.as_bytes()]);
+    assert_eq!(server.reply(0), "+OK");
+    server.freeze();
+    server.send(0, "GET long");
+    server.send(0, "STRLEN long");
+    let mut all = String::new();
+    // The client reads: the output is emptied while the reply is made.
+    while server.waits(0) || all.len() < long.len() {
+        all.push_str(&server.reply_so_far(0));
+    }
+    all.push_str(&server.reply(0));
+    assert_eq!(all, format!("$3000000\r\n{long}\r\n:3000000\r\n"));
+    server.ask(0, "MULTI");
+    server.ask(0, "GETRANGE long 5 9");
+    server.ask(0, "PING");
+    assert_eq!(server.ask(0, "EXEC"), "*2 $5 56789 +PONG");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_served_beyond_a_bound() {
+    let mut server = Server::new();
+    let value = "x".repeat(100_000);
+    server.send_words(0, &[b"SET", b"k", value.as_bytes()]);
+    for _ in 0..100 {
+        server.send(0, "GET k");
+    }
+    assert_eq!(server.clients[0].next, Next::Drain);
+    assert!(server.unread(0) < 2 << 20, "{} bytes", server.unread(0));
+    let mut replies = 0;
+    while replies < 100 {
+        replies += server.reply_so_far(0).matches("$100000").count();
+    }
+    assert_eq!(server.reply(0), "");
+}
+
+#[test]
+fn commands_on_data_are_refused_while_it_is_loaded() {
+    let mut server = Server::loading();
+    let loading = "-LOADING Redis is loading the dataset in memory";
+    assert_eq!(server.ask(0, "GET k"), loading);
+    assert_eq!(server.ask(0, "PING"), loading);
+    assert_eq!(server.ask(0, "ECHO hi"), "$2 hi");
+    assert_eq!(server.ask(0, "SELECT 3"), "+OK");
+    assert_eq!(server.info(0, "loading"), "1");
+    assert_eq!(server.ask(0, "MULTI"), "+OK");
+    assert_eq!(server.ask(0, "SET k 1"), loading);
+    assert_eq!(server.ask(0, "EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    server.engine.serve(server.store.store.clone()).expect("threads can start");
+    assert_eq!(server.ask(0, "SET k 1"), "+OK");
+}
+
+/// Event loops on threads of their own, on the same few keys: no increment is lost, whoever has to wait for whom.
+#[test]
+fn event_loops_share_keys() {
+    const LOOPS: usize = 4;
+    const ROUNDS: usize = 300;
+    let engine = engine(LOOPS);
+    let store = Data::new();
+    engine.serve(store.store.clone()).expect("threads can start");
+    let threads: Vec<_> = (0..LOOPS)
+        .map(|index| {
+            let engine = engine.clone();
+            std::thread::spawn(move || {
+                let (wake, wakes) = channel();
+                let wake = std::sync::Mutex::new(wake);
+                let worker = Worker::new(
+                    engine.clone(),
+                    index,
+                    Box::new(move || _ = wake.lock().expect("senders do not panic").send(())),
+                );
+                drive(worker, wakes, index)
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("the loop ends well"));
+    let mut check = Worker::new(engine.clone(), 0, Box::new(|| ()));
+    let mut session = check.connect();
+    let mut out = Vec::new();
+    check.turn(&mut session, b"MGET a b\r\nDBSIZE\r\n", &mut out, engine.now_ms());
+    let sum = LOOPS * ROUNDS;
+    let expected = format!("*2\r\n${0}\r\n{1}\r\n${0}\r\n{1}\r\n:2\r\n", sum.to_string().len(), sum);
+    assert_eq!(String::from_utf8_lossy(&out), expected);
+    engine.close();
+
+    fn drive(mut worker: Worker, wakes: std::sync::mpsc::Receiver<()>, index: usize) {
+        let engine = Arc::clone(worker.engine());
+        let mut session = worker.connect();
+        let (mut out, mut events) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let mut input: &[u8] = match (index, round % 10) {
+                // Exchanging two other databases keeps everybody out for a moment.
+                (0, 0) => b"INCR a\r\nSWAPDB 3 4\r\nINCR b\r\n",
+                (_, 1..5) => b"MULTI\r\nINCR a\r\nINCR b\r\nEXEC\r\n",
+                _ => b"INCR b\r\nINCR a\r\n",
+            };
+            loop {
+                let turn = worker.turn(&mut session, input, &mut out, engine.now_ms());
+                input = &input[turn.consumed..];
+                match turn.next {
+                    Next::Read => break,
+                    Next::Wait => {
+                        while !session.has_event() {
+                            wakes.recv_timeout(std::time::Duration::from_secs(20)).expect("nobody waits for ever");
+                            worker.inbox().take(&mut events);
+                            events.drain(..).for_each(|event| session.deliver(event));
+                        }
+                    }
+                    Next::Sleep(time) => {
+                        std::thread::sleep(time);
+                        session.wake();
+                    }
+                    Next::Yield | Next::Drain => {}
+                    Next::Close => panic!("nothing ends the connection"),
+                }
+            }
+            assert!(!out.contains(&b'-'), "no errors: {}", String::from_utf8_lossy(&out));
+            out.clear();
+        }
+        worker.disconnect(&mut session);
+    }
+}
+
+#[test]
+fn expired_keys_go_by_themselves_wherever_they_are() {
+    let mut server = Server::new();
+    for at in 0..300 {
+        server.ask(0, &format!("SET key{at} v PX 50"));
+    }
+    server.ask(0, "SET stays v");
+    server.now_ms += 100;
+    assert_eq!(server.ask(0, "DBSIZE"), ":301");
+    while server.worker.expire(server.now_ms) {}
+    assert_eq!(server.ask(0, "DBSIZE"), ":1");
+    assert_eq!(server.info(0, "expired_keys"), "300");
+
+    server.ask(0, "PEXPIREAT stays 9999999999999");
+    for at in 0..50 {
+        server.ask(0, &format!("SET cold{at} v PX 1"));
+    }
+    server.freeze();
+    let since = Instant::now();
+    while server.ask(0, "DBSIZE") != ":1" {
+        assert!(since.elapsed() < PATIENCE, "{} keys are left", server.ask(0, "DBSIZE"));
+        server.worker.expire_in_base();
+        std::thread::yield_now();
+    }
+}

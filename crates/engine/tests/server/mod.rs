@@ -1,0 +1,234 @@
+//! A server without sockets for tests: one event loop, driven by hand, over a memory base that can pretend to be cold. A
+//! case is data: who says what, and what comes back.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use haypile_commands::Table;
+use haypile_config::Settings;
+use haypile_engine::{Engine, Event, Next, Process, Session, Worker};
+use haypile_store::{MemoryBase, Store};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a test waits for another thread before it fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Server {
+    pub engine: Arc<Engine>,
+    pub worker: Worker,
+    pub now_ms: u64,
+    pub clients: Vec<Client>,
+    wakes: Receiver<()>,
+    // Last: the store is closed when nothing uses it any more.
+    pub store: Data,
+}
+
+/// A store over a memory base; its directory goes with it.
+pub struct Data {
+    pub store: Arc<Store>,
+    pub base: Arc<MemoryBase>,
+    dir: PathBuf,
+}
+
+impl Data {
+    pub fn new() -> Data {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("haypile-engine-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(dir.join("log")).expect("a temporary directory can be made");
+        let mut options = haypile_store::testing::options(&dir);
+        // Without it, what was written or looked for stays in memory, whatever the base pretends.
+        options.row_cache_bytes = 0;
+        let base = Arc::new(MemoryBase::default());
+        let store = Store::open(options, base.clone(), |_| ()).expect("a fresh directory opens");
+        Data { store, base, dir }
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = self.store.close();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A client: what it has sent that was not looked at, and what it has not read.
+pub struct Client {
+    session: Session,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    pub next: Next,
+}
+
+pub fn engine(workers: usize) -> Arc<Engine> {
+    let about =
+        Process { executable: "test".into(), config_file: None, memory_budget: 0, version: "test", allocated: || 0 };
+    let settings = Arc::new(Settings::defaults(std::path::Path::new("/")));
+    Engine::new(settings, Table::new(), workers, about, |_| ())
+}
+
+impl Server {
+    pub fn new() -> Server {
+        let server = Server::loading();
+        server.engine.serve(server.store.store.clone()).expect("threads can start");
+        server
+    }
+
+    /// A server whose store is not there yet.
+    pub fn loading() -> Server {
+        let engine = engine(1);
+        let (wake, wakes) = channel();
+        let wake = Mutex::new(wake);
+        let worker =
+            Worker::new(engine.clone(), 0, Box::new(move || _ = wake.lock().expect("senders do not panic").send(())));
+        Server { now_ms: engine.now_ms(), engine, worker, clients: Vec::new(), wakes, store: Data::new() }
+    }
+
+    /// Sends a command's words, separated by blanks; runs as far as it can go without waiting.
+    pub fn send(&mut self, client: usize, command: &str) {
+        let words: Vec<&[u8]> = command.split_ascii_whitespace().map(str::as_bytes).collect();
+        self.send_words(client, &words);
+    }
+
+    pub fn send_words(&mut self, client: usize, words: &[&[u8]]) {
+        while self.clients.len() <= client {
+            assert!(self.engine.admit());
+            let session = self.worker.connect();
+            self.clients.push(Client { session, input: Vec::new(), output: Vec::new(), next: Next::Read });
+        }
+        let input = &mut self.clients[client].input;
+        input.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            input.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            input.extend_from_slice(word);
+            input.extend_from_slice(b"\r\n");
+        }
+        self.run(client);
+    }
+
+    /// Takes turns until the client has to wait for something or to send more.
+    fn run(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        loop {
+            if client.next == Next::Wait && !client.session.has_event() {
+                return;
+            }
+            if let Next::Sleep(_) = client.next {
+                client.session.wake();
+            }
+            if client.next == Next::Close {
+                return;
+            }
+            let turn = self.worker.turn(&mut client.session, &client.input, &mut client.output, self.now_ms);
+            client.input.drain(..turn.consumed);
+            client.next = turn.next;
+            if matches!(turn.next, Next::Read | Next::Drain) {
+                return;
+            }
+        }
+    }
+
+    /// Takes what has come from other threads, waiting for it if nothing has; false if nothing comes.
+    fn receive(&mut self) -> bool {
+        let mut events: Vec<Event> = Vec::new();
+        self.worker.inbox().take(&mut events);
+        if events.is_empty() {
+            if self.wakes.recv_timeout(PATIENCE).is_err() {
+                return false;
+            }
+            self.worker.inbox().take(&mut events);
+        }
+        for event in events {
+            let at = self.clients.iter().position(|client| client.session.id == event.session);
+            let at = at.expect("an event is for a session");
+            self.clients[at].session.deliver(event);
+            self.run(at);
+        }
+        true
+    }
+
+    /// Everything the client gets until nothing of it is under way, line ends shown as blanks.
+    pub fn reply(&mut self, client: usize) -> String {
+        while self.clients[client].session.is_waiting() || !self.clients[client].input.is_empty() {
+            assert!(self.receive(), "client {client} waits for ever");
+            self.run(client);
+        }
+        let output = std::mem::take(&mut self.clients[client].output);
+        String::from_utf8_lossy(&output).replace("\r\n", " ").trim_end().to_owned()
+    }
+
+    /// What the client has got by now, after something has come for it.
+    pub fn reply_so_far(&mut self, client: usize) -> String {
+        if self.clients[client].output.is_empty() && self.waits(client) {
+            assert!(self.receive(), "client {client} waits for ever");
+        }
+        let output = std::mem::take(&mut self.clients[client].output);
+        self.run(client);
+        String::from_utf8_lossy(&output).into_owned()
+    }
+
+    /// Bytes that the client has not read.
+    pub fn unread(&self, client: usize) -> usize {
+        self.clients[client].output.len()
+    }
+
+    /// Whether the client's last command has not been answered.
+    pub fn waits(&self, client: usize) -> bool {
+        self.clients[client].session.is_waiting()
+    }
+
+    pub fn ask(&mut self, client: usize, command: &str) -> String {
+        self.send(client, command);
+        self.reply(client)
+    }
+
+    /// Moves everything to the base, and the base to its pretended disk.
+    pub fn freeze(&self) {
+        self.store.store.flush_now().expect("a memory base takes everything");
+        self.store.base.set_cold(true);
+    }
+
+    /// The value of a field of INFO.
+    pub fn info(&mut self, client: usize, field: &str) -> String {
+        let all = self.ask(client, "INFO everything");
+        let at = all.find(&format!(" {field}:")).unwrap_or_else(|| panic!("there is a field {field}"));
+        all[at..].trim_start().split(' ').next().unwrap_or_default().split_once(':').expect("name:value").1.to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for client in &mut self.clients {
+            self.worker.disconnect(&mut client.session);
+        }
+        self.engine.close();
+    }
+}
+
+/// Runs one case on a fresh server: each line is `client: command => reply`.
+#[track_caller]
+pub fn check(name: &str, lines: &str) {
+    let mut server = Server::new();
+    check_on(&mut server, name, lines);
+}
+
+/// Runs lines on a server. `time +N` moves the clock by N milliseconds; `freeze` makes everything cold.
+#[track_caller]
+pub fn check_on(server: &mut Server, name: &str, lines: &str) {
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(ms) = line.strip_prefix("time +") {
+            server.now_ms += ms.parse::<u64>().expect("milliseconds");
+            continue;
+        }
+        if line == "freeze" {
+            server.freeze();
+            continue;
+        }
+        let (client, rest) = line.split_once(": ").expect("client: command => reply");
+        let (command, expected) = rest.split_once(" => ").expect("client: command => reply");
+        let client = client.parse().expect("a number");
+        assert_eq!(server.ask(client, command.trim()), expected, "{name}: {line}");
+    }
+}

@@ -1,0 +1,251 @@
+//! MULTI, EXEC, DISCARD, WATCH: replies, atomicity, and what counts as a change of a watched key.
+
+mod server;
+
+use server::{Server, check};
+
+#[test]
+fn a_block_is_queued_and_runs_as_a_whole() {
+    check(
+        "replies come in one array",
+        "0: MULTI => +OK
+         0: SET k 1 => +QUEUED
+         0: INCR k => +QUEUED
+         1: GET k => $-1
+         0: EXEC => *2 +OK :2
+         1: GET k => $1 2",
+    );
+    check(
+        "a command that fails leaves nothing of its own, the others stand",
+        "0: MULTI => +OK
+         0: SET s text => +QUEUED
+         0: INCR s => +QUEUED
+         0: SET t 1 => +QUEUED
+         0: EXEC => *3 +OK -ERR value is not an integer or out of range +OK
+         0: MGET s t => *2 $4 text $1 1",
+    );
+    check("an empty block", "0: MULTI => +OK\n0: EXEC => *0");
+    check(
+        "DISCARD drops it",
+        "0: MULTI => +OK
+         0: SET k 1 => +QUEUED
+         0: DISCARD => +OK
+         0: GET k => $-1
+         0: EXEC => -ERR EXEC without MULTI
+         0: DISCARD => -ERR DISCARD without MULTI",
+    );
+    check(
+        "a command that is refused when it comes refuses the block",
+        "0: MULTI => +OK
+         0: SET k 1 => +QUEUED
+         0: NOSUCH a => -ERR unknown command 'NOSUCH', with args beginning with: 'a'
+         0: EXEC => -EXECABORT Transaction discarded because of previous errors.
+         0: MULTI => +OK
+         0: GET => -ERR wrong number of arguments for 'get' command
+         0: EXEC => -EXECABORT Transaction discarded because of previous errors.
+         0: MULTI => +OK
+         0: SHUTDOWN => -ERR Command not allowed inside a transaction
+         0: EXEC => -EXECABORT Transaction discarded because of previous errors.
+         0: GET k => $-1",
+    );
+    check(
+        "MULTI in MULTI is an error of its own",
+        "0: MULTI => +OK
+         0: MULTI => -ERR MULTI calls can not be nested
+         0: WATCH k => -ERR WATCH inside MULTI is not allowed
+         0: UNWATCH => +QUEUED
+         0: EXEC => *1 +OK",
+    );
+}
+
+#[test]
+fn session_changes_belong_to_the_block() {
+    check(
+        "SELECT holds for the commands behind it, and afterwards",
+        "0: SET k zero => +OK
+         0: MULTI => +OK
+         0: SELECT 1 => +QUEUED
+         0: SET k one => +QUEUED
+         0: EXEC => *2 +OK +OK
+         0: GET k => $3 one
+         0: SELECT 0 => +OK
+         0: GET k => $4 zero",
+    );
+    check(
+        "earlier replies keep their protocol",
+        "0: MULTI => +OK
+         0: GET none => +QUEUED
+         0: HELLO 9 => +QUEUED
+         0: CLIENT SETNAME me => +QUEUED
+         0: CLIENT GETNAME => +QUEUED
+         0: EXEC => *4 $-1 -NOPROTO unsupported protocol version +OK $2 me",
+    );
+}
+
+#[test]
+fn a_watched_key_that_changed_fails_the_block() {
+    check(
+        "by another client",
+        "0: WATCH k => +OK
+         1: SET k 1 => +OK
+         0: MULTI => +OK
+         0: SET k 2 => +QUEUED
+         0: EXEC => *-1
+         0: MULTI => +OK
+         0: SET k 2 => +QUEUED
+         0: EXEC => *1 +OK",
+    );
+    check(
+        "by the client itself, before MULTI",
+        "0: WATCH k => +OK
+         0: SET k 1 => +OK
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
+    check(
+        "not by a command that changes nothing, nor in another database",
+        "0: WATCH k => +OK
+         1: DEL k => :0
+         1: SETNX k2 1 => :1
+         1: GET k => $-1
+         1: SELECT 3 => +OK
+         1: SET k 1 => +OK
+         0: MULTI => +OK
+         0: EXEC => *0",
+    );
+    check(
+        "UNWATCH and DISCARD forget",
+        "0: WATCH k j => +OK
+         1: SET k 1 => +OK
+         0: UNWATCH => +OK
+         0: MULTI => +OK
+         0: EXEC => *0
+         0: WATCH k => +OK
+         1: SET k 2 => +OK
+         0: MULTI => +OK
+         0: DISCARD => +OK
+         0: MULTI => +OK
+         0: EXEC => *0",
+    );
+    check(
+        "by a block of another client, and by RENAME from and to",
+        "0: SET a 1 => +OK
+         0: WATCH b => +OK
+         1: MULTI => +OK
+         1: RENAME a b => +QUEUED
+         1: EXEC => *1 +OK
+         0: MULTI => +OK
+         0: EXEC => *-1
+         0: WATCH b => +OK
+         1: RENAME b c => +OK
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
+    check(
+        "watched twice is watched once",
+        "0: WATCH k => +OK
+         0: WATCH k k => +OK
+         1: SET k 1 => +OK
+         0: MULTI => +OK
+         0: EXEC => *-1
+         0: MULTI => +OK
+         0: EXEC => *0",
+    );
+}
+
+#[test]
+fn emptying_a_database_changes_the_keys_that_were_in_it() {
+    check(
+        "FLUSHDB of an existing key",
+        "0: SET k 1 => +OK
+         0: WATCH k => +OK
+         1: FLUSHDB => +OK
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
+    check(
+        "but not of one that was not there, nor of another database",
+        "0: SET other 1 => +OK
+         0: WATCH k => +OK
+         1: FLUSHALL => +OK
+         1: SELECT 1 => +OK
+         1: FLUSHDB => +OK
+         0: MULTI => +OK
+         0: EXEC => *0",
+    );
+    check(
+        "SWAPDB changes keys that are in either",
+        "0: WATCH k => +OK
+         1: SELECT 1 => +OK
+         1: SET k 1 => +OK
+         1: SWAPDB 0 1 => +OK
+         0: MULTI => +OK
+         0: GET k => +QUEUED
+         0: EXEC => *-1
+         0: GET k => $1 1
+         0: WATCH absent => +OK
+         1: SWAPDB 0 1 => +OK
+         0: MULTI => +OK
+         0: EXEC => *0",
+    );
+    check(
+        "FLUSHALL within a block, seen by the block and by those who watch",
+        "0: SET k 1 => +OK
+         0: WATCH k => +OK
+         1: MULTI => +OK
+         1: SET j 1 => +QUEUED
+         1: FLUSHALL => +QUEUED
+         1: GET j => +QUEUED
+         1: SET n 1 => +QUEUED
+         1: DBSIZE => +QUEUED
+         1: EXEC => *5 +OK +OK $-1 +OK :1
+         0: MULTI => +OK
+         0: EXEC => *-1
+         0: DBSIZE => :1",
+    );
+}
+
+#[test]
+fn a_deadline_that_passes_is_a_change() {
+    check(
+        "after WATCH",
+        "0: SET k 1 PX 100 => +OK
+         0: WATCH k => +OK
+         time +200
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
+    check(
+        "but not before it",
+        "0: SET k 1 PX 100 => +OK
+         time +200
+         0: WATCH k => +OK
+         0: MULTI => +OK
+         0: EXEC => *0",
+    );
+    for (waited, expected) in [(0, "*-1"), (200, "*0")] {
+        let mut server = Server::new();
+        server.ask(0, "SET k 1 PX 100");
+        server.now_ms += waited;
+        server.ask(0, "WATCH k");
+        server.now_ms += 200;
+        server.worker.expire(server.now_ms);
+        assert_eq!(server.info(1, "expired_keys"), "1");
+        server.ask(0, "MULTI");
+        assert_eq!(server.ask(0, "EXEC"), expected, "removed {waited} ms before the deadline was watched");
+    }
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    let mut server = Server::new();
+    let all = "SET a 1\r\nMULTI\r\nINCR a\r\nEXEC\r\n\r\nGET a\r\nNOSUCH\r\nPING\r\n";
+    server.send(0, "PING");
+    server.reply(0);
+    let mut out = String::new();
+    for line in all.lines().filter(|line| !line.is_empty()) {
+        server.send(0, line);
+    }
+    out.push_str(&server.reply(0));
+    assert_eq!(out, "+OK +OK +QUEUED *1 :2 $1 2 -ERR unknown command 'NOSUCH', with args beginning with:  +PONG");
+}

@@ -1,0 +1,320 @@
+//! One client's connection: reads, runs what it has read, waits for what its session waits for.
+//!
+//! An idle connection holds no buffers: it reads into its event loop's scratch, keeps only the rest of an incomplete
+//! request, and gets an output buffer when it has replies. A client that does not read its replies is not read from
+//! beyond a bound. Replies leave in the tick (`event_loop`); what a socket does not take at once is written by a task of
+//! its own.
+
+use crate::event_loop::{EventLoop, now_us};
+use crate::output::Output;
+use crate::stream::{Reader, Writer};
+use haypile_engine::{Counters, Event, Next, OUTPUT_BYTES_MAX, Session, Worker};
+use haypile_log::Index;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use tokio::io::ReadBuf;
+
+/// The rest of a request that is larger than this is not kept for the next one.
+const REST_BYTES_KEPT: usize = 4 << 10;
+
+/// Room that is made for an announced argument in one go: as it arrives, the next as much follows.
+const REST_STEP_BYTES: usize = 1 << 20;
+
+/// One client.
+pub struct Connection {
+    pub id: u64,
+    writer: Writer,
+    state: RefCell<State>,
+    /// Wakes the task that serves the connection, whatever it waits for.
+    waker: RefCell<Option<Waker>>,
+    /// It is on the list of the coming tick.
+    dirty: Cell<bool>,
+    /// It is on the list of those that wait for the log.
+    pub gated: Cell<bool>,
+    /// The serving task goes on when no more than so many bytes have still to leave.
+    drained_at: Cell<Option<usize>>,
+    /// A task writes what the socket did not take at once.
+    draining: Cell<bool>,
+    /// The client is gone, or is to be: nothing is written any more.
+    lost: Cell<bool>,
+    last_active_us: Cell<u64>,
+    /// Since the last tick: when the first turn began, how many commands have run, and whether they had to wait.
+    turns: Cell<Turns>,
+}
+
+struct State {
+    session: Session,
+    output: Output,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Turns {
+    since_us: u64,
+    commands: u64,
+    waited: bool,
+}
+
+/// The client has closed, or its connection broke.
+struct Lost;
+
+/// Serves a connection to its end.
+pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut reader: Reader) {
+    let mut rest = Vec::new();
+    // Ends when the client does, or when it is to.
+    let _ = connection.run(&event_loop, &mut reader, &mut rest).await;
+    connection.lost.set(true);
+    event_loop.forget(&connection);
+}
+
+impl Connection {
+    pub fn new(session: Session, writer: Writer, now_us: u64) -> Self {
+        Connection {
+            id: session.id,
+            writer,
+            state: RefCell::new(State { session, output: Output::default() }),
+            waker: RefCell::default(),
+            dirty: Cell::new(false),
+            gated: Cell::new(false),
+            drained_at: Cell::new(None),
+            draining: Cell::new(false),
+            lost: Cell::new(false),
+            last_active_us: Cell::new(now_us),
+            turns: Cell::default(),
+        }
+    }
+
+    async fn run(
+        self: &Rc<Self>,
+        event_loop: &Rc<EventLoop>,
+        reader: &mut Reader,
+        rest: &mut Vec<u8>,
+    ) -> Result<(), Lost> {
+        poll_fn(|cx| {
+            // All that is awaited here is awaited by one task.
+            *self.waker.borrow_mut() = Some(cx.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            let mut next = poll_fn(|cx| self.poll_read(cx, event_loop, reader, rest)).await?;
+            loop {
+                match next {
+                    Next::Read => break,
+                    Next::Yield => tokio::task::yield_now().await,
+                    Next::Wait => poll_fn(|_| self.poll_event()).await,
+                    Next::Sleep(time) => {
+                        tokio::time::sleep(time).await;
+                        self.state.borrow_mut().session.wake();
+                    }
+                    Next::Drain => poll_fn(|_| self.poll_drained(OUTPUT_BYTES_MAX / 2)).await?,
+                    Next::Close => {
+                        poll_fn(|_| self.poll_drained(0)).await?;
+                        return Err(Lost);
+                    }
+                }
+                if !matches!(next, Next::Yield | Next::Drain) {
+                    let turns = self.turns.get();
+                    self.turns.set(Turns { waited: true, ..turns });
+                }
+                next = self.run_rest(event_loop, rest);
+            }
+        }
+    }
+
+    /// Reads what has arrived and runs it.
+    fn poll_read(
+        self: &Rc<Self>,
+        cx: &mut Context<'_>,
+        event_loop: &Rc<EventLoop>,
+        reader: &mut Reader,
+        rest: &mut Vec<u8>,
+    ) -> Poll<Result<Next, Lost>> {
+        if self.lost.get() {
+            return Poll::Ready(Err(Lost));
+        }
+        let mut scratch = event_loop.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        match reader.poll_read(cx, &mut buffer) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Lost)),
+            Poll::Ready(Ok(())) => {}
+        }
+        let filled = buffer.filled().len();
+        let input = &scratch[..filled];
+        if filled == 0 {
+            return Poll::Ready(Err(Lost));
+        }
+        let next = if rest.is_empty() {
+            let (consumed, next) = self.turn(event_loop, input);
+            if consumed < filled {
+                let needed = self.state.borrow().session.needed_bytes().min(REST_STEP_BYTES);
+                rest.reserve(filled - consumed + needed);
+                rest.extend_from_slice(&input[consumed..]);
+            }
+            next
+        } else {
+            rest.extend_from_slice(input);
+            self.run_rest(event_loop, rest)
+        };
+        // A client that sends without end gives the others their turn.
+        let more_waits = filled == scratch.len();
+        Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
+    }
+
+    /// Runs what is left of earlier reads.
+    fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Vec<u8>) -> Next {
+        let (consumed, next) = self.turn(event_loop, rest);
+        if consumed == rest.len() {
+            rest.clear();
+            rest.shrink_to(REST_BYTES_KEPT);
+        } else {
+            rest.drain(..consumed);
+        }
+        next
+    }
+
+    #[inline]
+    fn turn(self: &Rc<Self>, event_loop: &Rc<EventLoop>, input: &[u8]) -> (usize, Next) {
+        let now_us = now_us();
+        self.last_active_us.set(now_us);
+        let mut state = self.state.borrow_mut();
+        let State { session, output } = &mut *state;
+        let mut worker = event_loop.worker.borrow_mut();
+        let out = output.buffer(&mut event_loop.spare.borrow_mut());
+        let before = out.len();
+        let turn = worker.turn(session, input, out, now_us / 1000);
+        let grown = out.len() - before;
+
+        drop(worker);
+        event_loop.counters().input_bytes.add(turn.consumed as u64);
+        if turn.commands > 0 {
+            let Turns { since_us, commands, waited } = self.turns.get();
+            let since_us = if since_us == 0 { now_us } else { since_us };
+            self.turns.set(Turns { since_us, commands: commands + turn.commands as u64, waited });
+        }
+        if (grown > 0 || turn.next == Next::Close) && !self.dirty.replace(true) {
+            event_loop.mark_dirty(self.clone());
+        }
+        (turn.consumed, turn.next)
+    }
+
+    /// Writes what may leave; whether there is something that has to wait for the log.
+    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, durable: Index) -> bool {
+        self.dirty.set(false);
+        let mut state = self.state.borrow_mut();
+        if self.lost.get() {
+            state.output.discard();
+            return false;
+        }
+        let gate = state.session.gate();
+        let waits = state.output.release(gate, durable);
+        if !self.draining.get() && !self.write(event_loop, &mut state.output) {
+            self.draining.set(true);
+            tokio::task::spawn_local(self.clone().drain(event_loop.clone()));
+        }
+        waits
+    }
+
+    /// One write of what may leave; whether all of it went.
+    fn write(&self, event_loop: &EventLoop, output: &mut Output) -> bool {
+        let ready = output.ready();
+        if ready.is_empty() {
+            self.wake_if_drained(output);
+            return true;
+        }
+        let all = ready.len();
+        match self.writer.try_write(ready) {
+            Ok(count) => {
+                event_loop.counters().output_bytes.add(count as u64);
+                output.on_sent(count, &mut event_loop.spare.borrow_mut());
+                self.wake_if_drained(output);
+                count == all
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(_) => {
+                self.close(output);
+                true
+            }
+        }
+    }
+
+    /// Writes, as the socket takes it, what it did not take at once.
+    async fn drain(self: Rc<Self>, event_loop: Rc<EventLoop>) {
+        loop {
+            let writable = self.writer.writable().await;
+            let mut state = self.state.borrow_mut();
+            if writable.is_err() || self.lost.get() {
+                self.close(&mut state.output);
+            } else if !self.write(&event_loop, &mut state.output) {
+                continue;
+            }
+            self.draining.set(false);
+            return;
+        }
+    }
+
+    /// Nothing more can be written: the serving task ends, when what it waits for elsewhere has come.
+    fn close(&self, output: &mut Output) {
+        self.lost.set(true);
+        output.discard();
+        self.wake();
+    }
+
+    fn wake_if_drained(&self, output: &Output) {
+        if self.drained_at.get().is_some_and(|bytes| output.unsent() <= bytes) {
+            self.drained_at.set(None);
+            self.wake();
+        }
+    }
+
+    /// An event for the session.
+    pub fn deliver(&self, event: Event) {
+        self.state.borrow_mut().session.deliver(event);
+        self.wake();
+    }
+
+    fn poll_event(&self) -> Poll<()> {
+        if self.state.borrow().session.has_event() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Ready when no more than `bytes` have still to leave.
+    fn poll_drained(&self, bytes: usize) -> Poll<Result<(), Lost>> {
+        if self.lost.get() {
+            return Poll::Ready(Err(Lost));
+        }
+        if self.state.borrow().output.unsent() <= bytes {
+            return Poll::Ready(Ok(()));
+        }
+        self.drained_at.set(Some(bytes));
+        Poll::Pending
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Closes the connection if its client has not said a word for so long; one that waits for us is not idle.
+    pub fn close_if_idle(&self, now_us: u64, timeout_us: u64) {
+        let mut state = self.state.borrow_mut();
+        if now_us.saturating_sub(self.last_active_us.get()) > timeout_us && !state.session.is_waiting() {
+            self.close(&mut state.output);
+        }
+    }
+
+    /// Adds what ran since the last tick to the loop's numbers.
+    pub fn count_turns(&self, counters: &Counters, now_us: u64) {
+        let Turns { since_us, commands, waited } = self.turns.take();
+        let histogram = if waited { &counters.waited_us } else { &counters.inline_us };
+        histogram.add(now_us.saturating_sub(since_us), commands);
+    }
+
+    /// The session's last act.
+    pub fn disconnect(&self, worker: &mut Worker) {
+        worker.disconnect(&mut self.state.borrow_mut().session);
+    }
+}

@@ -1,0 +1,218 @@
+//! The data directory: whose it is, and whether it is ours to use.
+//!
+//! `haypile.lock` keeps a second server out and names the first one; `HAYPILE` says that the directory is one of ours, in
+//! which format and for which engine. Nothing is written to a directory that holds something else. What lies in `log` and
+//! `base` is the business of these crates.
+
+use haypile_config::{Config, Engine};
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The format of the directory as a whole. Each part has its own version as well.
+const FORMAT: u32 = 1;
+
+const LOCK_FILE: &str = "haypile.lock";
+const FORMAT_FILE: &str = "HAYPILE";
+
+/// Where the log is.
+pub fn log_dir(dir: &Path) -> PathBuf {
+    dir.join("log")
+}
+
+/// Where the base is.
+pub fn base_dir(dir: &Path) -> PathBuf {
+    dir.join("base")
+}
+
+/// A data directory that this process holds. Others get it when this is dropped, or the process ends.
+pub struct DataDir {
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes the directory that `config` names, and makes it one of ours if it is empty.
+    ///
+    /// # Errors
+    /// A text for people: someone else has it, it holds something else, or it is of a newer format.
+    pub fn take(config: &Config) -> Result<DataDir, String> {
+        let dir = &config.dir;
+        std::fs::create_dir_all(dir)
+            .map_err(|error| format!("Can't create the data directory {}: {error}", dir.display()))?;
+        let lock = lock(dir)?;
+        match read_format(dir)? {
+            Some(found) => found.check(dir, config.engine)?,
+            None => {
+                refuse_foreign(config)?;
+                write_format(dir, config.engine)
+                    .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))?;
+            }
+        }
+        if config.engine == Engine::Memory {
+            // Nothing of an earlier run is left, as `engine memory` promises.
+            match std::fs::remove_dir_all(log_dir(dir)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(format!("Can't empty the log in {}: {error}", dir.display()));
+                }
+                _ => {}
+            }
+        }
+        for part in [log_dir(dir), base_dir(dir)] {
+            std::fs::create_dir_all(&part).map_err(|error| format!("Can't create {}: {error}", part.display()))?;
+        }
+        Ok(DataDir { _lock: lock })
+    }
+}
+
+/// Locks the directory and leaves our process id for those who come later.
+fn lock(dir: &Path) -> Result<File, String> {
+    let path = dir.join(LOCK_FILE);
+    let fails = |error: std::io::Error| format!("Can't lock the data directory {}: {error}", dir.display());
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(fails)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Without it the message is only less helpful.
+            let _ = file.read_to_string(&mut holder);
+            let holder = match holder.trim() {
+                "" => "another process".to_owned(),
+                pid => format!("the server with process id {pid}"),
+            };
+            return Err(format!(
+                "The data directory {} is in use by {holder}. Stop it, or choose another directory with --dir.",
+                dir.display()
+            ));
+        }
+        Err(TryLockError::Error(error)) => return Err(fails(error)),
+    }
+    file.set_len(0).and_then(|()| write!(file, "{}\n", std::process::id())).map_err(fails)?;
+    Ok(file)
+}
+
+/// What `HAYPILE` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Format {
+    version: u32,
+    engine: String,
+}
+
+fn engine_name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::RocksDb => "rocksdb",
+        Engine::Memory => "memory",
+    }
+}
+
+impl Format {
+    /// `haypile data directory`, then `format N`, then `engine NAME`; later versions may add lines.
+    fn parse(text: &str) -> Option<Format> {
+        let mut lines = text.lines();
+        if lines.next()? != "haypile data directory" {
+            return None;
+        }
+        let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
+        let engine = lines.next()?.strip_prefix("engine ")?.to_owned();
+        Some(Format { version, engine })
+    }
+
+    fn check(&self, dir: &Path, engine: Engine) -> Result<(), String> {
+        if self.version > FORMAT {
+            return Err(format!(
+                "The data directory {} is of format {}, which is newer than this server's format {FORMAT}. Run the version that wrote it, or a newer one.",
+                dir.display(),
+                self.version
+            ));
+        }
+        if self.engine != engine_name(engine) {
+            return Err(format!(
+                "The data directory {} belongs to 'engine {}', but the configuration asks for 'engine {}'. Change the directive, or choose another directory with --dir.",
+                dir.display(),
+                self.engine,
+                engine_name(engine)
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn read_format(dir: &Path) -> Result<Option<Format>, String> {
+    let path = dir.join(FORMAT_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => match Format::parse(&text) {
+            Some(format) => Ok(Some(format)),
+            None => Err(format!(
+                "The file {} is not what this server writes there: the directory is damaged, or not one of ours.",
+                path.display()
+            )),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("Can't read {}: {error}", path.display())),
+    }
+}
+
+fn write_format(dir: &Path, engine: Engine) -> std::io::Result<()> {
+    let (path, fresh) = (dir.join(FORMAT_FILE), dir.join("HAYPILE.new"));
+    let mut file = File::create(&fresh)?;
+    write!(file, "haypile data directory\nformat {FORMAT}\nengine {}\n", engine_name(engine))?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, &path)?;
+    File::open(dir)?.sync_all()
+}
+
+/// An error if the directory holds anything but what a server that is about to start may have put there.
+fn refuse_foreign(config: &Config) -> Result<(), String> {
+    let dir = &config.dir;
+    let entries =
+        std::fs::read_dir(dir).map_err(|error| format!("Can't read the data directory {}: {error}", dir.display()))?;
+    let ours = [&config.logfile, &config.pidfile, &config.unixsocket];
+    for entry in entries {
+        let path = entry.map_err(|error| format!("Can't read the data directory {}: {error}", dir.display()))?.path();
+        let name = path.file_name().unwrap_or_default();
+        let is_config = path.extension().is_some_and(|extension| extension == "conf");
+        if name == LOCK_FILE
+            || name == "HAYPILE.new"
+            || is_config
+            || ours.iter().any(|other| other.as_ref() == Some(&path))
+        {
+            continue;
+        }
+        return Err(format!(
+            "The directory {} is not a data directory of Haypile and not empty (there is {}). Choose an empty one with --dir.",
+            dir.display(),
+            name.display()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_file_reads_back() {
+        let dir = std::env::temp_dir().join(format!("haypile-datadir-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        write_format(&dir, Engine::RocksDb).expect("it is writable");
+        let format = read_format(&dir).expect("readable").expect("just written");
+        assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into() });
+        assert!(format.check(&dir, Engine::RocksDb).is_ok());
+        assert!(format.check(&dir, Engine::Memory).expect_err("another engine").contains("engine rocksdb"));
+        let newer = Format { version: FORMAT + 1, ..format };
+        assert!(newer.check(&dir, Engine::RocksDb).expect_err("newer").contains("newer than this server's format 1"));
+        std::fs::remove_dir_all(&dir).expect("it is ours");
+    }
+
+    #[test]
+    fn other_texts_are_no_format_files() {
+        for text in [
+            "",
+            "haypile data directory\n",
+            "haypile data directory\nformat x\nengine rocksdb\n",
+            "redis\nformat 1\nengine rocksdb\n",
+        ] {
+            assert_eq!(Format::parse(text), None, "{text:?}");
+        }
+    }
+}

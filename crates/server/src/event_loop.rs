@@ -1,0 +1,299 @@
+//! One event loop: a single-threaded runtime with its connections, and the tick that ends each round of them.
+//!
+//! Connections run what they have read and put themselves on the dirty list; none of them writes. The tick is one more
+//! task, woken by the first of them. Since the runtime's queue is first in, first out, it runs after all connections that
+//! the same poll made ready; it lets the log write once, and then each connection's replies leave with one write, if the
+//! log is as durable as they ask. Those that have to wait stay listed until the log says that it has got further.
+
+use crate::connection::{self, Connection};
+use crate::mailbox::Mailbox;
+use crate::stream::Accepted;
+use haypile_engine::{Counters, Engine, Event, Worker};
+use haypile_log::Index;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::{Builder, LocalOptions};
+
+/// Bytes of the one buffer that all connections of a loop read into. A pipeline of usual commands fits, and so it stays in
+/// the core's cache.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Emptied output buffers that wait for their next connection.
+const SPARE_BUFFERS: usize = 256;
+
+/// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because the
+/// replies of all of them leave in one tick.
+const TASKS_PER_POLL: u32 = 256;
+
+/// How often the loop looks after what nobody asks for: expired keys, clients without a word.
+const CRON: Duration = Duration::from_millis(100);
+
+/// Rounds of `CRON` between looks at idle clients, and at expired keys in the base.
+const SECOND: u64 = 10;
+
+/// What all tasks of an event loop share.
+pub struct EventLoop {
+    pub engine: Arc<Engine>,
+    pub worker: RefCell<Worker>,
+    pub scratch: RefCell<Box<[u8]>>,
+    pub spare: RefCell<Vec<Vec<u8>>>,
+    pub mailbox: Arc<Mailbox>,
+    index: usize,
+    connections: RefCell<HashMap<u64, Rc<Connection>>>,
+    /// Connections with new replies since the last tick, each once.
+    dirty: RefCell<Vec<Rc<Connection>>>,
+    /// Connections with replies that wait for the log.
+    gated: RefCell<Vec<Rc<Connection>>>,
+    /// Wakes the tick's task.
+    tick: RefCell<Option<Waker>>,
+    /// Something was written to the log that no reply waits for.
+    log_is_behind: Cell<bool>,
+}
+
+/// Microseconds since 1970.
+pub fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Runs event loop `index` on this thread until its mailbox says stop.
+pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .event_interval(TASKS_PER_POLL)
+        .build_local(LocalOptions::default())?;
+    let wake = mailbox.clone();
+    let worker = Worker::new(engine.clone(), index, Box::new(move || wake.wake.notify_one()));
+    let event_loop = Rc::new(EventLoop {
+        engine,
+        worker: RefCell::new(worker),
+        scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+        spare: RefCell::new(Vec::with_capacity(SPARE_BUFFERS)),
+        mailbox: mailbox.clone(),
+        index,
+        connections: RefCell::default(),
+        dirty: RefCell::default(),
+        gated: RefCell::default(),
+        tick: RefCell::default(),
+        log_is_behind: Cell::new(false),
+    });
+    runtime.block_on(async {
+        tokio::task::spawn_local(event_loop.clone().ticks());
+        tokio::task::spawn_local(event_loop.clone().read_mail());
+        tokio::task::spawn_local(event_loop.clone().look_after());
+        while !mailbox.is_stopped() {
+            mailbox.stop.notified().await;
+        }
+    });
+    // What has run gets its answer, as far as it is durable and the sockets take it.
+    event_loop.end_of_tick();
+    Ok(())
+}
+
+impl EventLoop {
+    /// Puts a connection with new replies on the list of the coming tick.
+    #[inline]
+    pub fn mark_dirty(&self, connection: Rc<Connection>) {
+        let mut dirty = self.dirty.borrow_mut();
+        dirty.push(connection);
+        if dirty.len() == 1 {
+            self.wake_tick();
+        }
+    }
+
+    fn wake_tick(&self) {
+        if let Some(tick) = &*self.tick.borrow() {
+            tick.wake_by_ref();
+        }
+    }
+
+    /// This loop's numbers.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        self.engine.counters(self.index)
+    }
+
+    /// The tick, again and again.
+    async fn ticks(self: Rc<Self>) {
+        poll_fn(|cx| {
+            *self.tick.borrow_mut() = Some(cx.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            poll_fn(|_| match self.dirty.borrow().is_empty() && !self.log_is_behind.get() {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            })
+            .await;
+            self.end_of_tick();
+        }
+    }
+
+    /// Writes the log once, then lets leave whatever is durable.
+    fn end_of_tick(self: &Rc<Self>) {
+        self.log_is_behind.set(false);
+        let durable = self.write_log();
+        // Connections that become dirty while these are written belong to the next tick.
+        let mut round = self.dirty.take();
+        let mut waits = false;
+        round.retain(|connection| {
+            let is_gated = connection.leave(self, durable);
+            waits |= is_gated;
+            if is_gated && !connection.gated.replace(true) {
+                self.counters().gate_waits.add(1);
+                self.gated.borrow_mut().push(connection.clone());
+            }
+            !is_gated
+        });
+        self.count_turns(&round);
+        // The list's memory is kept, unless it is in use again.
+        round.clear();
+        let mut dirty = self.dirty.borrow_mut();
+        if dirty.is_empty() {
+            *dirty = round;
+        }
+        drop(dirty);
+        if waits {
+            self.wait_for_log();
+        }
+    }
+
+    /// The replies of these connections have left.
+    fn count_turns(&self, connections: &[Rc<Connection>]) {
+        let (counters, now_us) = (self.counters(), now_us());
+        counters.ticks.add(1);
+        connections.iter().for_each(|connection| connection.count_turns(counters, now_us));
+    }
+
+    /// Hands what was appended to the operating system; how far the log is durable.
+    #[inline]
+    fn write_log(&self) -> Index {
+        let Some(store) = self.engine.store() else { return Index(u64::MAX) };
+        let log = store.log();
+        if log.last() > log.written() {
+            log.write();
+        }
+        log.durable()
+    }
+
+    /// Asks for a wake-up when the log has got further, and looks once more: it may have done so just now.
+    fn wait_for_log(self: &Rc<Self>) {
+        self.mailbox.waits_for_log.store(true, Ordering::SeqCst);
+        self.release_gated();
+    }
+
+    /// Lets leave what waited for the log and waits no longer.
+    fn release_gated(self: &Rc<Self>) {
+        let Some(store) = self.engine.store() else { return };
+        let durable = store.log().durable();
+        let (still, left): (Vec<_>, Vec<_>) =
+            self.gated.take().into_iter().partition(|connection| connection.leave(self, durable));
+        left.iter().for_each(|connection| connection.gated.set(false));
+        self.count_turns(&left);
+        if still.is_empty() {
+            self.mailbox.waits_for_log.store(false, Ordering::SeqCst);
+        }
+        *self.gated.borrow_mut() = still;
+    }
+
+    /// Takes what other threads have left in the mailbox.
+    async fn read_mail(self: Rc<Self>) {
+        let inbox = self.worker.borrow().inbox().clone();
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            self.mailbox.wake.notified().await;
+            for client in self.mailbox.take_accepted() {
+                self.welcome(client);
+            }
+            inbox.take(&mut events);
+            for event in events.drain(..) {
+                let connection = self.connections.borrow().get(&event.session).cloned();
+                if let Some(connection) = connection {
+                    connection.deliver(event);
+                }
+            }
+            if !self.gated.borrow().is_empty() {
+                self.release_gated();
+            }
+        }
+    }
+
+    fn welcome(self: &Rc<Self>, client: Accepted) {
+        match client.into_halves() {
+            Ok((reader, writer)) => {
+                let session = self.worker.borrow_mut().connect();
+                let connection = Rc::new(Connection::new(session, writer, now_us()));
+                self.connections.borrow_mut().insert(connection.id, connection.clone());
+                tokio::task::spawn_local(connection::serve(self.clone(), connection, reader));
+            }
+            Err(error) => {
+                tracing::debug!("a client was lost before it was served: {error}");
+                self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
+                self.engine.on_disconnect();
+            }
+        }
+    }
+
+    /// A connection has ended.
+    pub fn forget(&self, connection: &Connection) {
+        self.connections.borrow_mut().remove(&connection.id);
+        connection.disconnect(&mut self.worker.borrow_mut());
+        self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What nobody asks for.
+    async fn look_after(self: Rc<Self>) {
+        let mut interval = tokio::time::interval(CRON);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut round = 0u64;
+        loop {
+            interval.tick().await;
+            round += 1;
+            if round.is_multiple_of(SECOND) {
+                self.close_idle();
+            }
+            // The server's as a whole: one loop's business.
+            if self.index == 0 {
+                self.engine.sample();
+                self.expire(round.is_multiple_of(SECOND)).await;
+            }
+        }
+    }
+
+    async fn expire(&self, in_base: bool) {
+        if in_base {
+            self.worker.borrow_mut().expire_in_base();
+        }
+        loop {
+            let more = self.worker.borrow_mut().expire(now_us() / 1000);
+            let is_behind = self.engine.store().is_some_and(|store| store.log().last() > store.log().written());
+            if is_behind && !self.log_is_behind.replace(true) {
+                self.wake_tick();
+            }
+            if !more {
+                return;
+            }
+            // Clients come first: what is due stays due.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Closes clients that have not said a word for `timeout` seconds.
+    fn close_idle(&self) {
+        let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
+        if timeout_us == 0 {
+            return;
+        }
+        let now_us = now_us();
+        for connection in self.connections.borrow().values() {
+            connection.close_if_idle(now_us, timeout_us);
+        }
+    }
+}

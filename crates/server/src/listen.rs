@@ -1,0 +1,226 @@
+//! Listening: the sockets that clients connect to, and who gets a client that has come.
+//!
+//! One thread accepts for all event loops and hands each client to the loop that has the fewest, so that few clients are
+//! spread as evenly as many.
+
+use crate::mailbox::Mailbox;
+use crate::stream::Accepted;
+use haypile_config::{Bind, Config};
+use haypile_engine::Engine;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How long nobody is let in after the process ran out of file descriptors: until one is closed, trying is of no use.
+const OUT_OF_FILES_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// A socket that listens.
+pub enum Listener {
+    Tcp(std::net::TcpListener),
+    Unix(UnixListener),
+}
+
+/// The sockets of a server. Dropping it removes the unix socket's file.
+pub struct Listeners {
+    pub sockets: Vec<Listener>,
+    unix: Option<PathBuf>,
+}
+
+impl Listeners {
+    /// Listens on all that the configuration names.
+    ///
+    /// # Errors
+    /// A text for people that names the address or the path.
+    pub fn bind(config: &Config) -> Result<Listeners, String> {
+        let mut listeners = Listeners { sockets: Vec::new(), unix: None };
+        if config.port > 0 {
+            for bind in &config.bind {
+                listeners.bind_tcp(bind, config)?;
+            }
+            if listeners.sockets.is_empty() {
+                return Err(format!(
+                    "Can't listen on port {}: none of the addresses of 'bind' is available.",
+                    config.port
+                ));
+            }
+        }
+        if let Some(path) = &config.unixsocket {
+            listeners.bind_unix(path, config)?;
+        }
+        if listeners.sockets.is_empty() {
+            return Err("There is nothing to listen on: 'port' is 0 and 'unixsocket' is not set.".into());
+        }
+        Ok(listeners)
+    }
+
+    fn bind_tcp(&mut self, bind: &Bind, config: &Config) -> Result<(), String> {
+        for address in addresses(bind, config.port)? {
+            match listen(address, config.tcp_backlog) {
+                Ok(socket) => self.sockets.push(Listener::Tcp(socket)),
+                Err(error) if bind.optional && is_unavailable(&error) => {
+                    tracing::debug!("not listening on {address}: {error}");
+                }
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    return Err(format!(
+                        "Can't listen on {address}: port {} is in use by another process. Stop that, or choose another port with --port.",
+                        config.port
+                    ));
+                }
+                Err(error) => return Err(format!("Can't listen on {address}: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn bind_unix(&mut self, path: &PathBuf, config: &Config) -> Result<(), String> {
+        let fails = |error: io::Error| format!("Can't listen on the unix socket {}: {error}", path.display());
+        // One that is left of an earlier run, as Redis takes it.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(fails(error)),
+            _ => {}
+        }
+        let socket = UnixListener::bind(path).map_err(fails)?;
+        self.unix = Some(path.clone());
+        if config.unixsocketperm > 0 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(config.unixsocketperm)).map_err(fails)?;
+        }
+        socket.set_nonblocking(true).map_err(fails)?;
+        self.sockets.push(Listener::Unix(socket));
+        Ok(())
+    }
+
+    /// Where clients may connect, for the log.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for socket in &self.sockets {
+            match socket {
+                Listener::Tcp(socket) => names.extend(socket.local_addr().map(|address| address.to_string())),
+                Listener::Unix(_) => names.extend(self.unix.as_ref().map(|path| path.display().to_string())),
+            }
+        }
+        names
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        if let Some(path) = &self.unix {
+            // It may have been taken away meanwhile.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The addresses of a `bind`: `*` and `::*` are all of their kind, a name may have several.
+fn addresses(bind: &Bind, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let host = match bind.address.as_str() {
+        "*" => "0.0.0.0",
+        "::*" => "::",
+        host => host,
+    };
+    match (host, port).to_socket_addrs() {
+        Ok(addresses) => Ok(addresses.take(1).collect()),
+        Err(_) if bind.optional => Ok(Vec::new()),
+        Err(error) => Err(format!("Can't listen on '{}': {error}", bind.address)),
+    }
+}
+
+fn listen(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // `bind * ::*` listens on both.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// This host has no such address, or no such family.
+fn is_unavailable(error: &io::Error) -> bool {
+    const EAFNOSUPPORT: i32 = 97;
+    const EPROTONOSUPPORT: i32 = 93;
+    error.kind() == ErrorKind::AddrNotAvailable || matches!(error.raw_os_error(), Some(EAFNOSUPPORT | EPROTONOSUPPORT))
+}
+
+/// Accepts clients from one socket, for ever.
+pub async fn accept(socket: Listener, engine: Arc<Engine>, mailboxes: Arc<Vec<Arc<Mailbox>>>) -> io::Result<()> {
+    let socket = Acceptor::new(socket)?;
+    loop {
+        match socket.accept().await {
+            Ok(client) => admit(client, &engine, &mailboxes),
+            // A client that went away before it was let in.
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+            Err(error) => {
+                tracing::warn!("a client cannot be accepted: {error}");
+                tokio::time::sleep(OUT_OF_FILES_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A listening socket registered with the accepting thread's runtime.
+enum Acceptor {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Acceptor {
+    fn new(socket: Listener) -> io::Result<Acceptor> {
+        Ok(match socket {
+            Listener::Tcp(socket) => Acceptor::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            Listener::Unix(socket) => Acceptor::Unix(tokio::net::UnixListener::from_std(socket)?),
+        })
+    }
+
+    /// The next client, free of this runtime again.
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Acceptor::Tcp(socket) => socket.accept().await?.0.into_std().map(Accepted::Tcp),
+            Acceptor::Unix(socket) => socket.accept().await?.0.into_std().map(Accepted::Unix),
+        }
+    }
+}
+
+/// Hands a client to an event loop, unless there are too many or it may not come in.
+fn admit(client: Accepted, engine: &Engine, mailboxes: &[Arc<Mailbox>]) {
+    let config = engine.settings.config();
+    if let Err(error) = client.configure(config.tcp_keepalive_s) {
+        tracing::debug!("a client was lost before it was served: {error}");
+        return;
+    }
+    let (at, mailbox) = mailboxes
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, mailbox)| mailbox.clients.load(Ordering::Relaxed))
+        .expect("there is an event loop");
+    if !engine.admit() {
+        engine.counters(at).rejected_connections.add_shared(1);
+        return client.refuse("-ERR max number of clients reached\r\n");
+    }
+    if config.protected_mode && !client.is_local() {
+        engine.on_disconnect();
+        engine.counters(at).rejected_connections.add_shared(1);
+        return client.refuse(PROTECTED);
+    }
+    mailbox.accept(client);
+}
+
+/// What Redis answers to a client from another host while nobody has secured the server.
+const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \
+    set for the default user. In this mode connections are only accepted from the loopback interface. If you want to \
+    connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode \
+    sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same \
+    host the server is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG \
+    REWRITE to make this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis \
+    configuration file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started \
+    the server manually just for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication \
+    password for the default user. NOTE: You only need to do one of the above things in order for the server to start \
+    accepting connections from the outside.\r\n";

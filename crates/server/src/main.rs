@@ -1,0 +1,49 @@
+//! The binary `haypile`: reads the command line and runs what it asks for.
+//!
+//! Owns the allocator and the exit codes: 0 for a clean end, 1 for a failure, 2 for a command line that makes no sense.
+//! Read `run` next, the life of a server from its start to its stop.
+
+mod run;
+
+mod banner;
+mod datadir;
+mod process;
+mod storage;
+
+mod listen;
+mod mailbox;
+
+mod connection;
+mod event_loop;
+mod output;
+mod stream;
+
+mod logging;
+mod print_log;
+
+use haypile_config::cli::Cli;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// RocksDB's C++ uses it too: the symbols of the system's allocator are replaced.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse(std::env::args_os().skip(1)) {
+        Ok(Cli::Server(line)) => run::server(&line),
+        Ok(Cli::Log { dir }) => print_log::print(&dir, &mut std::io::stdout().lock()),
+        Ok(Cli::Text(text)) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
+        Err(usage) => {
+            eprint!("{usage}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

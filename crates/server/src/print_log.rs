@@ -1,0 +1,66 @@
+//! `haypile log DIR`: the records of a data directory's log, one on a line. Changes nothing.
+
+use haypile_log::{DiskFiles, DumpEntry, Effect, dump, effects};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+
+/// Bytes of a key that a line shows.
+const SHOWN_BYTES_MAX: usize = 80;
+
+pub fn print(dir: &Path, out: &mut impl Write) -> Result<(), String> {
+    let log = crate::datadir::log_dir(dir);
+    let entries =
+        dump(&DiskFiles, &log).map_err(|error| format!("the log in {} cannot be read: {error}", log.display()))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| error.to_string())?;
+        if let Err(error) = writeln!(out, "{}", line(&entry)) {
+            // Whoever reads has seen enough: `haypile log DIR | head`.
+            return if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error.to_string()) };
+        }
+    }
+    Ok(())
+}
+
+fn line(entry: &DumpEntry) -> String {
+    match entry {
+        DumpEntry::Segment { number, file, history, parent, first } => {
+            let mut line = format!("segment {number} {} history {history}", file.display());
+            if let Some((history, fork)) = parent {
+                write!(line, " parent {history} fork {}", fork.0).expect("a string takes everything");
+            }
+            if let Some(first) = first {
+                write!(line, " first {}", first.0).expect("a string takes everything");
+            }
+            line
+        }
+        DumpEntry::Record { segment, offset, index, term, kind, time_ms, body } => {
+            let kind = kind.map_or("Unknown".to_owned(), |kind| format!("{kind:?}"));
+            let mut line =
+                format!("{segment}:{offset} {} term {term} {kind} time {time_ms} {} bytes", index.0, body.len());
+            if kind == "Effects" {
+                effects(body)
+                    .for_each(|effect| line.push_str(&effect.map_or_else(|error| format!(" | {error}"), shown)));
+            }
+            line
+        }
+        DumpEntry::Damage(damage) => format!("damage {damage}"),
+        DumpEntry::End { segment, offset, last } => format!("end {segment}:{offset} last {}", last.0),
+    }
+}
+
+fn shown(effect: Effect<'_>) -> String {
+    match effect {
+        Effect::Put { key, value } => format!(" | put {} ({} bytes)", row(key), value.len()),
+        Effect::Delete { key } => format!(" | delete {}", row(key)),
+        Effect::Patch { key, offset, bytes, len_after } => {
+            format!(" | patch {} {offset}+{} of {len_after}", row(key), bytes.len())
+        }
+        Effect::Count { space, counter, delta } => format!(" | count {space}/{counter} {delta:+}"),
+    }
+}
+
+fn row(key: &[u8]) -> String {
+    let end = key.len().min(SHOWN_BYTES_MAX);
+    format!("\"{}\"{}", key[..end].escape_ascii(), if end < key.len() { "..." } else { "" })
+}

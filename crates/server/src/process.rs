@@ -1,0 +1,106 @@
+//! What the operating system and its supervisors want from a server process: the background, a pid file, the news that it
+//! is ready. No part of serving.
+
+use haypile_config::{Config, Supervised};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Set in the environment of the process that goes on in the background.
+const DAEMON: &str = "HAYPILE_DAEMON";
+
+/// Whether this process is to end now, because another one goes on in the background. Forking is no option for a process
+/// that may not use unsafe code; the program starts itself again, in a session of its own.
+pub fn daemonize() -> Result<bool, String> {
+    if std::env::var_os(DAEMON).is_some() {
+        // It may be the leader of its session already, if someone starts it that way; that is as good.
+        let _ = rustix::process::setsid();
+        return Ok(false);
+    }
+    let program = std::env::current_exe().map_err(|error| format!("Can't tell the path of this program: {error}"))?;
+    Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(DAEMON, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("Can't go to the background: {error}"))?;
+    Ok(true)
+}
+
+/// A pid file, removed when this is dropped.
+pub struct PidFile(Option<PathBuf>);
+
+impl PidFile {
+    /// As Redis: where `pidfile` says, or at a fixed place for a daemon; that it cannot be written stops nothing.
+    pub fn write(config: &Config) -> PidFile {
+        let default = config.daemonize.then(|| PathBuf::from("/var/run/redis.pid"));
+        let Some(path) = config.pidfile.clone().or(default) else { return PidFile(None) };
+        match std::fs::write(&path, format!("{}\n", std::process::id())) {
+            Ok(()) => PidFile(Some(path)),
+            Err(error) => {
+                tracing::warn!("the pid file {} cannot be written: {error}", path.display());
+                PidFile(None)
+            }
+        }
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // It may have been taken away meanwhile.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Tells the supervisor that the server is ready.
+pub fn tell_ready(config: &Config) {
+    let socket = std::env::var_os("NOTIFY_SOCKET");
+    match config.supervised {
+        Supervised::Systemd | Supervised::Auto if socket.is_some() => {
+            let path = socket.unwrap_or_default();
+            if let Err(error) = notify(Path::new(&path), b"STATUS=Ready to accept connections\nREADY=1\n") {
+                tracing::warn!("systemd cannot be told that the server is ready: {error}");
+            }
+        }
+        Supervised::Systemd => tracing::warn!("systemd supervision requested, but NOTIFY_SOCKET is not set"),
+        Supervised::Upstart | Supervised::Auto if std::env::var_os("UPSTART_JOB").is_some() => {
+            // Upstart waits until the process stops itself, and lets it go on.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+        }
+        Supervised::Upstart => tracing::warn!("upstart supervision requested, but UPSTART_JOB is not set"),
+        Supervised::Auto | Supervised::No => {}
+    }
+}
+
+fn notify(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::ffi::OsStrExt;
+    let socket = UnixDatagram::unbound()?;
+    match path.as_os_str().as_bytes() {
+        [b'@', name @ ..] => socket.send_to_addr(text, &std::os::unix::net::SocketAddr::from_abstract_name(name)?)?,
+        _ => socket.send_to(text, path)?,
+    };
+    Ok(())
+}
+
+/// Bytes that the allocator has given out.
+pub fn allocated_bytes() -> u64 {
+    // The statistics are renewed with the epoch; without them the figure is 0.
+    let _ = tikv_jemalloc_ctl::epoch::advance();
+    tikv_jemalloc_ctl::stats::allocated::read().map_or(0, |bytes| bytes as u64)
+}
+
+/// A panic is a bug of ours, and may leave locks held: the process ends at once, as after a kill, and the next start
+/// replays the log.
+pub fn abort_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        tracing::error!("{panic}: the server ends here; what was acknowledged is in the log");
+        std::process::abort();
+    }));
+}

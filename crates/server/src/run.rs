@@ -1,0 +1,226 @@
+//! The life of a server: from its command line to its exit.
+//!
+//! The order matters. What can fail because of the configuration fails before anything is touched; the sockets and the
+//! data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the stop the
+//! event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
+
+use crate::datadir::DataDir;
+use crate::listen::{self, Listeners};
+use crate::logging::{self, Logging};
+use crate::mailbox::Mailbox;
+use crate::process::{self, PidFile};
+use crate::storage::{self, Budget};
+use crate::{banner, event_loop};
+use haypile_commands::Table;
+use haypile_config::read::CommandLine;
+use haypile_config::{Config, Loaded, Note, Settings};
+use haypile_engine::{Engine, Process};
+use haypile_store::{Progress, Store};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+/// How often the log says how far the start is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs a server until it is told to stop.
+///
+/// # Errors
+/// A text for people: why it cannot start, or what went wrong at the stop.
+pub fn server(line: &CommandLine) -> Result<(), String> {
+    let Loaded { settings, notes, file } =
+        haypile_config::load(line, &mut std::io::stdin()).map_err(|error| error.to_string())?;
+    let config = settings.config();
+    let table = table(&config)?;
+    if config.daemonize && process::daemonize()? {
+        return Ok(());
+    }
+    let logging = logging::start(&config)?;
+    let started = start(settings, table, file, logging, &notes);
+    if let Err(why) = &started
+        && config.logfile.is_some()
+    {
+        // Nobody may be looking at standard error.
+        tracing::error!("{why}");
+    }
+    started
+}
+
+/// The commands under the names that `rename-command` gives them.
+fn table(config: &Config) -> Result<Table, String> {
+    let mut table = Table::new();
+    for rename in &config.renames {
+        table.rename(&rename.command, &rename.to).map_err(|why| {
+            haypile_config::ConfigError::at(&rename.origin, format!("rename-command: {why}")).to_string()
+        })?;
+    }
+    Ok(table)
+}
+
+fn start(
+    settings: Settings,
+    table: Table,
+    file: Option<std::path::PathBuf>,
+    logging: Logging,
+    notes: &[Note],
+) -> Result<(), String> {
+    process::abort_on_panic();
+    let settings = Arc::new(settings);
+    let config = settings.config();
+    let workers = match config.workers {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        workers => workers,
+    };
+    let budget = Budget::split(&config, &haypile_config::memory::detect());
+    banner::starting(&config, workers, &budget);
+    for note in notes.iter().filter(|note| note.changed) {
+        tracing::warn!("'{}' has no effect here: {} ({})", note.name, note.doc, note.origin);
+    }
+
+    let listeners = Listeners::bind(&config)?;
+    let data_dir = DataDir::take(&config)?;
+    let _pid_file = PidFile::write(&config);
+    settings.listen(move |_, _, after| {
+        logging.set_level(after.loglevel);
+        Ok(())
+    });
+
+    let (stop, stopped) = mpsc::unbounded_channel();
+    let about = Process {
+        executable: std::env::current_exe().unwrap_or_default(),
+        config_file: file,
+        memory_budget: budget.total,
+        version: env!("CARGO_PKG_VERSION"),
+        allocated: process::allocated_bytes,
+    };
+    let engine = Engine::new(settings, table, workers, about, move |how| {
+        // Nobody listens any more once the server stops.
+        let _ = stop.send(how);
+    });
+    let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
+    let loops = start_loops(&engine, &mailboxes)?;
+
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(|error| format!("The runtime of the accepting thread cannot start: {error}"))?;
+    let ended = runtime.block_on(attend(&engine, &mailboxes, listeners, &config, &budget, stopped));
+
+    for (mailbox, event_loop) in mailboxes.iter().zip(loops) {
+        mailbox.stop();
+        // One that panicked has ended the process already.
+        let _ = event_loop.join();
+    }
+    engine.close();
+    let closed = match ended? {
+        Some(store) => store
+            .close()
+            .map_err(|why| format!("The data is safe as of its last sync, but the stop was not clean: {why}")),
+        None => Ok(()),
+    };
+    drop(data_dir);
+    if closed.is_ok() {
+        tracing::info!("stopped cleanly");
+    }
+    closed
+}
+
+fn start_loops(engine: &Arc<Engine>, mailboxes: &[Arc<Mailbox>]) -> Result<Vec<JoinHandle<()>>, String> {
+    let mut loops = Vec::new();
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        let (engine, mailbox) = (engine.clone(), mailbox.clone());
+        let thread = std::thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
+            if let Err(error) = event_loop::run(engine, index, mailbox) {
+                tracing::error!("event loop {index} cannot start: {error}");
+                std::process::exit(1);
+            }
+        });
+        loops.push(thread.map_err(|error| format!("A thread cannot start: {error}"))?);
+    }
+    Ok(loops)
+}
+
+/// The main thread's part while the server runs: accepts clients, loads the store, and waits for the order to stop. Returns
+/// the store, if it was loaded by then.
+async fn attend(
+    engine: &Arc<Engine>,
+    mailboxes: &Arc<Vec<Arc<Mailbox>>>,
+    mut listeners: Listeners,
+    config: &Arc<Config>,
+    budget: &Budget,
+    mut shutdown: mpsc::UnboundedReceiver<haypile_commands::host::Shutdown>,
+) -> Result<Option<Arc<Store>>, String> {
+    let signals = |kind| signal(kind).map_err(|error| format!("Signals cannot be received: {error}"));
+    let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+    let names = listeners.names();
+    for socket in std::mem::take(&mut listeners.sockets) {
+        let (engine, mailboxes) = (engine.clone(), mailboxes.clone());
+        tokio::task::spawn_local(async move {
+            if let Err(error) = listen::accept(socket, engine, mailboxes).await {
+                tracing::error!("no more clients can be accepted: {error}");
+            }
+        });
+    }
+    let mut stop = async || {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            Some(_) = shutdown.recv() => tracing::info!("SHUTDOWN: stopping"),
+        }
+    };
+    let loaded = tokio::select! {
+        loaded = load(engine, config, budget)? => loaded.unwrap_or_else(|_| Err("The thread that loads the data has ended.".into()))?,
+        // What is being replayed is in the log: the next start begins again.
+        () = stop() => return Ok(None),
+    };
+    serve(engine, mailboxes, &loaded)?;
+    process::tell_ready(config);
+    tracing::info!("ready to accept connections on {}", names.join(", "));
+    stop().await;
+    Ok(Some(loaded))
+}
+
+/// Opens the store on a thread of its own.
+fn load(
+    engine: &Arc<Engine>,
+    config: &Arc<Config>,
+    budget: &Budget,
+) -> Result<oneshot::Receiver<Result<Arc<Store>, String>>, String> {
+    let (done, loading) = oneshot::channel();
+    let (engine, config, budget) = (engine.clone(), config.clone(), *budget);
+    let load = move || {
+        let started = Instant::now();
+        let mut last = started;
+        let opened = storage::open(&config, &budget, |progress| {
+            let Progress { done_bytes: bytes_done, total_bytes: bytes_total } = progress;
+            engine.loading.bytes_done.store(bytes_done, Ordering::Relaxed);
+            engine.loading.bytes_total.store(bytes_total, Ordering::Relaxed);
+            if last.elapsed() >= PROGRESS_INTERVAL {
+                last = Instant::now();
+                tracing::info!("loading: {} of {} MB of the log replayed", bytes_done >> 20, bytes_total >> 20);
+            }
+        });
+        if opened.is_ok() {
+            tracing::info!("data loaded in {:.3} seconds", started.elapsed().as_secs_f64());
+        }
+        // The main thread has gone if the server was told to stop meanwhile.
+        let _ = done.send(opened);
+    };
+    std::thread::Builder::new()
+        .name("load".into())
+        .spawn(load)
+        .map_err(|error| format!("A thread cannot start: {error}"))?;
+    Ok(loading)
+}
+
+/// Begins to serve the loaded data.
+fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: &Arc<Store>) -> Result<(), String> {
+    storage::follow(&engine.settings, store);
+    let mailboxes = mailboxes.clone();
+    store.log().on_durable(Arc::new(move || mailboxes.iter().for_each(|mailbox| mailbox.on_durable())));
+    engine.serve(store.clone()).map_err(|error| format!("The I/O pool cannot start: {error}"))
+}

@@ -1,0 +1,166 @@
+//! The store as the configuration asks for it: the split of the memory budget, the base, and what CONFIG SET changes in
+//! them while the server runs.
+
+use crate::datadir;
+use haypile_config::{Compression, Config, Durability, Engine, Settings};
+use haypile_store::base::Base;
+use haypile_store::{DiskFree, MemoryBase, Progress, Store, StoreOptions};
+use haypile_store_rocks::{Options as RocksOptions, Rocks};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+
+/// The memory budget and its shares, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub total: u64,
+    /// One generation: one that fills and one that is flushed exist at a time.
+    pub memtable: u64,
+    pub row_cache: u64,
+    pub block_cache: u64,
+    /// Records of the log that are not synced yet.
+    pub unsynced: u64,
+    pub presence: u64,
+}
+
+impl Budget {
+    /// The shares are parts of 64 of the budget, where the configuration does not give sizes. What is left, an eighth and
+    /// more, is for connections, for the flush's and compactions' buffers, and for what the allocator cannot hand out.
+    pub fn split(config: &Config, available: &haypile_config::memory::Available) -> Budget {
+        let total = config.memory_budget(available);
+        let share = |parts: u64| total / 64 * parts;
+        if config.engine == Engine::Memory {
+            return Budget {
+                total,
+                memtable: share(52),
+                row_cache: 0,
+                block_cache: 0,
+                unsynced: share(2).max(8 * MIB),
+                presence: 0,
+            };
+        }
+        Budget {
+            total,
+            memtable: config.memtable_size.or(share(13)),
+            row_cache: config.row_cache_size.or(share(9)),
+            block_cache: config.block_cache_size.or(share(8)),
+            unsynced: share(4).clamp(8 * MIB, 128 * MIB),
+            presence: share(2),
+        }
+    }
+}
+
+/// Opens the base and the store of `config.dir`; replays the log.
+///
+/// # Errors
+/// A text for people.
+pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) -> Result<Arc<Store>, String> {
+    let base: Arc<dyn Base> = match config.engine {
+        Engine::Memory => Arc::new(MemoryBase::default()),
+        Engine::RocksDb => {
+            let base = Rocks::open(&datadir::base_dir(&config.dir), rocks_options(config, budget));
+            Arc::new(base.map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?)
+        }
+    };
+    Store::open(store_options(config, budget), base, progress)
+        .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))
+}
+
+fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
+    let mut log = haypile_log::Options::new(datadir::log_dir(&config.dir));
+    log.segment_bytes = config.log_segment_bytes;
+    log.durability = log_durability(config.durability);
+    log.unsynced_bytes_max = budget.unsynced;
+    log.retention.bytes = config.log_retention_bytes;
+    log.retention.age_ms = if config.log_retention_age_s == 0 { u64::MAX } else { config.log_retention_age_s * 1000 };
+    StoreOptions {
+        log,
+        databases: config.databases,
+        memtable_bytes: budget.memtable,
+        flush_log_bytes: config.flush_log_bytes,
+        row_cache_bytes: budget.row_cache,
+        presence_bytes: budget.presence,
+        txn_bytes_max: config.txn_bytes_max,
+        blind_set: config.blind_set,
+        memory_only: config.engine == Engine::Memory,
+        disk_free_min_bytes: config.disk_free_bytes_min,
+        disk_free: disk_free(&config.dir),
+        hash_seed: RandomState::new().build_hasher().finish(),
+    }
+}
+
+fn rocks_options(config: &Config, budget: &Budget) -> RocksOptions {
+    let compression = match config.compression {
+        Compression::Lz4 => haypile_store_rocks::Compression::Lz4,
+        Compression::Zstd => haypile_store_rocks::Compression::Zstd,
+        Compression::None => haypile_store_rocks::Compression::None,
+    };
+    RocksOptions {
+        cache_bytes: budget.block_cache,
+        compression,
+        bottommost_compression: compression,
+        direct_reads: config.direct_reads,
+        compaction_bytes_per_s: config.background_io_rate,
+        ..RocksOptions::default()
+    }
+}
+
+fn log_durability(durability: Durability) -> haypile_log::Durability {
+    match durability {
+        Durability::Os => haypile_log::Durability::Os,
+        Durability::Fsync => haypile_log::Durability::Fsync,
+    }
+}
+
+fn disk_free(dir: &Path) -> DiskFree {
+    let dir = dir.to_owned();
+    DiskFree(Arc::new(move || {
+        let disk = rustix::fs::statvfs(&dir).ok()?;
+        Some(disk.f_bavail * disk.f_frsize)
+    }))
+}
+
+/// Lets CONFIG SET reach the running store.
+pub fn follow(settings: &Settings, store: &Arc<Store>) {
+    let store = store.clone();
+    settings.listen(move |_, before, after| {
+        if before.durability != after.durability {
+            store.log().set_durability(log_durability(after.durability));
+        }
+        store.set_blind_set(after.blind_set);
+        store.set_txn_bytes_max(after.txn_bytes_max);
+        Ok(())
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_config::memory::{Available, Source};
+
+    #[test]
+    fn the_shares_fit_the_budget() {
+        let available = Available { bytes: 8 << 30, source: Source::Machine };
+        let mut config = Config::defaults(Path::new("/data"));
+        for maxmemory in [0, 64 * MIB, 256 * MIB, 64 << 30] {
+            config.maxmemory = maxmemory;
+            let budget = Budget::split(&config, &available);
+            // The generation that fills may be a quarter above its size before writers have to wait.
+            let used =
+                budget.memtable * 9 / 4 + budget.row_cache + budget.block_cache + budget.unsynced + budget.presence;
+            assert!(used <= budget.total * 15 / 16, "{budget:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_given_is_taken() {
+        let available = Available { bytes: 8 << 30, source: Source::Machine };
+        let mut config = Config::defaults(Path::new("/data"));
+        config.row_cache_size = haypile_config::Size::Bytes(0);
+        assert_eq!(Budget::split(&config, &available).row_cache, 0);
+        config.engine = Engine::Memory;
+        assert_eq!(Budget::split(&config, &available).block_cache, 0);
+    }
+}

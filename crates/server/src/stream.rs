@@ -1,0 +1,106 @@
+//! A client's socket, TCP or unix: one half that reads, one half that writes, so that the tick can write what the
+//! connection's own task did not.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+/// An accepted socket that has no event loop yet.
+pub enum Accepted {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+pub enum Reader {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+}
+
+pub enum Writer {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+}
+
+impl Accepted {
+    /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 does without the latter.
+    pub fn configure(&self, keepalive_s: u32) -> io::Result<()> {
+        match self {
+            Accepted::Unix(_) => Ok(()),
+            Accepted::Tcp(socket) => {
+                socket.set_nodelay(true)?;
+                if keepalive_s > 0 {
+                    // As Redis: probes begin after the interval, three unanswered ones a third of it apart end it.
+                    let interval = Duration::from_secs(u64::from((keepalive_s / 3).max(1)));
+                    let keepalive = socket2::TcpKeepalive::new()
+                        .with_time(Duration::from_secs(u64::from(keepalive_s)))
+                        .with_interval(interval)
+                        .with_retries(3);
+                    socket2::SockRef::from(socket).set_tcp_keepalive(&keepalive)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the client is on this host.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Accepted::Unix(_) => true,
+            Accepted::Tcp(socket) => socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback()),
+        }
+    }
+
+    /// A last word to a client that is not let in; that it may not arrive is no one's loss.
+    pub fn refuse(self, text: &str) {
+        use std::io::Write;
+        let _ = match self {
+            Accepted::Tcp(mut socket) => socket.write(text.as_bytes()),
+            Accepted::Unix(mut socket) => socket.write(text.as_bytes()),
+        };
+    }
+
+    /// Registers the socket with this thread's event loop.
+    pub fn into_halves(self) -> io::Result<(Reader, Writer)> {
+        Ok(match self {
+            Accepted::Tcp(socket) => {
+                let (reader, writer) = TcpStream::from_std(socket)?.into_split();
+                (Reader::Tcp(reader), Writer::Tcp(writer))
+            }
+            Accepted::Unix(socket) => {
+                let (reader, writer) = UnixStream::from_std(socket)?.into_split();
+                (Reader::Unix(reader), Writer::Unix(writer))
+            }
+        })
+    }
+}
+
+impl Reader {
+    /// A read that does not fill the buffer clears the readiness, which saves the one that would find nothing.
+    #[inline]
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Reader::Tcp(half) => Pin::new(half).poll_read(cx, buf),
+            Reader::Unix(half) => Pin::new(half).poll_read(cx, buf),
+        }
+    }
+}
+
+impl Writer {
+    #[inline]
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Writer::Tcp(half) => half.try_write(bytes),
+            Writer::Unix(half) => half.try_write(bytes),
+        }
+    }
+
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            Writer::Tcp(half) => half.writable().await,
+            Writer::Unix(half) => half.writable().await,
+        }
+    }
+}

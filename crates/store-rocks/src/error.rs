@@ -1,0 +1,77 @@
+//! What RocksDB's errors mean to the store. RocksDB hands out a text only: `code: [subcode:] where`, so that the text is
+//! taken apart here and nowhere else.
+
+use haypile_store::base::BaseError;
+use rust_rocksdb::{Error, ErrorKind};
+
+/// Why a base could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// Another process, or another base of this one, has the directory open.
+    Busy(String),
+    /// The disk is full.
+    Full(String),
+    /// Files are missing or damaged: which and how, as far as known.
+    Corrupt(String),
+    /// Anything else.
+    Failed(String),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OpenError::Busy(why) => write!(f, "the base is open elsewhere: {why}"),
+            OpenError::Full(why) => write!(f, "the disk is full: {why}"),
+            OpenError::Corrupt(why) => write!(f, "the base is damaged: {why}"),
+            OpenError::Failed(why) => write!(f, "the base cannot be opened: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Whether RocksDB could not answer without the disk (`ReadTier::BlockCache`).
+pub(crate) fn would_block(error: &Error) -> bool {
+    error.kind() == ErrorKind::Incomplete
+}
+
+/// An error of a read, a write or of background work.
+pub(crate) fn base_error(error: Error) -> BaseError {
+    let text = error.as_ref();
+    if names_full_disk(text) {
+        BaseError::Full(error.into_string())
+    } else if error.kind() == ErrorKind::Corruption {
+        BaseError::Corrupt(error.into_string())
+    } else {
+        BaseError::Failed(error.into_string())
+    }
+}
+
+/// An error of a call of the operating system on `path`.
+pub(crate) fn io_error(what: &str, path: &std::path::Path, error: std::io::Error) -> BaseError {
+    let text = format!("{what} {}: {error}", path.display());
+    if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {
+        BaseError::Full(text)
+    } else {
+        BaseError::Failed(text)
+    }
+}
+
+/// An error of `DB::Open`. A file that the manifest names and the directory lacks is damage too.
+pub(crate) fn open_error(error: Error) -> OpenError {
+    let text = error.as_ref();
+    if text.contains("While lock file") || text.contains("lock hold by current process") {
+        OpenError::Busy(error.into_string())
+    } else if names_full_disk(text) {
+        OpenError::Full(error.into_string())
+    } else if error.kind() == ErrorKind::Corruption || text.contains("No such file or directory") {
+        OpenError::Corrupt(error.into_string())
+    } else {
+        OpenError::Failed(error.into_string())
+    }
+}
+
+/// ENOSPC, EDQUOT, and RocksDB's own limit on space, as their texts say it.
+fn names_full_disk(text: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded", "Space limit reached"].iter().any(|full| text.contains(full))
+}

@@ -1,0 +1,168 @@
+//! Every setting of RocksDB that differs from its default, with the reason or the measurement beside it.
+//!
+//! Two sets are made from one `Options`: the database's, and the flush's own for the files it writes
+//! (`SstFileWriter` takes the *bottommost* level's compression of the options it is given, else the last level's).
+
+use crate::events::{Events, Listener};
+use crate::reclaim::{ReclaimFactory, Reclaimer};
+use rust_rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, BlockBasedPinningTier, Cache, DBCompressionType, EnvOptions,
+    IngestExternalFileOptions, LogLevel, Options as RocksOptions,
+};
+use std::sync::Arc;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+/// How blocks are compressed in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl Compression {
+    fn rocks(self) -> DBCompressionType {
+        match self {
+            Compression::None => DBCompressionType::None,
+            Compression::Lz4 => DBCompressionType::Lz4,
+            Compression::Zstd => DBCompressionType::Zstd,
+        }
+    }
+}
+
+/// What the store may decide about its base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The block cache: data blocks, index and filter partitions.
+    pub cache_bytes: u64,
+    /// Files that flushes write.
+    pub ingest_compression: Compression,
+    /// Files that compactions write, the last level excepted.
+    pub compression: Compression,
+    /// Files of the last level: most of the data.
+    pub bottommost_compression: Compression,
+    /// Reads pass the page cache by.
+    pub direct_reads: bool,
+    /// Threads for compactions.
+    pub background_threads: u32,
+    /// The upper bound of what compactions write in a second; the limiter tunes itself below it. 0 is no bound.
+    pub compaction_bytes_per_s: u64,
+    /// Uncompressed bytes of a data block.
+    pub block_bytes: u64,
+    /// A flush is cut into files of about this size.
+    pub ingest_file_bytes: u64,
+    /// Files at level 0 with which a compaction into the next level begins.
+    pub level0_files: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            cache_bytes: 64 * MIB,
+            ingest_compression: Compression::None,
+            compression: Compression::Lz4,
+            bottommost_compression: Compression::Lz4,
+            direct_reads: false,
+            background_threads: 2,
+            compaction_bytes_per_s: 0,
+            block_bytes: 4 * KIB,
+            ingest_file_bytes: 128 * MIB,
+            level0_files: 8,
+        }
+    }
+}
+
+impl Options {
+    /// The settings of the database.
+    pub(crate) fn database(&self, cache: &Cache, reclaimer: &Arc<Reclaimer>, events: &Arc<Events>) -> RocksOptions {
+        let mut options = RocksOptions::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&self.table(cache, true));
+
+        // Levels: sized from the last one upwards, so that all but a tenth of the data lies in the last level.
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_level_zero_file_num_compaction_trigger(self.level0_files as i32);
+        options.set_max_bytes_for_level_base(u64::from(self.level0_files) * 64 * MIB);
+        options.set_target_file_size_base(64 * MIB);
+        options.set_compression_type(self.compression.rocks());
+        options.set_bottommost_compression_type(self.bottommost_compression.rocks());
+        options.set_compaction_filter_factory(ReclaimFactory(reclaimer.clone()));
+
+        options.set_max_background_jobs(self.background_threads.max(1) as i32);
+        if self.compaction_bytes_per_s > 0 {
+            let rate = i64::try_from(self.compaction_bytes_per_s).unwrap_or(i64::MAX);
+            options.set_auto_tuned_ratelimiter(rate, 100_000, 10);
+        }
+        // Dirty pages leave steadily instead of all at once with the file's sync, which would hold up the log's.
+        options.set_bytes_per_sync(MIB);
+        options.set_use_direct_reads(self.direct_reads);
+
+        // All files stay open: no table cache lookups, and no opening of files on a read's way.
+        options.set_max_open_files(-1);
+        options.set_skip_stats_update_on_db_open(true);
+        // Old versions of the file set are taken apart by background threads, not by a reader that saw them last.
+        options.set_avoid_unnecessary_blocking_io(true);
+
+        // RocksDB's own memtable stays empty; its nominal size decides up to which file size (times 1.5) level 0 keeps
+        // index and filter pinned, and flushes' files must be among those. The log file stays empty too.
+        options.set_write_buffer_size(self.ingest_file_bytes as usize);
+        options.set_max_total_wal_size(MIB);
+
+        options.set_log_level(LogLevel::Warn);
+        options.set_keep_log_file_num(3);
+        options.set_max_log_file_size(8 * MIB as usize);
+        options.set_stats_dump_period_sec(0);
+        options.set_stats_persist_period_sec(0);
+        options.add_event_listener(Listener(events.clone()));
+        options
+    }
+
+    /// The settings of the files that flushes write.
+    pub(crate) fn flush_files(&self, cache: &Cache) -> RocksOptions {
+        let mut options = RocksOptions::default();
+        options.set_block_based_table_factory(&self.table(cache, false));
+        options.set_compression_type(self.ingest_compression.rocks());
+        options
+    }
+
+    pub(crate) fn flush_env(&self) -> EnvOptions {
+        let mut env = EnvOptions::default();
+        env.set_bytes_per_sync(MIB);
+        env
+    }
+
+    /// One link for each file, no copy: a flush that cannot link fails instead of writing everything twice.
+    pub(crate) fn ingestion(&self) -> IngestExternalFileOptions {
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        options.set_failed_move_fall_back_to_copy(false);
+        // No snapshots are ever taken; so none asks for sequence numbers where nothing overlaps.
+        options.set_snapshot_consistency(false);
+        options
+    }
+
+    /// Files that compactions write have index and filter in partitions: of data beyond memory only the partitions in
+    /// use are read, a few KiB instead of half a MiB. Flushes' files have them whole: level 0 is small, pinned, and
+    /// looked into by every read.
+    fn table(&self, cache: &Cache, partitioned: bool) -> BlockBasedOptions {
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(cache);
+        table.set_block_size(self.block_bytes as usize);
+        table.set_format_version(8);
+        table.set_bloom_filter(10.0, false);
+        table.set_whole_key_filtering(true);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_cache_index_and_filter_blocks_with_high_priority(true);
+        table.set_unpartitioned_pinning_tier(BlockBasedPinningTier::FlushAndSimilar);
+        table.set_partition_pinning_tier(BlockBasedPinningTier::FlushAndSimilar);
+        table.set_top_level_index_pinning_tier(BlockBasedPinningTier::All);
+        if partitioned {
+            table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+            table.set_partition_filters(true);
+            table.set_metadata_block_size(4 * KIB as usize);
+        }
+        table
+    }
+}

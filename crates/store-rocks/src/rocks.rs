@@ -1,0 +1,231 @@
+//! `Rocks`: the base on disk.
+//!
+//! The directory is RocksDB's own, plus `ingest/`. Everything in it is the base's; nothing else may write there.
+
+use crate::cursor::RocksCursor;
+use crate::error::{OpenError, base_error, open_error, would_block};
+use crate::events::Events;
+use crate::handle::Handle;
+use crate::ingest::Ingest;
+use crate::options::Options;
+use crate::reclaim::{Reclaimer, dead_ranges};
+use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
+use haypile_store::Value;
+use rust_rocksdb::checkpoint::Checkpoint;
+use rust_rocksdb::{BottommostLevelCompaction, Cache, CompactOptions, DB, Range, ReadOptions, ReadTier, properties};
+use std::ffi::CStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Rows on disk, up to the applied index.
+pub struct Rocks {
+    handle: Handle,
+    ingest: Ingest,
+    reclaimer: Arc<Reclaimer>,
+    events: Arc<Events>,
+    cache: Cache,
+    memory_reads: ReadOptions,
+    disk_reads: ReadOptions,
+}
+
+impl Rocks {
+    /// Opens the base in `directory`, which is created if it does not exist.
+    pub fn open(directory: &Path, options: Options) -> Result<Rocks, OpenError> {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| OpenError::Failed(format!("creating {}: {error}", directory.display())))?;
+        let cache = Cache::new_hyper_clock_cache(options.cache_bytes as usize, 0);
+        let reclaimer = Arc::new(Reclaimer::default());
+        let events = Arc::new(Events::default());
+        let ingest = Ingest::new(directory, &options, &cache);
+        let db = DB::open(&options.database(&cache, &reclaimer, &events), directory).map_err(open_error)?;
+        // Only now: the lock is ours, so that these are no other's files.
+        ingest.clean().map_err(|error| match error {
+            BaseError::Full(why) => OpenError::Full(why),
+            BaseError::Corrupt(why) | BaseError::Failed(why) => OpenError::Failed(why),
+        })?;
+        let (handle, open) = Handle::new(db);
+        reclaimer.open(open);
+        let mut memory_reads = ReadOptions::default();
+        memory_reads.set_read_tier(ReadTier::BlockCache);
+        Ok(Rocks { handle, ingest, reclaimer, events, cache, memory_reads, disk_reads: ReadOptions::default() })
+    }
+}
+
+impl Base for Rocks {
+    fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
+        let options = match tier {
+            Tier::Memory => &self.memory_reads,
+            Tier::Disk => &self.disk_reads,
+        };
+        self.handle.with(|db| match db.get_pinned_opt(key, options) {
+            Ok(Some(value)) => Ok(Lookup::Row(Value::from(&*value))),
+            Ok(None) => Ok(Lookup::Absent),
+            Err(error) if would_block(&error) => Ok(Lookup::WouldBlock),
+            Err(error) => Err(base_error(error)),
+        })
+    }
+
+    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
+        let mut options = ReadOptions::default();
+        options.set_read_tier(match tier {
+            Tier::Memory => ReadTier::BlockCache,
+            Tier::Disk => ReadTier::All,
+        });
+        Ok(Box::new(RocksCursor::new(self.handle.share()?, from, until, options)))
+    }
+
+    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        Ok(Box::new(RocksCursor::new(self.handle.share()?, from, until, options)))
+    }
+
+    fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
+        self.ingest.run(&self.handle.share()?.db, rows)
+    }
+
+    fn set_reclaim(&self, reclaim: Reclaim) {
+        self.reclaimer.set_reclaim(reclaim);
+    }
+
+    fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+        let open = self.handle.share()?;
+        for (first, last) in dead_ranges(&self.reclaimer.reclaim(), from, until) {
+            open.db.delete_file_in_range(first, last).map_err(base_error)?;
+        }
+        let mut options = CompactOptions::default();
+        // Automatic compactions of other ranges go on beside it.
+        options.set_exclusive_manual_compaction(false);
+        // The filter runs on the last level too, once for each file.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        open.db.compact_range_opt(Some(from), Some(until), &options);
+        // The call itself returns nothing.
+        match self.events.error() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
+        // From the indexes of the files, a block exact at either end.
+        let sizes = self.handle.with(|db| db.get_approximate_sizes(&[Range::new(from, until)]).map_err(base_error));
+        sizes.map_or(0, |sizes| sizes.into_iter().sum())
+    }
+
+    fn pressure(&self) -> Pressure {
+        let pressure = self.handle.with(|db| {
+            Ok(Pressure {
+                level0_files: level_files(db, 0),
+                pending_compaction_bytes: number(db, properties::ESTIMATE_PENDING_COMPACTION_BYTES),
+                running_compactions: number(db, properties::NUM_RUNNING_COMPACTIONS),
+            })
+        });
+        pressure.unwrap_or_default()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<(), BaseError> {
+        let open = self.handle.share()?;
+        let checkpoint = Checkpoint::new(&open.db).map_err(base_error)?;
+        // There is nothing in RocksDB's memtable to flush first.
+        checkpoint.create_checkpoint_with_log_size(directory, u64::MAX).map_err(base_error)
+    }
+
+    fn background_error(&self) -> Option<BaseError> {
+        self.events.error()
+    }
+
+    fn resume(&self) -> Result<(), BaseError> {
+        self.handle.share()?.db.resume().map_err(base_error)?;
+        self.events.clear_error();
+        Ok(())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.handle.with(|db| Ok(number(db, properties::TOTAL_SST_FILES_SIZE))).unwrap_or(0)
+    }
+
+    fn set_cache_bytes(&self, bytes: u64) {
+        self.cache.clone().set_capacity(bytes as usize);
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        const LEVEL_FILES: [&str; 7] = [
+            "level0_files",
+            "level1_files",
+            "level2_files",
+            "level3_files",
+            "level4_files",
+            "level5_files",
+            "level6_files",
+        ];
+        let count = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
+        let mut figures = vec![
+            ("block_cache_bytes", self.cache.get_usage() as u64),
+            ("block_cache_pinned_bytes", self.cache.get_pinned_usage() as u64),
+            ("block_cache_capacity_bytes", self.cache.get_capacity() as u64),
+            ("block_cache_entries", self.cache.get_occupancy_count() as u64),
+        ];
+        let _ = self.handle.with(|db| {
+            figures.extend([
+                ("table_readers_bytes", number(db, properties::ESTIMATE_TABLE_READERS_MEM)),
+                ("sst_bytes", number(db, properties::TOTAL_SST_FILES_SIZE)),
+                ("live_sst_bytes", number(db, properties::LIVE_SST_FILES_SIZE)),
+                ("pending_compaction_bytes", number(db, properties::ESTIMATE_PENDING_COMPACTION_BYTES)),
+                ("running_compactions", number(db, properties::NUM_RUNNING_COMPACTIONS)),
+                ("running_flushes", number(db, properties::NUM_RUNNING_FLUSHES)),
+            ]);
+            figures.extend(LEVEL_FILES.iter().zip(0..).map(|(name, level)| (*name, level_files(db, level))));
+            Ok(())
+        });
+        figures.extend([
+            ("ingests", count(&self.ingest.count)),
+            ("ingested_rows", count(&self.ingest.rows)),
+            ("ingested_bytes", count(&self.ingest.bytes)),
+            ("last_ingest_write_us", count(&self.ingest.last_write_us)),
+            ("last_ingest_us", count(&self.ingest.last_ingest_us)),
+            ("compactions", count(&self.events.compactions)),
+            ("compaction_read_bytes", count(&self.events.compaction_read_bytes)),
+            ("compaction_written_bytes", count(&self.events.compaction_written_bytes)),
+            ("compaction_read_rows", count(&self.events.compaction_read_rows)),
+            ("compaction_written_rows", count(&self.events.compaction_written_rows)),
+            ("compaction_cpu_us", count(&self.events.compaction_cpu_us)),
+            ("reclaimed_rows", count(&self.reclaimer.dropped_rows)),
+            ("owner_reads", count(&self.reclaimer.owner_reads)),
+            ("background_errors", count(&self.events.background_errors)),
+            ("stalls", count(&self.events.stalls)),
+        ]);
+        figures
+    }
+
+    fn close(&self) {
+        // First the filter: compactions that still run keep everything, and no owner read runs after this.
+        self.reclaimer.close();
+        let Some(open) = self.handle.take() else { return };
+        // Running compactions, manual ones included, stop at the next row; those who wait for them return.
+        open.db.cancel_all_background_work(true);
+        drop(open);
+        if !self.handle.wait_gone() {
+            tracing::warn!("the base is closed while a read of it has not ended; its files stay open until then");
+        }
+    }
+}
+
+impl Drop for Rocks {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A property that is a number; 0 if there is none.
+fn number(db: &DB, name: &CStr) -> u64 {
+    db.property_int_value(name).ok().flatten().unwrap_or(0)
+}
+
+fn level_files(db: &DB, level: usize) -> u64 {
+    db.property_value(properties::num_files_at_level(level).as_c_str())
+        .ok()
+        .flatten()
+        .and_then(|files| files.trim().parse().ok())
+        .unwrap_or(0)
+}

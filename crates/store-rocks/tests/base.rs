@@ -1,0 +1,201 @@
+//! The contract of the base, on each base there is, and what only the one on disk promises: it survives being closed,
+//! copied and left in the middle of a flush.
+
+mod contract;
+
+use contract::{Directory, Flush, Random, all, check_base, keys, read};
+use haypile_store::MemoryBase;
+use haypile_store::base::{Base, Lookup, Step, Tier};
+use haypile_store_rocks::{OpenError, Options, Rocks};
+
+fn open(directory: &Directory) -> Rocks {
+    Rocks::open(directory.path(), Options { cache_bytes: 16 << 20, ..Options::default() }).expect("the base opens")
+}
+
+#[test]
+fn rocks_keeps_the_contract() {
+    let mut directories = Vec::new();
+    check_base(|| {
+        directories.push(Directory::new("contract"));
+        open(&directories[directories.len() - 1])
+    });
+}
+
+#[test]
+fn rocks_keeps_the_contract_with_many_files_per_flush() {
+    let mut directories = Vec::new();
+    check_base(|| {
+        directories.push(Directory::new("contract"));
+        let options = Options { cache_bytes: 16 << 20, ingest_file_bytes: 1, level0_files: 2, ..Options::default() };
+        Rocks::open(directories[directories.len() - 1].path(), options).expect("the base opens")
+    });
+}
+
+#[test]
+fn the_base_in_memory_keeps_the_contract() {
+    check_base(MemoryBase::default);
+}
+
+#[test]
+fn rows_survive_closing() {
+    let directory = Directory::new("survive");
+    for round in 0..4u8 {
+        let base = open(&directory);
+        assert_eq!(all(&base).len(), usize::from(round) * 100);
+        let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([round, key], [key; 100]));
+        flush.into_base(&base).expect("a flush");
+        base.close();
+        // The files are closed now, although `base` is still there.
+    }
+    assert_eq!(all(&open(&directory)).len(), 400);
+}
+
+#[test]
+fn after_closing_nothing_is_read_and_nothing_panics() {
+    let directory = Directory::new("closed");
+    let base = open(&directory);
+    Flush::default().put("a", "1").into_base(&base).expect("a flush");
+    base.close();
+    base.close();
+    assert!(base.get(b"a", Tier::Disk).is_err());
+    assert!(base.scan(b"", b"z", Tier::Disk).is_err());
+    assert!(Flush::default().put("b", "2").into_base(&base).is_err());
+    assert_eq!(base.pressure(), Default::default());
+    assert!(!base.figures().is_empty());
+}
+
+#[test]
+fn a_directory_is_open_once() {
+    let directory = Directory::new("once");
+    let first = open(&directory);
+    let second = Rocks::open(directory.path(), Options::default());
+    assert!(matches!(second, Err(OpenError::Busy(_))), "{:?}", second.err());
+    first.close();
+    open(&directory);
+}
+
+#[test]
+fn a_checkpoint_is_a_base_of_its_own() {
+    let directory = Directory::new("original");
+    let base = open(&directory);
+    let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key], [key; 100]));
+    flush.into_base(&base).expect("a flush");
+    let copies = Directory::new("copies");
+    let copy = copies.path().join("copy");
+    base.checkpoint(&copy).expect("a checkpoint");
+    assert!(base.checkpoint(&copy).is_err(), "an existing directory is not written over");
+    Flush::default().put([50], "later").delete([51]).into_base(&base).expect("a flush");
+    let copied = Rocks::open(&copy, Options::default()).expect("the copy opens");
+    assert_eq!(all(&copied).len(), 100);
+    assert_eq!(read(&copied, &[50]), Some(vec![50; 100]));
+    Flush::default().put([52], "only here").into_base(&copied).expect("a flush");
+    assert_eq!(read(&base, &[52]), Some(vec![52; 100]));
+}
+
+#[test]
+fn what_an_unfinished_flush_left_is_removed_at_open() {
+    let directory = Directory::new("leftovers");
+    let base = open(&directory);
+    Flush::default().put("a", "1").into_base(&base).expect("a flush");
+    assert_eq!(files(&directory, "ingest"), 0, "a finished flush leaves nothing");
+    base.close();
+    std::fs::write(directory.path().join("ingest/0.sst"), b"half a file").expect("a file");
+    let base = open(&directory);
+    assert_eq!(files(&directory, "ingest"), 0);
+    assert_eq!(keys(&all(&base)), [b"a"]);
+}
+
+#[test]
+fn a_flush_that_fails_has_no_effect_and_leaves_nothing() {
+    let directory = Directory::new("failed");
+    let options = Options { ingest_file_bytes: 64 << 10, ..Options::default() };
+    let base = Rocks::open(directory.path(), options).expect("the base opens");
+    Flush::default().put("a", "1").into_base(&base).expect("a flush");
+    let mut many = (0..250u8).fold(Flush::default(), |flush, key| flush.put([key], [key; 9000]));
+    many.set(b"a", Some(b"2".to_vec()));
+    // A name that stands in the way of the fourth file: the first three are written and must go again.
+    let in_the_way = directory.path().join("ingest/3.sst");
+    std::fs::create_dir(&in_the_way).expect("a directory");
+    let failed = many.clone().into_base(&base);
+    assert!(failed.is_err());
+    assert_eq!(all(&base), [(b"a".to_vec(), b"1".to_vec())]);
+    assert_eq!(files(&directory, "ingest"), 1, "only what stood in the way");
+    std::fs::remove_dir(&in_the_way).expect("the directory goes");
+    many.into_base(&base).expect("the same flush, tried again");
+    assert_eq!(all(&base).len(), 250);
+    assert_eq!(files(&directory, "ingest"), 0);
+}
+
+#[test]
+fn rows_out_of_order_are_refused() {
+    struct Twice(u8);
+    impl haypile_store::base::Rows for Twice {
+        fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+            self.0 += 1;
+            (self.0 < 4).then_some((b"same", Some(b"v")))
+        }
+    }
+    let directory = Directory::new("order");
+    let base = open(&directory);
+    assert!(base.ingest(&mut Twice(0)).is_err());
+    assert_eq!(all(&base), []);
+    assert_eq!(files(&directory, "ingest"), 0);
+}
+
+#[test]
+fn a_cold_row_is_not_read_from_disk_unasked() {
+    let directory = Directory::new("cold");
+    let base = open(&directory);
+    let mut random = Random(1);
+    let mut flush = Flush::default();
+    for key in 0..3000u32 {
+        flush.set(&key.to_be_bytes(), Some((0..500).map(|_| random.next() as u8).collect()));
+    }
+    flush.into_base(&base).expect("a flush");
+    base.close();
+    let base = open(&directory);
+    let key = 1500u32.to_be_bytes();
+    assert_eq!(base.get(&key, Tier::Memory), Ok(Lookup::WouldBlock));
+    assert_eq!(base.scan(&key, &[255], Tier::Memory).expect("a scan").step(), Ok(Step::WouldBlock));
+    let row = base.get(&key, Tier::Disk).expect("a read");
+    assert!(matches!(row, Lookup::Row(_)));
+    assert_eq!(base.get(&key, Tier::Memory), Ok(row));
+    assert!(matches!(base.scan(&key, &[255], Tier::Memory).expect("a scan").step(), Ok(Step::Row { .. })));
+}
+
+#[test]
+fn a_view_outlives_closing() {
+    let directory = Directory::new("view");
+    let base = open(&directory);
+    let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key], [key; 100]));
+    flush.into_base(&base).expect("a flush");
+    let view = base.view(b"", &[255]).expect("a view");
+    let reader = std::thread::spawn(move || contract::rest(view).len());
+    base.close();
+    assert_eq!(reader.join().expect("the thread ends"), 100);
+}
+
+#[test]
+fn the_block_cache_keeps_its_size() {
+    let directory = Directory::new("cache");
+    let base = open(&directory);
+    let mut random = Random(1);
+    let mut flush = Flush::default();
+    for key in 0..40_000u32 {
+        flush.set(&key.to_be_bytes(), Some((0..800).map(|_| random.next() as u8).collect()));
+    }
+    flush.into_base(&base).expect("a flush");
+    let cached = |base: &Rocks| base.figures().iter().find(|(name, _)| *name == "block_cache_bytes").expect("a figure").1;
+    for (bytes, round) in [(16 << 20, 0), (8 << 20, 1), (24 << 20, 2)] {
+        base.set_cache_bytes(bytes);
+        for key in 0..40_000u32 {
+            assert!(read(&base, &(key ^ round).to_be_bytes()).is_some());
+        }
+        assert!(cached(&base) <= bytes + bytes / 10, "{} of {bytes}", cached(&base));
+        assert!(cached(&base) >= bytes / 2, "{} of {bytes}", cached(&base));
+    }
+}
+
+fn files(directory: &Directory, under: &str) -> usize {
+    std::fs::read_dir(directory.path().join(under)).expect("the directory").count()
+}

@@ -1,0 +1,180 @@
+//! A base that does what another one does, until it is told to be cold, to fail, to be behind, or to be dead.
+
+use crate::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Step, Tier};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// See the file's head. What was ingested stays in the base below, also where this handle dies: a flush is on disk when it
+/// returns.
+pub struct FaultBase {
+    inner: Arc<dyn Base>,
+    script: Mutex<Script>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Script {
+    cold: bool,
+    warm: HashSet<Vec<u8>>,
+    ingest_fault: Option<BaseError>,
+    hold_ingests: bool,
+    held: u64,
+    pressure: Option<Pressure>,
+    /// Changes that have begun and not ended.
+    changing: u64,
+    dead: bool,
+}
+
+impl FaultBase {
+    pub fn new(inner: Arc<dyn Base>) -> Arc<FaultBase> {
+        Arc::new(FaultBase { inner, script: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// From now on every row is on a pretended disk until it is read from there once; a scan always is.
+    pub fn set_cold(&self, cold: bool) {
+        let mut script = self.script.lock();
+        script.cold = cold;
+        script.warm.clear();
+    }
+
+    /// Makes ingestions fail, or work again.
+    pub fn set_fault(&self, fault: Option<BaseError>) {
+        self.script.lock().ingest_fault = fault;
+    }
+
+    /// While set, ingestions wait before they begin.
+    pub fn hold_ingests(&self, hold: bool) {
+        self.script.lock().hold_ingests = hold;
+        self.changed.notify_all();
+    }
+
+    /// Blocks until an ingestion waits because of `hold_ingests`.
+    pub fn wait_for_held_ingest(&self) {
+        let mut script = self.script.lock();
+        self.changed.wait_while(&mut script, |script| script.held == 0);
+    }
+
+    /// What it says of its compactions from now on.
+    pub fn set_pressure(&self, pressure: Option<Pressure>) {
+        self.script.lock().pressure = pressure;
+        self.changed.notify_all();
+    }
+
+    /// The process that holds this handle is dead: nothing it does from now on has an effect.
+    pub fn kill(&self) {
+        let mut script = self.script.lock();
+        script.dead = true;
+        script.hold_ingests = false;
+        self.changed.notify_all();
+        // What has begun takes effect or not, but it does so before anybody looks.
+        self.changed.wait_while(&mut script, |script| script.changing > 0);
+    }
+
+    /// Runs a change of the base, unless the process is dead.
+    fn change(&self, mut script: MutexGuard<'_, Script>, run: impl FnOnce() -> Result<(), BaseError>) -> Result<(), BaseError> {
+        if script.dead {
+            return Err(BaseError::Failed("injected: the process is dead".into()));
+        }
+        script.changing += 1;
+        let result = MutexGuard::unlocked(&mut script, run);
+        script.changing -= 1;
+        self.changed.notify_all();
+        result
+    }
+
+    fn blocks(&self, tier: Tier) -> bool {
+        tier == Tier::Memory && self.script.lock().cold
+    }
+}
+
+/// A scan of rows that are all on disk, by somebody who may not go there.
+struct Blocked;
+
+impl Cursor for Blocked {
+    fn step(&mut self) -> Result<Step<'_>, BaseError> {
+        Ok(Step::WouldBlock)
+    }
+}
+
+impl Base for FaultBase {
+    fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
+        let mut script = self.script.lock();
+        if script.cold && tier == Tier::Memory && !script.warm.contains(key) {
+            return Ok(Lookup::WouldBlock);
+        }
+        if script.cold {
+            script.warm.insert(key.to_vec());
+        }
+        drop(script);
+        self.inner.get(key, tier)
+    }
+
+    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
+        if self.blocks(tier) { Ok(Box::new(Blocked)) } else { self.inner.scan(from, until, tier) }
+    }
+
+    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        self.inner.view(from, until)
+    }
+
+    fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
+        let mut script = self.script.lock();
+        script.held += 1;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut script, |script| script.hold_ingests);
+        script.held -= 1;
+        if let Some(fault) = &script.ingest_fault {
+            return Err(fault.clone());
+        }
+        self.change(script, || self.inner.ingest(rows))
+    }
+
+    fn set_reclaim(&self, reclaim: Reclaim) {
+        if !self.script.lock().dead {
+            self.inner.set_reclaim(reclaim);
+        }
+    }
+
+    fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+        self.change(self.script.lock(), || self.inner.reclaim_range(from, until))
+    }
+
+    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
+        self.inner.bytes_in(from, until)
+    }
+
+    fn pressure(&self) -> Pressure {
+        let scripted = self.script.lock().pressure;
+        scripted.unwrap_or_else(|| self.inner.pressure())
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<(), BaseError> {
+        self.inner.checkpoint(directory)
+    }
+
+    fn background_error(&self) -> Option<BaseError> {
+        self.inner.background_error()
+    }
+
+    fn resume(&self) -> Result<(), BaseError> {
+        self.inner.resume()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.inner.disk_bytes()
+    }
+
+    fn set_cache_bytes(&self, bytes: u64) {
+        self.inner.set_cache_bytes(bytes);
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        self.inner.figures()
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}

@@ -1,0 +1,370 @@
+//! What a store should hold, as plain maps, and random transactions that do the same to both and compare what they read.
+//!
+//! `world` is the machine around it: it runs these transactions between flushes, faults and crashes.
+
+use crate::databases::{COUNTERS, Counter};
+use crate::memtable::Patch;
+use crate::row::{self, Family, Key, ObjectId, RowKey, ScanPosition, Slot};
+use crate::txn::{PLAIN_STRING, Presence, Savepoint, Stop, Txn};
+use crate::view::View;
+use haypile_log::testing::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use super::world::{Setup, Step, World, run};
+
+/// Databases that transactions change; one more holds the number of the last transaction.
+pub const DATABASES: u32 = 3;
+
+/// User keys of each database.
+const NAMES: u64 = 60;
+
+const ALL_COUNTERS: [Counter; COUNTERS] = [
+    Counter::Keys,
+    Counter::Deadlines,
+    Counter::Strings,
+    Counter::Lists,
+    Counter::Sets,
+    Counter::SortedSets,
+    Counter::Hashes,
+    Counter::Streams,
+];
+
+/// What a database holds.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub struct Content {
+    keys: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// By the model's own numbers: a transaction that runs again gets other ids.
+    objects: BTreeMap<u64, Object>,
+    deadlines: BTreeSet<(u64, Vec<u8>)>,
+    counts: [i64; COUNTERS],
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Object {
+    id: ObjectId,
+    slot: Slot,
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// What the store holds.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub struct Model {
+    databases: [Content; DATABASES as usize],
+    next_object: u64,
+}
+
+/// Some user key: most of them anywhere, some in one slot, some even of one hash.
+fn name(random: &mut Random) -> Vec<u8> {
+    let number = random.below(NAMES);
+    match number % 4 {
+        0 => format!("{{tag}}:{number}"),
+        1 => format!("same:{number}"),
+        _ => format!("key:{number}"),
+    }
+    .into_bytes()
+}
+
+fn key_of<'n>(txn: &Txn<'_>, database: u32, name: &'n [u8]) -> Key<'n> {
+    let key = txn.key_in(database, name);
+    if name.starts_with(b"same") { Key { slot: Slot(77), hash: 0xfeed, ..key } } else { key }
+}
+
+fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let fill = random.number() as u8;
+    let mut bytes = vec![fill; len];
+    if let Some(first) = bytes.first_mut() {
+        *first = random.number() as u8;
+    }
+    bytes
+}
+
+/// A meta row's value: a plain string, or anything else.
+fn meta_value(random: &mut Random) -> Vec<u8> {
+    let tag: &[u8] = if random.chance(60) { &PLAIN_STRING } else { &[7, 7] };
+    let len = [0, 3, 20, 20, 20, 700][random.below(6) as usize];
+    [tag, &bytes(random, len)].concat()
+}
+
+fn patched(before: Option<&Vec<u8>>, patch: Patch<'_>) -> Vec<u8> {
+    patch.apply(before.map_or(&[], |row| row))
+}
+
+/// The last state and the way back to it.
+struct Saved {
+    savepoint: Savepoint,
+    model: Model,
+    database: u32,
+}
+
+/// Runs a random transaction, always the same one for a seed, on both. `large` allows objects that are written ahead.
+/// Fails with what stopped the store, or panics where the two differ.
+pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) -> Result<(), Stop> {
+    let mut random = Random(seed);
+    let mut saved: Option<Saved> = None;
+    let ops_max = if random.chance(10) { 60 } else { 12 };
+    let ops = 1 + random.below(ops_max);
+    let mut database = random.below(DATABASES.into()) as u32;
+    for _ in 0..ops {
+        let content = &mut model.databases[database as usize];
+        match random.below(100) {
+            0..25 => {
+                let (name, value) = (name(&mut random), meta_value(&mut random));
+                let split = random.below(value.len() as u64 + 1) as usize;
+                txn.put_meta(&key_of(txn, database, &name), &[&value[..split], &value[split..]])?;
+                content.keys.insert(name, value);
+            }
+            25..33 => {
+                let name = name(&mut random);
+                txn.delete_meta(&key_of(txn, database, &name))?;
+                content.keys.remove(&name);
+            }
+            33..40 => {
+                let name = name(&mut random);
+                let len_after = 2 + random.below(60) as u32;
+                let offset = random.below(len_after.into()) as u32;
+                let len = random.below(u64::from(len_after - offset) + 1) as usize;
+                let bytes = bytes(&mut random, len);
+                txn.patch_meta(&key_of(txn, database, &name), offset, &bytes, len_after)?;
+                let row = patched(content.keys.get(&name), Patch { offset, bytes: &bytes, len_after });
+                content.keys.insert(name, row);
+            }
+            40..44 => make_object(txn, model, database, &mut random, large)?,
+            44..58 => change_object(txn, content, database, &mut random)?,
+            58..60 => {
+                if let Some(number) = pick(&content.objects, &mut random) {
+                    let gone = content.objects.remove(&number).expect("just picked");
+                    txn.delete_row(&row::owner_row(txn.space(database), gone.slot, gone.id))?;
+                }
+            }
+            60..64 => {
+                let (counter, delta) = (random.below(COUNTERS as u64) as usize, random.below(5) as i64 - 2);
+                txn.count(txn.space(database), ALL_COUNTERS[counter], delta);
+                content.counts[counter] += delta;
+            }
+            64..70 => {
+                let (name, deadline_ms) = (name(&mut random), 1 + random.below(1000));
+                let row = row::expire_row(&key_of(txn, database, &name), deadline_ms);
+                if content.deadlines.remove(&(deadline_ms, name.clone())) {
+                    txn.delete_row(&row)?;
+                } else {
+                    txn.put_row(&row, &[])?;
+                    content.deadlines.insert((deadline_ms, name));
+                }
+            }
+            70..73 => {
+                saved = Some(Saved { savepoint: txn.savepoint(), model: model.clone(), database });
+            }
+            73..75 => {
+                if let Some(back) = saved.take() {
+                    txn.rollback(back.savepoint);
+                    *model = back.model;
+                    database = back.database;
+                }
+            }
+            75 => {
+                txn.flush_database(database)?;
+                *content = Content::default();
+            }
+            76 => {
+                let other = random.below(DATABASES.into()) as u32;
+                txn.swap_databases(database, other)?;
+                model.databases.swap(database as usize, other as usize);
+            }
+            77..80 => database = random.below(DATABASES.into()) as u32,
+            _ => read(txn, model, database, &mut random)?,
+        }
+    }
+    Ok(())
+}
+
+fn pick(objects: &BTreeMap<u64, Object>, random: &mut Random) -> Option<u64> {
+    let count = objects.len() as u64;
+    (count > 0).then(|| *objects.keys().nth(random.below(count) as usize).expect("below their number"))
+}
+
+fn element(random: &mut Random) -> Vec<u8> {
+    (random.below(40) as u32).to_be_bytes().to_vec()
+}
+
+fn make_object(txn: &mut Txn<'_>, model: &mut Model, database: u32, random: &mut Random, large: bool) -> Result<(), Stop> {
+    let (id, slot) = (txn.new_object()?, Slot(random.below(200) as u16 * 80));
+    let space = txn.space(database);
+    let mut object = Object { id, slot, rows: BTreeMap::new() };
+    let row_bytes = if large && random.chance(30) { 120 << 10 } else { 1 + random.below(200) as usize };
+    for _ in 0..random.below(20) {
+        let (element, value) = (element(random), bytes(random, row_bytes));
+        txn.put_row(&row::data_row(space, slot, id, &element), &[&value])?;
+        object.rows.insert(element, value);
+    }
+    txn.put_row(&row::owner_row(space, slot, id), &[b"owner"])?;
+    model.next_object += 1;
+    model.databases[database as usize].objects.insert(model.next_object, object);
+    Ok(())
+}
+
+fn change_object(txn: &mut Txn<'_>, content: &mut Content, database: u32, random: &mut Random) -> Result<(), Stop> {
+    let Some(number) = pick(&content.objects, random) else { return Ok(()) };
+    let object = content.objects.get_mut(&number).expect("just picked");
+    for _ in 0..1 + random.below(4) {
+        let element = element(random);
+        let row = row::data_row(txn.space(database), object.slot, object.id, &element);
+        match random.below(10) {
+            0..4 => {
+                let value = bytes(random, 100);
+                txn.put_row(&row, &[&value])?;
+                object.rows.insert(element, value);
+            }
+            4..6 => {
+                txn.delete_row(&row)?;
+                object.rows.remove(&element);
+            }
+            _ => {
+                let before = object.rows.get(&element);
+                let len = before.map_or(0, Vec::len);
+                let len_after = if len > 0 && random.chance(60) { len } else { 1 + random.below(300) as usize };
+                let len = 1 + random.below(len_after.min(50) as u64) as usize;
+                let bytes = bytes(random, len);
+                let offset = random.below((len_after - bytes.len()) as u64 + 1) as u32;
+                let len_after = len_after as u32;
+                txn.patch_row(&row, offset, &bytes, len_after)?;
+                let after = patched(before, Patch { offset, bytes: &bytes, len_after });
+                object.rows.insert(element, after);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads something and compares.
+fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) -> Result<(), Stop> {
+    let content = &model.databases[database as usize];
+    let space = txn.space(database);
+    match random.below(6) {
+        0 => {
+            let name = name(random);
+            let found = txn.meta(&key_of(txn, database, &name))?;
+            assert_eq!(found.as_deref(), content.keys.get(&name).map(|value| &value[..]), "{}", name.escape_ascii());
+        }
+        1 => {
+            let name = name(random);
+            let expected = match content.keys.get(&name) {
+                None => Presence::Absent,
+                Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+                Some(value) => Presence::Row(value[..].into()),
+            };
+            assert_eq!(txn.presence(&key_of(txn, database, &name))?, expected, "{}", name.escape_ascii());
+        }
+        2 => {
+            let which = random.below(COUNTERS as u64) as usize;
+            assert_eq!(txn.counter(space, ALL_COUNTERS[which]), content.counts[which]);
+        }
+        3 => {
+            let Some(number) = pick(&content.objects, random) else { return Ok(()) };
+            let (object, element) = (&content.objects[&number], element(random));
+            let found = txn.row(&row::data_row(space, object.slot, object.id, &element))?;
+            assert_eq!(found.as_deref(), object.rows.get(&element).map(|value| &value[..]));
+        }
+        4 => {
+            let Some(number) = pick(&content.objects, random) else { return Ok(()) };
+            let object = &content.objects[&number];
+            let (a, b) = (element(random), element(random));
+            let (from, until) = (a.clone().min(b.clone()), a.max(b));
+            let max = 1 + random.below(30) as usize;
+            let row_of = |element: &[u8]| row::data_row(space, object.slot, object.id, element);
+            let found = txn.scan(&row_of(&from), &row_of(&until), max)?;
+            let expected: Vec<(Vec<u8>, Vec<u8>)> =
+                object.rows.range(from..until).take(max).map(|(element, value)| (row_of(element).to_vec(), value.clone())).collect();
+            let found: Vec<(Vec<u8>, Vec<u8>)> = found.into_iter().map(|(row, value)| (row, value.to_vec())).collect();
+            assert!(found == expected, "a scan of object {number}");
+        }
+        _ => {
+            let from = ScanPosition { slot: Slot(random.below(row::SLOTS as u64) as u16), hash: random.number() as u32 };
+            let from = [ScanPosition::START, from][random.below(2) as usize];
+            let max = 1 + random.below(40) as usize;
+            check_keys(txn, content, database, from, max)?;
+        }
+    }
+    Ok(())
+}
+
+/// Scans keys once from a position: what it returns is exactly what lies before the position it returns.
+fn check_keys(txn: &mut Txn<'_>, content: &Content, database: u32, from: ScanPosition, max: usize) -> Result<Option<ScanPosition>, Stop> {
+    let (found, next) = txn.scan_keys(txn.space(database), from, max)?;
+    let mut expected: Vec<(ScanPosition, &Vec<u8>, &Vec<u8>)> = content
+        .keys
+        .iter()
+        .map(|(name, value)| {
+            let key = key_of(txn, database, name);
+            (ScanPosition { slot: key.slot, hash: key.hash }, name, value)
+        })
+        .filter(|(at, ..)| *at >= from && next.is_none_or(|next| *at < next))
+        .collect();
+    expected.sort();
+    let found: Vec<(&Vec<u8>, &[u8])> = found.iter().map(|(name, value)| (name, &value[..])).collect();
+    let expected: Vec<(&Vec<u8>, &[u8])> = expected.into_iter().map(|(_, name, value)| (name, &value[..])).collect();
+    assert_eq!(found, expected, "keys from {from:?} on, {max} at a time, until {next:?}");
+    Ok(next)
+}
+
+/// Compares everything that a transaction can read.
+pub fn check(txn: &mut Txn<'_>, model: &Model, step: usize) -> Result<(), Stop> {
+    for (database, content) in (0..).zip(&model.databases) {
+        let space = txn.space(database);
+        for (which, count) in ALL_COUNTERS.into_iter().zip(content.counts) {
+            assert_eq!(txn.counter(space, which), count, "{which:?} of database {database}");
+        }
+        let mut at = Some(ScanPosition::START);
+        while let Some(from) = at {
+            at = check_keys(txn, content, database, from, step)?;
+        }
+        for object in content.objects.values() {
+            let (from, until) = row::object_range(Family::Data, space, object.slot, object.id);
+            let found = txn.scan(&from, &until, usize::MAX)?;
+            let found: Vec<(&[u8], &[u8])> = found.iter().map(|(row, value)| (&row[from.len()..], &value[..])).collect();
+            let expected: Vec<(&[u8], &[u8])> = object.rows.iter().map(|(row, value)| (&row[..], &value[..])).collect();
+            assert!(found == expected, "rows of object {}", object.id.0);
+            let owner = txn.row(&row::owner_row(space, object.slot, object.id))?;
+            assert_eq!(owner.as_deref(), Some(&b"owner"[..]), "an object has its owner");
+        }
+        let (from, until) = row::family_range(Family::Expire, space);
+        let found = txn.scan(&from, &until, usize::MAX)?;
+        let deadline = |row: &[u8]| row::parse_expire_row(row).map(|(deadline_ms, key)| (deadline_ms, key.name.to_vec()));
+        let found: BTreeSet<(u64, Vec<u8>)> = found.iter().filter_map(|(row, _)| deadline(row)).collect();
+        assert_eq!(found, content.deadlines, "deadlines of database {database}");
+    }
+    Ok(())
+}
+
+impl Model {
+    /// What DBSIZE says.
+    pub fn key_count(&self, database: u32) -> i64 {
+        self.databases[database as usize].counts[Counter::Keys as usize]
+    }
+
+    /// Deadlines up to `now_ms` of a database.
+    pub fn due(&self, database: u32, now_ms: u64) -> BTreeSet<(u64, Vec<u8>)> {
+        self.databases[database as usize].deadlines.iter().filter(|(deadline_ms, _)| *deadline_ms <= now_ms).cloned().collect()
+    }
+
+    /// Every data row that stands, by full row key.
+    pub fn data_rows(&self, space_of: impl Fn(u32) -> row::Space) -> BTreeSet<RowKey> {
+        let mut rows = BTreeSet::new();
+        for (database, content) in (0..).zip(&self.databases) {
+            for object in content.objects.values() {
+                let row_of = |element: &Vec<u8>| row::data_row(space_of(database), object.slot, object.id, element);
+                rows.extend(object.rows.keys().map(row_of));
+            }
+        }
+        rows
+    }
+
+    /// A view of some object as it is now, and what it has to show, if there is one.
+    pub fn open_view(&self, txn: &mut Txn<'_>, random: &mut Random) -> Result<Option<(View, Vec<Vec<u8>>)>, Stop> {
+        let database = random.below(DATABASES.into()) as u32;
+        let content = &self.databases[database as usize];
+        let Some(number) = pick(&content.objects, random) else { return Ok(None) };
+        let object = &content.objects[&number];
+        let (from, until) = row::object_range(Family::Data, txn.space(database), object.slot, object.id);
+        Ok(Some((txn.view(&from, &until)?, object.rows.values().cloned().collect())))
+    }
+}

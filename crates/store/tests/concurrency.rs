@@ -1,0 +1,360 @@
+//! Several threads under key locks while generations are frozen and flushed all the time: what a transaction reads under
+//! its locks is the last that was committed, and what a crash leaves is the log's order cut at one place.
+//!
+//! The locks are the simplest there can be, and hold what their keys have to read. `HAYPILE_SEED` replays a run's choices,
+//! though not its timing; `HAYPILE_CASES` sets the number of runs.
+
+use haypile_log::testing::{ForgetfulFiles, Random};
+use haypile_log::{Durability, Index};
+use haypile_store::base::{Base, Lookup, Tier};
+use haypile_store::testing::{FaultBase, MortalFiles, options};
+use haypile_store::{
+    Call, Counter, MemoryBase, Mode, PLAIN_STRING, Pins, Presence, ScanPosition, Stop, Store, Txn, TxnBuffers, row,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+const KEYS: usize = 12;
+const STABLE: usize = 60;
+const THREADS: u64 = 4;
+
+struct Machine {
+    files: ForgetfulFiles,
+    process: Arc<MortalFiles>,
+    rows: Arc<MemoryBase>,
+    base: Arc<FaultBase>,
+    store: Arc<Store>,
+    durability: Durability,
+    locks: Vec<Mutex<u64>>,
+    done: AtomicBool,
+}
+
+/// What one thread committed: the record, and the versions it wrote.
+type Commits = Vec<(Index, Vec<(usize, u64)>)>;
+
+/// A process over these files, and the store in it.
+fn open(files: &ForgetfulFiles, base: &Arc<FaultBase>, durability: Durability) -> (Arc<MortalFiles>, Arc<Store>) {
+    let process = Arc::new(MortalFiles::new(Arc::new(files.clone())));
+    let mut options = options(Path::new("/"));
+    options.log.files = process.clone();
+    options.log.durability = durability;
+    options.log.sync_interval_ms = 5;
+    options.memtable_bytes = 16 << 10;
+    options.row_cache_bytes = 8 << 10;
+    options.presence_bytes = 512;
+    (process, Store::open(options, base.clone(), |_| {}).expect("opens"))
+}
+
+fn name(key: usize) -> Vec<u8> {
+    format!("key:{key}").into_bytes()
+}
+
+fn stable(key: usize) -> Vec<u8> {
+    format!("stable:{key}").into_bytes()
+}
+
+/// Version 0 and every fifth one are no row.
+fn row_of(version: u64) -> Option<Vec<u8>> {
+    (!version.is_multiple_of(5)).then(|| [&PLAIN_STRING[..], &version.to_be_bytes()].concat())
+}
+
+/// Reads a key in one of two ways and compares.
+fn read(txn: &mut Txn<'_>, key: usize, version: u64, whole: bool) -> Result<(), Stop> {
+    let name = name(key);
+    let expected = row_of(version);
+    if whole {
+        let found = txn.meta(&txn.key(&name))?;
+        assert_eq!(found.as_deref(), expected.as_deref(), "key {key} at version {version}");
+    } else {
+        let found = txn.presence(&txn.key(&name))?;
+        assert_eq!(found, if expected.is_some() { Presence::Plain } else { Presence::Absent }, "key {key} at version {version}");
+    }
+    Ok(())
+}
+
+fn write(txn: &mut Txn<'_>, key: usize, version: u64) -> Result<(), Stop> {
+    let name = name(key);
+    let key = txn.key(&name);
+    let (before, after) = (row_of(version - 1), row_of(version));
+    txn.count(key.space, Counter::Keys, i64::from(after.is_some()) - i64::from(before.is_some()));
+    match after {
+        Some(row) => txn.put_meta(&key, &[&row]),
+        None => txn.delete_meta(&key),
+    }
+}
+
+impl Machine {
+    fn new(durability: Durability) -> Machine {
+        let (files, rows) = (ForgetfulFiles::new(), Arc::new(MemoryBase::default()));
+        let base = FaultBase::new(rows.clone());
+        let (process, store) = open(&files, &base, durability);
+        let locks = (0..KEYS).map(|_| Mutex::new(0)).collect();
+        let machine = Machine { files, process, rows, base, store, durability, locks, done: AtomicBool::new(false) };
+        (0..STABLE).for_each(|key| machine.put_stable(key).expect("writes go on"));
+        machine.base.set_cold(true);
+        machine
+    }
+
+    fn put_stable(&self, key: usize) -> Result<(), Stop> {
+        let mut txn = self.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+        let name = stable(key);
+        txn.put_meta(&txn.key(&name), &[b"stable"])?;
+        txn.commit().map(|_| ())
+    }
+
+    fn kill(&self) {
+        self.base.kill();
+        self.process.kill();
+        self.files.kill();
+    }
+
+    /// A thread's life: transactions on a few keys each, until there are enough or the machine is dead.
+    fn work(&self, seed: u64, count: usize) -> Commits {
+        let mut random = Random(seed);
+        let mut commits = Commits::new();
+        let mut buffers = TxnBuffers::default();
+        for _ in 0..count {
+            let mut keys: Vec<usize> = (0..1 + random.below(3)).map(|_| random.below(KEYS as u64) as usize).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let (writes, whole, seed) = (random.chance(70), random.chance(50), random.number());
+            match self.transaction(&keys, writes, whole, seed, &mut buffers) {
+                Ok(commit) => commits.extend(commit),
+                Err(Stop::Refused(_) | Stop::Failed(_)) if self.done.load(Ordering::Relaxed) => break,
+                Err(stop) => panic!("{stop:?}"),
+            }
+            if random.chance(20) {
+                self.store.log().write();
+            }
+        }
+        commits
+    }
+
+    fn transaction(&self, keys: &[usize], writes: bool, whole: bool, seed: u64, buffers: &mut TxnBuffers) -> Result<Option<(Index, Vec<(usize, u64)>)>, Stop> {
+        let (mut pins, mut mode, mut loads): (Option<Pins>, _, _) = (None, Mode::Memory, 0);
+        loop {
+            let mut locked: Vec<MutexGuard<'_, u64>> = keys.iter().map(|key| self.locks[*key].lock().expect("no panics")).collect();
+            let mut txn = self.store.begin(std::mem::take(buffers), call(mode, seed, pins.as_ref()));
+            let mut written = Vec::new();
+            let ran = keys.iter().zip(&locked).try_for_each(|(key, version)| {
+                read(&mut txn, *key, **version, whole)?;
+                if writes {
+                    write(&mut txn, *key, **version + 1)?;
+                    read(&mut txn, *key, **version + 1, !whole)?;
+                    written.push((*key, **version + 1));
+                }
+                Ok(())
+            });
+            let committed = ran.and_then(|()| if writes { txn.commit().map(|committed| committed.index) } else { Ok(None) });
+            *buffers = txn.finish();
+            match committed {
+                Ok(index) => {
+                    if writes {
+                        locked.iter_mut().for_each(|version| **version += 1);
+                    }
+                    return Ok(index.map(|index| (index, written)));
+                }
+                Err(Stop::WouldBlock) => {
+                    drop(locked);
+                    loads += 1;
+                    if loads > 3 {
+                        mode = Mode::Disk;
+                    } else {
+                        pins = Some(self.load(keys));
+                    }
+                }
+                Err(Stop::Long) => mode = Mode::Disk,
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    /// Reads keys from the disk without their locks.
+    fn load(&self, keys: &[usize]) -> Pins {
+        let mut txn = self.store.begin(TxnBuffers::default(), call(Mode::Load, 0, None));
+        for key in keys {
+            let name = name(*key);
+            txn.meta(&txn.key(&name)).expect("reads go on");
+        }
+        txn.take_pins()
+    }
+
+    /// Flushes, and lets rows grow cold; looks at what the base holds between two flushes.
+    fn flush(&self) {
+        while !self.done.load(Ordering::Relaxed) {
+            let put = (0..STABLE).step_by(7).try_for_each(|key| self.put_stable(key)).map_err(|stop| format!("{stop:?}"));
+            let flushed = put.and_then(|()| self.store.flush_now());
+            assert!(flushed.is_ok() || self.done.load(Ordering::Relaxed), "{flushed:?}");
+            self.base.set_cold(true);
+            self.check_base();
+        }
+    }
+
+    /// The base alone is a state between two transactions: its counter fits its rows.
+    fn check_base(&self) {
+        let get = |row: &[u8]| match self.rows.get(row, Tier::Disk) {
+            Ok(Lookup::Row(value)) => Some(value),
+            Ok(Lookup::Absent) => None,
+            other => panic!("{other:?}"),
+        };
+        let counts = row::system_row(row::SystemScope::Replicated, &[b"counts/".as_slice(), &0u32.to_be_bytes()].concat());
+        // Between these two reads no flush happens: this thread is the only one that asks for one, but the memtable may be full.
+        let (before, names) = (get(&counts), (0..KEYS).map(name));
+        let present = names.filter(|name| get(&row::meta_row(&self.store.key(0, name))).is_some()).count();
+        if let Some(before) = before.filter(|before| get(&counts).as_ref() == Some(before)) {
+            let keys = i64::from_be_bytes(before[..8].try_into().expect("8 bytes"));
+            let after = (0..KEYS).map(name).filter(|name| get(&row::meta_row(&self.store.key(0, name))).is_some()).count();
+            if after == present {
+                assert_eq!(keys, present as i64, "a freeze splits no transaction");
+            }
+        }
+    }
+
+    /// Scans all keys again and again: those that are always there are found once each.
+    fn scan(&self) {
+        let mut random = Random(5);
+        while !self.done.load(Ordering::Relaxed) {
+            let mut txn = self.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+            let (mut at, mut found) = (Some(ScanPosition::START), 0);
+            while let Some(from) = at {
+                let max = 1 + random.below(30) as usize;
+                let (names, next) = txn.scan_keys(txn.space(0), from, max).expect("reads go on");
+                found += names.iter().filter(|(name, _)| name.starts_with(b"stable")).count();
+                at = next;
+            }
+            assert_eq!(found, STABLE);
+        }
+    }
+
+    /// Runs threads, flushes and scans until the threads have done their work, or until `meanwhile` has ended it.
+    fn run(&self, seed: u64, count: usize, meanwhile: impl FnOnce()) -> Commits {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..THREADS).map(|n| scope.spawn(move || self.work(seed.wrapping_add(n << 40), count))).collect();
+            scope.spawn(|| self.flush());
+            scope.spawn(|| self.scan());
+            meanwhile();
+            let commits = workers.into_iter().flat_map(|worker| worker.join().expect("no panics")).collect();
+            self.done.store(true, Ordering::Relaxed);
+            commits
+        })
+    }
+
+    fn version_in(&self, txn: &mut Txn<'_>, key: usize) -> Option<u64> {
+        let name = name(key);
+        let row = txn.meta(&txn.key(&name)).expect("reads go on")?;
+        Some(u64::from_be_bytes(row[2..].try_into().expect("8 bytes")))
+    }
+}
+
+fn call(mode: Mode, seed: u64, pins: Option<&Pins>) -> Call<'_> {
+    Call { now_ms: 1, seed, database: 0, mode, pins }
+}
+
+fn seeds(default: u64) -> impl Iterator<Item = u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let first = number("HAYPILE_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    (0..number("HAYPILE_CASES").unwrap_or(default)).map(move |n| first + n).inspect(|seed| println!("HAYPILE_SEED={seed}"))
+}
+
+#[test]
+fn under_its_locks_a_transaction_reads_what_was_committed_last() {
+    for seed in seeds(3) {
+        let mut machine = Machine::new(Durability::Os);
+        let commits = machine.run(seed, 3000, || ());
+        assert!(commits.len() > 1000);
+        // A replay of the log gives the same, in whatever order the threads came.
+        for reopened in [false, true] {
+            if reopened {
+                let last = machine.store.log().last();
+                machine.store.log().write();
+                machine.store.log().sync_through(last).expect("nothing is broken");
+                machine.kill();
+                drop(machine.store.close());
+                machine.base = FaultBase::new(machine.rows.clone());
+                (machine.process, machine.store) = open(&machine.files, &machine.base, machine.durability);
+            }
+            let mut txn = machine.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+            let mut present = 0;
+            for key in 0..KEYS {
+                let version = *machine.locks[key].lock().expect("no panics");
+                read(&mut txn, key, version, true).expect("reads go on");
+                present += i64::from(row_of(version).is_some());
+            }
+            assert_eq!(txn.counter(txn.space(0), Counter::Keys), present, "DBSIZE is exact");
+        }
+        machine.store.close().expect("nothing is broken");
+    }
+}
+
+/// Kills the machine while the threads are at work; returns how many transactions were lost.
+fn crash(seed: u64, durability: Durability, power: bool) -> usize {
+    let mut random = Random(seed);
+    let mut machine = Machine::new(durability);
+    let until = Index(200 + random.below(6000));
+    let mut durable = Index(0);
+    let commits = machine.run(seed, 20_000, || {
+        while machine.store.log().last() < until {
+            std::thread::yield_now();
+        }
+        let log = machine.store.log();
+        durable = match (power, durability) {
+            (false, _) => log.written(),
+            (true, Durability::Fsync) => log.durable(),
+            (true, Durability::Os) => log.synced(),
+        };
+        machine.done.store(true, Ordering::Relaxed);
+        machine.kill();
+        if power {
+            machine.files.crash(seed);
+        }
+    });
+    drop(machine.store.close());
+    machine.base = FaultBase::new(machine.rows.clone());
+    (machine.process, machine.store) = open(&machine.files, &machine.base, durability);
+
+    let mut by_key: Vec<BTreeMap<u64, Index>> = vec![BTreeMap::new(); KEYS];
+    for (index, versions) in &commits {
+        for (key, version) in versions {
+            by_key[*key].insert(*version, *index);
+        }
+    }
+    // Versions grow with the log, so the state tells of each key the last record that survived; where there is no row, there
+    // may be several such versions.
+    let mut txn = machine.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+    let found: Vec<Option<u64>> = (0..KEYS).map(|key| machine.version_in(&mut txn, key)).collect();
+    let present = found.iter().filter(|version| version.is_some()).count();
+    assert_eq!(txn.counter(txn.space(0), Counter::Keys), present as i64, "DBSIZE is exact");
+    drop(txn);
+    for versions in &by_key {
+        assert!(versions.values().is_sorted(), "the order of a key's versions is that of the log");
+    }
+    let state_at = |cut: Index, key: usize| by_key[key].iter().rfind(|(_, index)| **index <= cut).and_then(|(version, _)| row_of(*version).map(|_| *version));
+    let mut cuts: Vec<Index> = commits.iter().map(|(index, _)| *index).chain([Index(0)]).collect();
+    cuts.sort();
+    let matching = cuts.iter().rev().find(|cut| (0..KEYS).all(|key| state_at(**cut, key) == found[key]));
+    let cut = *matching.unwrap_or_else(|| panic!("what is left is the log up to some record, whole: {found:?}"));
+    let next = cuts.iter().find(|index| **index > cut);
+    assert!(next.is_none_or(|next| *next > durable), "record {next:?} is lost, {durable:?} was durable");
+    machine.store.close().expect("nothing is broken");
+    cuts.iter().filter(|index| **index > cut).count()
+}
+
+#[test]
+fn a_killed_process_leaves_what_was_written_and_a_prefix_of_the_rest() {
+    let lost: usize = seeds(6).map(|seed| crash(seed, Durability::Os, false)).sum();
+    println!("{lost} transactions that were not written are lost");
+}
+
+#[test]
+fn a_power_failure_leaves_a_prefix() {
+    let lost: usize = seeds(6).map(|seed| crash(seed, Durability::Os, true)).sum();
+    println!("{lost} transactions that were not synced are lost");
+}
+
+#[test]
+fn a_power_failure_leaves_what_was_synced() {
+    let lost: usize = seeds(6).map(|seed| crash(seed, Durability::Fsync, true)).sum();
+    println!("{lost} transactions that were not synced are lost");
+}
