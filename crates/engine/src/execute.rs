@@ -215,7 +215,8 @@ impl Workbench {
             (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, out),
             (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, out),
             (Run::Session(run), _) => {
-                let mut desk = Desk { engine, session: session.id, state: &mut session.state, rehearsal: false };
+                let mut desk =
+                    Desk { engine, session: session.id, state: &mut session.state, txn: None, rehearsal: false };
                 let reply = run(&mut desk, Args::from(args)).unwrap_or_else(Error::into_reply);
                 return self.reply(engine, session, reply, Index(0), out);
             }
@@ -351,8 +352,9 @@ impl Workbench {
     ) -> Next {
         let entry = engine.table.find(args.get(0));
         let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
-        if is_exec && session.multi.take().is_some() {
-            // An EXEC that is refused ends the transaction all the same.
+        if is_exec {
+            // An EXEC that is refused ends the transaction all the same, and says so even where there is none, as in Redis.
+            session.multi = None;
             engine.unwatch(session);
             let text = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
             return self.reply(engine, session, Reply::error(text), Index(0), out);

@@ -9,12 +9,15 @@ use crate::session::State;
 use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
 use haypile_commands::{Error, Result, Table};
 use haypile_resp::Protocol;
+use haypile_store::Txn;
 
 /// A session command's view of its session and the server.
 pub(crate) struct Desk<'a> {
     pub engine: &'a Engine,
     pub session: u64,
     pub state: &'a mut State,
+    /// The transaction that the command is part of, whose own keys count.
+    pub txn: Option<&'a Txn<'a>>,
     /// A run that only finds out which rows a block needs: nothing beyond `state` may change.
     pub rehearsal: bool,
 }
@@ -95,7 +98,7 @@ impl Host for Desk<'_> {
     }
 
     fn info(&self, section: &str, out: &mut String) {
-        info::write(self.engine, section, out);
+        info::write(self.engine, self.txn, section, out);
     }
 
     fn shutdown(&mut self, how: Shutdown) -> Result<()> {

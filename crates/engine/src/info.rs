@@ -7,7 +7,7 @@ use crate::counters::{Counters, Distribution};
 use crate::engine::Engine;
 use haypile_commands::REDIS_VERSION;
 use haypile_commands::host::InfoSection;
-use haypile_store::Counter;
+use haypile_store::{Counter, Txn};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -95,7 +95,7 @@ const FIELDS: &[Field] = &[
 ];
 
 /// Appends the fields of a section.
-pub(crate) fn write(engine: &Engine, section: &str, out: &mut String) {
+pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: &mut String) {
     for (_, name, value) in FIELDS.iter().filter(|(of, _, _)| *of == section) {
         field(out, name, &value(engine));
     }
@@ -110,7 +110,7 @@ pub(crate) fn write(engine: &Engine, section: &str, out: &mut String) {
                 field(out, "master_repl_offset", &store.log().last().0.to_string());
             }
         }
-        "keyspace" => keyspace(engine, out),
+        "keyspace" => keyspace(engine, txn, out),
         _ => {
             for (of, name, value) in engine.store().map(|store| store.figures()).unwrap_or_default() {
                 if of == section {
@@ -125,12 +125,17 @@ fn field(out: &mut String, name: &str, value: &str) {
     write!(out, "{name}:{value}\r\n").expect("a string takes all that is written to it");
 }
 
-fn keyspace(engine: &Engine, out: &mut String) {
+/// The databases that hold keys; within a transaction as it sees them.
+fn keyspace(engine: &Engine, txn: Option<&Txn<'_>>, out: &mut String) {
     let Some(store) = engine.store() else { return };
     for database in 0..engine.databases {
-        let keys = store.counter(database, Counter::Keys);
+        let count = |counter| match txn {
+            Some(txn) => txn.peek_counter(txn.space(database), counter),
+            None => store.counter(database, counter),
+        };
+        let keys = count(Counter::Keys);
         if keys > 0 {
-            let expires = store.counter(database, Counter::Deadlines);
+            let expires = count(Counter::Deadlines);
             field(out, &format!("db{database}"), &format!("keys={keys},expires={expires},avg_ttl=0"));
         }
     }

@@ -64,10 +64,6 @@ impl Claims {
         self.claims.clear();
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.claims.is_empty()
-    }
-
     /// Adds a key by the hash of its name.
     #[inline]
     pub fn add(&mut self, hash: u32, hold: Hold) {

@@ -45,11 +45,14 @@ struct Watcher {
     mark: Arc<Mark>,
 }
 
+/// Who watches, by name.
+type Shard = Mutex<HashMap<Box<[u8]>, Vec<Watcher>, RandomState>>;
+
 /// All watched keys of all sessions.
 pub struct Watches {
     /// Watchers of all keys together. Raised under the key's lock, so that whoever commits to the key later sees it.
     count: AtomicUsize,
-    by_name: Box<[Mutex<HashMap<Box<[u8]>, Vec<Watcher>, RandomState>>]>,
+    by_name: Box<[Shard]>,
     hasher: RandomState,
 }
 
@@ -136,7 +139,7 @@ impl Watches {
         }
     }
 
-    fn shard(&self, name: &[u8]) -> &Mutex<HashMap<Box<[u8]>, Vec<Watcher>, RandomState>> {
+    fn shard(&self, name: &[u8]) -> &Shard {
         &self.by_name[self.hasher.hash_one(name) as usize % SHARDS]
     }
 }

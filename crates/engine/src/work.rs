@@ -174,7 +174,7 @@ fn run_command(
     match command.run {
         Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
         Run::Session(run) => {
-            let reply = run(&mut Desk { engine, session, state, rehearsal }, Args::from(args))?;
+            let reply = run(&mut Desk { engine, session, state, txn: Some(&*txn), rehearsal }, Args::from(args))?;
             txn.select(state.database);
             Ok(reply)
         }
@@ -196,8 +196,11 @@ fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop>
     Ok(())
 }
 
+/// A database, and the name of a key in it.
+type Named = (u32, Box<[u8]>);
+
 /// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
-fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<(u32, Box<[u8]>)>, Stop> {
+fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Named>, Stop> {
     let databases: Vec<u32> = txn.moved_databases().collect();
     if databases.is_empty() {
         return Ok(Vec::new());

@@ -1,7 +1,8 @@
 //! A server process under test: started in a directory of its own on a free loopback port, waited for, stopped by pid.
 //!
 //! Its command line is a template, so that any server that speaks RESP can stand in for ours. What it prints goes to a
-//! file beside its data directory. A [`Server`] that is dropped is killed; nothing else on the machine is touched.
+//! file beside its data directory. A [`Server`] that is dropped is killed, and so is one whose starting thread ends;
+//! nothing else on the machine is touched.
 
 use std::fs::{self, File};
 use std::io;
@@ -166,8 +167,10 @@ impl Server {
         let port = free_port()?;
         let arguments = template.filled(port, &place.data());
         let log = File::options().create(true).append(true).open(place.log())?;
-        let child = Command::new(&arguments[0])
-            .args(&arguments[1..])
+        // It replaces itself by the server, which then dies with this program, however that ends.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .args(&arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -73,7 +73,10 @@ pub fn run(options: &Options) -> Result<bool> {
         info_field(&flushes, "flushes_completed").unwrap_or("no")
     );
     match result.and_then(|()| server.stop()) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            println!("soak: nothing wrong");
+            Ok(true)
+        }
         Err(error) => {
             println!("soak: FAILED: {error:#}\nthe server's last lines:\n{}", place.log_tail());
             println!("soak: everything is left in {}", place.keep().display());

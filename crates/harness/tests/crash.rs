@@ -16,6 +16,6 @@ fn crash(durability: &str, seconds: u64) {
 
 #[test]
 fn nothing_acknowledged_is_lost_to_a_kill() {
-    crash("os", 40);
-    crash("fsync", 20);
+    crash("os", 15);
+    crash("fsync", 8);
 }

@@ -1,7 +1,6 @@
 //! The short form of `make diff`: kept sequences and generated ones, ours beside redis-server.
 
 use haypile_harness::diff::{Options, SMALL_STORE, replay, run, sequence};
-use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, haypile_binary};
 
 fn servers() -> (Template, Template) {
@@ -23,8 +22,8 @@ fn kept_sequences_have_no_difference() {
 #[test]
 fn generated_sequences_have_no_difference() {
     let (base, server) = servers();
-    // One seed is always the same, so that a change is told apart from luck; the other looks further with every run.
-    for (seed, cases) in [(1, 400), (fresh_seed(), 400)] {
+    // Always the same seeds, so that a change is told apart from luck; `make diff` looks further with every run.
+    for (seed, cases) in [(1, 200), (2, 200)] {
         let save_to = std::env::temp_dir().join("haypile-diff");
         let options = Options {
             base: base.clone(),

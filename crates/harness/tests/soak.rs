@@ -12,7 +12,7 @@ fn mixed_load_meets_no_error() {
     let options = Options {
         server: Template::haypile(&binary, DIRECTIVES).expect("the template has its marks"),
         seed: fresh_seed(),
-        time: Duration::from_secs(20),
+        time: Duration::from_secs(12),
         clients: 8,
         settings: SETTINGS.split(';').map(str::to_string).collect(),
     };

@@ -399,7 +399,7 @@ impl Shared {
         }
         // Set before the look at what is charged: whoever gives back after that look sees it.
         self.busy.store(true, Ordering::SeqCst);
-        if state.recover_wanted || state.active.is_none() {
+        if state.recover_wanted || state.recovering || state.active.is_none() {
             return Err(AppendError::Busy);
         }
         let charged = self.budget.charged();

@@ -150,6 +150,8 @@ pub(crate) struct State {
     pub sync_idle: bool,
     pub last_sync: Instant,
     pub recover_wanted: bool,
+    /// A segment is being made for what is not synced: no reservation is given, so that it is large enough.
+    pub recovering: bool,
     pub failed: Option<Failure>,
     /// The last attempt to get a spare segment failed.
     pub space_error: Option<Failure>,
@@ -224,6 +226,7 @@ impl Shared {
             sync_idle: false,
             last_sync: Instant::now(),
             recover_wanted: false,
+            recovering: false,
             failed: None,
             space_error: None,
             need: 0,
@@ -273,8 +276,8 @@ impl Shared {
 
     /// Publishes how much may be reserved. Called whenever anything that it depends on changed.
     pub(crate) fn set_limit(&self, state: &State) {
-        let limit =
-            if state.failed.is_some() || state.closed { 0 } else { state.limit(self.options.unsynced_bytes_max) };
+        let is_shut = state.failed.is_some() || state.recovering || state.closed;
+        let limit = if is_shut { 0 } else { state.limit(self.options.unsynced_bytes_max) };
         self.budget.set_limit(limit);
     }
 

@@ -131,7 +131,7 @@ impl Shared {
         debug_assert!(!state.writing);
         state.recover_wanted = false;
         state.rotating = false;
-        state.writing = true;
+        (state.writing, state.recovering) = (true, true);
         // From here on no reservation is given, so those that are out can be counted.
         let charged = self.budget.freeze();
         let held = &mut state.held;
@@ -143,7 +143,7 @@ impl Shared {
         let outstanding = charged - state.synced_charge;
         let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES) + outstanding + state.need;
         let result = MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &image));
-        state.writing = false;
+        (state.writing, state.recovering) = (false, false);
         match result {
             Ok((segment, file)) => {
                 let end = SEGMENT_HEADER_BYTES + image.len() as u64;

@@ -199,6 +199,8 @@ fn a_segment_is_used_only_after_its_predecessor_is_synced() {
     life.wait_until("the record is written", |log| log.written() == last);
     assert!(used(&rig));
     assert_eq!(life.log.synced(), Index(last.0 - 1));
+    // The next one is made without anybody having to ask.
+    life.wait_for_spare();
 }
 
 #[test]
@@ -381,5 +383,10 @@ fn wakes_come_from_the_logs_threads_too() {
     }));
     let index = life.write(b"x");
     life.wait_until("it is durable", |log| log.durable() == index);
-    assert!(on_other_thread.load(Ordering::SeqCst));
+    // Those who wait are told one after the other.
+    let deadline = Instant::now() + LONG;
+    while !on_other_thread.load(Ordering::SeqCst) {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
 }

@@ -117,6 +117,24 @@ fn a_failed_write_goes_to_a_new_segment_and_a_short_one_goes_on() {
 }
 
 #[test]
+fn nothing_is_reserved_while_the_new_segment_is_made() {
+    let mut rig = Rig::new(8);
+    let life = rig.open();
+    life.wait_for_spare();
+    let index = life.write(&body(2, 100));
+    life.faults.fail_syncs(0, 1);
+    life.faults.hold_writes(true);
+    std::thread::scope(|scope| {
+        let syncs = scope.spawn(|| life.log.sync_through(index));
+        life.faults.wait_for_held();
+        assert_eq!(life.log.reserve(1), Err(AppendError::Busy));
+        life.faults.hold_writes(false);
+        syncs.join().unwrap().unwrap();
+    });
+    drop(life.log.reserve_within(1, LONG).unwrap());
+}
+
+#[test]
 fn a_write_that_finds_the_disk_full_is_told_as_such() {
     let mut rig = Rig::new(4);
     let life = rig.open();

@@ -346,6 +346,33 @@ fn segments_go_when_the_base_and_retention_allow_it() {
 }
 
 #[test]
+fn the_newest_synced_record_is_kept_so_that_the_end_is_known() {
+    let mut rig = Rig::new(17);
+    let first = rig.open();
+    first.write(b"two");
+    first.log.close().unwrap();
+    let life = rig.open_with(Index(0), |options| options.retention.bytes = 0);
+    let mut synced = Index(0);
+    while life.log.stats().segments < 3 {
+        synced = life.log.last();
+        life.write(&body(synced.0, 5000));
+        life.wait_until("it is written", |log| log.written() == log.last());
+    }
+    assert_eq!(life.log.synced(), synced);
+    life.log.purge(synced);
+    assert_eq!(life.log.stats().segments, 2, "the active segment has nothing that survives for certain");
+    // Whatever the power loss leaves of the active segment and of the removals, the fork is right.
+    for seed in 0..20 {
+        let mut copy = Rig::new(1000 + seed);
+        copy.disk = rig.disk.copy();
+        copy.disk.crash(seed);
+        let life = copy.open_with(synced, |_| {});
+        assert!(!life.clean, "seed {seed}");
+        assert!(life.parent.unwrap().1 >= synced, "seed {seed}: {:?}", life.parent);
+    }
+}
+
+#[test]
 fn a_clean_stop_gives_back_what_was_allocated_ahead() {
     let mut rig = Rig::new(16);
     let life = rig.open();

@@ -145,7 +145,8 @@ impl Connection {
         let filled = buffer.filled().len();
         let input = &scratch[..filled];
         if filled == 0 {
-            return Poll::Ready(Err(Lost));
+            // A client that has only closed its own direction still gets its replies.
+            return Poll::Ready(Ok(Next::Close));
         }
         let next = if rest.is_empty() {
             let (consumed, next) = self.turn(event_loop, input);

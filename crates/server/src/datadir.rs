@@ -86,7 +86,7 @@ fn lock(dir: &Path) -> Result<File, String> {
         }
         Err(TryLockError::Error(error)) => return Err(fails(error)),
     }
-    file.set_len(0).and_then(|()| write!(file, "{}\n", std::process::id())).map_err(fails)?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(fails)?;
     Ok(file)
 }
 

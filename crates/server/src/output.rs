@@ -30,10 +30,6 @@ impl Output {
         &mut self.bytes
     }
 
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Bytes that have not left.
     pub fn unsent(&self) -> usize {
         self.bytes.len() - self.sent
@@ -117,7 +113,7 @@ mod tests {
         assert!(!output.release(Index(9), Index(9)));
         assert_eq!(output.ready(), b"wothree");
         output.on_sent(7, &mut Vec::new());
-        assert_eq!((output.unsent(), output.len()), (0, 0));
+        assert_eq!((output.unsent(), output.bytes.len()), (0, 0));
     }
 
     #[test]
@@ -143,7 +139,7 @@ mod tests {
         assert!(spare.is_empty());
         output.release(Index(0), Index(0));
         output.on_sent(SPARE_BYTES_MAX * 2, &mut spare);
-        assert_eq!((output.unsent(), output.len()), (SPARE_BYTES_MAX, SPARE_BYTES_MAX));
+        assert_eq!((output.unsent(), output.bytes.len()), (SPARE_BYTES_MAX, SPARE_BYTES_MAX));
         output.on_sent(SPARE_BYTES_MAX, &mut spare);
         assert!(spare.is_empty());
     }

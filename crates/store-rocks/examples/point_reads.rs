@@ -22,7 +22,9 @@ fn main() {
     }
     base.ingest(&mut all).expect("rows go in");
     base.reclaim_range(b"", b"\xff").expect("rows are compacted");
-    println!("{rows} rows of {value_bytes} bytes, {READS} reads each, ns of CPU time per read (loop and key taken off)");
+    println!(
+        "{rows} rows of {value_bytes} bytes, {READS} reads each, ns of CPU time per read (loop and key taken off)"
+    );
     println!("| files at level 0 | present | absent | block cache MiB |");
     println!("|---|---|---|---|");
     for level0 in [0, 1, 4, 8] {

@@ -33,11 +33,10 @@ pub(crate) struct Ingest {
     pub(crate) last_ingest_us: AtomicU64,
 }
 
-/// A file that is written, with its first and last row key.
+/// A file that was begun, with its first row key.
 struct Staged {
     path: PathBuf,
     first: Vec<u8>,
-    last: Vec<u8>,
     bytes: u64,
 }
 
@@ -108,7 +107,7 @@ impl Ingest {
                 Some(bytes) => bytes,
                 None => {
                     let path = self.directory.join(format!("{}.sst", staged.len()));
-                    staged.push(Staged { path: path.clone(), first: key.to_vec(), last: Vec::new(), bytes: 0 });
+                    staged.push(Staged { path: path.clone(), first: key.to_vec(), bytes: 0 });
                     writer.open(&path).map_err(base_error)?;
                     0
                 }
@@ -123,23 +122,22 @@ impl Ingest {
             if unlooked.is_some_and(|bytes| bytes >= LOOK_EVERY_BYTES) {
                 unlooked = Some(0);
                 if writer.file_size() >= self.file_bytes {
-                    finish(&mut writer, staged, key)?;
+                    finish(&mut writer, staged)?;
                     unlooked = None;
                 }
             }
         }
         if unlooked.is_some() {
-            finish(&mut writer, staged, b"")?;
+            finish(&mut writer, staged)?;
         }
         Ok(count)
     }
 }
 
 /// Ends and syncs the file that is being written.
-fn finish(writer: &mut SstFileWriter<'_>, staged: &mut [Staged], last: &[u8]) -> Result<(), BaseError> {
+fn finish(writer: &mut SstFileWriter<'_>, staged: &mut [Staged]) -> Result<(), BaseError> {
     writer.finish().map_err(base_error)?;
     if let Some(file) = staged.last_mut() {
-        file.last = last.to_vec();
         file.bytes = writer.file_size();
     }
     Ok(())

@@ -196,8 +196,8 @@ fn prefix(family: u8, space: u32) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::handle::Handle;
-    use haypile_store::row::{data_row, meta_row, system_row};
     use haypile_store::row::{Key, SystemScope};
+    use haypile_store::row::{data_row, meta_row, system_row};
     use rust_rocksdb::{DB, ReadTier};
 
     const SPACE: Space = Space(3);

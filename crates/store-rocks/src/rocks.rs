@@ -7,12 +7,15 @@ use crate::error::{OpenError, base_error, open_error, would_block};
 use crate::events::Events;
 use crate::handle::Handle;
 use crate::ingest::Ingest;
-use crate::options::Options;
+use crate::options::{IndexLayout, Options};
 use crate::reclaim::{Reclaimer, dead_ranges};
-use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
 use haypile_store::Value;
+use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
+use parking_lot::Mutex;
 use rust_rocksdb::checkpoint::Checkpoint;
-use rust_rocksdb::{BottommostLevelCompaction, Cache, CompactOptions, DB, Range, ReadOptions, ReadTier, properties};
+use rust_rocksdb::{
+    BottommostLevelCompaction, Cache, CompactOptions, DB, ErrorKind, Range, ReadOptions, ReadTier, properties,
+};
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +28,7 @@ pub struct Rocks {
     reclaimer: Arc<Reclaimer>,
     events: Arc<Events>,
     cache: Cache,
+    layout: Mutex<IndexLayout>,
     memory_reads: ReadOptions,
     disk_reads: ReadOptions,
 }
@@ -48,7 +52,36 @@ impl Rocks {
         reclaimer.open(open);
         let mut memory_reads = ReadOptions::default();
         memory_reads.set_read_tier(ReadTier::BlockCache);
-        Ok(Rocks { handle, ingest, reclaimer, events, cache, memory_reads, disk_reads: ReadOptions::default() })
+        let rocks = Rocks {
+            handle,
+            ingest,
+            reclaimer,
+            events,
+            cache,
+            layout: Mutex::new(IndexLayout::Whole),
+            memory_reads,
+            disk_reads: ReadOptions::default(),
+        };
+        rocks.choose_layout();
+        Ok(rocks)
+    }
+
+    /// Fits the layout of indexes and filters to the data and the cache. Files change when they are compacted.
+    fn choose_layout(&self) {
+        let mut layout = self.layout.lock();
+        let changed = self.handle.with(|db| {
+            let files = number(db, properties::LIVE_SST_FILES_SIZE);
+            let fitting = layout.choose(files, self.cache.get_capacity() as u64);
+            if fitting != *layout {
+                db.set_options(&fitting.change()).map_err(base_error)?;
+            }
+            Ok(fitting)
+        });
+        match changed {
+            Ok(fitting) => *layout = fitting,
+            // Either layout works; the next flush tries again.
+            Err(error) => tracing::warn!("the layout of indexes stays as it is: {error}"),
+        }
     }
 }
 
@@ -82,7 +115,9 @@ impl Base for Rocks {
     }
 
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
-        self.ingest.run(&self.handle.share()?.db, rows)
+        self.ingest.run(&self.handle.share()?.db, rows)?;
+        self.choose_layout();
+        Ok(())
     }
 
     fn set_reclaim(&self, reclaim: Reclaim) {
@@ -136,9 +171,18 @@ impl Base for Rocks {
     }
 
     fn resume(&self) -> Result<(), BaseError> {
-        self.handle.share()?.db.resume().map_err(base_error)?;
-        self.events.clear_error();
-        Ok(())
+        match self.handle.share()?.db.resume() {
+            Ok(()) => {
+                self.events.clear_error();
+                Ok(())
+            }
+            // RocksDB is at it by itself (of a full disk it looks for room every five seconds): what it waits for.
+            Err(error) if error.kind() == ErrorKind::Busy => match self.events.error() {
+                Some(standing) => Err(standing),
+                None => Ok(()),
+            },
+            Err(error) => Err(base_error(error)),
+        }
     }
 
     fn disk_bytes(&self) -> u64 {
@@ -165,6 +209,7 @@ impl Base for Rocks {
             ("block_cache_pinned_bytes", self.cache.get_pinned_usage() as u64),
             ("block_cache_capacity_bytes", self.cache.get_capacity() as u64),
             ("block_cache_entries", self.cache.get_occupancy_count() as u64),
+            ("index_partitions", u64::from(*self.layout.lock() == IndexLayout::Partitioned)),
         ];
         let _ = self.handle.with(|db| {
             figures.extend([

@@ -185,7 +185,8 @@ fn the_block_cache_keeps_its_size() {
         flush.set(&key.to_be_bytes(), Some((0..800).map(|_| random.next() as u8).collect()));
     }
     flush.into_base(&base).expect("a flush");
-    let cached = |base: &Rocks| base.figures().iter().find(|(name, _)| *name == "block_cache_bytes").expect("a figure").1;
+    let cached =
+        |base: &Rocks| base.figures().iter().find(|(name, _)| *name == "block_cache_bytes").expect("a figure").1;
     for (bytes, round) in [(16 << 20, 0), (8 << 20, 1), (24 << 20, 2)] {
         base.set_cache_bytes(bytes);
         for key in 0..40_000u32 {
@@ -194,6 +195,42 @@ fn the_block_cache_keeps_its_size() {
         assert!(cached(&base) <= bytes + bytes / 10, "{} of {bytes}", cached(&base));
         assert!(cached(&base) >= bytes / 2, "{} of {bytes}", cached(&base));
     }
+}
+
+#[test]
+fn indexes_are_partitioned_when_they_outgrow_the_cache() {
+    let directory = Directory::new("layout");
+    let options = Options { cache_bytes: 1 << 20, ..Options::default() };
+    let base = Rocks::open(directory.path(), options.clone()).expect("the base opens");
+    let figure = |base: &Rocks, name| base.figures().iter().find(|(figure, _)| *figure == name).expect("a figure").1;
+    let mut random = Random(1);
+    let mut flush = Flush::default();
+    for key in 0..30_000u32 {
+        flush.set(&key.to_be_bytes(), Some((0..500).map(|_| random.next() as u8).collect()));
+    }
+    assert_eq!(figure(&base, "index_partitions"), 0);
+    flush.into_base(&base).expect("a flush");
+    assert_eq!(figure(&base, "index_partitions"), 1);
+    base.reclaim_range(b"", &[255]).expect("a compaction, which writes partitions");
+    let check = |base: &Rocks| {
+        for key in (0..30_000u32).step_by(97) {
+            let row = key.to_be_bytes();
+            assert_eq!(read(base, &row).map(|value| value.len()), Some(500));
+            assert!(matches!(base.get(&row, Tier::Memory), Ok(Lookup::Row(_))), "what was just read is in the cache");
+            assert_eq!(read(base, &[&row[..], b"absent"].concat()), None);
+        }
+        assert!(figure(base, "block_cache_bytes") < 2 << 20, "it is the same cache");
+    };
+    check(&base);
+    base.close();
+    let base = Rocks::open(directory.path(), options).expect("the base opens");
+    assert_eq!(figure(&base, "index_partitions"), 1);
+    check(&base);
+    let flush = (0..30_000u32).fold(Flush::default(), |flush, key| flush.delete(key.to_be_bytes()));
+    flush.into_base(&base).expect("a flush");
+    base.reclaim_range(b"", &[255]).expect("a compaction");
+    Flush::default().put("a", "1").into_base(&base).expect("a flush");
+    assert_eq!(figure(&base, "index_partitions"), 0);
 }
 
 fn files(directory: &Directory, under: &str) -> usize {

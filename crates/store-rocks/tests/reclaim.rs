@@ -19,28 +19,53 @@ use std::thread::JoinHandle;
 #[derive(Clone, Debug)]
 enum Event {
     /// A new object with an owner and elements.
-    Create { database: usize, slot: u16, elements: u8 },
+    Create {
+        database: usize,
+        slot: u16,
+        elements: u8,
+    },
     /// Elements of an object that nothing names yet: its owner comes later, or never.
-    WriteAhead { database: usize, slot: u16, elements: u8 },
+    WriteAhead {
+        database: usize,
+        slot: u16,
+        elements: u8,
+    },
     /// The first object that was written ahead gets its owner.
     Own,
     /// One more element, or an old one again, for a living object.
-    Write { object: usize, element: u8 },
+    Write {
+        object: usize,
+        element: u8,
+    },
     /// An element is deleted.
-    Erase { object: usize, element: u8 },
+    Erase {
+        object: usize,
+        element: u8,
+    },
     /// The owner row is written anew.
-    Rename { object: usize },
+    Rename {
+        object: usize,
+    },
     /// The owner row goes, and with it the object.
-    Remove { object: usize },
+    Remove {
+        object: usize,
+    },
     /// The database gets a fresh space, the old one is dead.
-    FlushDatabase { database: usize },
+    FlushDatabase {
+        database: usize,
+    },
     /// What was written so far waits for the flush; what comes is written above it.
     Freeze,
     Flush,
-    Compact { from: u8, until: u8 },
+    Compact {
+        from: u8,
+        until: u8,
+    },
     /// A compaction of everything on another thread, while the rest goes on.
     CompactBeside,
-    Close { tell_again: bool },
+    Close {
+        tell_again: bool,
+    },
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -123,7 +148,11 @@ impl World {
     }
 
     fn element(&mut self, (space, slot, id): (Space, Slot, ObjectId), element: u8) -> Vec<u8> {
-        if element % 2 == 0 { data_row(space, slot, id, &[element]).to_vec() } else { score_row(space, slot, id, &[element]) }
+        if element.is_multiple_of(2) {
+            data_row(space, slot, id, &[element]).to_vec()
+        } else {
+            score_row(space, slot, id, &[element])
+        }
     }
 
     fn living(&self, object: usize) -> Option<usize> {

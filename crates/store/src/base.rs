@@ -26,7 +26,10 @@ pub enum Lookup {
 /// What an ordered read found next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    Row { key: &'a [u8], value: &'a [u8] },
+    Row {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
     End,
     /// Only the disk knows, and the tier was `Memory`.
     WouldBlock,
@@ -74,7 +77,6 @@ pub struct Reclaim {
     /// Spaces that are no database any more, and that the base knows to be dead.
     pub dead_spaces: Vec<Space>,
 }
-
 
 impl Reclaim {
     pub fn covers(&self, id: ObjectId) -> bool {

@@ -76,7 +76,8 @@ impl RowCache {
 
     /// The flush has brought a new version of `row` into the base.
     pub fn on_flushed(&self, row: &[u8], value: Option<&[u8]>) {
-        let replaced = self.inner.peek(row).is_some() && self.inner.replace(row.into(), value.map(Value::from), true).is_ok();
+        let replaced =
+            self.inner.peek(row).is_some() && self.inner.replace(row.into(), value.map(Value::from), true).is_ok();
         if !replaced {
             // Also kills the placeholder of a fill that read the base before this flush.
             self.inner.remove(row);

@@ -147,7 +147,13 @@ impl Store {
         Ok(below)
     }
 
-    fn apply(&self, latches: &mut Latches<'_>, effects: &[Effect<'_>], index: Index, mut below: HashMap<&[u8], Option<Value>>) {
+    fn apply(
+        &self,
+        latches: &mut Latches<'_>,
+        effects: &[Effect<'_>],
+        index: Index,
+        mut below: HashMap<&[u8], Option<Value>>,
+    ) {
         let mut grown = 0;
         for effect in effects {
             grown += match *effect {
@@ -168,10 +174,20 @@ impl Store {
 
     /// One write under its shard's latch, and what else has to know of it. Returns by how much the memtable grew.
     #[inline]
-    fn write_applied(&self, latches: &mut Latches<'_>, row: &[u8], op: Op, value: &[u8], before: Option<Value>, index: Index) -> i64 {
+    fn write_applied(
+        &self,
+        latches: &mut Latches<'_>,
+        row: &[u8],
+        op: Op,
+        value: &[u8],
+        before: Option<Value>,
+        index: Index,
+    ) -> i64 {
         let (shard, latch) = shard_in(latches, row);
         let value = match op {
-            Op::Patch { offset, len_after } => return latch.patch(row, Patch { offset, bytes: value, len_after }, before, index),
+            Op::Patch { offset, len_after } => {
+                return latch.patch(row, Patch { offset, bytes: value, len_after }, before, index);
+            }
             Op::Put => Some(value),
             Op::Delete => None,
         };

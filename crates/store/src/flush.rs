@@ -237,7 +237,9 @@ impl Store {
         let mut state = control.state.lock();
         let wait = if failures > 0 { RETRY_INTERVAL } else { LOOK_INTERVAL };
         let idle = |state: &mut State| {
-            !state.closing && state.forced == state.tried && (failures > 0 || !control.requested.load(Ordering::Relaxed))
+            !state.closing
+                && state.forced == state.tried
+                && (failures > 0 || !control.requested.load(Ordering::Relaxed))
         };
         control.changed.wait_while_for(&mut state, idle, wait);
         control.requested.store(false, Ordering::Relaxed);
@@ -284,7 +286,11 @@ impl Store {
             state.served < mine && !state.closed && !failed
         };
         self.flush.changed.wait_while(&mut state, waiting);
-        if state.served >= mine { Ok(()) } else { Err(state.failure.clone().unwrap_or_else(|| "the store is closed".into())) }
+        if state.served >= mine {
+            Ok(())
+        } else {
+            Err(state.failure.clone().unwrap_or_else(|| "the store is closed".into()))
+        }
     }
 
     /// Ends the flush thread after a last flush, or without it.
@@ -305,7 +311,8 @@ impl Store {
         };
         while is_behind() && started.elapsed() < BASE_WAIT_MAX {
             let mut state = self.flush.state.lock();
-            let timed_out = self.flush.changed.wait_while_for(&mut state, |state| !state.closing, BASE_LOOK_INTERVAL).timed_out();
+            let timed_out =
+                self.flush.changed.wait_while_for(&mut state, |state| !state.closing, BASE_LOOK_INTERVAL).timed_out();
             if !timed_out {
                 break;
             }

@@ -28,9 +28,9 @@ mod view;
 
 pub use commit::Committed;
 pub use databases::{COUNTERS, Counter, DATABASES_MAX};
+pub use haypile_log::Progress;
 pub use memory_base::MemoryBase;
 pub use memtable::Patch;
-pub use haypile_log::Progress;
 pub use open::OpenError;
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};

@@ -4,7 +4,7 @@
 use crate::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use crate::row::{Family, object_of, owner_row, space_of};
 use crate::value::Value;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ type Map = BTreeMap<Vec<u8>, Value>;
 #[derive(Default)]
 pub struct MemoryBase {
     rows: RwLock<Arc<Map>>,
+    /// Held by who replaces the rows.
+    changing: Mutex<()>,
     reclaim: RwLock<Reclaim>,
     /// Whether rows that were not read by `Tier::Disk` before are out of reach of `Tier::Memory`.
     cold: AtomicBool,
@@ -95,6 +97,7 @@ impl Base for MemoryBase {
         if let Some(fault) = &*self.fault.read() {
             return Err(fault.clone());
         }
+        let _changing = self.changing.lock();
         let mut map = Map::clone(&self.rows.read());
         let mut last: Option<Vec<u8>> = None;
         while let Some((row, value)) = rows.next_row() {
@@ -114,6 +117,7 @@ impl Base for MemoryBase {
     }
 
     fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+        let _changing = self.changing.lock();
         let reclaim = self.reclaim.read().clone();
         let mut rows = self.rows.write();
         let map = &**rows;
@@ -171,7 +175,9 @@ impl Cursor for Rest {
         if self.next >= self.until {
             return Ok(Step::End);
         }
-        let Some((key, value)) = self.map.range(self.next.clone()..self.until.clone()).next() else { return Ok(Step::End) };
+        let Some((key, value)) = self.map.range(self.next.clone()..self.until.clone()).next() else {
+            return Ok(Step::End);
+        };
         self.next.clone_from(key);
         self.next.push(0);
         Ok(Step::Row { key, value })

@@ -72,7 +72,12 @@ mod tests {
         let objects = Objects::default();
         objects.on_lease(100);
         let mut leases = Vec::new();
-        let first = objects.issue::<Infallible>(|until| { leases.push(until); Ok(()) }).expect("cannot fail");
+        let first = objects
+            .issue::<Infallible>(|until| {
+                leases.push(until);
+                Ok(())
+            })
+            .expect("cannot fail");
         let second = objects.issue::<Infallible>(|_| panic!("the lease is not used up")).expect("cannot fail");
         assert_eq!((first, second, &leases[..]), (ObjectId(100), ObjectId(101), &[100 + LEASE][..]));
     }

@@ -35,11 +35,16 @@ const PROGRESS_RECORDS: u64 = 4096;
 impl Store {
     /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is replayed;
     /// it may take long after a kill, and reads the disk all the time.
-    pub fn open(options: StoreOptions, base: Arc<dyn Base>, mut progress: impl FnMut(Progress)) -> Result<Arc<Store>, OpenError> {
+    pub fn open(
+        options: StoreOptions,
+        base: Arc<dyn Base>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Arc<Store>, OpenError> {
         let number = |row: &[u8]| read_number(&*base, row);
         let applied = number(&applied_row())?;
         let settled = number(&settled_row())?.unwrap_or(0);
-        let opened = Log::open(options.log.clone(), Index(applied.unwrap_or(0))).map_err(|error| OpenError(error.to_string()))?;
+        let opened = Log::open(options.log.clone(), Index(applied.unwrap_or(0)))
+            .map_err(|error| OpenError(error.to_string()))?;
         let store = Arc::new(Store {
             memtable: Memtable::new(!options.memory_only),
             cache: RowCache::new(options.row_cache_bytes),
@@ -129,7 +134,8 @@ impl Store {
             let index = record.index;
             // Of an engine without a base only the rest of its log is left.
             if record.kind == Kind::Effects && !self.options.memory_only {
-                self.replay(record.body, index).map_err(|why| OpenError(format!("record {} of the log: {why}", index.0)))?;
+                self.replay(record.body, index)
+                    .map_err(|why| OpenError(format!("record {} of the log: {why}", index.0)))?;
             }
             self.replayed.store(index.0, Ordering::Release);
             if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {

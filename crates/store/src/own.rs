@@ -101,7 +101,15 @@ impl Overlay {
     }
 
     /// A change of a row. `before` is the row below, for the first write of it; `earlier` the last write of it, if any.
-    pub fn patch(&mut self, print: u64, key: &[u8], patch: Patch<'_>, before: Option<Value>, earlier: Option<usize>, ahead: bool) {
+    pub fn patch(
+        &mut self,
+        print: u64,
+        key: &[u8],
+        patch: Patch<'_>,
+        before: Option<Value>,
+        earlier: Option<usize>,
+        ahead: bool,
+    ) {
         // Where small changes follow one another, the row is kept as it is after the last: reading it costs nothing then.
         let after = earlier.filter(|at| matches!(self.own[*at].op, Op::Patch { .. })).and_then(|at| {
             let row = self.own[at].after.take().or_else(|| self.read(at));
@@ -149,7 +157,9 @@ impl Overlay {
     #[inline]
     pub fn find_key(&self, key: &Key<'_>) -> Option<usize> {
         let prefix = crate::row::meta_prefix(key);
-        self.find(print_of_key(key), |row| row.len() == prefix.len() + key.name.len() && row.starts_with(&prefix) && row.ends_with(key.name))
+        self.find(print_of_key(key), |row| {
+            row.len() == prefix.len() + key.name.len() && row.starts_with(&prefix) && row.ends_with(key.name)
+        })
     }
 
     /// The last write of any row.
@@ -191,7 +201,9 @@ impl Overlay {
         let mut patches = vec![at];
         let mut first = at;
         let mut row = loop {
-            let Some(earlier) = self.earlier(first) else { break self.own[first].before.as_deref().unwrap_or_default().to_vec() };
+            let Some(earlier) = self.earlier(first) else {
+                break self.own[first].before.as_deref().unwrap_or_default().to_vec();
+            };
             let own = &self.own[earlier];
             match own.op {
                 Op::Put => break self.value_of(own).to_vec(),
@@ -316,8 +328,7 @@ impl Overlay {
         self.last.clear();
         for at in 0..self.own.len() {
             let print = self.own[at].print;
-            self.own[at].previous =
-                if self.own.len() > LINEAR { self.last.insert(print, at as u32) } else { None };
+            self.own[at].previous = if self.own.len() > LINEAR { self.last.insert(print, at as u32) } else { None };
         }
     }
 
@@ -334,7 +345,12 @@ impl Overlay {
         for own in self.own.iter_mut().filter(|own| own.ahead == ahead) {
             let (key, value) = (&own.placed.key, &own.placed.value);
             own.after = None;
-            apply(&bytes[key.start as usize..key.end as usize], own.op, &bytes[value.start as usize..value.end as usize], own.before.take());
+            apply(
+                &bytes[key.start as usize..key.end as usize],
+                own.op,
+                &bytes[value.start as usize..value.end as usize],
+                own.before.take(),
+            );
         }
     }
 

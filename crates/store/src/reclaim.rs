@@ -6,7 +6,9 @@
 //! compaction. Runs on a thread of its own.
 
 use crate::databases::dead_row;
-use crate::row::{Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of};
+use crate::row::{
+    Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of,
+};
 use crate::store::Store;
 use crate::txn::Mode;
 use parking_lot::{Condvar, Mutex};

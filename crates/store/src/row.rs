@@ -187,7 +187,9 @@ pub fn object_range(family: Family, space: Space, slot: Slot, id: ObjectId) -> (
 /// The object whose element a row is.
 pub fn object_of(row: &[u8]) -> Option<ObjectId> {
     match Family::of(row)? {
-        Family::Data | Family::Score | Family::Owner => Some(ObjectId(u64::from_be_bytes(row.get(7..15)?.try_into().ok()?))),
+        Family::Data | Family::Score | Family::Owner => {
+            Some(ObjectId(u64::from_be_bytes(row.get(7..15)?.try_into().ok()?)))
+        }
         Family::Meta | Family::Expire | Family::System => None,
     }
 }
@@ -318,7 +320,11 @@ mod tests {
 
     #[test]
     fn cursors_survive_the_way_to_the_client_and_back() {
-        for at in [ScanPosition::START, ScanPosition { slot: Slot(16383), hash: u32::MAX }, ScanPosition { slot: Slot(1), hash: 5 }] {
+        for at in [
+            ScanPosition::START,
+            ScanPosition { slot: Slot(16383), hash: u32::MAX },
+            ScanPosition { slot: Slot(1), hash: 5 },
+        ] {
             assert_eq!(ScanPosition::from_cursor(at.cursor()), Some(at));
         }
         assert_eq!(ScanPosition::from_cursor(0), Some(ScanPosition::START));

@@ -84,7 +84,12 @@ impl Txn<'_> {
     /// Keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a hash go out
     /// together, and after bounded work fewer or none may be found); and where to go on, if there may be more.
     #[allow(clippy::type_complexity)] // A list of pairs and a position need no names of their own.
-    pub fn scan_keys(&mut self, space: Space, from: ScanPosition, max: usize) -> Result<(Vec<(Vec<u8>, Value)>, Option<ScanPosition>), Stop> {
+    pub fn scan_keys(
+        &mut self,
+        space: Space,
+        from: ScanPosition,
+        max: usize,
+    ) -> Result<(Vec<(Vec<u8>, Value)>, Option<ScanPosition>), Stop> {
         let mut found: Vec<(Vec<u8>, Value)> = Vec::new();
         let mut at = from;
         let (_, until) = row::family_range(Family::Meta, space);
@@ -108,7 +113,13 @@ impl Txn<'_> {
     }
 
     /// One step over keys: merged rows, and the position of the next step.
-    fn key_step(&mut self, space: Space, from: ScanPosition, until: &[u8], want: usize) -> Result<(Layer, Option<ScanPosition>), Stop> {
+    fn key_step(
+        &mut self,
+        space: Space,
+        from: ScanPosition,
+        until: &[u8],
+        want: usize,
+    ) -> Result<(Layer, Option<ScanPosition>), Stop> {
         loop {
             let epoch = self.store.epoch();
             let start = row::meta_position(space, from.slot, from.hash);
@@ -145,7 +156,14 @@ fn position_of(row: &[u8]) -> Option<ScanPosition> {
 impl Store {
     /// Rows of both generations, the newer one's winning; `end` moves down to where a generation was cut off. Returns the
     /// newest record that wrote any of them.
-    pub(crate) fn memtable_rows(&self, from: &[u8], until: &[u8], want: usize, rows: &mut Layer, end: &mut Option<Vec<u8>>) -> Index {
+    pub(crate) fn memtable_rows(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        want: usize,
+        rows: &mut Layer,
+        end: &mut Option<Vec<u8>>,
+    ) -> Index {
         let mut newest = Index(0);
         let shards = match (row::home_slot(from), Family::of(from)) {
             // One slot of one family lies in one shard; deadlines lie in all of them.
@@ -174,7 +192,14 @@ impl Store {
     }
 
     /// Meta rows of both generations in scan order, likewise.
-    pub(crate) fn memtable_keys(&self, space: Space, from: ScanPosition, want: usize, rows: &mut Layer, end: &mut Option<ScanPosition>) -> Index {
+    pub(crate) fn memtable_keys(
+        &self,
+        space: Space,
+        from: ScanPosition,
+        want: usize,
+        rows: &mut Layer,
+        end: &mut Option<ScanPosition>,
+    ) -> Index {
         let mut newest = Index(0);
         let mut taken = 0;
         let mut slot = from.slot;

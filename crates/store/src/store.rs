@@ -75,7 +75,11 @@ pub struct Due {
 
 impl Due {
     fn of(row: &[u8]) -> Option<Due> {
-        row::parse_expire_row(row).map(|(deadline_ms, key)| Due { space: key.space, deadline_ms, name: key.name.to_vec() })
+        row::parse_expire_row(row).map(|(deadline_ms, key)| Due {
+            space: key.space,
+            deadline_ms,
+            name: key.name.to_vec(),
+        })
     }
 }
 
@@ -166,7 +170,12 @@ impl Store {
     /// A key of a database as it is now: the caller keeps databases from being exchanged meanwhile.
     #[inline]
     pub fn key<'a>(&self, database: u32, name: &'a [u8]) -> Key<'a> {
-        Key { space: self.databases.space(database), slot: row::slot_of(name), hash: row::hash_of(name, self.hash_seed()), name }
+        Key {
+            space: self.databases.space(database),
+            slot: row::slot_of(name),
+            hash: row::hash_of(name, self.hash_seed()),
+            name,
+        }
     }
 
     /// The database that a space is now; `None` for a dead one.

@@ -187,7 +187,12 @@ impl<'s> Txn<'s> {
 
     #[inline]
     pub fn key_in<'a>(&self, database: u32, name: &'a [u8]) -> Key<'a> {
-        Key { space: self.space(database), slot: row::slot_of(name), hash: row::hash_of(name, self.store.hash_seed()), name }
+        Key {
+            space: self.space(database),
+            slot: row::slot_of(name),
+            hash: row::hash_of(name, self.store.hash_seed()),
+            name,
+        }
     }
 
     /// Ends a command that is going to take long unless it is on the I/O pool under its locks.
@@ -384,11 +389,18 @@ impl<'s> Txn<'s> {
 
     /// A counter with this transaction's own changes.
     pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
-        let committed = self.store.databases.counter(space, counter);
+        let sum = self.peek_counter(space, counter);
         // It stands for all records so far.
         self.gate = self.gate.max(self.store.log.last());
+        sum
+    }
+
+    /// The same for who does not promise that it lasts: INFO.
+    pub fn peek_counter(&self, space: Space, counter: Counter) -> i64 {
+        let committed = self.store.databases.counter(space, counter);
         let pending = if self.committed { &[][..] } else { &self.counts[..] };
-        let own: i64 = pending.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
+        let own: i64 =
+            pending.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
         committed + own
     }
 
@@ -526,4 +538,3 @@ fn lookup(found: Result<Lookup, BaseError>) -> Result<Option<Value>, Stop> {
 pub(crate) fn failed(error: &BaseError) -> Stop {
     Stop::Failed(format!("ERR storage error: {error}"))
 }
-

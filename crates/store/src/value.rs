@@ -23,11 +23,7 @@ impl Value {
     /// The part `range` of this value, sharing its block.
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "a slice lies inside its value");
-        Value {
-            block: self.block.clone(),
-            start: self.start + range.start as u32,
-            end: self.start + range.end as u32,
-        }
+        Value { block: self.block.clone(), start: self.start + range.start as u32, end: self.start + range.end as u32 }
     }
 
     /// This row after a small change: in place where nobody else holds it and its length stays.

@@ -46,7 +46,9 @@ impl Txn<'_> {
                 continue;
             }
             rows.extend(self.own_range(from, until));
-            let row_bytes = |(row, value): (&Vec<u8>, &Option<Value>)| row.len() + value.as_ref().map_or(0, |value| value.len()) + ROW_BYTES;
+            let row_bytes = |(row, value): (&Vec<u8>, &Option<Value>)| {
+                row.len() + value.as_ref().map_or(0, |value| value.len()) + ROW_BYTES
+            };
             let bytes = rows.iter().map(row_bytes).sum::<usize>() as u64;
             let all_bytes = self.store.views_bytes.clone();
             all_bytes.fetch_add(bytes, Ordering::Relaxed);

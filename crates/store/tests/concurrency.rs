@@ -69,7 +69,11 @@ fn read(txn: &mut Txn<'_>, key: usize, version: u64, whole: bool) -> Result<(), 
         assert_eq!(found.as_deref(), expected.as_deref(), "key {key} at version {version}");
     } else {
         let found = txn.presence(&txn.key(&name))?;
-        assert_eq!(found, if expected.is_some() { Presence::Plain } else { Presence::Absent }, "key {key} at version {version}");
+        assert_eq!(
+            found,
+            if expected.is_some() { Presence::Plain } else { Presence::Absent },
+            "key {key} at version {version}"
+        );
     }
     Ok(())
 }
@@ -132,10 +136,18 @@ impl Machine {
         commits
     }
 
-    fn transaction(&self, keys: &[usize], writes: bool, whole: bool, seed: u64, buffers: &mut TxnBuffers) -> Result<Option<(Index, Vec<(usize, u64)>)>, Stop> {
+    fn transaction(
+        &self,
+        keys: &[usize],
+        writes: bool,
+        whole: bool,
+        seed: u64,
+        buffers: &mut TxnBuffers,
+    ) -> Result<Option<(Index, Vec<(usize, u64)>)>, Stop> {
         let (mut pins, mut mode, mut loads): (Option<Pins>, _, _) = (None, Mode::Memory, 0);
         loop {
-            let mut locked: Vec<MutexGuard<'_, u64>> = keys.iter().map(|key| self.locks[*key].lock().expect("no panics")).collect();
+            let mut locked: Vec<MutexGuard<'_, u64>> =
+                keys.iter().map(|key| self.locks[*key].lock().expect("no panics")).collect();
             let mut txn = self.store.begin(std::mem::take(buffers), call(mode, seed, pins.as_ref()));
             let mut written = Vec::new();
             let ran = keys.iter().zip(&locked).try_for_each(|(key, version)| {
@@ -147,7 +159,8 @@ impl Machine {
                 }
                 Ok(())
             });
-            let committed = ran.and_then(|()| if writes { txn.commit().map(|committed| committed.index) } else { Ok(None) });
+            let committed =
+                ran.and_then(|()| if writes { txn.commit().map(|committed| committed.index) } else { Ok(None) });
             *buffers = txn.finish();
             match committed {
                 Ok(index) => {
@@ -184,7 +197,8 @@ impl Machine {
     /// Flushes, and lets rows grow cold; looks at what the base holds between two flushes.
     fn flush(&self) {
         while !self.done.load(Ordering::Relaxed) {
-            let put = (0..STABLE).step_by(7).try_for_each(|key| self.put_stable(key)).map_err(|stop| format!("{stop:?}"));
+            let put =
+                (0..STABLE).step_by(7).try_for_each(|key| self.put_stable(key)).map_err(|stop| format!("{stop:?}"));
             let flushed = put.and_then(|()| self.store.flush_now());
             assert!(flushed.is_ok() || self.done.load(Ordering::Relaxed), "{flushed:?}");
             self.base.set_cold(true);
@@ -199,13 +213,15 @@ impl Machine {
             Ok(Lookup::Absent) => None,
             other => panic!("{other:?}"),
         };
-        let counts = row::system_row(row::SystemScope::Replicated, &[b"counts/".as_slice(), &0u32.to_be_bytes()].concat());
+        let counts =
+            row::system_row(row::SystemScope::Replicated, &[b"counts/".as_slice(), &0u32.to_be_bytes()].concat());
         // Between these two reads no flush happens: this thread is the only one that asks for one, but the memtable may be full.
         let (before, names) = (get(&counts), (0..KEYS).map(name));
         let present = names.filter(|name| get(&row::meta_row(&self.store.key(0, name))).is_some()).count();
         if let Some(before) = before.filter(|before| get(&counts).as_ref() == Some(before)) {
             let keys = i64::from_be_bytes(before[..8].try_into().expect("8 bytes"));
-            let after = (0..KEYS).map(name).filter(|name| get(&row::meta_row(&self.store.key(0, name))).is_some()).count();
+            let after =
+                (0..KEYS).map(name).filter(|name| get(&row::meta_row(&self.store.key(0, name))).is_some()).count();
             if after == present {
                 assert_eq!(keys, present as i64, "a freeze splits no transaction");
             }
@@ -231,7 +247,8 @@ impl Machine {
     /// Runs threads, flushes and scans until the threads have done their work, or until `meanwhile` has ended it.
     fn run(&self, seed: u64, count: usize, meanwhile: impl FnOnce()) -> Commits {
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..THREADS).map(|n| scope.spawn(move || self.work(seed.wrapping_add(n << 40), count))).collect();
+            let workers: Vec<_> =
+                (0..THREADS).map(|n| scope.spawn(move || self.work(seed.wrapping_add(n << 40), count))).collect();
             scope.spawn(|| self.flush());
             scope.spawn(|| self.scan());
             meanwhile();
@@ -255,7 +272,9 @@ fn call(mode: Mode, seed: u64, pins: Option<&Pins>) -> Call<'_> {
 fn seeds(default: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let first = number("HAYPILE_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20);
-    (0..number("HAYPILE_CASES").unwrap_or(default)).map(move |n| first + n).inspect(|seed| println!("HAYPILE_SEED={seed}"))
+    (0..number("HAYPILE_CASES").unwrap_or(default))
+        .map(move |n| first + n)
+        .inspect(|seed| println!("HAYPILE_SEED={seed}"))
 }
 
 #[test]
@@ -330,7 +349,12 @@ fn crash(seed: u64, durability: Durability, power: bool) -> usize {
     for versions in &by_key {
         assert!(versions.values().is_sorted(), "the order of a key's versions is that of the log");
     }
-    let state_at = |cut: Index, key: usize| by_key[key].iter().rfind(|(_, index)| **index <= cut).and_then(|(version, _)| row_of(*version).map(|_| *version));
+    let state_at = |cut: Index, key: usize| {
+        by_key[key]
+            .iter()
+            .rfind(|(_, index)| **index <= cut)
+            .and_then(|(version, _)| row_of(*version).map(|_| *version))
+    };
     let mut cuts: Vec<Index> = commits.iter().map(|(index, _)| *index).chain([Index(0)]).collect();
     cuts.sort();
     let matching = cuts.iter().rev().find(|cut| (0..KEYS).all(|key| state_at(**cut, key) == found[key]));

@@ -15,7 +15,8 @@ fn setup(durability: Durability, memory_only: bool) -> Setup {
 
 fn check(durability: Durability, memory_only: bool, faults: bool) {
     let cases = std::env::var("HAYPILE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60);
-    let config = ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() };
     let step = (any::<u8>(), any::<u32>()).prop_map(move |(kind, number)| Step::of(kind, number, faults));
     let result = TestRunner::new(config).run(&prop::collection::vec(step, 1..60), |steps| {
         run(setup(durability, memory_only), &steps);

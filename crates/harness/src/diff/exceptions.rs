@@ -32,8 +32,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         name: "nul-in-words",
         reason: "Redis reads a cursor and prints an option up to a NUL byte; we take the bytes as they are",
         applies: |command, _, _| {
-            let words = ["scan", "expire", "pexpire", "expireat", "pexpireat"];
+            let words = ["hello", "scan", "expire", "pexpire", "expireat", "pexpireat"];
             words.iter().any(|word| is(command, &[word])) && command[1..].iter().any(|a| a.contains(&0))
+        },
+    },
+    Exception {
+        name: "hello-auth-order",
+        reason: "7.2 reads all of HELLO's options before it authenticates; 7.0 authenticates when it meets AUTH",
+        applies: |command, theirs, ours| {
+            is(command, &["hello"]) && refused(theirs, "WRONGPASS") && refused(ours, "Syntax error in HELLO option")
         },
     },
     Exception {

@@ -420,7 +420,6 @@ const RAW: &[&[u8]] = &[
     b"*1\r\n$4\r\nQUIT\r\nPING\r\n",
     b"quit now\r\n",
     b"MULTI\r\nSET a 1\r\nNOSUCH\r\nEXEC\r\n",
-    b"HELLO 3\r\nGET nokey\r\n",
 ];
 
 /// A key whose deadline passes between two steps: set, maybe watched, waited for, looked at in many ways.

@@ -23,7 +23,7 @@ pub struct ForgetfulFiles {
     life: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Disk {
     /// Handles of an earlier life do not work any more.
     life: u64,
@@ -35,20 +35,20 @@ struct Disk {
     failing_syncs: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Node {
     bytes: Vec<u8>,
     synced: Vec<u8>,
     unsynced: Vec<Change>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     Length(u64),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum NameChange {
     Link { path: PathBuf, node: usize },
     Unlink { path: PathBuf },
@@ -108,6 +108,11 @@ impl ForgetfulFiles {
     /// brings it to the disk. This is what Linux does.
     pub fn fail_syncs(&self, count: u64) {
         self.lock().failing_syncs = count;
+    }
+
+    /// Another disk in the same state, with what is not synced: to let the power fail there in many ways.
+    pub fn copy(&self) -> ForgetfulFiles {
+        ForgetfulFiles { disk: Arc::new(Mutex::new(self.lock().clone())), life: None }
     }
 
     /// The content of a file as a process sees it.

@@ -169,7 +169,13 @@ fn later_flushes_win(base: &dyn Base) {
 
 fn any_bytes_are_keys_and_values(base: &dyn Base) {
     let long = vec![7; 3 << 20];
-    let rows: [(&[u8], &[u8]); 5] = [(b"\0", b"zero"), (b"\0\0", b"\0"), (b"k\xff", b"\xff"), (b"k\xff\xff", &long), (&[b'x'; 40_000], b"long key")];
+    let rows: [(&[u8], &[u8]); 5] = [
+        (b"\0", b"zero"),
+        (b"\0\0", b"\0"),
+        (b"k\xff", b"\xff"),
+        (b"k\xff\xff", &long),
+        (&[b'x'; 40_000], b"long key"),
+    ];
     let flush = rows.iter().fold(Flush::default(), |flush, (key, value)| flush.put(key, value));
     flush.into_base(base).expect("a flush");
     for (key, value) in rows {
@@ -201,7 +207,8 @@ fn a_scan_reads_one_moment(base: &dyn Base) {
     let mut scan = base.scan(b"", &[255], Tier::Disk).expect("a scan");
     let view = base.view(b"", &[255]).expect("a view");
     assert_eq!(scan.step(), Ok(Step::Row { key: &[0], value: b"old" }));
-    let flush = (0..100u8).fold(Flush::default(), |flush, key| if key % 2 == 0 { flush.put([key], "new") } else { flush.delete([key]) });
+    let flush = (0..100u8)
+        .fold(Flush::default(), |flush, key| if key % 2 == 0 { flush.put([key], "new") } else { flush.delete([key]) });
     flush.put([101], "new").into_base(base).expect("a flush");
     base.reclaim_range(b"", &[255]).expect("a compaction");
     assert_eq!(rest(scan), (1..100u8).map(|key| (vec![key], b"old".to_vec())).collect::<Vec<_>>());

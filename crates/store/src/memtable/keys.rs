@@ -45,7 +45,13 @@ fn order_of(space: Space, hash: u32) -> u64 {
 
 impl MetaEntry {
     fn new(order: u64, name: &[u8], value: Option<&[u8]>, index: Index) -> Self {
-        MetaEntry { order, block: block_of(name, value.unwrap_or_default()), name_len: name.len() as u32, live: value.is_some(), index }
+        MetaEntry {
+            order,
+            block: block_of(name, value.unwrap_or_default()),
+            name_len: name.len() as u32,
+            live: value.is_some(),
+            index,
+        }
     }
 
     pub fn name(&self) -> &[u8] {

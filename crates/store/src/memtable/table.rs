@@ -94,7 +94,8 @@ impl Table {
 
     /// Takes out the keys that a slot has of a space; also returns what they took.
     pub fn take_keys(&mut self, space: Space, slot: Slot) -> (Vec<MetaEntry>, i64) {
-        let gone = self.keys.get_mut(usize::from(slot.0) % SLOTS_PER_SHARD).map_or_else(Vec::new, |keys| keys.take(space));
+        let gone =
+            self.keys.get_mut(usize::from(slot.0) % SLOTS_PER_SHARD).map_or_else(Vec::new, |keys| keys.take(space));
         let bytes = gone.iter().map(MetaEntry::bytes).sum();
         (gone, bytes)
     }
@@ -103,7 +104,8 @@ impl Table {
     pub fn take_rows(&mut self, from: &[u8], until: &[u8], max: usize) -> (Vec<Entry>, i64) {
         let keys: Vec<Box<[u8]>> = self.rows_in(from, until).take(max).map(|(row, ..)| row.into()).collect();
         let mut bytes = 0;
-        let gone = keys.iter().filter_map(|row| self.rows.remove(row).inspect(|entry| bytes += entry.bytes(row))).collect();
+        let gone =
+            keys.iter().filter_map(|row| self.rows.remove(row).inspect(|entry| bytes += entry.bytes(row))).collect();
         (gone, bytes)
     }
 
@@ -178,7 +180,11 @@ impl Table {
     }
 
     /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it.
-    pub fn rows_in<'t>(&'t self, from: &[u8], until: &[u8]) -> impl Iterator<Item = (&'t [u8], Option<&'t [u8]>, Index)> + use<'t> {
+    pub fn rows_in<'t>(
+        &'t self,
+        from: &[u8],
+        until: &[u8],
+    ) -> impl Iterator<Item = (&'t [u8], Option<&'t [u8]>, Index)> + use<'t> {
         // BTreeMap panics on an inverted range; an empty one is what the caller means.
         let until = if until < from { from } else { until };
         self.rows
@@ -186,4 +192,3 @@ impl Table {
             .map(|(row, entry)| (&row[..], entry.value.as_deref(), entry.index))
     }
 }
-

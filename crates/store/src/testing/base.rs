@@ -73,7 +73,11 @@ impl FaultBase {
     }
 
     /// Runs a change of the base, unless the process is dead.
-    fn change(&self, mut script: MutexGuard<'_, Script>, run: impl FnOnce() -> Result<(), BaseError>) -> Result<(), BaseError> {
+    fn change(
+        &self,
+        mut script: MutexGuard<'_, Script>,
+        run: impl FnOnce() -> Result<(), BaseError>,
+    ) -> Result<(), BaseError> {
         if script.dead {
             return Err(BaseError::Failed("injected: the process is dead".into()));
         }

@@ -186,7 +186,13 @@ fn element(random: &mut Random) -> Vec<u8> {
     (random.below(40) as u32).to_be_bytes().to_vec()
 }
 
-fn make_object(txn: &mut Txn<'_>, model: &mut Model, database: u32, random: &mut Random, large: bool) -> Result<(), Stop> {
+fn make_object(
+    txn: &mut Txn<'_>,
+    model: &mut Model,
+    database: u32,
+    random: &mut Random,
+    large: bool,
+) -> Result<(), Stop> {
     let (id, slot) = (txn.new_object()?, Slot(random.below(200) as u16 * 80));
     let space = txn.space(database);
     let mut object = Object { id, slot, rows: BTreeMap::new() };
@@ -272,13 +278,18 @@ fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) ->
             let max = 1 + random.below(30) as usize;
             let row_of = |element: &[u8]| row::data_row(space, object.slot, object.id, element);
             let found = txn.scan(&row_of(&from), &row_of(&until), max)?;
-            let expected: Vec<(Vec<u8>, Vec<u8>)> =
-                object.rows.range(from..until).take(max).map(|(element, value)| (row_of(element).to_vec(), value.clone())).collect();
+            let expected: Vec<(Vec<u8>, Vec<u8>)> = object
+                .rows
+                .range(from..until)
+                .take(max)
+                .map(|(element, value)| (row_of(element).to_vec(), value.clone()))
+                .collect();
             let found: Vec<(Vec<u8>, Vec<u8>)> = found.into_iter().map(|(row, value)| (row, value.to_vec())).collect();
             assert!(found == expected, "a scan of object {number}");
         }
         _ => {
-            let from = ScanPosition { slot: Slot(random.below(row::SLOTS as u64) as u16), hash: random.number() as u32 };
+            let from =
+                ScanPosition { slot: Slot(random.below(row::SLOTS as u64) as u16), hash: random.number() as u32 };
             let from = [ScanPosition::START, from][random.below(2) as usize];
             let max = 1 + random.below(40) as usize;
             check_keys(txn, content, database, from, max)?;
@@ -288,7 +299,13 @@ fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) ->
 }
 
 /// Scans keys once from a position: what it returns is exactly what lies before the position it returns.
-fn check_keys(txn: &mut Txn<'_>, content: &Content, database: u32, from: ScanPosition, max: usize) -> Result<Option<ScanPosition>, Stop> {
+fn check_keys(
+    txn: &mut Txn<'_>,
+    content: &Content,
+    database: u32,
+    from: ScanPosition,
+    max: usize,
+) -> Result<Option<ScanPosition>, Stop> {
     let (found, next) = txn.scan_keys(txn.space(database), from, max)?;
     let mut expected: Vec<(ScanPosition, &Vec<u8>, &Vec<u8>)> = content
         .keys
@@ -320,7 +337,8 @@ pub fn check(txn: &mut Txn<'_>, model: &Model, step: usize) -> Result<(), Stop> 
         for object in content.objects.values() {
             let (from, until) = row::object_range(Family::Data, space, object.slot, object.id);
             let found = txn.scan(&from, &until, usize::MAX)?;
-            let found: Vec<(&[u8], &[u8])> = found.iter().map(|(row, value)| (&row[from.len()..], &value[..])).collect();
+            let found: Vec<(&[u8], &[u8])> =
+                found.iter().map(|(row, value)| (&row[from.len()..], &value[..])).collect();
             let expected: Vec<(&[u8], &[u8])> = object.rows.iter().map(|(row, value)| (&row[..], &value[..])).collect();
             assert!(found == expected, "rows of object {}", object.id.0);
             let owner = txn.row(&row::owner_row(space, object.slot, object.id))?;
@@ -328,12 +346,16 @@ pub fn check(txn: &mut Txn<'_>, model: &Model, step: usize) -> Result<(), Stop> 
         }
         let (from, until) = row::family_range(Family::Expire, space);
         let found = txn.scan(&from, &until, usize::MAX)?;
-        let deadline = |row: &[u8]| row::parse_expire_row(row).map(|(deadline_ms, key)| (deadline_ms, key.name.to_vec()));
+        let deadline =
+            |row: &[u8]| row::parse_expire_row(row).map(|(deadline_ms, key)| (deadline_ms, key.name.to_vec()));
         let found: BTreeSet<(u64, Vec<u8>)> = found.iter().filter_map(|(row, _)| deadline(row)).collect();
         assert_eq!(found, content.deadlines, "deadlines of database {database}");
     }
     Ok(())
 }
+
+/// A view, and what the model says that it will give.
+type Opened = (View, Vec<Vec<u8>>);
 
 impl Model {
     /// What DBSIZE says.
@@ -343,7 +365,12 @@ impl Model {
 
     /// Deadlines up to `now_ms` of a database.
     pub fn due(&self, database: u32, now_ms: u64) -> BTreeSet<(u64, Vec<u8>)> {
-        self.databases[database as usize].deadlines.iter().filter(|(deadline_ms, _)| *deadline_ms <= now_ms).cloned().collect()
+        self.databases[database as usize]
+            .deadlines
+            .iter()
+            .filter(|(deadline_ms, _)| *deadline_ms <= now_ms)
+            .cloned()
+            .collect()
     }
 
     /// Every data row that stands, by full row key.
@@ -359,7 +386,7 @@ impl Model {
     }
 
     /// A view of some object as it is now, and what it has to show, if there is one.
-    pub fn open_view(&self, txn: &mut Txn<'_>, random: &mut Random) -> Result<Option<(View, Vec<Vec<u8>>)>, Stop> {
+    pub fn open_view(&self, txn: &mut Txn<'_>, random: &mut Random) -> Result<Option<Opened>, Stop> {
         let database = random.below(DATABASES.into()) as u32;
         let content = &self.databases[database as usize];
         let Some(number) = pick(&content.objects, random) else { return Ok(None) };

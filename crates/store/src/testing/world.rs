@@ -4,8 +4,8 @@
 //! Every transaction writes its number, so that after a crash the store says itself which ones survived: these must be all
 //! up to that one, each whole, and all that was durable before.
 
-use super::{FaultBase, MortalFiles};
 use super::model::{DATABASES, Model, check, transact};
+use super::{FaultBase, MortalFiles};
 use crate::base::{Base, BaseError, Step as BaseStep, Tier};
 use crate::row::{self, Family};
 use crate::store::{Store, StoreOptions, WritePressure};
@@ -33,25 +33,44 @@ pub struct Setup {
 /// What happens next.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Transactions { seed: u64, count: u64 },
+    Transactions {
+        seed: u64,
+        count: u64,
+    },
     /// The log's tick.
     Write,
     Sync,
     Flush,
-    Check { step: usize },
-    View { seed: u64 },
+    Check {
+        step: usize,
+    },
+    View {
+        seed: u64,
+    },
     Cold(bool),
     Reclaim,
     Reopen,
     Kill,
-    PowerLoss { seed: u64 },
+    PowerLoss {
+        seed: u64,
+    },
     /// Faults, until `Repair`, a reopen or a crash.
     FailIngests,
-    FailWrites { skip: u64, count: u64 },
-    FailSyncs { skip: u64, count: u64 },
-    ShortWrites { bytes_max: usize },
+    FailWrites {
+        skip: u64,
+        count: u64,
+    },
+    FailSyncs {
+        skip: u64,
+        count: u64,
+    },
+    ShortWrites {
+        bytes_max: usize,
+    },
     DiskFull,
-    CrashAfter { bytes: u64 },
+    CrashAfter {
+        bytes: u64,
+    },
     Repair,
 }
 
@@ -344,8 +363,11 @@ impl World {
         let in_memory = self.store.due_deadlines(now_ms, usize::MAX);
         for database in 0..DATABASES {
             let space = self.store.key(database, b"").space;
-            let mut due: BTreeSet<(u64, Vec<u8>)> =
-                in_memory.iter().filter(|due| due.space == space).map(|due| (due.deadline_ms, due.name.clone())).collect();
+            let mut due: BTreeSet<(u64, Vec<u8>)> = in_memory
+                .iter()
+                .filter(|due| due.space == space)
+                .map(|due| (due.deadline_ms, due.name.clone()))
+                .collect();
             let in_base = self.store.due_in_base(database, now_ms, usize::MAX).expect("reads go on");
             due.extend(in_base.into_iter().map(|due| (due.deadline_ms, due.name)));
             assert_eq!(due, self.model.due(database, now_ms), "what is due in database {database}");
@@ -371,22 +393,17 @@ impl World {
         let expected = self.model.data_rows(|database| self.store.key(database, b"").space);
         let mut found = BTreeSet::new();
         if self.setup.memory_only {
-            let mut txn = self.store.begin(TxnBuffers::default(), Call { now_ms: 0, seed: 0, database: 0, mode: Mode::Disk, pins: None });
+            let mut txn = self
+                .store
+                .begin(TxnBuffers::default(), Call { now_ms: 0, seed: 0, database: 0, mode: Mode::Disk, pins: None });
             let rows = txn.scan(&data(Family::Data), &data(Family::Owner), usize::MAX).expect("memory can be read");
             found.extend(rows.into_iter().map(|(row, _)| row::RowKey::from_vec(row)));
         } else {
-            let mut cursor = self.base.scan(&data(Family::Data), &data(Family::Owner), Tier::Disk).expect("the base can be read");
+            let mut cursor =
+                self.base.scan(&data(Family::Data), &data(Family::Owner), Tier::Disk).expect("the base can be read");
             while let BaseStep::Row { key, .. } = cursor.step().expect("the base can be read") {
                 found.insert(row::RowKey::from_slice(key));
             }
-        }
-        if found != expected {
-            for row in found.difference(&expected).take(400) {
-                let id = row::object_of(row).unwrap();
-                let owner = row::owner_row(row::space_of(row).unwrap(), row::home_slot(row).unwrap(), id);
-                eprintln!("XX space {:?} id {} slot {:?} owner {:?}", row::space_of(row), id.0, row::home_slot(row), self.base.get(&owner, Tier::Disk));
-            }
-            eprintln!("XX missing {} figures {:?} dead {:?} spaces {:?} settled {}", expected.difference(&found).count(), self.store.figures(), self.store.databases.dead(), (0..3).map(|d| self.store.key(d, b"").space).collect::<Vec<_>>(), self.store.objects.settled_below());
         }
         assert!(found == expected, "nothing dead is left: {} data rows, {} expected", found.len(), expected.len());
     }
@@ -419,7 +436,9 @@ impl World {
         let call = Call { now_ms: 0, seed: 0, database: DATABASES, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(TxnBuffers::default(), call);
         let key = txn.key(b"probe");
-        self.store.pressure() == WritePressure::Go && txn.put_meta(&key, &[&[0; SEGMENT_BYTES]]).is_ok() && txn.commit().is_ok()
+        self.store.pressure() == WritePressure::Go
+            && txn.put_meta(&key, &[&[0; SEGMENT_BYTES]]).is_ok()
+            && txn.commit().is_ok()
     }
 
     fn reopen(&mut self) {
@@ -442,10 +461,15 @@ impl World {
         kill(&self.files);
         // The threads of the dead process end; nothing they do has an effect.
         drop(self.store.close());
-        let promised = self.past.iter().rfind(|past| past.index <= durable).expect("the first is always durable").number;
+        let promised =
+            self.past.iter().rfind(|past| past.index <= durable).expect("the first is always durable").number;
         self.open();
         let survived = self.past[0].number;
-        assert!(survived >= promised, "step {}: transaction {promised} was durable, {survived} is the last one left", self.at);
+        assert!(
+            survived >= promised,
+            "step {}: transaction {promised} was durable, {survived} is the last one left",
+            self.at
+        );
     }
 
     /// Opens what is there, and goes back to what the model was after the last transaction that survived.
@@ -454,12 +478,16 @@ impl World {
         self.process = Arc::new(MortalFiles::new(self.faults.clone()));
         self.base = FaultBase::new((self.setup.make_base)());
         (self.is_faulty, self.was_faulty, self.is_dying) = (false, false, false);
-        self.store = Store::open(options(self.process.clone(), &self.setup), self.base.clone(), |_| {}).expect("what is left opens");
+        self.store = Store::open(options(self.process.clone(), &self.setup), self.base.clone(), |_| {})
+            .expect("what is left opens");
         self.listen();
         let call = Call { now_ms: 0, seed: 0, database: DATABASES, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(TxnBuffers::default(), call);
         let key = txn.key(b"number");
-        let number = txn.meta(&key).expect("reads").map_or(0, |number| u64::from_be_bytes(number[..].try_into().expect("8 bytes")));
+        let number = txn
+            .meta(&key)
+            .expect("reads")
+            .map_or(0, |number| u64::from_be_bytes(number[..].try_into().expect("8 bytes")));
         drop(txn);
         let at = self.past.iter().position(|past| past.number == number).expect("only what was committed survives");
         self.model = self.past[at].model.clone();

@@ -27,7 +27,7 @@ pub struct Options {
     pub base_keys: u64,
     pub window: Duration,
     pub writes: Duration,
-    /// Operations in each round of the phase `workers`.
+    /// Operations in each round of the phase `workers`, and keys written in the phase `start`.
     pub operations: u64,
     pub seed: u64,
     pub budget_bytes: u64,
@@ -36,7 +36,9 @@ pub struct Options {
     pub write_to: Option<PathBuf>,
 }
 
-pub const PHASES: &[&str] = &["reads", "hot", "writes", "constant", "workers"];
+pub const PHASES: &[&str] = &["reads", "hot", "writes", "constant", "start", "workers"];
+/// The phases that use servers of their own.
+const APART: &[&str] = &["start", "workers"];
 /// How our server is started: its own memory budget, and no help from the page cache.
 pub const DIRECTIVES: &str = "--maxmemory 256mb --direct-reads yes";
 
@@ -63,9 +65,13 @@ pub fn run(options: &Options) -> Result<bool> {
     );
     ensure!(free >= 2 * peak, "twice that must be free, {:.1} GB; use --dir, or fewer --keys", gigabytes(2 * peak));
     let mut figures = Vec::new();
-    if options.phases.is_empty() || options.phases.iter().any(|phase| phase != "workers") {
+    if options.phases.is_empty() || options.phases.iter().any(|phase| !APART.contains(&phase.as_str())) {
         figures.extend(on_server(options, &options.server, "ours", options.keys, Some(options.budget_bytes))?);
         figures.extend(on_server(options, &options.base, "Redis", options.base_keys, None)?);
+    }
+    if wanted(options, "start") {
+        let starts = phases::starts(&options.server, options.operations, &options.dir, options.seed);
+        figures.extend(show(starts.context("the phase start")?));
     }
     if wanted(options, "workers") {
         figures.extend(show(phases::workers(&options.server, 3, options.operations, options.seed)?));

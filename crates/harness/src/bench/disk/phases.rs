@@ -284,6 +284,35 @@ fn fill_database(client: &mut Client, database: u32, keys: u64) -> Result<()> {
     Ok(())
 }
 
+/// How long a start takes after a clean stop, and how fast the log is replayed after a kill.
+pub fn starts(template: &Template, keys: u64, dir: &Path, seed: u64) -> Result<Vec<Figure>> {
+    // So much memory that nothing of what is written is flushed before the kill.
+    let roomy = template.with("--maxmemory 3gb --memtable-size 1gb --flush-log-bytes 2gb")?;
+    let place = Workplace::new("bench-start", Some(dir))?;
+    let (server, _) = Server::start(&roomy, &place)?;
+    let load =
+        |until| Load { verb: Verb::Set, choice: Choice::each_once(keys), connections: 4, pipeline: 64, until, seed };
+    run(server.port(), &load(Until::Count(keys)))?;
+    server.stop()?;
+    let (mut server, clean) = Server::start(&roomy, &place)?;
+    run(server.port(), &load(Until::Count(keys)))?;
+    let info = server.client()?.info("log")?.unwrap_or_default();
+    let bytes = info_field(&info, "log_since_applied_bytes").and_then(|count| count.parse::<u64>().ok());
+    let megabytes = bytes.context("INFO says how much of the log is not in the base")? as f64 / 1e6;
+    server.kill()?;
+    let (server, replay) = Server::start(&roomy, &place)?;
+    server.stop()?;
+    let rate = megabytes / replay.seconds;
+    Ok(vec![
+        at_most("start after a clean stop", clean.seconds, " s", 1.0),
+        Figure {
+            what: format!("start after a kill, with {megabytes:.0} MB of log to replay"),
+            value: format!("{:.2} s, {rate:.0} MB a second, {} times LOADING", replay.seconds, replay.loading_replies),
+            target: Some(("at least 200 MB a second".to_string(), rate >= 200.0)),
+        },
+    ])
+}
+
 /// CPU time per operation with two workers over that with one, both on all cores, the median of alternating rounds.
 pub fn workers(template: &Template, rounds: usize, operations: u64, seed: u64) -> Result<Vec<Figure>> {
     const KEYS: u64 = 100_000;

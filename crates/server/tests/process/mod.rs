@@ -1,0 +1,219 @@
+//! A server process for tests: started on a free port in a directory of its own, waited for, stopped by its id. Clients
+//! speak RESP by hand, so that the tests see what is on the wire.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for the process, or for a reply, before it fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the process is looked at meanwhile.
+const POLL: Duration = Duration::from_millis(2);
+
+/// A directory that goes when the test ends.
+pub struct TempDir(pub PathBuf);
+
+impl TempDir {
+    pub fn new() -> TempDir {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("haypile-server-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        TempDir(dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    socket.local_addr().expect("it is bound").port()
+}
+
+/// The command line of a server with two event loops and a small budget.
+pub fn command(dir: &Path, port: u16, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haypile"));
+    command.args(["server", "--bind", "127.0.0.1", "--workers", "2", "--maxmemory", "128mb"]);
+    command.args(["--port", &port.to_string(), "--dir"]).arg(dir).args(more);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a server that is expected not to start: its exit status and what it said.
+pub fn fails(dir: &Path, port: u16, more: &[&str]) -> String {
+    let output: Output = command(dir, port, more).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub struct Server {
+    pub child: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts a server and waits until it serves.
+    pub fn start(dir: &Path, more: &[&str]) -> Server {
+        Server::start_at(dir, free_port(), more)
+    }
+
+    pub fn start_at(dir: &Path, port: u16, more: &[&str]) -> Server {
+        let mut server = Server::spawn(dir, port, more);
+        wait_until("it serves", || {
+            if let Some(status) = server.child.try_wait().expect("it is our child") {
+                panic!("the server ended: {status}");
+            }
+            TcpStream::connect(("127.0.0.1", port)).is_ok() && server.client().ask("PING") == "+PONG\r\n"
+        });
+        server
+    }
+
+    /// Starts a server without waiting for it.
+    pub fn spawn(dir: &Path, port: u16, more: &[&str]) -> Server {
+        let child = command(dir, port, more).stdout(Stdio::null()).spawn().expect("the binary runs");
+        Server { child, port }
+    }
+
+    pub fn client(&self) -> Client<TcpStream> {
+        let socket = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        Client { socket }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits for its end.
+    pub fn ended(mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("it ends", || {
+            status = self.child.try_wait().expect("it is our child");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+
+    /// SIGTERM, and a clean end.
+    pub fn stop(self) {
+        self.signal("TERM");
+        assert_eq!(self.ended().code(), Some(0));
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !done() {
+        assert!(since.elapsed() < PATIENCE, "waited too long until {what}");
+        std::thread::sleep(POLL);
+    }
+}
+
+/// A client over any socket.
+pub struct Client<S> {
+    pub socket: S,
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the server takes it");
+    }
+
+    /// Sends an inline command and reads its whole reply, as it is on the wire.
+    pub fn ask(&mut self, command: &str) -> String {
+        self.send(format!("{command}\r\n").as_bytes());
+        self.reply()
+    }
+
+    /// Sends a command with any arguments.
+    pub fn ask_words(&mut self, words: &[&[u8]]) -> String {
+        self.send(&request(words));
+        self.reply()
+    }
+
+    /// One reply with all that is in it.
+    pub fn reply(&mut self) -> String {
+        let mut bytes = Vec::new();
+        self.read_reply(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn read_reply(&mut self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        while !bytes[start..].ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.socket.read_exact(&mut byte).expect("the server answers");
+            bytes.push(byte[0]);
+        }
+        let line = String::from_utf8_lossy(&bytes[start..]).into_owned();
+        let count = line[1..].trim_end().parse::<i64>().unwrap_or(0).max(0) as usize;
+        match line.as_bytes()[0] {
+            b'$' | b'=' if !line.starts_with("$-1") => {
+                let from = bytes.len();
+                bytes.resize(from + count + 2, 0);
+                self.socket.read_exact(&mut bytes[from..]).expect("the server answers to the end");
+            }
+            b'*' | b'~' => (0..count).for_each(|_| self.read_reply(bytes)),
+            b'%' => (0..2 * count).for_each(|_| self.read_reply(bytes)),
+            _ => {}
+        }
+    }
+
+    /// Everything until the server closes.
+    pub fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // A reset is an end as well.
+        let _ = self.socket.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The value of a field of INFO.
+    pub fn info(&mut self, field: &str) -> String {
+        let all = self.ask("INFO everything");
+        let line = all.lines().find_map(|line| line.strip_prefix(&format!("{field}:")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("there is a field {field}"))
+    }
+}
+
+/// A request as clients send it.
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}

@@ -1,0 +1,156 @@
+//! A disk that is really full: a small tmpfs, where this process may mount one. Elsewhere the test says so and ends.
+
+mod contract;
+
+use contract::{Directory, Flush, Random, all};
+use haypile_store::base::{Base, BaseError, Lookup, Tier};
+use haypile_store_rocks::{OpenError, Options, Rocks};
+use std::path::Path;
+use std::process::Command;
+
+/// A mounted tmpfs; unmounted when dropped.
+struct SmallDisk(Directory);
+
+impl SmallDisk {
+    fn mount(megabytes: u32) -> Option<SmallDisk> {
+        let directory = Directory::new("full");
+        let size = format!("size={megabytes}m");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path());
+        let mounted = mount.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success());
+        mounted.then(|| SmallDisk(directory))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path()).status();
+    }
+}
+
+fn rows(round: u64, bytes: usize) -> Flush {
+    let mut random = Random(round + 1);
+    let mut flush = Flush::default();
+    for key in 0..(bytes / 1000) as u32 {
+        flush.set(&key.to_be_bytes(), Some((0..1000).map(|_| random.next() as u8).collect()));
+    }
+    flush
+}
+
+#[test]
+fn a_full_disk_refuses_flushes_keeps_reads_and_takes_flushes_again_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount(48) else {
+        eprintln!("no tmpfs can be mounted here: nothing was tested");
+        return;
+    };
+    let options = Options { cache_bytes: 4 << 20, level0_files: 4, ..Options::default() };
+    let base = Rocks::open(&disk.path().join("base"), options).expect("the base opens");
+    rows(0, 6 << 20).into_base(&base).expect("a flush");
+    let filler = disk.path().join("filler");
+    std::fs::write(&filler, vec![0; 36 << 20]).expect("a file that takes most of the room");
+
+    let before = all(&base);
+    for round in 1..4 {
+        let error = rows(round, 12 << 20).into_base(&base).expect_err("there is no room");
+        assert!(matches!(error, BaseError::Full(_)), "{error:?}");
+        assert_eq!(all(&base), before, "a refused flush has no effect");
+        let left = std::fs::read_dir(disk.path().join("base/ingest")).expect("the directory").count();
+        assert_eq!(left, 0, "and leaves nothing");
+    }
+    assert!(matches!(base.get(&5u32.to_be_bytes(), Tier::Disk), Ok(Lookup::Row(_))));
+    // A compaction that finds no room may stop background work; it must say that the disk is full.
+    let _ = base.reclaim_range(b"", &[255]);
+    assert!(matches!(base.background_error(), None | Some(BaseError::Full(_))), "{:?}", base.background_error());
+    assert!(matches!(base.get(&5u32.to_be_bytes(), Tier::Disk), Ok(Lookup::Row(_))));
+
+    std::fs::remove_file(&filler).expect("the room comes back");
+    if base.background_error().is_some() {
+        resume(&base);
+    }
+    rows(9, 12 << 20).into_base(&base).expect("a flush");
+    base.reclaim_range(b"", &[255]).expect("a compaction");
+    assert_eq!(all(&base).len(), (12 << 20) / 1000);
+    base.close();
+}
+
+#[test]
+fn wherever_the_room_ends_a_flush_is_whole_or_not_there() {
+    let Some(disk) = SmallDisk::mount(24) else {
+        eprintln!("no tmpfs can be mounted here: nothing was tested");
+        return;
+    };
+    let directory = disk.path().join("base");
+    let options = Options { cache_bytes: 4 << 20, level0_files: 100, ingest_file_bytes: 1, ..Options::default() };
+    let filler = disk.path().join("filler");
+    let (mut expected, mut unopened, mut refused, mut stopped, mut taken) = (Vec::new(), 0, 0, 0, 0);
+    // A page more of room at each step: at first the base cannot even be opened, then the flush fails in the middle of
+    // its rows, at its end, with the second file, in the manifest, and at last nowhere.
+    for pages in 0..150usize {
+        let mut flush = Flush::default();
+        let mut random = Random(pages as u64 + 1);
+        // The first and the last key are long: the manifest names both, and so needs pages of its own.
+        let keys = (0..300u32).map(|key| key.to_be_bytes().to_vec());
+        let keys = std::iter::once(vec![0; 6000]).chain(keys.skip(1)).chain([vec![0xfe; 6000]]);
+        let rows: Vec<_> = keys.map(|key| (key, (0..1000).map(|_| random.next() as u8).collect::<Vec<u8>>())).collect();
+        rows.iter().for_each(|(key, value)| flush.set(key, Some(value.clone())));
+        fill(&filler, pages);
+        // Opened with the disk full, the manifest gets no room ahead.
+        match Rocks::open(&directory, options.clone()) {
+            Ok(base) => {
+                match flush.into_base(&base) {
+                    Ok(()) => (expected, taken) = (rows, taken + 1),
+                    Err(error) => {
+                        assert!(matches!(error, BaseError::Full(_)), "{pages}: {error:?}");
+                        refused += 1;
+                    }
+                }
+                assert!(all(&base) == expected, "{pages}: half a flush, or one that was refused");
+                std::fs::remove_file(&filler).expect("the room comes back");
+                if base.background_error().is_some() {
+                    stopped += 1;
+                    resume(&base);
+                    Flush::default().put("later", "row").into_base(&base).expect("a flush");
+                    Flush::default().delete("later").into_base(&base).expect("a flush");
+                }
+                base.close();
+            }
+            Err(error) => {
+                assert!(matches!(error, OpenError::Full(_)), "{pages}: {error:?}");
+                unopened += 1;
+                std::fs::remove_file(&filler).expect("the room comes back");
+            }
+        }
+        let base = Rocks::open(&directory, options.clone()).expect("the base opens");
+        assert!(all(&base) == expected, "{pages}: after opening again");
+        base.reclaim_range(b"", &[255]).expect("a compaction makes room");
+        base.close();
+    }
+    println!("{unopened} not opened, {refused} refused, {stopped} stopped, {taken} taken");
+    assert!(refused > 20 && taken > 5, "{refused} refused, {taken} taken");
+}
+
+/// Takes all room of the file's disk but some pages.
+fn fill(path: &Path, pages: usize) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).expect("a file");
+    let mut written = 0;
+    while file.write(&[0; 4096]).is_ok_and(|bytes| bytes == 4096) {
+        written += 1;
+    }
+    file.set_len((written - pages.min(written)) as u64 * 4096).expect("the file shrinks");
+}
+
+/// Waits until background work goes on: when the base looks for room by itself, that takes some seconds.
+fn resume(base: &Rocks) {
+    let begun = std::time::Instant::now();
+    while let Err(error) = base.resume() {
+        assert!(matches!(error, BaseError::Full(_)), "{error:?}");
+        assert!(begun.elapsed().as_secs() < 60, "there is room for a minute: {error:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(base.background_error(), None);
+}
