@@ -22,8 +22,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Process {
     pub executable: PathBuf,
     pub config_file: Option<PathBuf>,
-    /// The budget in bytes that the store was given its shares of.
-    pub memory_budget: u64,
+    /// The budget in bytes that the store has its shares of; CONFIG SET may change it.
+    pub memory_budget: Arc<AtomicU64>,
     pub version: &'static str,
     /// Bytes that the allocator has given out.
     pub allocated: fn() -> u64,

@@ -247,9 +247,13 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
         if WRITES {
-            match store.pressure() {
+            match pressure(store, entry.flags.has(Flag::Denyoom)) {
                 WritePressure::Go => {}
-                WritePressure::Slow(wait) => return Err(Hindrance::Slow(wait)),
+                WritePressure::Slow(wait) => {
+                    if let Some(wait) = session.owe(wait) {
+                        return Err(Hindrance::Slow(wait));
+                    }
+                }
                 WritePressure::Stop(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
             }
         }
@@ -398,6 +402,12 @@ impl Workbench {
         let inbox = self.inbox.clone();
         Box::new(move || inbox.push(Event { session, what }))
     }
+}
+
+/// What the store says to a write; one that cannot make the data larger is let through where it makes room.
+#[inline]
+pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
+    if grows { store.pressure() } else { store.pressure_to_shrink() }
 }
 
 /// Whether MULTI queues the command, rather than letting it run at once.

@@ -35,7 +35,7 @@ impl Worker {
     pub fn expire(&mut self, now_ms: u64) -> bool {
         let Worker { engine, desk } = self;
         let Some(store) = engine.store() else { return false };
-        if !has_deadlines(engine, store) || matches!(store.pressure(), WritePressure::Stop(_)) {
+        if !has_deadlines(engine, store) || matches!(store.pressure_to_shrink(), WritePressure::Stop(_)) {
             return false;
         }
         let due = store.due_deadlines(now_ms, BATCH);

@@ -66,7 +66,7 @@ const FIELDS: &[Field] = &[
     ("memory", "maxmemory", |engine| engine.settings.config().maxmemory.to_string()),
     ("memory", "maxmemory_human", |engine| human(engine.settings.config().maxmemory)),
     ("memory", "maxmemory_policy", |engine| engine.settings.config().maxmemory_policy.clone()),
-    ("memory", "memory_budget", |engine| engine.process.memory_budget.to_string()),
+    ("memory", "memory_budget", |engine| engine.process.memory_budget.load(Ordering::Relaxed).to_string()),
     ("memory", "mem_allocator", |_| "jemalloc".into()),
     ("persistence", "loading", |engine| u8::from(engine.store().is_none()).to_string()),
     ("persistence", "async_loading", |_| "0".into()),

@@ -10,6 +10,10 @@ use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
 use haypile_store::Pins;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What timers can measure.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// What session commands may change. EXEC runs them on a copy, which becomes the session's with the block's effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +43,9 @@ pub struct Session {
     /// There is one while something is watched.
     pub(crate) mark: Option<Arc<Mark>>,
     pub(crate) waiting: Waiting,
+    /// How long the session's writes have still to wait because the flush is behind: many short times become one that a
+    /// timer can measure.
+    pub(crate) debt: Duration,
     /// What came back for the command that waits.
     pub(crate) event: Option<What>,
 }
@@ -149,6 +156,7 @@ impl Session {
             watched: Vec::new(),
             mark: None,
             waiting: Waiting::Nothing,
+            debt: Duration::ZERO,
             event: None,
         }
     }
@@ -168,6 +176,12 @@ impl Session {
     /// The time that a slowed write had to wait is over.
     pub fn wake(&mut self) {
         self.event = Some(What::Retry);
+    }
+
+    /// Adds to what the session's writes have to wait; the whole of it, to be waited now, once it is worth a timer.
+    pub(crate) fn owe(&mut self, wait: Duration) -> Option<Duration> {
+        self.debt += wait;
+        (self.debt >= SLEEP_MIN).then(|| std::mem::take(&mut self.debt))
     }
 
     /// Whether a command is under way elsewhere; its effects may still come.

@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use crate::exclusion::Alone;
-use crate::execute::{Hindrance, Next, OUTPUT_BYTES_MAX, Workbench};
+use crate::execute::{Hindrance, Next, OUTPUT_BYTES_MAX, Workbench, pressure};
 use crate::locks::{Duration as Held, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
@@ -82,9 +82,11 @@ impl Workbench {
         let needs = pending.work.needs(&engine.table, store);
         // One that was called from a queue goes to its lock: those behind it wait for that.
         if needs.writes && !pending.alone && pending.turn == Turn::Newcomer {
-            match store.pressure() {
+            match pressure(store, needs.grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
-                    return self.hold(engine, session, pending, Hindrance::Slow(wait));
+                    if let Some(wait) = session.owe(wait) {
+                        return self.hold(engine, session, pending, Hindrance::Slow(wait));
+                    }
                 }
                 WritePressure::Slow(_) | WritePressure::Go => {}
                 WritePressure::Stop(why) => return self.give_up(engine, session, &pending.work, why, out),

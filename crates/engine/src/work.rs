@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::host::Desk;
 use crate::locks::{Claims, Hold};
 use crate::session::{Block, State, Work};
-use haypile_commands::{Args, Command, Control, Error, Flag, Run, Table};
+use haypile_commands::{Args, Command, Control, Entry, Error, Flag, Run, Table};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -21,6 +21,8 @@ pub(crate) struct Needs {
     /// It runs while nothing else does; it claims no keys then.
     pub alone: bool,
     pub writes: bool,
+    /// Some write may make the data larger.
+    pub grows: bool,
 }
 
 /// What became of it.
@@ -41,10 +43,10 @@ impl Work {
     pub fn needs(&self, table: &Table, store: &Store) -> Needs {
         let mut needs = Needs::default();
         match self {
-            Work::Command(id, args) => needs.add(table.entry(*id).command, args.as_args(), store),
+            Work::Command(id, args) => needs.add(table.entry(*id), args.as_args(), store),
             Work::Block(block) => {
                 for queued in &block.commands {
-                    needs.add(table.entry(queued.command).command, queued.args.as_args(), store);
+                    needs.add(table.entry(queued.command), queued.args.as_args(), store);
                 }
                 for watched in &block.watched {
                     needs.claims.add(store.key(watched.database, &watched.name).hash, Hold::Shared);
@@ -96,9 +98,11 @@ impl Work {
 }
 
 impl Needs {
-    fn add(&mut self, command: &Command, args: resp::Args<'_>, store: &Store) {
+    fn add(&mut self, entry: &Entry, args: resp::Args<'_>, store: &Store) {
+        let Entry { command, flags, .. } = entry;
         self.alone |= matches!(command.run, Run::Exclusive(_));
-        self.writes |= command.all_flags().has(Flag::Write);
+        self.writes |= flags.has(Flag::Write);
+        self.grows |= flags.has(Flag::Denyoom);
         for (at, spec) in command.keys(Args::from(args)) {
             let hold = if spec.writes() { Hold::Exclusive } else { Hold::Shared };
             self.claims.add(store.key(0, args.get(at)).hash, hold);

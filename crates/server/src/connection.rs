@@ -8,6 +8,7 @@
 use crate::event_loop::{EventLoop, now_us};
 use crate::output::Output;
 use crate::stream::{Reader, Writer};
+use haypile_config::Limit;
 use haypile_engine::{Counters, Event, Next, OUTPUT_BYTES_MAX, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
@@ -41,6 +42,8 @@ pub struct Connection {
     /// The client is gone, or is to be: nothing is written any more.
     lost: Cell<bool>,
     last_active_us: Cell<u64>,
+    /// Since when more replies are unread than the soft limit allows; 0 is not at all.
+    unread_since_us: Cell<u64>,
     /// Since the last tick: when the first turn began, how many commands have run, and whether they had to wait.
     turns: Cell<Turns>,
 }
@@ -82,6 +85,7 @@ impl Connection {
             draining: Cell::new(false),
             lost: Cell::new(false),
             last_active_us: Cell::new(now_us),
+            unread_since_us: Cell::new(0),
             turns: Cell::default(),
         }
     }
@@ -216,6 +220,7 @@ impl Connection {
             self.draining.set(true);
             tokio::task::spawn_local(self.clone().drain(event_loop.clone()));
         }
+        self.close_above(event_loop.output_limit.get().hard_bytes, &mut state.output);
         waits
     }
 
@@ -261,6 +266,7 @@ impl Connection {
     fn close(&self, output: &mut Output) {
         self.lost.set(true);
         output.discard();
+        self.writer.abort();
         self.wake();
     }
 
@@ -304,6 +310,29 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         if now_us.saturating_sub(self.last_active_us.get()) > timeout_us && !state.session.is_waiting() {
             self.close(&mut state.output);
+        }
+    }
+
+    /// Closes the connection if its client has left more unread than `bytes_max`, unless that is 0.
+    fn close_above(&self, bytes_max: u64, output: &mut Output) {
+        if bytes_max > 0 && output.unsent() as u64 > bytes_max {
+            tracing::warn!("client {} is closed: it leaves {} bytes of replies unread", self.id, output.unsent());
+            self.close(output);
+        }
+    }
+
+    /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as they say.
+    pub fn close_if_unread(&self, now_us: u64, limit: &Limit) {
+        let mut state = self.state.borrow_mut();
+        self.close_above(limit.hard_bytes, &mut state.output);
+        let is_above = limit.soft_bytes > 0 && state.output.unsent() as u64 > limit.soft_bytes;
+        match (is_above, self.unread_since_us.get()) {
+            (false, _) => self.unread_since_us.set(0),
+            (true, 0) => self.unread_since_us.set(now_us),
+            (true, since_us) if now_us.saturating_sub(since_us) >= limit.soft_seconds * 1_000_000 => {
+                self.close(&mut state.output);
+            }
+            (true, _) => {}
         }
     }
 

@@ -8,6 +8,7 @@
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
 use crate::stream::Accepted;
+use haypile_config::Limit;
 use haypile_engine::{Counters, Engine, Event, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
@@ -54,6 +55,8 @@ pub struct EventLoop {
     tick: RefCell<Option<Waker>>,
     /// Something was written to the log that no reply waits for.
     log_is_behind: Cell<bool>,
+    /// How much a client may leave unread.
+    pub output_limit: Cell<Limit>,
 }
 
 /// Microseconds since 1970.
@@ -70,6 +73,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         .build_local(LocalOptions::default())?;
     let wake = mailbox.clone();
     let worker = Worker::new(engine.clone(), index, Box::new(move || wake.wake.notify_one()));
+    let output_limit = engine.settings.config().normal_output_limit;
     let event_loop = Rc::new(EventLoop {
         engine,
         worker: RefCell::new(worker),
@@ -82,6 +86,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         gated: RefCell::default(),
         tick: RefCell::default(),
         log_is_behind: Cell::new(false),
+        output_limit: Cell::new(output_limit),
     });
     runtime.block_on(async {
         tokio::task::spawn_local(event_loop.clone().ticks());
@@ -257,7 +262,8 @@ impl EventLoop {
             interval.tick().await;
             round += 1;
             if round.is_multiple_of(SECOND) {
-                self.close_idle();
+                self.output_limit.set(self.engine.settings.config().normal_output_limit);
+                self.look_at_clients();
             }
             // The server's as a whole: one loop's business.
             if self.index == 0 {
@@ -285,15 +291,15 @@ impl EventLoop {
         }
     }
 
-    /// Closes clients that have not said a word for `timeout` seconds.
-    fn close_idle(&self) {
+    /// Closes clients that have not said a word for `timeout` seconds, and those that leave too much unread for too long.
+    fn look_at_clients(&self) {
         let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
-        if timeout_us == 0 {
-            return;
-        }
-        let now_us = now_us();
+        let (now_us, limit) = (now_us(), self.output_limit.get());
         for connection in self.connections.borrow().values() {
-            connection.close_if_idle(now_us, timeout_us);
+            if timeout_us > 0 {
+                connection.close_if_idle(now_us, timeout_us);
+            }
+            connection.close_if_unread(now_us, &limit);
         }
     }
 }

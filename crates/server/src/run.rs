@@ -17,7 +17,7 @@ use haypile_config::{Config, Loaded, Note, Settings};
 use haypile_engine::{Engine, Process};
 use haypile_store::{Progress, Store};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, LocalOptions};
@@ -93,7 +93,7 @@ fn start(
     let about = Process {
         executable: std::env::current_exe().unwrap_or_default(),
         config_file: file,
-        memory_budget: budget.total,
+        memory_budget: Arc::new(AtomicU64::new(budget.total)),
         version: env!("CARGO_PKG_VERSION"),
         allocated: process::allocated_bytes,
     };
@@ -219,7 +219,7 @@ fn load(
 
 /// Begins to serve the loaded data.
 fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: &Arc<Store>) -> Result<(), String> {
-    storage::follow(&engine.settings, store);
+    storage::follow(&engine.settings, store, engine.process.memory_budget.clone());
     let mailboxes = mailboxes.clone();
     store.log().on_durable(Arc::new(move || mailboxes.iter().for_each(|mailbox| mailbox.on_durable())));
     engine.serve(store.clone()).map_err(|error| format!("The I/O pool cannot start: {error}"))

@@ -9,6 +9,7 @@ use haypile_store_rocks::{Options as RocksOptions, Rocks};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MIB: u64 = 1 << 20;
 
@@ -122,15 +123,26 @@ fn disk_free(dir: &Path) -> DiskFree {
     }))
 }
 
-/// Lets CONFIG SET reach the running store.
-pub fn follow(settings: &Settings, store: &Arc<Store>) {
+/// Lets CONFIG SET reach the running store; `shown_budget` is what INFO tells of it.
+pub fn follow(settings: &Settings, store: &Arc<Store>, shown_budget: Arc<AtomicU64>) {
     let store = store.clone();
-    settings.listen(move |_, before, after| {
-        if before.durability != after.durability {
-            store.log().set_durability(log_durability(after.durability));
+    settings.listen(move |changed, _, after| {
+        for change in changed {
+            match change.name {
+                "durability" | "appendfsync" => store.log().set_durability(log_durability(after.durability)),
+                "blind-set" => store.set_blind_set(after.blind_set),
+                "flush-log-bytes" | "disk-free-min" => {
+                    store.set_flush_bounds(after.flush_log_bytes, after.disk_free_bytes_min);
+                }
+                "txn-bytes-max" => store.set_txn_bytes_max(after.txn_bytes_max),
+                "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
+                    let budget = Budget::split(after, &haypile_config::memory::detect());
+                    store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);
+                    shown_budget.store(budget.total, Ordering::Relaxed);
+                }
+                _ => {}
+            }
         }
-        store.set_blind_set(after.blind_set);
-        store.set_txn_bytes_max(after.txn_bytes_max);
         Ok(())
     });
 }

@@ -97,6 +97,15 @@ impl Writer {
         }
     }
 
+    /// Ends the connection at once, in both directions; whoever waits for it to be writable is woken.
+    pub fn abort(&self) {
+        // It fails only for a connection that has ended by itself.
+        let _ = match self {
+            Writer::Tcp(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),
+            Writer::Unix(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),
+        };
+    }
+
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             Writer::Tcp(half) => half.writable().await,

@@ -159,8 +159,9 @@ fn directives_about_clients_hold() {
         dir.path(),
         &["--maxclients", "2", "--timeout", "1", "--rename-command", "GET", "FETCH", "--rename-command", "SET", ""],
     );
-    let mut idle = server.client();
     let mut busy = server.client();
+    process::wait_until("who asked whether it is up has gone", || busy.info("connected_clients") == "1");
+    let mut idle = server.client();
     assert_eq!(idle.ask("PING"), "+PONG\r\n");
     assert_eq!(busy.ask("FETCH k"), "$-1\r\n");
     assert!(busy.ask("GET k").starts_with("-ERR unknown command 'GET'"));
@@ -168,5 +169,30 @@ fn directives_about_clients_hold() {
     assert_eq!(server.client().rest(), "-ERR max number of clients reached\r\n");
     process::wait_until("the idle one is closed", || busy.info("connected_clients") == "1");
     assert_eq!(idle.rest(), "");
+    server.stop();
+}
+
+#[test]
+fn settings_reach_the_running_server() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let before = client.info("memtable_bytes_max");
+    assert_eq!(client.info("memory_budget"), (128 << 20).to_string());
+    assert_eq!(client.ask("CONFIG SET maxmemory 64mb"), "+OK\r\n");
+    assert_eq!(client.info("memory_budget"), (64 << 20).to_string());
+    assert_ne!(client.info("memtable_bytes_max"), before);
+    let refused = client.ask("CONFIG SET maxclients 5 background-io-rate 2mb");
+    assert!(refused.contains("can't set immutable config"), "{refused}");
+    assert_eq!(client.ask("CONFIG GET maxclients"), "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n");
+
+    // A client that leaves too much unread is closed.
+    assert_eq!(client.ask("CONFIG SET client-output-buffer-limit \"normal 300kb 0 0\""), "+OK\r\n");
+    let mut lazy = server.client();
+    assert_eq!(lazy.ask_words(&[b"SET", b"k", &[b'x'; 10_000]]), "+OK\r\n");
+    process::wait_until("it is closed", || {
+        let more = lazy.socket.write(&request(&[b"GET", b"k"]).repeat(100));
+        more.is_err()
+    });
     server.stop();
 }

@@ -50,6 +50,10 @@ pub fn settled_row() -> RowKey {
 /// What the flush thread and the others tell each other.
 pub struct FlushControl {
     memtable_bytes: AtomicU64,
+    /// Log bytes above the applied index that start a flush.
+    log_bytes: AtomicU64,
+    /// Free bytes of the disk below which there are no writes.
+    disk_free_min_bytes: AtomicU64,
     requested: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -57,6 +61,8 @@ pub struct FlushControl {
     is_stopped: AtomicBool,
     /// The same for `State::failure`.
     is_failing: AtomicBool,
+    /// Since when the log refuses records: it is told now and then to try again, whoever else asks it.
+    log_refused: Mutex<Option<Instant>>,
     /// When the last generation was frozen.
     frozen_at: Mutex<Option<Instant>>,
     completed: AtomicU64,
@@ -103,14 +109,17 @@ struct Work {
 }
 
 impl FlushControl {
-    pub fn new(memtable_bytes: u64) -> Self {
+    pub fn new(memtable_bytes: u64, log_bytes: u64, disk_free_min_bytes: u64) -> Self {
         FlushControl {
             memtable_bytes: AtomicU64::new(memtable_bytes),
+            log_bytes: AtomicU64::new(log_bytes),
+            disk_free_min_bytes: AtomicU64::new(disk_free_min_bytes),
             requested: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
             is_stopped: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
+            log_refused: Mutex::default(),
             frozen_at: Mutex::default(),
             completed: AtomicU64::new(0),
             waits_us: AtomicU64::new(0),
@@ -122,6 +131,14 @@ impl FlushControl {
     /// The size at which a generation is frozen.
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn set_disk_free_min_bytes(&self, bytes: u64) {
+        self.disk_free_min_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub fn set_memtable_bytes(&self, bytes: u64) {
@@ -152,6 +169,12 @@ impl FlushControl {
         self.state.lock().failure.clone()
     }
 
+    /// The log had no room for a record.
+    #[cold]
+    pub fn on_log_refused(&self) {
+        self.log_refused.lock().get_or_insert_with(Instant::now);
+    }
+
     /// How long ago the last generation was frozen.
     pub fn age(&self) -> Duration {
         self.frozen_at.lock().map_or(Duration::ZERO, |frozen| frozen.elapsed())
@@ -159,7 +182,8 @@ impl FlushControl {
 
     fn set_stopped(&self, why: Option<String>) {
         let mut state = self.state.lock();
-        if state.stopped != why {
+        // The text tells how much room there is, which changes all the time.
+        if state.stopped.is_some() != why.is_some() {
             match &why {
                 Some(why) => tracing::error!("{why}"),
                 None => tracing::info!("writes go on"),
@@ -251,7 +275,7 @@ impl Store {
     fn flush_is_due(&self) -> bool {
         // Segments count as a whole, and the last one always does.
         let logged = self.log.stats().since_applied_bytes;
-        let logged_max = self.options.flush_log_bytes.max(2 * self.options.log.segment_bytes);
+        let logged_max = self.flush.log_bytes.load(Ordering::Relaxed).max(2 * self.options.log.segment_bytes);
         self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > logged_max
     }
 
@@ -259,19 +283,22 @@ impl Store {
     fn look_at_the_disk(&self, failure: Option<&String>) {
         let free = (self.options.disk_free.0)().unwrap_or(u64::MAX);
         let full = self.memtable.active_bytes() > self.flush.memtable_bytes();
-        let why = if free < self.options.disk_free_min_bytes {
+        let why = if free < self.flush.disk_free_min_bytes.load(Ordering::Relaxed) {
             Some(format!(
                 "MISCONF Haypile cannot write: the disk has {free} bytes left, less than disk-free-min. Reads go on."
             ))
         } else if let (Some(failure), true) = (failure, full) {
             Some(format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
-        } else if let Some(failure) = self.log.failed() {
-            self.log.retry();
-            Some(format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
         } else {
-            None
+            self.log.failed().map(|failure| format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
         };
         self.flush.set_stopped(why);
+        let mut refused = self.flush.log_refused.lock();
+        if refused.is_some_and(|since| since.elapsed() > RETRY_INTERVAL) {
+            // If it refuses again, that begins anew.
+            *refused = None;
+            self.log.retry();
+        }
     }
 
     /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be more.

@@ -51,7 +51,7 @@ impl Store {
             presence: Presence::new(options.presence_bytes, options.hash_seed),
             databases: Databases::new(options.databases),
             objects: Objects::default(),
-            flush: FlushControl::new(options.memtable_bytes),
+            flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, options.disk_free_min_bytes),
             reclaimer: Reclaimer::default(),
             frozen: Mutex::new(None),
             applied: AtomicU64::new(applied.unwrap_or(0)),

@@ -355,16 +355,19 @@ impl Overlay {
     }
 
     pub fn clear(&mut self) {
-        for body in [&mut self.main, &mut self.ahead] {
-            body.clear();
-            body.shrink_to(KEPT_BYTES_MAX);
-        }
+        self.main.clear();
         self.own.clear();
-        self.own.shrink_to(KEPT_BYTES_MAX / size_of::<Own>());
-        if !self.last.is_empty() {
+        self.spills = 0;
+        if !self.ahead.is_empty()
+            || !self.last.is_empty()
+            || self.main.capacity().max(self.ahead.capacity()) > KEPT_BYTES_MAX
+        {
+            self.ahead.clear();
             self.last.clear();
+            self.main.shrink_to(KEPT_BYTES_MAX);
+            self.ahead.shrink_to(KEPT_BYTES_MAX);
+            self.own.shrink_to(KEPT_BYTES_MAX / size_of::<Own>());
             self.last.shrink_to(KEPT_BYTES_MAX / 16);
         }
-        self.spills = 0;
     }
 }

@@ -235,27 +235,38 @@ fn hash_tag(name: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, as the Redis Cluster specification asks.
+/// CRC-16/XMODEM, as the Redis Cluster specification asks; four bytes at a time, because every command begins with it.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, &byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
+    let (fours, rest) = bytes.as_chunks::<4>();
+    let crc = fours.iter().fold(0u16, |crc, &[a, b, c, d]| {
+        let [high, low] = crc.to_be_bytes();
+        CRC16[3][usize::from(high ^ a)]
+            ^ CRC16[2][usize::from(low ^ b)]
+            ^ CRC16[1][usize::from(c)]
+            ^ CRC16[0][usize::from(d)]
+    });
+    rest.iter().fold(crc, |crc, &byte| (crc << 8) ^ CRC16[0][usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-static CRC16: [u16; 256] = crc16_table();
+/// `CRC16[n][byte]` is what a byte becomes when `n` more bytes follow it.
+static CRC16: [[u16; 256]; 4] = crc16_tables();
 
-const fn crc16_table() -> [u16; 256] {
-    let mut table = [0; 256];
+const fn crc16_tables() -> [[u16; 256]; 4] {
+    let mut tables = [[0; 256]; 4];
     let mut i = 0;
     while i < 256 {
         let mut crc = (i as u16) << 8;
         let mut bit = 0;
-        while bit < 8 {
+        while bit < 32 {
             crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
             bit += 1;
+            if bit % 8 == 0 {
+                tables[bit / 8 - 1][i] = crc;
+            }
         }
-        table[i] = crc;
         i += 1;
     }
-    table
+    tables
 }
 
 /// Where a key stands in the scan order of its slot.
@@ -303,6 +314,7 @@ mod tests {
     fn slots_are_those_of_redis_cluster() {
         // The specification's check value, and CLUSTER KEYSLOT of redis-server.
         assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!((crc16(b""), crc16(b"1"), crc16(b"1234")), (0, 0x2672, 0xd789));
         assert_eq!(slot_of(b"foo"), Slot(12182));
         assert_eq!(slot_of(b"{foo}bar"), Slot(12182));
         assert_eq!(slot_of(b"foo{}bar"), slot_of(b"foo{}bar"));

@@ -261,8 +261,7 @@ fn keys_of_slot(
             *end = Some(at);
             break;
         }
-        let row = row::meta_row(&row::Key { space, slot: from.slot, hash, name: entry.name() });
-        rows.entry(row.to_vec()).or_insert_with(|| entry.value().map(Value::from));
+        rows.entry(entry.row().to_vec()).or_insert_with(|| entry.value().map(Value::from));
         newest = newest.max(entry.index());
         last = Some(hash);
         taken += 1;

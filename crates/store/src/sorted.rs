@@ -2,26 +2,20 @@
 //! are left out.
 
 use crate::base::Rows;
-use crate::memtable::{Table, shard_of, spaces_of};
-use crate::row::{Family, Key, RowKey, SLOTS, Slot, Space, SystemScope, family_range, meta_row, system_row};
+use crate::memtable::{Table, spaces_of};
+use crate::row::{Family, RowKey, Space, SystemScope, family_range, system_row};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Rows of the flush itself, all of the system family; `None` deletes.
 pub type OwnRows = BTreeMap<RowKey, Option<Vec<u8>>>;
 
-/// A row's key, where the table has it as it is; a meta row's is put together.
-enum SortedKey<'t> {
-    Stored(&'t [u8]),
-    Built(RowKey),
-}
-
-type Row<'t> = (SortedKey<'t>, Option<&'t [u8]>);
+/// A row's key, and its value or that it is deleted.
+type Row<'t> = (&'t [u8], Option<&'t [u8]>);
 
 /// See the file's head. The flush's own rows win over frozen ones.
 pub struct SortedRows<'t> {
     rows: Box<dyn Iterator<Item = Row<'t>> + 't>,
-    current: Option<Row<'t>>,
 }
 
 impl<'t> SortedRows<'t> {
@@ -34,38 +28,30 @@ impl<'t> SortedRows<'t> {
         });
         let deadlines = spaces.into_iter().flat_map(|space| deadlines(tables, space));
         let rows = meta.chain(objects).chain(deadlines).chain(system_rows(tables, own));
-        SortedRows { rows: Box::new(rows), current: None }
+        SortedRows { rows: Box::new(rows) }
     }
 }
 
 impl Rows for SortedRows<'_> {
     fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
-        self.current = self.rows.next();
-        self.current.as_ref().map(|(row, value)| match row {
-            SortedKey::Stored(row) => (*row, *value),
-            SortedKey::Built(row) => (&row[..], *value),
-        })
+        self.rows.next()
     }
 }
 
-/// Slots ascend with the shards, hashes and names within a slot.
+/// Slots ascend with the shards, and within them.
 fn meta_rows(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
-    (0..SLOTS as u16).map(Slot).flat_map(move |slot| {
-        tables[shard_of(slot)].keys_from(space, slot, 0).map(move |(hash, entry)| {
-            (SortedKey::Built(meta_row(&Key { space, slot, hash, name: entry.name() })), entry.value())
-        })
-    })
+    tables.iter().flat_map(move |table| table.keys_in(space)).map(|entry| (entry.row(), entry.value()))
 }
 
 fn object_rows(tables: &[Arc<Table>], family: Family, space: Space) -> impl Iterator<Item = Row<'_>> {
-    tables.iter().flat_map(move |table| rows_of(table, family, space)).map(stored)
+    tables.iter().flat_map(move |table| rows_of(table, family, space))
 }
 
 /// Deadlines are ordered by time, not by slot: those of all shards are sorted together.
 fn deadlines(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
     let mut rows: Vec<_> = tables.iter().flat_map(move |table| rows_of(table, Family::Expire, space)).collect();
     rows.sort_unstable();
-    rows.into_iter().map(stored)
+    rows.into_iter()
 }
 
 fn rows_of(table: &Table, family: Family, space: Space) -> Vec<(&[u8], Option<&[u8]>)> {
@@ -80,9 +66,5 @@ fn system_rows<'t>(tables: &'t [Arc<Table>], own: &'t OwnRows) -> impl Iterator<
         rows.extend(table.rows_in(&from, &[u8::MAX]).map(|(row, value, _)| (row, value)));
     }
     rows.extend(own.iter().map(|(row, value)| (&row[..], value.as_deref())));
-    rows.into_iter().map(stored)
-}
-
-fn stored<'t>((row, value): (&'t [u8], Option<&'t [u8]>)) -> Row<'t> {
-    (SortedKey::Stored(row), value)
+    rows.into_iter()
 }

@@ -158,6 +158,11 @@ impl Store {
         &self.log
     }
 
+    /// The history that this store's records belong to.
+    pub fn history(&self) -> History {
+        self.history
+    }
+
     pub fn hash_seed(&self) -> u64 {
         self.hash_seed.load(Ordering::Relaxed)
     }
@@ -255,6 +260,13 @@ impl Store {
         self.after_commit();
     }
 
+    /// Log bytes above the applied index that start a flush, and free bytes of the disk below which there are no writes,
+    /// from now on.
+    pub fn set_flush_bounds(&self, log_bytes: u64, disk_free_min_bytes: u64) {
+        self.flush.set_log_bytes(log_bytes);
+        self.flush.set_disk_free_min_bytes(disk_free_min_bytes);
+    }
+
     /// Blocks until the store takes more, for what is written ahead on the I/O pool: until a flush has made room, because
     /// this is going to be a large one.
     pub(crate) fn wait_for_room(&self) -> Result<(), Stop> {
@@ -286,7 +298,10 @@ impl Store {
         };
         reserved.map_err(|error| match error {
             AppendError::Busy if mode == Mode::Memory => Stop::Long,
-            error => Stop::Refused(format!("MISCONF Haypile cannot write: {error}. Reads go on.")),
+            error => {
+                self.flush.on_log_refused();
+                Stop::Refused(format!("MISCONF Haypile cannot write: {error}. Reads go on."))
+            }
         })
     }
 

@@ -235,17 +235,17 @@ impl<'s> Txn<'s> {
         if let Some(at) = self.own_key(key) {
             return Ok(presence_of(self.overlay.read(at)));
         }
-        match self.store.memtable.meta(key) {
-            Found::Row(value, index) => {
-                self.gate = self.gate.max(index);
-                Ok(presence_of(Some(value)))
-            }
-            Found::Deleted(index) => {
-                self.gate = self.gate.max(index);
-                Ok(Presence::Absent)
-            }
-            Found::Unknown => self.base_presence(key),
+        let latch = self.store.memtable.latch_of(key);
+        if let Some(entry) = latch.find(key) {
+            self.gate = self.gate.max(entry.index());
+            return Ok(match entry.value() {
+                None => Presence::Absent,
+                Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+                Some(value) => Presence::Row(Value::from(value)),
+            });
         }
+        drop(latch);
+        self.base_presence(key)
     }
 
     fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {

@@ -63,8 +63,13 @@ pub struct Client {
 }
 
 pub fn engine(workers: usize) -> Arc<Engine> {
-    let about =
-        Process { executable: "test".into(), config_file: None, memory_budget: 0, version: "test", allocated: || 0 };
+    let about = Process {
+        executable: "test".into(),
+        config_file: None,
+        memory_budget: Arc::default(),
+        version: "test",
+        allocated: || 0,
+    };
     let settings = Arc::new(Settings::defaults(std::path::Path::new("/")));
     Engine::new(settings, Table::new(), workers, about, |_| ())
 }

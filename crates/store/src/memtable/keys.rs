@@ -1,138 +1,201 @@
-//! The meta rows of one slot in scan order: space, hash, name. Lookups by hash, at the speed of a hash table, and ordered
-//! walks for SCAN and the flush, from one structure: sorted runs of bounded length, a single one unless a hash tag has
-//! put very many keys into the slot.
+//! The meta rows of a shard in scan order: space, slot, hash, name. Lookups by hash at nearly the speed of a hash table, and
+//! ordered walks for SCAN and the flush, from one structure: sorted runs of bounded length.
+//!
+//! What a lookup costs is what it misses in the CPU's caches, so it looks at little: where a run begins (`firsts`), a few
+//! of its 8-byte `order`s, which are found by interpolation because hashes are spread evenly, and then at the row itself,
+//! which is one block with everything in it.
 
-use super::Found;
-use crate::row::{Key, Space};
+use super::{Found, SLOTS_PER_SHARD};
+use crate::row::{META_PREFIX_BYTES, Slot};
 use crate::value::Value;
 use haypile_log::Index;
-use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Longest run; a longer one is split in two. An insertion moves half a run on average: 5 KiB.
+/// Longest run, names of one hash aside, which stay together; a longer one is split. An insertion moves half a run.
 const RUN_MAX: usize = 256;
 
-/// Neighbours of the place where a hash should be that a search looks at before it halves the run instead.
-const WALK_MAX: usize = 12;
+/// One meta row or its deletion, in one block: `record: u64 | key bytes: u31, live: u1 | key | value`.
+pub struct MetaEntry(Arc<[u8]>);
 
-/// One meta row: its place in the order, and the name and the value in one block.
-pub struct MetaEntry {
-    /// Space and hash.
-    order: u64,
-    block: Arc<[u8]>,
-    name_len: u32,
-    live: bool,
-    index: Index,
+const LEN_AT: usize = 8;
+const KEY_AT: usize = 12;
+const LIVE: u32 = 1 << 31;
+
+/// What an entry takes besides its block's bytes: its two places in a run with the room that runs keep, the block's
+/// counters and the allocator's share.
+const ENTRY_BYTES: i64 = 64;
+
+/// Where a row stands among those of its shard: the space's number in the table, the slot, the hash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Order(u64);
+
+impl Order {
+    /// `space` is counted by the table, which has far less than 2^26 of them.
+    #[inline]
+    pub fn new(space: usize, slot: Slot, hash: u32) -> Order {
+        const { assert!(SLOTS_PER_SHARD == 1 << 6) };
+        Order((space as u64) << 38 | (u64::from(slot.0) % SLOTS_PER_SHARD as u64) << 32 | u64::from(hash))
+    }
+
+    /// The last one of a slot.
+    pub fn end_of_slot(self) -> Order {
+        Order(self.0 | u64::from(u32::MAX))
+    }
+
+    /// The first and the last one of a space.
+    pub fn of_space(space: usize) -> (Order, Order) {
+        (Order((space as u64) << 38), Order(((space as u64 + 1) << 38) - 1))
+    }
+
+    pub fn hash(self) -> u32 {
+        self.0 as u32
+    }
 }
 
-/// What an entry takes besides its block: itself in a run that is three quarters full, the block's counters and the
-/// allocator's share.
-const ENTRY_BYTES: i64 = 80;
-
-/// Sorted runs, ascending, none empty.
+/// Sorted runs, ascending, none empty; all rows of one order are in one run.
 #[derive(Default)]
-pub struct SlotKeys {
-    runs: SmallVec<[Run; 1]>,
+pub struct Keys {
+    /// The first order of each run.
+    firsts: Vec<Order>,
+    runs: Vec<Run>,
 }
 
-/// Entries in their order.
+/// `orders[i]` is where `rows[i]` stands; apart, so that a search touches few cache lines.
 #[derive(Default)]
-struct Run(Vec<MetaEntry>);
-
-fn order_of(space: Space, hash: u32) -> u64 {
-    (u64::from(space.0) << 32) | u64::from(hash)
+struct Run {
+    orders: Vec<Order>,
+    rows: Vec<MetaEntry>,
+    /// Positions for each unit of order, if they were spread evenly.
+    scale: f64,
 }
 
 impl MetaEntry {
-    fn new(order: u64, name: &[u8], value: Option<&[u8]>, index: Index) -> Self {
-        MetaEntry {
-            order,
-            block: block_of(name, value.unwrap_or_default()),
-            name_len: name.len() as u32,
-            live: value.is_some(),
-            index,
+    #[inline]
+    fn new(key: &[u8], value: Option<&[u8]>, index: Index) -> Self {
+        const STACK_BYTES: usize = 512;
+        let (live, value) = (if value.is_some() { LIVE } else { 0 }, value.unwrap_or_default());
+        let len = KEY_AT + key.len() + value.len();
+        let fill = |block: &mut [u8]| {
+            block[..LEN_AT].copy_from_slice(&index.0.to_le_bytes());
+            block[LEN_AT..KEY_AT].copy_from_slice(&(key.len() as u32 | live).to_le_bytes());
+            block[KEY_AT..KEY_AT + key.len()].copy_from_slice(key);
+            block[KEY_AT + key.len()..].copy_from_slice(value);
+        };
+        // Short ones pass over the stack, so that there is one allocation and nothing to zero.
+        if len <= STACK_BYTES {
+            let mut block = [0; STACK_BYTES];
+            fill(&mut block[..len]);
+            return MetaEntry(Arc::from(&block[..len]));
         }
+        let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        fill(Arc::get_mut(&mut block).expect("nobody else has seen this block"));
+        MetaEntry(block)
     }
 
+    #[inline]
+    fn len_and_live(&self) -> u32 {
+        u32::from_le_bytes(self.0[LEN_AT..KEY_AT].try_into().expect("four bytes"))
+    }
+
+    #[inline]
+    fn value_at(&self) -> usize {
+        KEY_AT + (self.len_and_live() & !LIVE) as usize
+    }
+
+    /// The row's key.
+    #[inline]
+    pub fn row(&self) -> &[u8] {
+        &self.0[KEY_AT..self.value_at()]
+    }
+
+    #[inline]
     pub fn name(&self) -> &[u8] {
-        &self.block[..self.name_len as usize]
+        &self.row()[META_PREFIX_BYTES..]
     }
 
+    #[inline]
     pub fn value(&self) -> Option<&[u8]> {
-        self.live.then(|| &self.block[self.name_len as usize..])
+        (self.len_and_live() & LIVE != 0).then(|| &self.0[self.value_at()..])
     }
 
     /// The record that wrote it.
+    #[inline]
     pub fn index(&self) -> Index {
-        self.index
+        Index(u64::from_le_bytes(self.0[..LEN_AT].try_into().expect("eight bytes")))
     }
 
+    #[inline]
     pub fn found(&self) -> Found {
-        if self.live {
-            Found::Row(Value::new(self.block.clone(), self.name_len as usize..self.block.len()), self.index)
+        if self.len_and_live() & LIVE != 0 {
+            Found::Row(Value::new(self.0.clone(), self.value_at()..self.0.len()), self.index())
         } else {
-            Found::Deleted(self.index)
+            Found::Deleted(self.index())
         }
     }
 
     pub fn bytes(&self) -> i64 {
-        self.block.len() as i64 + ENTRY_BYTES
+        self.0.len() as i64 + ENTRY_BYTES
     }
-}
 
-/// Name and value in one block. Short ones pass over the stack, so that there is one allocation and nothing to zero.
-#[inline]
-fn block_of(name: &[u8], value: &[u8]) -> Arc<[u8]> {
-    const STACK_BYTES: usize = 512;
-    let len = name.len() + value.len();
-    if len <= STACK_BYTES {
-        let mut block = [0; STACK_BYTES];
-        block[..name.len()].copy_from_slice(name);
-        block[name.len()..len].copy_from_slice(value);
-        return Arc::from(&block[..len]);
-    }
-    let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-    let bytes = Arc::get_mut(&mut block).expect("nobody else has seen this block");
-    bytes[..name.len()].copy_from_slice(name);
-    bytes[name.len()..].copy_from_slice(value);
-    block
-}
-
-impl SlotKeys {
-    /// The run in which a key is or would be.
+    /// A new value for a known key: in place where nobody else holds the block and the length stays. Returns the growth.
     #[inline]
-    fn run_of(&self, order: u64, name: &[u8]) -> usize {
-        if self.runs.len() <= 1 {
+    fn overwrite(&mut self, key: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+        let value_at = self.value_at();
+        if let Some(new) = value
+            && self.0.len() == value_at + new.len()
+            && let Some(block) = Arc::get_mut(&mut self.0)
+        {
+            block[..LEN_AT].copy_from_slice(&index.0.to_le_bytes());
+            block[LEN_AT + 3] |= (LIVE >> 24) as u8;
+            block[value_at..].copy_from_slice(new);
             return 0;
         }
-        let after = self.runs.partition_point(|run| (run.0[0].order, run.0[0].name()) <= (order, name));
-        after.saturating_sub(1)
+        let before = self.bytes();
+        *self = MetaEntry::new(key, value, index);
+        self.bytes() - before
+    }
+}
+
+impl Keys {
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The run in which rows of an order are or would be; there is at least one.
+    #[inline]
+    fn run_of(&self, order: Order) -> usize {
+        if self.firsts.len() <= 1 { 0 } else { self.firsts.partition_point(|first| *first <= order).saturating_sub(1) }
     }
 
     #[inline]
-    pub fn get(&self, key: &Key<'_>) -> Option<&MetaEntry> {
-        let order = order_of(key.space, key.hash);
-        let run = self.runs.get(self.run_of(order, key.name))?;
-        run.find(order, key.name).ok().map(|at| &run.0[at])
+    pub fn get(&self, order: Order, name: &[u8]) -> Option<&MetaEntry> {
+        let run = self.runs.get(self.run_of(order))?;
+        run.find(order, name).ok().map(|at| &run.rows[at])
     }
 
-    /// Writes a row or its deletion; returns by how many bytes the slot grew.
+    /// Writes a row or its deletion; returns by how many bytes the table grew.
     #[inline]
-    pub fn put(&mut self, key: &Key<'_>, value: Option<&[u8]>, index: Index) -> i64 {
-        let order = order_of(key.space, key.hash);
+    pub fn put(&mut self, order: Order, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
         if self.runs.is_empty() {
             self.runs.push(Run::default());
+            self.firsts.push(order);
         }
-        let which = self.run_of(order, key.name);
+        let which = self.run_of(order);
         let run = &mut self.runs[which];
-        match run.find(order, key.name) {
-            Ok(at) => run.0[at].overwrite(value, index),
+        match run.find(order, &row[META_PREFIX_BYTES..]) {
+            Ok(at) => run.rows[at].overwrite(row, value, index),
             Err(at) => {
-                let entry = MetaEntry::new(order, key.name, value, index);
+                let entry = MetaEntry::new(row, value, index);
                 let grown = entry.bytes();
-                run.0.insert(at, entry);
-                if run.0.len() > RUN_MAX {
-                    let second = run.split();
+                run.orders.insert(at, order);
+                run.rows.insert(at, entry);
+                run.on_changed();
+                self.firsts[which] = run.orders[0];
+                if run.rows.len() > RUN_MAX
+                    && let Some(second) = run.split()
+                {
+                    self.firsts.insert(which + 1, second.orders[0]);
                     self.runs.insert(which + 1, second);
                 }
                 grown
@@ -141,105 +204,177 @@ impl SlotKeys {
     }
 
     /// Takes a row out.
-    pub fn remove(&mut self, key: &Key<'_>) -> Option<MetaEntry> {
-        let order = order_of(key.space, key.hash);
-        let which = self.run_of(order, key.name);
+    pub fn remove(&mut self, order: Order, name: &[u8]) -> Option<MetaEntry> {
+        let which = self.run_of(order);
         let run = self.runs.get_mut(which)?;
-        let at = run.find(order, key.name).ok()?;
-        let gone = run.0.remove(at);
-        if run.0.is_empty() {
-            self.runs.remove(which);
-        }
+        let at = run.find(order, name).ok()?;
+        run.orders.remove(at);
+        let gone = run.rows.remove(at);
+        run.on_changed();
+        self.tidy();
         Some(gone)
     }
 
-    /// Takes out all rows of a space.
-    pub fn take(&mut self, space: Space) -> Vec<MetaEntry> {
+    /// Takes out all rows from one order to another, both included.
+    pub fn take(&mut self, from: Order, last: Order) -> Vec<MetaEntry> {
         let mut gone = Vec::new();
         for run in &mut self.runs {
-            let from = run.0.partition_point(|entry| entry.order < order_of(space, 0));
-            let until = run.0.partition_point(|entry| entry.order <= order_of(space, u32::MAX));
-            gone.extend(run.0.drain(from..until));
+            let start = run.orders.partition_point(|order| *order < from);
+            let until = run.orders.partition_point(|order| *order <= last);
+            if start < until {
+                run.orders.drain(start..until);
+                gone.extend(run.rows.drain(start..until));
+                run.on_changed();
+            }
         }
-        self.runs.retain(|run| !run.0.is_empty());
+        if !gone.is_empty() {
+            self.tidy();
+        }
         gone
     }
 
-    pub fn count_bytes(&self) -> i64 {
-        self.runs.iter().flat_map(|run| &run.0).map(MetaEntry::bytes).sum()
+    /// After rows were taken out: no run is empty, and `firsts` says where they begin.
+    fn tidy(&mut self) {
+        self.runs.retain(|run| !run.rows.is_empty());
+        self.firsts.clear();
+        self.firsts.extend(self.runs.iter().map(|run| run.orders[0]));
     }
 
-    /// Entries of `space` from `hash` on, in order.
-    pub fn range(&self, space: Space, hash: u32) -> impl Iterator<Item = (u32, &MetaEntry)> {
-        let from = order_of(space, hash);
-        let until = order_of(space, u32::MAX);
-        let first = self.runs.partition_point(|run| run.0.last().is_some_and(|last| last.order < from));
-        self.runs[first..]
+    /// Rows from one order to another, both included.
+    pub fn range(&self, from: Order, last: Order) -> impl Iterator<Item = (Order, &MetaEntry)> {
+        let first = self.run_of(from);
+        self.runs[first.min(self.runs.len())..]
             .iter()
-            .flat_map(move |run| &run.0[run.0.partition_point(|entry| entry.order < from)..])
-            .take_while(move |entry| entry.order <= until)
-            .map(|entry| (entry.order as u32, entry))
+            .flat_map(move |run| {
+                let start = run.orders.partition_point(|order| *order < from);
+                run.orders[start..].iter().copied().zip(&run.rows[start..])
+            })
+            .take_while(move |(order, _)| *order <= last)
     }
-}
 
-impl MetaEntry {
-    /// A new value for a known key: in place where nobody else holds the block and the length stays.
-    #[inline]
-    fn overwrite(&mut self, value: Option<&[u8]>, index: Index) -> i64 {
-        let before = self.bytes();
-        self.index = index;
-        self.live = value.is_some();
-        let value = value.unwrap_or_default();
-        let name_len = self.name_len as usize;
-        if self.block.len() == name_len + value.len()
-            && let Some(block) = Arc::get_mut(&mut self.block)
-        {
-            block[name_len..].copy_from_slice(value);
-            return 0;
-        }
-        self.block = block_of(self.name(), value);
-        self.bytes() - before
+    /// What the rows take, counted anew: for tests of the accounting.
+    pub fn count_bytes(&self) -> i64 {
+        self.runs.iter().flat_map(|run| &run.rows).map(MetaEntry::bytes).sum()
     }
 }
 
 impl Run {
-    /// Where the key is, or where it would go.
+    /// Where the row is, or where it would go.
     #[inline]
-    fn find(&self, order: u64, name: &[u8]) -> Result<usize, usize> {
+    fn find(&self, order: Order, name: &[u8]) -> Result<usize, usize> {
         let mut at = self.lower_bound(order);
         // Different names of one hash are rare: this loop nearly always looks at one entry.
-        while let Some(entry) = self.0.get(at).filter(|entry| entry.order == order) {
-            if entry.name() == name {
-                return Ok(at);
+        while at < self.orders.len() && self.orders[at] == order {
+            match self.rows[at].name().cmp(name) {
+                Ordering::Equal => return Ok(at),
+                Ordering::Less => at += 1,
+                Ordering::Greater => return Err(at),
             }
-            if entry.name() > name {
-                break;
-            }
-            at += 1;
         }
         Err(at)
     }
 
-    /// The first entry that is not before `order`. Hashes are uniform, so in the usual run, which holds the whole range of
-    /// one space, it is next to where its hash says.
+    /// How many orders are less: guessed, and counted where the guess is near.
     #[inline]
-    fn lower_bound(&self, order: u64) -> usize {
-        let entries = &self.0;
-        let mut at = ((u64::from(order as u32) * entries.len() as u64) >> 32) as usize;
-        for _ in 0..WALK_MAX {
-            if at < entries.len() && entries[at].order < order {
-                at += 1;
-            } else if at > 0 && entries[at - 1].order >= order {
-                at -= 1;
-            } else {
-                return at;
-            }
+    fn lower_bound(&self, order: Order) -> usize {
+        /// Half of what is counted around the guess: a few cache lines side by side.
+        const NEAR: usize = 12;
+        let orders = &self.orders[..];
+        let less = |part: &[Order]| part.iter().map(|other| usize::from(*other < order)).sum::<usize>();
+        if orders.len() <= 2 * NEAR {
+            return less(orders);
         }
-        entries.partition_point(|entry| entry.order < order)
+        let guess = (order.0.saturating_sub(orders[0].0) as f64 * self.scale) as usize;
+        let from = guess.saturating_sub(NEAR).min(orders.len() - 2 * NEAR);
+        let near = &orders[from..from + 2 * NEAR];
+        match less(near) {
+            0 if from > 0 => orders[..from].partition_point(|other| *other < order),
+            count if count == near.len() => {
+                from + count + orders[from + count..].partition_point(|other| *other < order)
+            }
+            count => from + count,
+        }
     }
 
-    /// Moves the upper half out.
-    fn split(&mut self) -> Run {
-        Run(self.0.split_off(self.0.len() / 2))
+    /// Keeps the guess right.
+    #[inline]
+    fn on_changed(&mut self) {
+        if let (Some(first), Some(last)) = (self.orders.first(), self.orders.last()) {
+            self.scale = self.orders.len() as f64 / (last.0 - first.0 + 1) as f64;
+        }
+    }
+
+    /// Moves about the upper half out, between two orders; `None` where there is only one.
+    fn split(&mut self) -> Option<Run> {
+        let middle = self.orders[self.orders.len() / 2];
+        let mut at = self.orders.partition_point(|order| *order < middle);
+        if at == 0 {
+            at = self.orders.partition_point(|order| *order <= middle);
+        }
+        if at == self.orders.len() {
+            return None;
+        }
+        let mut second = Run { orders: self.orders.split_off(at), rows: self.rows.split_off(at), scale: 0.0 };
+        self.on_changed();
+        second.on_changed();
+        Some(second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::{Key, Space, meta_row};
+    use haypile_log::testing::Random;
+    use std::collections::BTreeMap;
+
+    /// Runs random writes on the structure and on an ordered map, with orders drawn by `draw`.
+    fn check(what: &str, count: usize, draw: impl Fn(&mut Random) -> (Slot, u32)) {
+        let mut random = Random(7);
+        let (mut keys, mut map) = (Keys::default(), BTreeMap::new());
+        for at in 0..count {
+            let (slot, hash) = draw(&mut random);
+            let name = random.below(3).to_string().into_bytes();
+            let (order, row) = (Order::new(0, slot, hash), meta_row(&Key { space: Space(9), slot, hash, name: &name }));
+            match random.below(10) {
+                0 => assert_eq!(keys.remove(order, &name).is_some(), map.remove(&(order, name)).is_some(), "{what}"),
+                1 => {
+                    keys.put(order, &row, None, Index(at as u64));
+                    map.insert((order, name), None);
+                }
+                _ => {
+                    let value = vec![at as u8; random.below(40) as usize];
+                    keys.put(order, &row, Some(&value), Index(at as u64));
+                    map.insert((order, name), Some(value));
+                }
+            }
+            let (slot, hash) = draw(&mut random);
+            let (order, name) = (Order::new(0, slot, hash), b"1".to_vec());
+            let expected = map.get(&(order, name.clone())).map(|value| value.as_deref());
+            assert_eq!(keys.get(order, &name).map(MetaEntry::value), expected, "{what}");
+        }
+        let (from, last) = Order::of_space(0);
+        let all: Vec<(Order, Vec<u8>, Option<Vec<u8>>)> = keys
+            .range(from, last)
+            .map(|(order, entry)| (order, entry.name().to_vec(), entry.value().map(<[u8]>::to_vec)))
+            .collect();
+        assert!(
+            all == map.into_iter().map(|((order, name), value)| (order, name, value)).collect::<Vec<_>>(),
+            "{what}"
+        );
+        assert_eq!(keys.take(from, last).len(), all.len(), "{what}");
+        assert!(keys.is_empty(), "{what}");
+    }
+
+    #[test]
+    fn it_does_what_an_ordered_map_does_however_the_hashes_lie() {
+        check("spread evenly", 20_000, |random| (Slot(random.below(64) as u16), random.number() as u32));
+        check("one slot", 5_000, |random| (Slot(3), random.number() as u32));
+        check("few hashes", 5_000, |random| (Slot(random.below(2) as u16), random.below(40) as u32));
+        check("one hash", 2_000, |_| (Slot(1), 77));
+        check("close together, and some far away", 5_000, |random| {
+            let far = random.chance(3);
+            (Slot(if far { 63 } else { 0 }), if far { u32::MAX } else { random.below(3000) as u32 })
+        });
     }
 }

@@ -5,11 +5,12 @@
 //! changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is wholly in
 //! the frozen generation, every later one wholly in the next.
 //!
-//! Next: `table` (one generation of one shard), `keys` (the meta rows of a slot, in scan order).
+//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order).
 
 mod keys;
 mod table;
 
+pub use keys::MetaEntry;
 pub use table::Table;
 
 use crate::row::{Family, Key, SLOTS, Slot, Space, home_slot};
@@ -88,10 +89,16 @@ impl Memtable {
         self.shards[shard].0.lock()
     }
 
+    /// The latch of a user key's shard.
+    #[inline]
+    pub fn latch_of(&self, key: &Key<'_>) -> MutexGuard<'_, Shard> {
+        self.latch(shard_of(key.slot))
+    }
+
     /// The row of a user key.
     #[inline]
     pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.latch(shard_of(key.slot)).meta(key)
+        self.latch_of(key).meta(key)
     }
 
     /// Any row that is not a user key's.
@@ -184,13 +191,15 @@ impl Still<'_> {
 }
 
 impl Shard {
+    /// The meta row of a key or its deletion, from the newest generation that has it.
+    #[inline]
+    pub fn find(&self, key: &Key<'_>) -> Option<&MetaEntry> {
+        self.active.find(key).or_else(|| self.frozen.as_ref()?.find(key))
+    }
+
     #[inline]
     pub fn meta(&self, key: &Key<'_>) -> Found {
-        let found = self.active.meta(key);
-        match (&found, &self.frozen) {
-            (Found::Unknown, Some(frozen)) => frozen.meta(key),
-            _ => found,
-        }
+        self.find(key).map_or(Found::Unknown, MetaEntry::found)
     }
 
     pub fn row(&self, row: &[u8]) -> Found {

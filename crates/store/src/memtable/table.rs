@@ -1,7 +1,7 @@
 //! One generation of one shard: the rows of its slots.
 
-use super::keys::{MetaEntry, SlotKeys};
-use super::{Found, Patch, SLOTS_PER_SHARD, is_meta};
+use super::keys::{Keys, MetaEntry, Order};
+use super::{Found, Patch, is_meta};
 use crate::row::{Family, Key, Slot, Space, family_range, parse_expire_row, parse_meta_row};
 use crate::value::Value;
 use haypile_log::Index;
@@ -28,21 +28,30 @@ impl Entry {
 /// The rows of a shard: user keys by slot, everything else ordered by row key.
 #[derive(Default)]
 pub struct Table {
-    /// One for each slot of the shard, none before the first key.
-    keys: Vec<SlotKeys>,
+    keys: Keys,
     rows: BTreeMap<Box<[u8]>, Entry>,
+    /// A space's place in it is its number in `keys`.
     spaces: Vec<Space>,
 }
 
 impl Table {
     #[inline]
     pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.keys_of(key).and_then(|keys| keys.get(key)).map_or(Found::Unknown, MetaEntry::found)
+        self.find(key).map_or(Found::Unknown, MetaEntry::found)
     }
 
+    /// The meta row of a key, or its deletion.
     #[inline]
-    fn keys_of(&self, key: &Key<'_>) -> Option<&SlotKeys> {
-        self.keys.get(usize::from(key.slot.0) % SLOTS_PER_SHARD)
+    pub fn find(&self, key: &Key<'_>) -> Option<&MetaEntry> {
+        self.keys.get(self.order_of(key)?, key.name)
+    }
+
+    /// Where a key stands; `None` if nothing of its space is here.
+    #[inline]
+    fn order_of(&self, key: &Key<'_>) -> Option<Order> {
+        // The newest space is the one that is asked for.
+        let space = self.spaces.iter().rposition(|space| *space == key.space)?;
+        Some(Order::new(space, key.slot, key.hash))
     }
 
     pub fn row(&self, row: &[u8]) -> Found {
@@ -59,7 +68,8 @@ impl Table {
     #[inline]
     pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
         if let Some(key) = parse_meta_row(row) {
-            return self.put_meta(&key, value, index);
+            let space = self.number_of(key.space);
+            return self.keys.put(Order::new(space, key.slot, key.hash), row, value, index);
         }
         if let Some(entry) = self.rows.get_mut(row) {
             let before = entry.value.as_ref().map_or(0, |value| value.len() as i64);
@@ -72,30 +82,28 @@ impl Table {
         row.len() as i64 + value.map_or(0, |value| value.len() as i64) + ROW_BYTES
     }
 
+    /// A space's number in this table.
     #[inline]
-    fn put_meta(&mut self, key: &Key<'_>, value: Option<&[u8]>, index: Index) -> i64 {
-        if self.keys.is_empty() {
-            self.keys.resize_with(SLOTS_PER_SHARD, SlotKeys::default);
-        }
-        if !self.spaces.contains(&key.space) {
-            self.spaces.push(key.space);
-        }
-        self.keys[usize::from(key.slot.0) % SLOTS_PER_SHARD].put(key, value, index)
+    fn number_of(&mut self, space: Space) -> usize {
+        self.spaces.iter().rposition(|other| *other == space).unwrap_or_else(|| {
+            self.spaces.push(space);
+            self.spaces.len() - 1
+        })
     }
 
     /// Takes a row out without a trace; returns by how much the table shrank, as a negative number.
     pub fn forget(&mut self, row: &[u8]) -> i64 {
         if let Some(key) = parse_meta_row(row) {
-            let keys = self.keys.get_mut(usize::from(key.slot.0) % SLOTS_PER_SHARD);
-            return keys.and_then(|keys| keys.remove(&key)).map_or(0, |gone| -gone.bytes());
+            let gone = self.order_of(&key).and_then(|order| self.keys.remove(order, key.name));
+            return gone.map_or(0, |gone| -gone.bytes());
         }
         self.rows.remove(row).map_or(0, |gone| -gone.bytes(row))
     }
 
     /// Takes out the keys that a slot has of a space; also returns what they took.
     pub fn take_keys(&mut self, space: Space, slot: Slot) -> (Vec<MetaEntry>, i64) {
-        let gone =
-            self.keys.get_mut(usize::from(slot.0) % SLOTS_PER_SHARD).map_or_else(Vec::new, |keys| keys.take(space));
+        let from = self.order_of(&Key { space, slot, hash: 0, name: b"" });
+        let gone = from.map_or_else(Vec::new, |from| self.keys.take(from, from.end_of_slot()));
         let bytes = gone.iter().map(MetaEntry::bytes).sum();
         (gone, bytes)
     }
@@ -111,25 +119,21 @@ impl Table {
 
     /// What the rows take, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
-        let keys: i64 = self.keys.iter().map(SlotKeys::count_bytes).sum();
-        keys + self.rows.iter().map(|(row, entry)| entry.bytes(row)).sum::<i64>()
+        self.keys.count_bytes() + self.rows.iter().map(|(row, entry)| entry.bytes(row)).sum::<i64>()
     }
 
     fn note_space(&mut self, row: &[u8]) {
         if Family::of(row) != Some(Family::System)
             && let Some(space) = row.get(1..5).and_then(|bytes| bytes.try_into().ok())
         {
-            let space = Space(u32::from_be_bytes(space));
-            if !self.spaces.contains(&space) {
-                self.spaces.push(space);
-            }
+            self.number_of(Space(u32::from_be_bytes(space)));
         }
     }
 
     /// Whether a row or its deletion is in this table.
     pub fn holds(&self, row: &[u8]) -> bool {
         match parse_meta_row(row) {
-            Some(key) => self.keys_of(&key).is_some_and(|keys| keys.get(&key).is_some()),
+            Some(key) => self.find(&key).is_some(),
             None => self.rows.contains_key(row),
         }
     }
@@ -154,7 +158,7 @@ impl Table {
         self.put(row, Some(&patched), index)
     }
 
-    /// Whether no slot has a key: a scan passes over the shard.
+    /// Whether there is no key: a scan passes over the shard.
     pub fn has_no_keys(&self) -> bool {
         self.keys.is_empty()
     }
@@ -174,9 +178,21 @@ impl Table {
             .filter_map(|(row, _)| parse_expire_row(row).map(|(deadline_ms, _)| (&row[..], deadline_ms)))
     }
 
-    /// Meta rows of a slot from a hash on, in scan order: hash, name, value (`None`: deleted).
+    /// Meta rows of a slot from a hash on, in scan order, each with its hash.
     pub fn keys_from(&self, space: Space, slot: Slot, hash: u32) -> impl Iterator<Item = (u32, &MetaEntry)> {
-        self.keys.get(usize::from(slot.0) % SLOTS_PER_SHARD).into_iter().flat_map(move |keys| keys.range(space, hash))
+        let from = self.order_of(&Key { space, slot, hash, name: b"" });
+        let rows = from.into_iter().flat_map(|from| self.keys.range(from, from.end_of_slot()));
+        rows.map(|(order, entry)| (order.hash(), entry))
+    }
+
+    /// All meta rows of a space, in scan order.
+    pub fn keys_in(&self, space: Space) -> impl Iterator<Item = &MetaEntry> {
+        let number = self.spaces.iter().position(|other| *other == space);
+        let rows = number.into_iter().flat_map(|number| {
+            let (from, last) = Order::of_space(number);
+            self.keys.range(from, last)
+        });
+        rows.map(|(_, entry)| entry)
     }
 
     /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it.

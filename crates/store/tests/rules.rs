@@ -1,0 +1,604 @@
+//! The design's rules, one by one, each with the test that fails without it: durability's gate, back-pressure, failing
+//! disks, object ids across a replay, the engine without a base.
+
+use haypile_log::testing::{FaultFiles, ForgetfulFiles};
+use haypile_log::{Durability, Index};
+use haypile_store::base::{BaseError, Pressure};
+use haypile_store::testing::{FaultBase, MortalFiles, options};
+use haypile_store::{
+    Call, Committed, Counter, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, StoreOptions,
+    Txn, TxnBuffers, WritePressure, row,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A store on a machine whose files, base and life are in the test's hands.
+struct Machine {
+    disk: ForgetfulFiles,
+    rows: Arc<MemoryBase>,
+    faults: Arc<FaultFiles>,
+    process: Arc<MortalFiles>,
+    base: Arc<FaultBase>,
+    store: Arc<Store>,
+    change: fn(&mut StoreOptions),
+}
+
+impl Machine {
+    fn new(change: fn(&mut StoreOptions)) -> Machine {
+        Machine::start(ForgetfulFiles::new(), Arc::default(), change)
+    }
+
+    fn start(disk: ForgetfulFiles, rows: Arc<MemoryBase>, change: fn(&mut StoreOptions)) -> Machine {
+        let faults = Arc::new(FaultFiles::new(Arc::new(disk.clone())));
+        let process = Arc::new(MortalFiles::new(faults.clone()));
+        let base = FaultBase::new(rows.clone());
+        let mut options = options(Path::new("/"));
+        options.log.files = process.clone();
+        options.log.segment_bytes = 256 << 10;
+        change(&mut options);
+        let store = Store::open(options, base.clone(), |_| {}).expect("opens");
+        Machine { disk, rows, faults, process, base, store, change }
+    }
+
+    /// The process dies and is started again.
+    fn kill(self) -> Machine {
+        self.die();
+        Machine::start(self.disk.clone(), self.rows.clone(), self.change)
+    }
+
+    fn die(&self) {
+        self.base.kill();
+        self.process.kill();
+        drop(self.store.close());
+    }
+
+    fn begin(&self) -> Txn<'_> {
+        self.store.begin(TxnBuffers::default(), call(Mode::Disk))
+    }
+
+    fn put(&self, name: &str, value: &[u8]) -> Result<Committed, Stop> {
+        let mut txn = self.begin();
+        let key = txn.key(name.as_bytes());
+        txn.put_meta(&key, &[value])?;
+        txn.count(key.space, Counter::Keys, 1);
+        txn.commit()
+    }
+
+    fn get(&self, name: &str) -> Option<Vec<u8>> {
+        let mut txn = self.begin();
+        let key = txn.key(name.as_bytes());
+        txn.meta(&key).expect("reads go on").map(|value| value.to_vec())
+    }
+
+    /// Writes until a generation is so full, in percent.
+    fn fill(&self, percent: u64) -> Result<(), Stop> {
+        let figure = |name| self.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+        let max = figure("memtable_bytes_max");
+        let mut n = 0;
+        while figure("memtable_active_bytes") * 100 < max * percent {
+            self.put(&format!("fill:{n}"), &[0; 4000])?;
+            n += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.base.hold_ingests(false);
+        drop(self.store.close());
+    }
+}
+
+fn call(mode: Mode) -> Call<'static> {
+    Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
+}
+
+fn usual(_: &mut StoreOptions) {}
+
+#[test]
+fn a_reply_depends_on_the_newest_record_that_it_read_from_wherever() {
+    let machine = Machine::new(usual);
+    let written = machine.put("k", b"v").expect("room").index.expect("a record");
+    type Read = fn(&mut Txn<'_>);
+    let reads: [(&str, Read); 5] = [
+        ("a row", |txn| drop(txn.meta(&txn.key(b"k")))),
+        ("whether it is there", |txn| drop(txn.presence(&txn.key(b"k")))),
+        ("a scan of keys", |txn| drop(txn.scan_keys(Space(0), ScanPosition::START, 10))),
+        ("a counter", |txn| assert_eq!(txn.counter(Space(0), Counter::Keys), 1)),
+        ("all rows", |txn| drop(txn.view(&row::meta_row(&txn.key(b"")), &[9]))),
+    ];
+    for (what, read) in &reads[..4] {
+        let mut txn = machine.begin();
+        read(&mut txn);
+        assert_eq!(txn.gate(), written, "{what}");
+    }
+    // A deletion that was read is an effect, too.
+    let mut txn = machine.begin();
+    txn.delete_meta(&txn.key(b"k")).expect("small");
+    let deleted = txn.commit().expect("room").index.expect("a record");
+    drop(txn);
+    for (what, read) in &reads[..3] {
+        let mut txn = machine.begin();
+        read(&mut txn);
+        assert_eq!(txn.gate(), deleted, "{what}, deleted");
+    }
+}
+
+#[test]
+fn scans_of_rows_and_views_depend_on_what_they_read() {
+    let machine = Machine::new(usual);
+    let row_of = |n: u8| row::data_row(Space(0), row::Slot(1), row::ObjectId(1), &[n]);
+    let mut txn = machine.begin();
+    txn.put_row(&row_of(1), &[b"v"]).expect("small");
+    let written = txn.commit().expect("room").index.expect("a record");
+    drop(txn);
+    let mut txn = machine.begin();
+    assert_eq!(txn.scan(&row_of(0), &row_of(9), 10).expect("reads").len(), 1);
+    assert_eq!(txn.gate(), written);
+    drop(txn);
+    let mut txn = machine.begin();
+    drop(txn.view(&row_of(0), &row_of(9)).expect("reads"));
+    assert_eq!(txn.gate(), written);
+}
+
+#[test]
+fn an_absent_key_of_a_database_that_was_just_flushed_depends_on_that() {
+    let machine = Machine::new(usual);
+    machine.put("k", b"v").expect("room");
+    let mut txn = machine.begin();
+    txn.flush_database(0).expect("small");
+    let flushed = txn.commit().expect("room").index.expect("a record");
+    drop(txn);
+    let mut txn = machine.begin();
+    assert_eq!(txn.meta(&txn.key(b"k")), Ok(None));
+    assert_eq!(txn.gate(), flushed, "the reply must not be seen before it is sure");
+}
+
+#[test]
+fn writers_are_slowed_when_the_flush_is_behind_and_refused_at_the_end() {
+    let machine = Machine::new(|options| options.memtable_bytes = 256 << 10);
+    machine.base.hold_ingests(true);
+    machine.put("first", b"").expect("room");
+    // A flush that does not end: one generation is on its way, the next one empty.
+    let flush = std::thread::spawn({
+        let store = machine.store.clone();
+        move || store.flush_now()
+    });
+    machine.base.wait_for_held_ingest();
+    assert_eq!(machine.store.pressure(), WritePressure::Go);
+    let mut last = std::time::Duration::ZERO;
+    for percent in [80, 90, 100, 110, 130] {
+        machine.fill(percent).expect("commits are not refused, only asked to wait before");
+        let WritePressure::Slow(wait) = machine.store.pressure() else { panic!("{:?}", machine.store.pressure()) };
+        assert!(wait > last, "the wait grows: {wait:?} after {last:?}");
+        last = wait;
+    }
+    machine.fill(160).expect("commits are not refused");
+    assert_eq!(machine.store.pressure(), WritePressure::Slow(std::time::Duration::from_secs(1)));
+    machine.base.set_fault(Some(BaseError::Full("injected".into())));
+    machine.base.hold_ingests(false);
+    flush.join().expect("no panics").expect_err("the base is full");
+    machine.store.flush_now().expect_err("it still is");
+    assert!(matches!(machine.store.pressure(), WritePressure::Stop(why) if why.contains("injected")), "both are full");
+    assert_eq!(machine.get("fill:0").map(|value| value.len()), Some(4000), "reads go on");
+    machine.base.set_fault(None);
+    machine.store.flush_now().expect("there is room again");
+    assert_eq!(machine.store.pressure(), WritePressure::Go);
+    assert_eq!(machine.get("fill:0").map(|value| value.len()), Some(4000));
+}
+
+#[test]
+fn a_flush_that_failed_is_tried_again_without_being_asked() {
+    let machine = Machine::new(usual);
+    machine.put("k", b"v").expect("room");
+    machine.base.set_fault(Some(BaseError::Failed("injected".into())));
+    machine.store.flush_now().expect_err("the base fails");
+    machine.base.set_fault(None);
+    let started = std::time::Instant::now();
+    while machine.rows.is_empty() {
+        assert!(started.elapsed().as_secs() < 30, "it resumes by itself");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_base_that_is_behind_holds_the_flush_up_but_not_for_ever() {
+    let machine = Machine::new(usual);
+    let behind = Pressure { level0_files: 1000, ..Pressure::default() };
+    machine.base.set_pressure(Some(behind));
+    machine.put("k", b"v").expect("room");
+    let waited = |machine: &Machine| {
+        machine.store.figures().into_iter().find(|(_, name, _)| *name == "flush_waits_for_base_us").expect("a figure").2
+    };
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| machine.store.flush_now());
+        // Frozen, and waiting.
+        while machine.store.figures().iter().all(|(_, name, value)| *name != "memtable_frozen_bytes" || *value == 0) {
+            std::thread::yield_now();
+        }
+        assert!(machine.rows.is_empty());
+        machine.base.set_pressure(None);
+        flush.join().expect("no panics").expect("the base has caught up");
+    });
+    assert!(!machine.rows.is_empty() && waited(&machine) < 10_000_000);
+    machine.base.set_pressure(Some(behind));
+    machine.put("k", b"v").expect("room");
+    machine.store.flush_now().expect("goes on after the longest wait");
+    assert!(waited(&machine) >= 10_000_000);
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
+    let machine = Machine::new(usual);
+    machine.put("before", b"v").expect("room");
+    machine.faults.set_full(true);
+    let mut n = 0;
+    let refused = loop {
+        match machine.put(&format!("more:{n}"), &[0; 60_000]) {
+            Ok(_) => n += 1,
+            Err(stop) => break stop,
+        }
+        machine.store.log().write();
+        assert!(n < 1000, "the disk is full");
+    };
+    assert!(matches!(&refused, Stop::Refused(why) if why.starts_with("MISCONF ")), "{refused:?}");
+    assert_eq!(machine.get("before").as_deref(), Some(&b"v"[..]), "reads go on");
+    assert_eq!(machine.get(&format!("more:{n}")), None, "what was refused has no effect");
+    machine.faults.set_full(false);
+    let started = std::time::Instant::now();
+    while let Err(stop) = machine.put("after", &[0; 60_000]) {
+        assert!(started.elapsed().as_secs() < 30, "it resumes by itself: {stop:?}");
+        std::thread::yield_now();
+    }
+    let machine = {
+        machine.store.log().write();
+        machine.store.log().sync_through(machine.store.log().last()).expect("there is room");
+        machine.kill()
+    };
+    assert!(machine.get("after").is_some() && machine.get("before").is_some());
+    assert_eq!(machine.store.counter(0, Counter::Keys) as u64, n + 2);
+}
+
+#[test]
+fn the_owner_of_an_object_that_was_written_ahead_may_come_after_a_flush_of_the_replay() {
+    let machine = Machine::new(|options| options.memtable_bytes = 32 << 20);
+    let mut txn = machine.begin();
+    let id = txn.new_object().expect("leased");
+    let chunk = vec![b'x'; 64 << 10];
+    let row_of = |n: u32| row::data_row(Space(0), row::Slot(1), id, &n.to_be_bytes());
+    for n in 0..100 {
+        txn.put_row(&row_of(n), &[&chunk]).expect("written ahead");
+    }
+    txn.put_row(&row::owner_row(Space(0), row::Slot(1), id), &[b"k"]).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
+    // The new process has less memory: it flushes in the middle of its replay, and its base drops whatever it may.
+    machine.die();
+    let (disk, rows) = (machine.disk.clone(), machine.rows.clone());
+    let eager = Arc::new(Eager(rows.clone()));
+    let mut small = options(Path::new("/"));
+    small.memtable_bytes = 1 << 20;
+    small.log.files = Arc::new(disk);
+    let store = Store::open(small, eager, |_| {}).expect("opens");
+    assert!(!rows.is_empty(), "it was flushed during the replay");
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
+    for n in 0..100 {
+        assert!(txn.row(&row_of(n)).expect("reads").is_some(), "row {n} is alive");
+    }
+    drop(txn);
+    store.close().expect("nothing is wrong");
+}
+
+/// A base that compacts everything after each change.
+struct Eager(Arc<MemoryBase>);
+
+mod eager {
+    use super::*;
+    use haypile_store::base::*;
+
+    impl Eager {
+        fn compact(&self) {
+            self.0.reclaim_range(&[0], &[u8::MAX]).expect("memory can be compacted");
+        }
+    }
+
+    impl Base for Eager {
+        fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
+            self.0.get(key, tier)
+        }
+        fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
+            self.0.scan(from, until, tier)
+        }
+        fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
+            self.0.view(from, until)
+        }
+        fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
+            self.0.ingest(rows)?;
+            self.compact();
+            Ok(())
+        }
+        fn set_reclaim(&self, reclaim: Reclaim) {
+            self.0.set_reclaim(reclaim);
+            self.compact();
+        }
+        fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+            self.0.reclaim_range(from, until)
+        }
+        fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
+            self.0.bytes_in(from, until)
+        }
+        fn pressure(&self) -> Pressure {
+            self.0.pressure()
+        }
+        fn checkpoint(&self, directory: &Path) -> Result<(), BaseError> {
+            self.0.checkpoint(directory)
+        }
+        fn background_error(&self) -> Option<BaseError> {
+            None
+        }
+        fn resume(&self) -> Result<(), BaseError> {
+            Ok(())
+        }
+        fn disk_bytes(&self) -> u64 {
+            0
+        }
+        fn set_cache_bytes(&self, _: u64) {}
+        fn figures(&self) -> Vec<(&'static str, u64)> {
+            Vec::new()
+        }
+        fn close(&self) {}
+    }
+}
+
+#[test]
+fn a_command_that_fails_takes_back_what_it_did_to_an_object_of_an_earlier_one() {
+    let machine = Machine::new(usual);
+    let mut txn = machine.begin();
+    let id = txn.new_object().expect("leased");
+    let row_of = |n: u32| row::data_row(Space(0), row::Slot(1), id, &n.to_be_bytes());
+    txn.put_row(&row_of(0), &[b"first"]).expect("small");
+    let savepoint = txn.savepoint();
+    let filler = txn.new_object().expect("leased");
+    txn.put_row(&row_of(0), &[b"second"]).expect("small");
+    for n in 0..40u32 {
+        let row = row::data_row(Space(0), row::Slot(1), filler, &n.to_be_bytes());
+        txn.put_row(&row, &[&[0; 64 << 10]]).expect("written ahead");
+    }
+    txn.rollback(savepoint);
+    assert_eq!(txn.row(&row_of(0)).expect("reads").as_deref(), Some(&b"first"[..]));
+    txn.commit().expect("room");
+    drop(txn);
+    let mut txn = machine.begin();
+    assert_eq!(txn.row(&row_of(0)).expect("reads").as_deref(), Some(&b"first"[..]));
+}
+
+#[test]
+fn many_small_changes_of_one_row_are_read_at_once_and_undone_in_the_middle() {
+    let machine = Machine::new(usual);
+    let row = row::data_row(Space(0), row::Slot(1), row::ObjectId(1), b"bits");
+    let mut txn = machine.begin();
+    let mut savepoint = None;
+    for n in 0..100_000u32 {
+        if n == 50_000 {
+            savepoint = Some(txn.savepoint());
+        }
+        txn.patch_row(&row, n % 4096, &[n as u8], 4096).expect("small");
+        if n % 100 == 0 {
+            assert_eq!(txn.row(&row).expect("reads").expect("there")[n as usize % 4096], n as u8);
+        }
+    }
+    txn.rollback(savepoint.expect("in the middle"));
+    let found = txn.row(&row).expect("reads").expect("there");
+    assert!((0..4096).all(|at| found[at] == (50_000 - 1 - (50_000 - 1 - at) % 4096) as u8));
+    txn.commit().expect("room");
+}
+
+#[test]
+fn the_secret_of_the_key_hashes_is_kept_also_if_the_first_start_dies_at_once() {
+    for bytes in (0..12_000).step_by(97) {
+        let disk = ForgetfulFiles::new();
+        let faults = Arc::new(FaultFiles::new(Arc::new(disk.clone())));
+        faults.crash_after(bytes);
+        let mut first = options(Path::new("/"));
+        first.log.files = faults;
+        first.hash_seed = 1;
+        if let Ok(store) = Store::open(first, Arc::new(MemoryBase::default()), |_| {}) {
+            drop(store.close());
+        }
+        disk.kill();
+        let rows = Arc::new(MemoryBase::default());
+        let start = |seed: u64| {
+            let mut next = options(Path::new("/"));
+            next.log.files = Arc::new(disk.clone());
+            next.hash_seed = seed;
+            Store::open(next, rows.clone(), |_| {}).expect("opens")
+        };
+        let second = start(2);
+        let seed = second.hash_seed();
+        second.close().expect("nothing is wrong");
+        let third = start(3);
+        assert_eq!(third.hash_seed(), seed, "a crash after {bytes} bytes");
+        third.close().expect("nothing is wrong");
+    }
+}
+
+#[test]
+fn counters_of_a_database_that_is_not_configured_for_a_while_are_kept() {
+    let disk = ForgetfulFiles::new();
+    let rows = Arc::new(MemoryBase::default());
+    let start = |databases: u32| {
+        let mut options = options(Path::new("/"));
+        options.log.files = Arc::new(disk.clone());
+        options.databases = databases;
+        Store::open(options, rows.clone(), |_| {}).expect("opens")
+    };
+    let store = start(16);
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
+    let key = txn.key_in(9, b"k");
+    txn.put_meta(&key, &[b"v"]).expect("small");
+    txn.count(key.space, Counter::Keys, 1);
+    txn.commit().expect("room");
+    drop(txn);
+    store.log().sync_through(store.log().last()).expect("synced");
+    disk.kill();
+    drop(store.close());
+    for databases in [8, 8, 16] {
+        let store = start(databases);
+        if databases > 9 {
+            assert_eq!(store.counter(9, Counter::Keys), 1);
+        }
+        store.close().expect("nothing is wrong");
+    }
+}
+
+#[test]
+fn a_flushed_space_leaves_nothing_behind() {
+    let machine = Machine::new(usual);
+    for round in 0..20 {
+        machine.put("k", b"v").expect("room");
+        machine.store.flush_now().expect("flushes");
+        let mut txn = machine.begin();
+        txn.flush_database(0).expect("small");
+        txn.commit().expect("room");
+        drop(txn);
+        machine.store.flush_now().expect("flushes");
+        let figure =
+            |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+        while figure("reclaimed_spaces") <= round || figure("dead_spaces") > 0 {
+            std::thread::yield_now();
+        }
+    }
+    machine.put("last", b"v").expect("room");
+    machine.store.flush_now().expect("flushes");
+    assert_eq!(machine.store.counter(0, Counter::Keys), 1);
+    // The one row, and the store's own: 16 databases' counters among them, but none of the 20 dead spaces.
+    assert!(machine.rows.len() <= 1 + 16 + 10, "{} rows", machine.rows.len());
+}
+
+#[test]
+fn without_a_base_memory_is_given_back_and_refused_when_it_is_used_up() {
+    let machine = Machine::new(|options| {
+        options.memory_only = true;
+        options.memtable_bytes = 1 << 20;
+    });
+    let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+    machine.store.flush_now().expect("nothing to do");
+    let empty = figure("memtable_active_bytes");
+    machine.fill(101).expect("room");
+    assert!(matches!(machine.store.pressure(), WritePressure::Stop(why) if why.starts_with("OOM ")));
+    assert_eq!(machine.store.pressure_to_shrink(), WritePressure::Go, "deleting makes room");
+    let mut n = 0;
+    while machine.get(&format!("fill:{n}")).is_some() {
+        let mut txn = machine.begin();
+        let name = format!("fill:{n}");
+        txn.delete_meta(&txn.key(name.as_bytes())).expect("small");
+        txn.commit().expect("room");
+        n += 1;
+    }
+    assert_eq!(figure("memtable_active_bytes"), empty, "deleted rows leave nothing");
+    machine.fill(90).expect("room");
+    let mut txn = machine.begin();
+    txn.flush_database(0).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    machine.store.flush_now().expect("tidies up");
+    assert!(figure("memtable_active_bytes") < empty + 1000, "so do dead spaces");
+}
+
+#[test]
+fn the_memory_can_be_divided_anew_at_any_time() {
+    let machine = Machine::new(usual);
+    for round in 0..3 {
+        machine.store.set_memory(
+            if round == 1 { 1 << 20 } else { 64 << 10 },
+            if round == 1 { 0 } else { 1 << 20 },
+            1 << 20,
+        );
+        for n in 0..100 {
+            machine.put(&format!("key:{n}"), &[PLAIN_STRING[0], PLAIN_STRING[1], round, n]).expect("room");
+        }
+        machine.store.flush_now().expect("flushes");
+        for n in 0..100 {
+            // Twice: from the base, and from the row cache if it is on.
+            for _ in 0..2 {
+                assert_eq!(machine.get(&format!("key:{n}")).map(|value| value[2..].to_vec()), Some(vec![round, n]));
+            }
+        }
+    }
+    let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+    assert_eq!((figure("memtable_bytes_max"), figure("row_cache_bytes_max")), (64 << 10, 1 << 20));
+    assert!(figure("row_cache_hits") > 0);
+}
+
+#[test]
+fn due_deadlines_are_told_until_they_are_deleted() {
+    let machine = Machine::new(usual);
+    let set = |name: &str, deadline_ms: u64, on: bool| {
+        let mut txn = machine.begin();
+        let row = row::expire_row(&txn.key(name.as_bytes()), deadline_ms);
+        if on { txn.put_row(&row, &[]) } else { txn.delete_row(&row) }.expect("small");
+        txn.commit().expect("room");
+    };
+    (0..20).for_each(|n| set(&format!("key:{n}"), 100 + n, true));
+    for _ in 0..3 {
+        assert_eq!(machine.store.due_deadlines(109, 1000).len(), 10, "who could not remove them asks again");
+    }
+    assert_eq!(machine.store.due_deadlines(109, 3).len(), 3);
+    (0..10).for_each(|n| set(&format!("key:{n}"), 100 + n, false));
+    assert!(machine.store.due_deadlines(109, 1000).is_empty());
+    assert_eq!(machine.store.due_deadlines(200, 1000).len(), 10);
+    let mut txn = machine.begin();
+    txn.flush_database(0).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    assert!(machine.store.due_deadlines(200, 1000).is_empty(), "a dead space has none");
+}
+
+#[test]
+fn nothing_that_was_acknowledged_is_lost_whatever_byte_of_the_log_is_the_last() {
+    for bytes in (0..40_000).step_by(211) {
+        let machine = Machine::new(|options| options.log.durability = Durability::Fsync);
+        let before = machine.faults.bytes();
+        machine.faults.crash_after(bytes);
+        let mut committed: Vec<Index> = Vec::new();
+        for n in 0..60u32 {
+            match machine.put(&format!("key:{n}"), &[n as u8; 600]) {
+                Ok(done) => committed.extend(done.index),
+                Err(_) => break,
+            }
+            machine.store.log().write();
+            if n % 7 == 0 {
+                drop(machine.store.log().sync_through(machine.store.log().last()));
+            }
+        }
+        let durable = machine.store.log().durable();
+        assert!(machine.faults.bytes() - before <= bytes);
+        machine.base.kill();
+        machine.process.kill();
+        machine.disk.crash(bytes);
+        let machine = {
+            drop(machine.store.close());
+            Machine::start(machine.disk.clone(), machine.rows.clone(), machine.change)
+        };
+        let found = (0..60).take_while(|n| machine.get(&format!("key:{n}")).is_some()).count();
+        let promised = committed.iter().filter(|index| **index <= durable).count();
+        assert!(found >= promised, "after {bytes} bytes: {found} of {promised}");
+        assert_eq!(machine.store.counter(0, Counter::Keys), found as i64, "after {bytes} bytes");
+        assert!((found..60).all(|n| machine.get(&format!("key:{n}")).is_none()), "what survives is a prefix");
+    }
+}
+
+#[test]
+fn an_overwrite_of_a_key_without_reading_it_needs_no_disk_where_that_is_allowed() {
+    let machine = Machine::new(|options| options.blind_set = true);
+    machine.put("cold", &PLAIN_STRING).expect("room");
+    machine.store.flush_now().expect("flushes");
+    let machine = machine.kill();
+    machine.base.set_cold(true);
+    let mut txn = machine.store.begin(TxnBuffers::default(), call(Mode::Memory));
+    assert_eq!(txn.presence(&txn.key(b"cold")), Ok(Presence::Absent), "an estimate");
+    machine.store.set_blind_set(false);
+    assert_eq!(txn.presence(&txn.key(b"cold")), Err(Stop::WouldBlock));
+}
