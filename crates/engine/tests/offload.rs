@@ -1,5 +1,6 @@
 //! Commands whose rows are on disk, that take long, or that wait for one another: they are answered, in order, and nobody
 //! else waits for them.
+#![cfg(not(feature = "shuttle"))]
 
 mod server;
 

@@ -1,4 +1,5 @@
 //! MULTI, EXEC, DISCARD, WATCH: replies, atomicity, and what counts as a change of a watched key.
+#![cfg(not(feature = "shuttle"))]
 
 mod server;
 

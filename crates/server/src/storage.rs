@@ -45,10 +45,11 @@ impl Budget {
         Budget {
             total,
             memtable: config.memtable_size.or(share(13)),
-            row_cache: config.row_cache_size.or(share(9)),
+            row_cache: config.row_cache_size.or(share(7)),
             block_cache: config.block_cache_size.or(share(8)),
             unsynced: share(4).clamp(8 * MIB, 128 * MIB),
-            presence: share(2),
+            // Eight bytes for each key that was flushed lately; half full it forgets next to nothing.
+            presence: share(4),
         }
     }
 }
