@@ -199,7 +199,16 @@ impl Server {
             }
             connection = connection.or_else(|| Client::connect(self.port, REPLY_TIMEOUT).ok());
             if let Some(client) = &mut connection {
-                let reply = client.command("PING").context("PING while the server starts")?;
+                let reply = match client.command("PING") {
+                    Ok(reply) => reply,
+                    // Whoever had the port before, or nobody yet: not ours.
+                    Err(_) if begin.elapsed() < START_MAX => {
+                        connection = None;
+                        sleep(POLL);
+                        continue;
+                    }
+                    Err(error) => return Err(error).context("PING while the server starts"),
+                };
                 match (reply.error(), reply.bytes()) {
                     (None, Some(b"PONG")) => {
                         start.seconds = begin.elapsed().as_secs_f64();
