@@ -9,7 +9,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -283,9 +283,20 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago.
+/// The ports that servers get: below those that the kernel gives to clients, so that no client that runs beside takes one
+/// between the look and the server's start.
+const PORTS: std::ops::Range<u32> = 10_000..32_000;
+
+/// A port that nobody listens on, and that no other server of this program gets.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0)).context("looking for a free port")?.local_addr()?.port())
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let span = PORTS.end - PORTS.start;
+    let first = std::process::id().wrapping_mul(31) % span;
+    let ports = (0..span).map(|_| PORTS.start + (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % span);
+    let mut ports = ports.map(|port| u16::try_from(port).expect("the range is one of ports"));
+    ports
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .ok_or_else(|| anyhow!("no port of {} to {} is free", PORTS.start, PORTS.end))
 }
 
 #[cfg(test)]

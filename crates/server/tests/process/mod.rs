@@ -2,11 +2,11 @@
 //! speak RESP by hand, so that the tests see what is on the wire.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for the process, or for a reply, before it fails.
@@ -38,9 +38,23 @@ impl Drop for TempDir {
     }
 }
 
+/// The ports that servers of tests get: below those that the kernel gives to clients, so that no client of a test that
+/// runs beside takes one between the look and the server's start.
+const PORTS: std::ops::Range<u32> = 10_000..32_000;
+
+/// A port that nobody listens on, and that no other test of this process gets.
 pub fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
-    socket.local_addr().expect("it is bound").port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let span = PORTS.end - PORTS.start;
+    let first = std::process::id().wrapping_mul(31) % span;
+    for _ in 0..span {
+        let port = PORTS.start + (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % span;
+        let port = u16::try_from(port).expect("the range is one of ports");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("the loopback has no free port");
 }
 
 /// The command line of a server with two event loops and a small budget.
@@ -76,9 +90,19 @@ impl Server {
             if let Some(status) = server.child.try_wait().expect("it is our child") {
                 panic!("the server ended: {status}");
             }
-            TcpStream::connect(("127.0.0.1", port)).is_ok() && server.client().ask("PING") == "+PONG\r\n"
+            server.is_ready()
         });
         server
+    }
+
+    /// It answers PING, with something else than LOADING.
+    fn is_ready(&self) -> bool {
+        let Ok(socket) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let mut client = Client { socket };
+        client.socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let mut reply = Vec::new();
+        let answered = client.socket.write_all(b"PING\r\n").and_then(|()| client.read_reply(&mut reply));
+        answered.is_ok() && reply == b"+PONG\r\n"
     }
 
     /// Starts a server without waiting for it.
@@ -166,15 +190,15 @@ impl<S: Read + Write> Client<S> {
     /// One reply with all that is in it.
     pub fn reply(&mut self) -> String {
         let mut bytes = Vec::new();
-        self.read_reply(&mut bytes);
+        self.read_reply(&mut bytes).expect("the server answers to the end");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn read_reply(&mut self, bytes: &mut Vec<u8>) {
+    fn read_reply(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let start = bytes.len();
         while !bytes[start..].ends_with(b"\r\n") {
             let mut byte = [0];
-            self.socket.read_exact(&mut byte).expect("the server answers");
+            self.socket.read_exact(&mut byte)?;
             bytes.push(byte[0]);
         }
         let line = String::from_utf8_lossy(&bytes[start..]).into_owned();
@@ -183,11 +207,11 @@ impl<S: Read + Write> Client<S> {
             b'$' | b'=' if !line.starts_with("$-1") => {
                 let from = bytes.len();
                 bytes.resize(from + count + 2, 0);
-                self.socket.read_exact(&mut bytes[from..]).expect("the server answers to the end");
+                self.socket.read_exact(&mut bytes[from..])
             }
-            b'*' | b'~' => (0..count).for_each(|_| self.read_reply(bytes)),
-            b'%' => (0..2 * count).for_each(|_| self.read_reply(bytes)),
-            _ => {}
+            b'*' | b'~' => (0..count).try_for_each(|_| self.read_reply(bytes)),
+            b'%' => (0..2 * count).try_for_each(|_| self.read_reply(bytes)),
+            _ => Ok(()),
         }
     }
 
