@@ -4,6 +4,7 @@
 //! here: their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
 //! `Pending` in its session and takes the long way (`wait.rs`). MULTI and its relatives are in `multi.rs`.
 
+use crate::ahead::{Ahead, Behind, Call as Planned, Located};
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::host::Desk;
@@ -13,10 +14,9 @@ use crate::session::{Event, Pending, Session, Waiting, Work};
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
 use haypile_log::Index;
-use haypile_resp::{self as resp, Limits, Reply, Request};
+use haypile_resp::{self as resp, Limits, Reply};
 use haypile_store::{Call, Key, Mode, Stop, Store, TxnBuffers, WritePressure};
 use smallvec::SmallVec;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct Workbench {
     pub inbox: Arc<Inbox>,
     pub buffers: TxnBuffers,
     claims: Claims,
-    ranges: Vec<Range<u32>>,
+    ahead: Ahead,
     /// The exclusion was entered in this turn.
     inside: bool,
     /// Wall clock of this turn, in milliseconds since 1970.
@@ -101,7 +101,7 @@ impl Worker {
                 inbox: Arc::new(Inbox::new(wake)),
                 buffers: TxnBuffers::default(),
                 claims: Claims::default(),
-                ranges: Vec::new(),
+                ahead: Ahead::default(),
                 inside: false,
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
@@ -162,48 +162,80 @@ impl Workbench {
             session.limits_version = self.limits_version;
             session.parser.set_limits(self.limits);
         }
-        let mut ranges = std::mem::take(&mut self.ranges);
-        let mut consumed = 0;
-        let mut run = 0;
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let (mut consumed, mut commands) = (0, 0);
         let next = loop {
-            if run == TURN_COMMANDS_MAX {
+            if commands >= TURN_COMMANDS_MAX {
                 break Next::Yield;
             }
-            if out.len() >= OUTPUT_BYTES_MAX {
-                break Next::Drain;
-            }
             let rest = &input[consumed..];
-            let request = match session.parser.next(rest, &mut ranges) {
-                Ok(Some(request)) => request,
-                Ok(None) => break Next::Read,
-                Err(error) => {
+            // Who still has to authenticate has its limits changed by the very next request.
+            let behind = ahead.parse(&mut session.parser, rest, self.limits.authenticated);
+            let (bytes, count, next) = self.run_ahead(engine, session, &ahead, rest, out);
+            consumed += bytes;
+            commands += count;
+            if next != Next::Read {
+                session.parser.restart();
+                break next;
+            }
+            match behind {
+                Behind::Unknown => {}
+                Behind::Incomplete => break Next::Read,
+                Behind::Wrong(error) => {
                     error.write_reply(out);
                     engine.counters(self.index).error_replies.add(1);
                     break Next::Close;
                 }
-            };
-            consumed += request.bytes();
-            if matches!(request, Request::Empty { .. }) {
-                continue;
-            }
-            run += 1;
-            let next = self.command(engine, session, request.args(rest, &ranges), out);
-            if next != Next::Read {
-                break next;
             }
         };
-        engine.counters(self.index).commands.add(run as u64);
-        self.ranges = ranges;
-        Turn { consumed, commands: run, next }
+        engine.counters(self.index).commands.add(commands as u64);
+        self.ahead = ahead;
+        Turn { consumed, commands, next }
+    }
+
+    /// Runs what was parsed ahead, until something hinders: the bytes and the commands that are done with.
+    #[inline]
+    fn run_ahead(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        ahead: &Ahead,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> (usize, usize, Next) {
+        let located = Located::new(ahead, input, &engine.table, engine.store(), session.state.database);
+        let (mut bytes, mut commands) = (0, 0);
+        for (at, call) in located.calls.into_iter().enumerate() {
+            if out.len() >= OUTPUT_BYTES_MAX {
+                return (bytes, commands, Next::Drain);
+            }
+            bytes = ahead.end(at);
+            let Some(call) = call else { continue };
+            commands += 1;
+            let next = self.command(engine, session, call, &located.keys, out);
+            if next != Next::Read {
+                return (bytes, commands, next);
+            }
+        }
+        (bytes, commands, Next::Read)
     }
 
     /// One request, from its name to its reply.
     #[inline]
-    fn command(&mut self, engine: &Engine, session: &mut Session, args: resp::Args<'_>, out: &mut Vec<u8>) -> Next {
-        let entry = match engine.table.resolve(Args::from(args)) {
+    fn command(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        call: Planned<'_>,
+        located: &[Key<'_>],
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let args = call.args;
+        let entry = match call.entry {
             Ok(entry) => entry,
             Err(error) => return self.refuse_request(engine, session, args, error, out),
         };
+        let located = &located[call.keys];
         let store = engine.store();
         if store.is_none() && !entry.flags.has(Flag::Loading) {
             return self.refuse(engine, session, engine.loading_error(), out);
@@ -212,8 +244,8 @@ impl Workbench {
             return self.queue(engine, session, entry, args, out);
         }
         let hindrance = match (entry.command.run, store) {
-            (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, out),
-            (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, out),
+            (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, located, out),
+            (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, located, out),
             (Run::Session(run), _) => {
                 let mut desk =
                     Desk { engine, session: session.id, state: &mut session.state, txn: None, rehearsal: false };
@@ -244,6 +276,7 @@ impl Workbench {
         entry: &Entry,
         run: DataFn,
         args: resp::Args<'_>,
+        located: &[Key<'_>],
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
         if WRITES {
@@ -264,8 +297,11 @@ impl Workbench {
         let database = session.state.database;
         let mut keys: SmallVec<[(usize, Key<'_>); 2]> = SmallVec::new();
         self.claims.clear();
-        for (at, spec) in entry.command.keys(Args::from(args)) {
-            let key = store.key(database, args.get(at));
+        for (number, (at, spec)) in entry.command.keys(Args::from(args)).enumerate() {
+            let key = match located.get(number) {
+                Some(key) if store.is_in(key, database) => *key,
+                _ => store.key(database, args.get(at)),
+            };
             keys.push((at, key));
             self.claims.add(key.hash, if WRITES && spec.writes() { Hold::Exclusive } else { Hold::Shared });
         }

@@ -8,6 +8,7 @@
 //! Read `execute` first (the hot path), then `wait` (what happens when a command cannot go on), `work` and `pool` (the same
 //! command elsewhere), `multi`, and below them `locks`, `exclusion` and `watch`.
 
+mod ahead;
 mod execute;
 mod multi;
 mod wait;

@@ -171,6 +171,12 @@ impl Parser {
         self.args_left > 0
     }
 
+    /// Forgets what has been parsed of an incomplete request, for who has parsed ahead of what it consumes: the next call
+    /// begins at the first request that was not consumed.
+    pub fn restart(&mut self) {
+        *self = Parser { limits: self.limits, ..Parser::default() };
+    }
+
     /// Parses the next request of `buf`, which holds everything received and not consumed yet, into `args`, which is
     /// cleared first. `None`: more data is needed; call again with the same bytes and more behind them. Anything else
     /// consumes [`Request::bytes`] bytes: the next call starts behind them.

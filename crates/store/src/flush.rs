@@ -6,14 +6,16 @@
 
 use crate::base::{BaseError, Reclaim, Rows};
 use crate::databases::{CountsAt, counts_row, encode_counts};
-use crate::memtable::Table;
+use crate::memtable::{TOGETHER_MAX, Table};
+use crate::presence::Presence;
 use crate::reclaim::Orphan;
 use crate::row::{Family, RowKey, Space, SystemScope, system_row};
-use crate::sorted::{OwnRows, SortedRows};
+use crate::sorted::{OwnRows, Row, SortedRows};
 use crate::store::Store;
 use crate::txn::PLAIN_STRING;
 use haypile_log::Index;
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -358,9 +360,10 @@ impl Store {
         self.log.sync_through(frozen.index).map_err(|error| error.to_string())?;
         self.wait_for_base();
         let own = frozen.own_rows(&self.history.0);
-        let mut rows = SortedRows::new(&frozen.tables, &frozen.dead, &own);
+        let mut rows = Noted::new(SortedRows::new(&frozen.tables, &frozen.dead, &own), &self.presence);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
-        let (count, orphans) = self.on_ingested(&frozen);
+        let Noted { count, orphans, .. } = rows;
+        self.on_ingested(&frozen);
         // From here on, what was read from the base before may be older than what the memtable no longer holds.
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.memtable.unlink_frozen();
@@ -404,25 +407,60 @@ impl Store {
         self.objects.settled_below()
     }
 
-    /// Tells the caches what the base holds now, before the generation is unlinked; returns the number of rows, and the
-    /// objects that lost their owner.
-    fn on_ingested(&self, frozen: &Frozen) -> (u64, Vec<Orphan>) {
+    /// Tells the row cache what the base holds now, before the generation is unlinked. Not sooner: a fill that reads the
+    /// base before the ingestion must find its placeholder gone.
+    fn on_ingested(&self, frozen: &Frozen) {
         let own = OwnRows::new();
-        let mut rows = SortedRows::new(&frozen.tables, &frozen.dead, &own);
-        let mut count = 0;
-        let mut orphans = Vec::new();
-        while let Some((row, value)) = rows.next_row() {
-            count += 1;
+        for (row, value) in SortedRows::new(&frozen.tables, &frozen.dead, &own) {
             self.cache.on_flushed(row, value);
+        }
+        self.applied.store(frozen.index.0, Ordering::Release);
+    }
+}
+
+/// The rows of a flush on their way to the base, and what is learned of them on the way: what the presence set is told
+/// (nobody asks it about rows that are still in the memtable), and which objects have lost their owner.
+struct Noted<'f> {
+    rows: SortedRows<'f>,
+    presence: &'f Presence,
+    count: u64,
+    orphans: Vec<Orphan>,
+    /// The next rows, as many as the presence set is asked to fetch together.
+    window: SmallVec<[Row<'f>; TOGETHER_MAX]>,
+    at: usize,
+}
+
+impl<'f> Noted<'f> {
+    fn new(rows: SortedRows<'f>, presence: &'f Presence) -> Self {
+        Noted { rows, presence, count: 0, orphans: Vec::new(), window: SmallVec::new(), at: 0 }
+    }
+
+    fn next_window(&mut self) {
+        self.at = 0;
+        self.window.clear();
+        self.window.extend(self.rows.by_ref().take(TOGETHER_MAX));
+        let is_meta = |row: &&[u8]| Family::of(row) == Some(Family::Meta);
+        self.presence.prefetch(self.window.iter().map(|(row, _)| *row).filter(is_meta));
+        for (row, value) in &self.window {
             match (Family::of(row), value) {
                 (Some(Family::Meta), Some(value)) if value.starts_with(&PLAIN_STRING) => self.presence.insert(row),
                 (Some(Family::Meta), _) => self.presence.remove(row),
-                (Some(Family::Owner), None) => orphans.extend(Orphan::of(row)),
+                (Some(Family::Owner), None) => self.orphans.extend(Orphan::of(row)),
                 _ => {}
             }
         }
-        self.applied.store(frozen.index.0, Ordering::Release);
-        (count, orphans)
+        self.count += self.window.len() as u64;
+    }
+}
+
+impl Rows for Noted<'_> {
+    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+        if self.at == self.window.len() {
+            self.next_window();
+        }
+        let row = self.window.get(self.at).copied();
+        self.at += 1;
+        row
     }
 }
 

@@ -30,7 +30,7 @@ pub use commit::Committed;
 pub use databases::{COUNTERS, Counter, DATABASES_MAX};
 pub use haypile_log::Progress;
 pub use memory_base::MemoryBase;
-pub use memtable::Patch;
+pub use memtable::{Patch, TOGETHER_MAX};
 pub use open::OpenError;
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};

@@ -5,6 +5,9 @@
 //! two keys with the same 64-bit keyed hash (less likely, for each look, than an undetected memory error). Coherent
 //! because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable first.
 
+use crate::memtable::TOGETHER_MAX;
+use smallvec::SmallVec;
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Fingerprints in one cache line.
@@ -39,6 +42,12 @@ impl Presence {
     pub fn contains(&self, row: &[u8]) -> bool {
         let (bucket, print) = self.place(row);
         bucket.0.iter().any(|way| way.load(Ordering::Relaxed) == print)
+    }
+
+    /// Brings what looks at these rows need into the CPU's caches, all together.
+    pub fn prefetch(&self, rows: impl Iterator<Item = impl AsRef<[u8]>>) {
+        let buckets: SmallVec<[&Bucket; TOGETHER_MAX]> = rows.map(|row| self.place(row.as_ref()).0).collect();
+        black_box(buckets.iter().map(|bucket| bucket.0[0].load(Ordering::Relaxed)).fold(0, u64::wrapping_add));
     }
 
     /// The base holds it. Called by the flush for what it has ingested, before the frozen rows go, and by who has just read

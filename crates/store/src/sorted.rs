@@ -1,8 +1,7 @@
 //! The rows of a frozen generation in the order of their keys, over all shards: what a flush writes. Rows of dead spaces
 //! are left out.
 
-use crate::base::Rows;
-use crate::memtable::{Table, spaces_of};
+use crate::memtable::{Fetched, Table, spaces_of};
 use crate::row::{Family, RowKey, Space, SystemScope, family_range, system_row};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 pub type OwnRows = BTreeMap<RowKey, Option<Vec<u8>>>;
 
 /// A row's key, and its value or that it is deleted.
-type Row<'t> = (&'t [u8], Option<&'t [u8]>);
+pub type Row<'t> = (&'t [u8], Option<&'t [u8]>);
 
 /// See the file's head. The flush's own rows win over frozen ones.
 pub struct SortedRows<'t> {
@@ -32,15 +31,18 @@ impl<'t> SortedRows<'t> {
     }
 }
 
-impl Rows for SortedRows<'_> {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+impl<'t> Iterator for SortedRows<'t> {
+    type Item = Row<'t>;
+
+    fn next(&mut self) -> Option<Row<'t>> {
         self.rows.next()
     }
 }
 
 /// Slots ascend with the shards, and within them.
 fn meta_rows(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
-    tables.iter().flat_map(move |table| table.keys_in(space)).map(|entry| (entry.row(), entry.value()))
+    let entries = tables.iter().flat_map(move |table| table.keys_in(space));
+    Fetched::new(entries).map(|entry| (entry.row(), entry.value()))
 }
 
 fn object_rows(tables: &[Arc<Table>], family: Family, space: Space) -> impl Iterator<Item = Row<'_>> {

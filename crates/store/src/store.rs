@@ -183,6 +183,22 @@ impl Store {
         }
     }
 
+    /// Brings what lookups of these keys need into the CPU's caches, all together: worth it for two and more, and never
+    /// wrong. `overwritten` says whether some of them are going to be.
+    #[inline]
+    pub fn prefetch(&self, keys: &[Key<'_>], overwritten: bool) {
+        let missing = self.memtable.prefetch(keys);
+        if overwritten {
+            self.presence.prefetch(missing.iter().map(|key| row::meta_row(key)));
+        }
+    }
+
+    /// Whether this is still how a key of a database is located.
+    #[inline]
+    pub fn is_in(&self, key: &Key<'_>, database: u32) -> bool {
+        key.space == self.databases.space(database)
+    }
+
     /// The database that a space is now; `None` for a dead one.
     pub fn database_of(&self, space: Space) -> Option<u32> {
         self.databases.database_of(space)

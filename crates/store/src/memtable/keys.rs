@@ -66,8 +66,18 @@ pub struct Keys {
 struct Run {
     orders: Vec<Order>,
     rows: Vec<MetaEntry>,
+    /// `orders[0]`, without a look at it.
+    first: u64,
     /// Positions for each unit of order, if they were spread evenly.
     scale: f64,
+}
+
+/// A lookup that knows its run and has not looked into it.
+pub struct Probe<'t> {
+    run: &'t Run,
+    order: Order,
+    /// Where to look first.
+    from: usize,
 }
 
 impl MetaEntry {
@@ -138,6 +148,20 @@ impl MetaEntry {
         self.0.len() as i64 + ENTRY_BYTES
     }
 
+    /// The length of the block, which lies beside where it is.
+    #[inline]
+    pub fn touch(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads a byte of each of the first cache lines of the block: for what it costs, not for what it says.
+    #[inline]
+    pub fn touch_block(&self) -> usize {
+        const LINE_BYTES: usize = 64;
+        const LINES: usize = 4;
+        self.0.iter().step_by(LINE_BYTES).take(LINES).map(|byte| usize::from(*byte)).sum()
+    }
+
     /// A new value for a known key: in place where nobody else holds the block and the length stays. Returns the growth.
     #[inline]
     fn overwrite(&mut self, key: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
@@ -172,6 +196,13 @@ impl Keys {
     pub fn get(&self, order: Order, name: &[u8]) -> Option<&MetaEntry> {
         let run = self.runs.get(self.run_of(order))?;
         run.find(order, name).ok().map(|at| &run.rows[at])
+    }
+
+    /// The first step of a lookup.
+    #[inline]
+    pub fn probe(&self, order: Order) -> Option<Probe<'_>> {
+        let run = self.runs.get(self.run_of(order))?;
+        Some(Probe { run, order, from: run.guess(order) })
     }
 
     /// Writes a row or its deletion; returns by how many bytes the table grew.
@@ -258,6 +289,26 @@ impl Keys {
     }
 }
 
+/// Half of what is counted around a guess: a few cache lines side by side.
+const NEAR: usize = 12;
+
+impl<'t> Probe<'t> {
+    /// Reads one order of each cache line that the next step looks at.
+    #[inline]
+    pub fn touch(&self) -> usize {
+        const LINE_ORDERS: usize = 64 / size_of::<Order>();
+        let near = self.run.orders[self.from..].iter().take(2 * NEAR).step_by(LINE_ORDERS);
+        near.map(|order| order.0 as usize).sum()
+    }
+
+    /// The first row of this order, if there is one: nearly always the one that is looked for.
+    #[inline]
+    pub fn row(&self) -> Option<&'t MetaEntry> {
+        let at = self.run.lower_bound_near(self.from, self.order);
+        (self.run.orders.get(at) == Some(&self.order)).then(|| &self.run.rows[at])
+    }
+}
+
 impl Run {
     /// Where the row is, or where it would go.
     #[inline]
@@ -277,15 +328,23 @@ impl Run {
     /// How many orders are less: guessed, and counted where the guess is near.
     #[inline]
     fn lower_bound(&self, order: Order) -> usize {
-        /// Half of what is counted around the guess: a few cache lines side by side.
-        const NEAR: usize = 12;
+        self.lower_bound_near(self.guess(order), order)
+    }
+
+    /// Where the orders begin that are looked at first.
+    #[inline]
+    fn guess(&self, order: Order) -> usize {
+        let guess = (order.0.saturating_sub(self.first) as f64 * self.scale) as usize;
+        guess.saturating_sub(NEAR).min(self.orders.len().saturating_sub(2 * NEAR))
+    }
+
+    #[inline]
+    fn lower_bound_near(&self, from: usize, order: Order) -> usize {
         let orders = &self.orders[..];
         let less = |part: &[Order]| part.iter().map(|other| usize::from(*other < order)).sum::<usize>();
         if orders.len() <= 2 * NEAR {
             return less(orders);
         }
-        let guess = (order.0.saturating_sub(orders[0].0) as f64 * self.scale) as usize;
-        let from = guess.saturating_sub(NEAR).min(orders.len() - 2 * NEAR);
         let near = &orders[from..from + 2 * NEAR];
         match less(near) {
             0 if from > 0 => orders[..from].partition_point(|other| *other < order),
@@ -300,6 +359,7 @@ impl Run {
     #[inline]
     fn on_changed(&mut self) {
         if let (Some(first), Some(last)) = (self.orders.first(), self.orders.last()) {
+            self.first = first.0;
             self.scale = self.orders.len() as f64 / (last.0 - first.0 + 1) as f64;
         }
     }
@@ -314,7 +374,7 @@ impl Run {
         if at == self.orders.len() {
             return None;
         }
-        let mut second = Run { orders: self.orders.split_off(at), rows: self.rows.split_off(at), scale: 0.0 };
+        let mut second = Run { orders: self.orders.split_off(at), rows: self.rows.split_off(at), ..Run::default() };
         self.on_changed();
         second.on_changed();
         Some(second)

@@ -5,12 +5,14 @@
 //! changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is wholly in
 //! the frozen generation, every later one wholly in the next.
 //!
-//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order).
+//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `prefetch` (many lookups at once).
 
 mod keys;
+mod prefetch;
 mod table;
 
 pub use keys::MetaEntry;
+pub use prefetch::{Fetched, TOGETHER_MAX};
 pub use table::Table;
 
 use crate::row::{Family, Key, SLOTS, Slot, Space, home_slot};

@@ -1,6 +1,6 @@
 //! One generation of one shard: the rows of its slots.
 
-use super::keys::{Keys, MetaEntry, Order};
+use super::keys::{Keys, MetaEntry, Order, Probe};
 use super::{Found, Patch, is_meta};
 use crate::row::{Family, Key, Slot, Space, family_range, parse_expire_row, parse_meta_row};
 use crate::value::Value;
@@ -44,6 +44,12 @@ impl Table {
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<&MetaEntry> {
         self.keys.get(self.order_of(key)?, key.name)
+    }
+
+    /// The first step of `find`.
+    #[inline]
+    pub fn probe(&self, key: &Key<'_>) -> Option<Probe<'_>> {
+        self.keys.probe(self.order_of(key)?)
     }
 
     /// Where a key stands; `None` if nothing of its space is here.

@@ -1,0 +1,133 @@
+//! The requests that a connection sends in one go, parsed and located before the first of them runs, so that what they
+//! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the ones
+//! behind it mean, and those that do not run after all are parsed again.
+
+use haypile_commands::{Args, Command, Entry, Error, Run, Table};
+use haypile_resp::{self as resp, Parser, ProtocolError, Request};
+use haypile_store::{Key, Store, TOGETHER_MAX};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Requests that are parsed before the first of them runs. Most clients that pipeline send no more at once.
+const REQUESTS_MAX: usize = 16;
+
+/// The room for a request of more arguments than this is given back.
+const RANGES_KEPT: usize = 1024;
+
+/// Requests of one connection, in order. Reused from turn to turn.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    /// The first `count` are requests; the others keep their room for ranges.
+    requests: Vec<Parsed>,
+    count: usize,
+}
+
+/// One request.
+struct Parsed {
+    /// Where it ends, and the one behind it begins, from the start of the first one.
+    end: usize,
+    request: Request,
+    ranges: Vec<Range<u32>>,
+}
+
+/// What follows the requests that were parsed.
+pub(crate) enum Behind {
+    /// Perhaps more: the bound was reached.
+    Unknown,
+    /// Nothing, or a part of a request.
+    Incomplete,
+    Wrong(ProtocolError),
+}
+
+/// What the table and the store say of the requests, in their order.
+#[derive(Default)]
+pub(crate) struct Located<'a> {
+    /// `None` for an empty request.
+    pub calls: SmallVec<[Option<Call<'a>>; REQUESTS_MAX]>,
+    pub keys: SmallVec<[Key<'a>; TOGETHER_MAX]>,
+}
+
+/// A request that is to be run.
+pub(crate) struct Call<'a> {
+    pub args: resp::Args<'a>,
+    pub entry: Result<&'a Entry, Error>,
+    /// Which of the located keys are its own, in order; there may be fewer than it has.
+    pub keys: Range<usize>,
+}
+
+impl Ahead {
+    /// Parses what `input` begins with: one request, or, if `many`, as many as are looked up together.
+    #[inline]
+    pub fn parse(&mut self, parser: &mut Parser, input: &[u8], many: bool) -> Behind {
+        self.count = 0;
+        let (mut end, mut args) = (0, 0);
+        while self.count < if many { REQUESTS_MAX } else { 1 } && args < TOGETHER_MAX {
+            if self.count == self.requests.len() {
+                let request = Request::Empty { bytes: 0 };
+                self.requests.push(Parsed { end: 0, request, ranges: Vec::new() });
+            }
+            let next = &mut self.requests[self.count];
+            if next.ranges.capacity() > RANGES_KEPT {
+                next.ranges = Vec::new();
+            }
+            match parser.next(&input[end..], &mut next.ranges) {
+                Ok(Some(request)) => {
+                    // From here on they are relative to the first request.
+                    let start = end as u32;
+                    if start > 0 {
+                        next.ranges.iter_mut().for_each(|range| *range = range.start + start..range.end + start);
+                    }
+                    end += request.bytes();
+                    args += next.ranges.len();
+                    (next.end, next.request) = (end, request);
+                    self.count += 1;
+                }
+                Ok(None) => return Behind::Incomplete,
+                Err(error) => return Behind::Wrong(error),
+            }
+        }
+        Behind::Unknown
+    }
+
+    /// Where a request ends, and the one behind it begins.
+    #[inline]
+    pub fn end(&self, at: usize) -> usize {
+        self.requests[at].end
+    }
+}
+
+impl<'a> Located<'a> {
+    /// Looks the requests up in the table, and has their keys fetched from memory where there are several.
+    #[inline]
+    pub fn new(
+        ahead: &'a Ahead,
+        input: &'a [u8],
+        table: &'a Table,
+        store: Option<&Store>,
+        database: u32,
+    ) -> Located<'a> {
+        let mut located = Located::default();
+        for parsed in &ahead.requests[..ahead.count] {
+            let args = parsed.request.args(input, &parsed.ranges);
+            if args.is_empty() {
+                located.calls.push(None);
+                continue;
+            }
+            let entry = table.resolve(Args::from(args));
+            let from = located.keys.len();
+            if let (Ok(entry), Some(store)) = (&entry, store) {
+                let room = TOGETHER_MAX - from;
+                let keys = entry.command.keys(Args::from(args)).take(room);
+                located.keys.extend(keys.map(|(at, _)| store.key(database, args.get(at))));
+            }
+            located.calls.push(Some(Call { args, entry, keys: from..located.keys.len() }));
+        }
+        if let Some(store) = store
+            && located.keys.len() > 1
+        {
+            let writes = |call: &Call<'_>| matches!(call.entry, Ok(Entry { command: Command { run: Run::Write(_), .. }, .. }));
+            store.prefetch(&located.keys, located.calls.iter().flatten().any(writes));
+        }
+        located
+    }
+}

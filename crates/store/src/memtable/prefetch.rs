@@ -1,0 +1,82 @@
+//! Lookups of many keys at once, for what they leave in the CPU's caches.
+//!
+//! A lookup waits for memory several times in a row: for the orders of a run, for the row's handle, for its block. The
+//! lookups of a pipeline's commands do not depend on each other, so this makes each of these steps for all keys before it
+//! makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and find
+//! everything near. Nothing is decided here, and what another thread holds is passed over.
+
+use super::keys::{MetaEntry, Probe};
+use super::{Memtable, Shard, shard_of};
+use crate::row::Key;
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use std::hint::black_box;
+
+/// Keys that are looked up together: about as many as a CPU can wait for, few enough that their rows stay in its first
+/// caches until the commands come to them.
+pub const TOGETHER_MAX: usize = 48;
+
+impl Memtable {
+    /// Brings what lookups of these keys need, at most the first `TOGETHER_MAX` of them, into the CPU's caches. Returns
+    /// those that were not found.
+    pub fn prefetch<'a>(&self, keys: &'a [Key<'a>]) -> SmallVec<[&'a Key<'a>; TOGETHER_MAX]> {
+        let mut latches: SmallVec<[(MutexGuard<'_, Shard>, &Key<'_>); TOGETHER_MAX]> = SmallVec::new();
+        let mut missing = SmallVec::new();
+        for key in keys.iter().take(TOGETHER_MAX) {
+            // Fails for the second key of a shard, too, which is rare.
+            if let Some(latch) = self.shards[shard_of(key.slot)].0.try_lock() {
+                latches.push((latch, key));
+            }
+        }
+        let mut rows: SmallVec<[&MetaEntry; TOGETHER_MAX]> = SmallVec::new();
+        let probes: SmallVec<[(Option<Probe<'_>>, Option<Probe<'_>>); TOGETHER_MAX]> = latches
+            .iter()
+            .map(|(shard, key)| (shard.active.probe(key), shard.frozen.as_ref().and_then(|frozen| frozen.probe(key))))
+            .collect();
+        black_box(probes.iter().flat_map(|(active, frozen)| [active, frozen]).flatten().map(Probe::touch).sum::<usize>());
+        for ((active, frozen), (_, key)) in probes.iter().zip(&latches) {
+            match active.as_ref().and_then(Probe::row).or_else(|| frozen.as_ref().and_then(Probe::row)) {
+                Some(row) => rows.push(row),
+                None => missing.push(*key),
+            }
+        }
+        black_box(rows.iter().map(|row| row.touch()).sum::<usize>());
+        black_box(rows.iter().map(|row| row.touch_block()).sum::<usize>());
+        missing
+    }
+}
+
+/// Rows in the order in which they come, each fetched from memory together with those around it.
+pub struct Fetched<'t, I> {
+    rows: I,
+    window: SmallVec<[&'t MetaEntry; TOGETHER_MAX]>,
+    at: usize,
+}
+
+impl<'t, I: Iterator<Item = &'t MetaEntry>> Fetched<'t, I> {
+    pub fn new(rows: I) -> Self {
+        Fetched { rows, window: SmallVec::new(), at: 0 }
+    }
+
+    #[inline(never)]
+    fn fetch(&mut self) {
+        self.at = 0;
+        self.window.clear();
+        self.window.extend(self.rows.by_ref().take(TOGETHER_MAX));
+        black_box(self.window.iter().map(|row| row.touch_block()).sum::<usize>());
+    }
+}
+
+impl<'t, I: Iterator<Item = &'t MetaEntry>> Iterator for Fetched<'t, I> {
+    type Item = &'t MetaEntry;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'t MetaEntry> {
+        if self.at == self.window.len() {
+            self.fetch();
+        }
+        let row = self.window.get(self.at).copied();
+        self.at += 1;
+        row
+    }
+}
