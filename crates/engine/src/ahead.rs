@@ -2,7 +2,7 @@
 //! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the ones
 //! behind it mean, and those that do not run after all are parsed again.
 
-use haypile_commands::{Args, Command, Entry, Error, Run, Table};
+use haypile_commands::{Args, Entry, Error, Table};
 use haypile_resp::{self as resp, Parser, ProtocolError, Request};
 use haypile_store::{Key, Store, TOGETHER_MAX};
 use smallvec::SmallVec;
@@ -125,8 +125,7 @@ impl<'a> Located<'a> {
         if let Some(store) = store
             && located.keys.len() > 1
         {
-            let writes = |call: &Call<'_>| matches!(call.entry, Ok(Entry { command: Command { run: Run::Write(_), .. }, .. }));
-            store.prefetch(&located.keys, located.calls.iter().flatten().any(writes));
+            store.prefetch(&located.keys);
         }
         located
     }

@@ -45,6 +45,8 @@ pub struct RowCache {
     inner: Inner,
     /// Whether it is looked into and filled. The flush corrects it all the same: a fill may be under way.
     is_on: AtomicBool,
+    /// A place in it was taken once. Until then the flush, which visits every row, has nothing to look for.
+    is_used: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -54,7 +56,28 @@ impl RowCache {
     pub fn new(bytes: u64) -> Self {
         let entries = (bytes / ENTRY_BYTES_GUESS).max(16) as usize;
         let inner = Cache::with(entries, bytes, ByBytes, DefaultHashBuilder::default(), Lifecycle::default());
-        RowCache { inner, is_on: AtomicBool::new(bytes > 0), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        RowCache {
+            inner,
+            is_on: AtomicBool::new(bytes > 0),
+            is_used: AtomicBool::new(false),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// A row, if it is here.
+    pub fn look(&self, row: &[u8]) -> Cached<'_> {
+        // Of no use as a hit: who asks this way is not going to read it again.
+        if !self.is_used() {
+            return Cached::Elsewhere;
+        }
+        self.inner.peek(row).map_or(Cached::Elsewhere, Cached::Hit)
+    }
+
+    /// Whether anything was ever filled.
+    #[inline]
+    fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::SeqCst)
     }
 
     /// A row, or the right to fill it. Does not wait for another who is filling it.
@@ -67,6 +90,10 @@ impl RowCache {
             return Cached::Hit(found);
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
+        if !self.is_used() {
+            // Before the base is read: a flush that does not see it yet has ingested before that.
+            self.is_used.store(true, Ordering::SeqCst);
+        }
         match self.inner.get_value_or_guard(row, Some(Duration::ZERO)) {
             GuardResult::Value(found) => Cached::Hit(found),
             GuardResult::Guard(fill) => Cached::Miss(fill),
@@ -76,6 +103,9 @@ impl RowCache {
 
     /// The flush has brought a new version of `row` into the base.
     pub fn on_flushed(&self, row: &[u8], value: Option<&[u8]>) {
+        if !self.is_used() {
+            return;
+        }
         let replaced =
             self.inner.peek(row).is_some() && self.inner.replace(row.into(), value.map(Value::from), true).is_ok();
         if !replaced {

@@ -443,8 +443,8 @@ impl<'f> Noted<'f> {
         self.presence.prefetch(self.window.iter().map(|(row, _)| *row).filter(is_meta));
         for (row, value) in &self.window {
             match (Family::of(row), value) {
-                (Some(Family::Meta), Some(value)) if value.starts_with(&PLAIN_STRING) => self.presence.insert(row),
-                (Some(Family::Meta), _) => self.presence.remove(row),
+                (Some(Family::Meta), Some(value)) => self.presence.insert(row, value.starts_with(&PLAIN_STRING)),
+                (Some(Family::Meta), None) => self.presence.remove(row),
                 (Some(Family::Owner), None) => self.orphans.extend(Orphan::of(row)),
                 _ => {}
             }

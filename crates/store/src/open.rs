@@ -48,7 +48,7 @@ impl Store {
         let store = Arc::new(Store {
             memtable: Memtable::new(!options.memory_only),
             cache: RowCache::new(options.row_cache_bytes),
-            presence: Presence::new(options.presence_bytes, options.hash_seed),
+            presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             databases: Databases::new(options.databases),
             objects: Objects::default(),
             flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, options.disk_free_min_bytes),

@@ -1,9 +1,13 @@
-//! What a plain SET has to know of a key that it overwrites, without reading it: that the base holds it as an inline
-//! string without a deadline. Eight bytes for each such key, where the row would take hundreds.
+//! What the base holds of user keys, as far as it fits in eight bytes for each of them, where a row would take hundreds:
+//! whether there is a row, and whether that is an inline string without a deadline. So a plain SET knows without a read
+//! whether it creates, and a look at a key that does not exist need not ask the base.
 //!
-//! A set of 64-bit fingerprints, lossy: who is not in it is looked up in the base. It never claims what is not so, but for
-//! two keys with the same 64-bit keyed hash (less likely, for each look, than an undetected memory error). Coherent
-//! because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable first.
+//! A set of 64-bit keyed fingerprints in buckets of a cache line. A bucket that is full forgets one and says so ever after:
+//! who is not in it may then still be in the base. It never claims what is not so, but for two keys with the same
+//! fingerprint (less likely, for each look, than an undetected memory error).
+//!
+//! Coherent because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable
+//! first. It starts knowing everything only where the base starts empty.
 
 use crate::memtable::TOGETHER_MAX;
 use smallvec::SmallVec;
@@ -13,69 +17,122 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Fingerprints in one cache line.
 const WAYS: usize = 8;
 
+/// The bit of a fingerprint that says *a plain string*; the others are the key's.
+const PLAIN: u64 = 1;
+
 #[repr(align(64))]
 #[derive(Default)]
 struct Bucket([AtomicU64; WAYS]);
 
+/// What is known of a row of the base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    Absent,
+    /// An inline string without a deadline.
+    Plain,
+    /// It may be there or not, and whatever it is: look.
+    No,
+}
+
 pub struct Presence {
     buckets: Box<[Bucket]>,
+    /// A bit for each bucket: it does not hold all that it should.
+    forgetful: Box<[AtomicU64]>,
     seed: u64,
     /// Which way goes next when a bucket is full.
     hand: AtomicUsize,
 }
 
+/// A row's place and fingerprint.
+struct Place<'p> {
+    bucket: &'p Bucket,
+    number: usize,
+    print: u64,
+}
+
 impl Presence {
-    /// A set of at most `bytes`.
-    pub fn new(bytes: u64, seed: u64) -> Self {
+    /// A set of at most `bytes` over a base that is `empty`, or of which nothing is known yet.
+    pub fn new(bytes: u64, seed: u64, empty: bool) -> Self {
         let buckets = (bytes as usize / size_of::<Bucket>()).max(1);
-        Presence { buckets: (0..buckets).map(|_| Bucket::default()).collect(), seed, hand: AtomicUsize::new(0) }
+        let forgetful = if empty { 0 } else { u64::MAX };
+        Presence {
+            buckets: (0..buckets).map(|_| Bucket::default()).collect(),
+            forgetful: (0..buckets.div_ceil(64)).map(|_| AtomicU64::new(forgetful)).collect(),
+            seed,
+            hand: AtomicUsize::new(0),
+        }
     }
 
-    fn place(&self, row: &[u8]) -> (&Bucket, u64) {
+    fn place(&self, row: &[u8]) -> Place<'_> {
         let hash = xxhash_rust::xxh3::xxh3_128_with_seed(row, self.seed);
-        let bucket = ((hash >> 64) as u64 as u128 * self.buckets.len() as u128) >> 64;
+        let number = (((hash >> 64) as u64 as u128 * self.buckets.len() as u128) >> 64) as usize;
         // 0 marks an empty way.
-        (&self.buckets[bucket as usize], (hash as u64).max(1))
+        Place { bucket: &self.buckets[number], number, print: (hash as u64 & !PLAIN).max(2) }
     }
 
-    /// Whether the base is known to hold the meta row `row` as a plain string.
-    pub fn contains(&self, row: &[u8]) -> bool {
-        let (bucket, print) = self.place(row);
-        bucket.0.iter().any(|way| way.load(Ordering::Relaxed) == print)
+    /// What is known of the meta row `row`. For who has found that the memtable does not know it.
+    pub fn look(&self, row: &[u8]) -> Known {
+        let place = self.place(row);
+        for way in &place.bucket.0 {
+            let held = way.load(Ordering::Acquire);
+            if held & !PLAIN == place.print {
+                return if held & PLAIN != 0 { Known::Plain } else { Known::No };
+            }
+        }
+        // After the ways: who forgets one says so first.
+        let word = self.forgetful[place.number / 64].load(Ordering::Acquire);
+        if word >> (place.number % 64) & 1 == 0 { Known::Absent } else { Known::No }
     }
 
     /// Brings what looks at these rows need into the CPU's caches, all together.
     pub fn prefetch(&self, rows: impl Iterator<Item = impl AsRef<[u8]>>) {
-        let buckets: SmallVec<[&Bucket; TOGETHER_MAX]> = rows.map(|row| self.place(row.as_ref()).0).collect();
+        let buckets: SmallVec<[&Bucket; TOGETHER_MAX]> = rows.map(|row| self.place(row.as_ref()).bucket).collect();
         black_box(buckets.iter().map(|bucket| bucket.0[0].load(Ordering::Relaxed)).fold(0, u64::wrapping_add));
     }
 
-    /// The base holds it. Called by the flush for what it has ingested, before the frozen rows go, and by who has just read
-    /// it from the base under the key's lock.
-    pub fn insert(&self, row: &[u8]) {
-        let (bucket, print) = self.place(row);
-        let mut empty = None;
-        for (way, held) in bucket.0.iter().enumerate() {
-            match held.load(Ordering::Relaxed) {
-                held if held == print => return,
-                0 => empty = Some(way),
-                _ => {}
+    /// The base holds it, or will before the memtable lets go of it. Called by the flush for what it writes, and by who has
+    /// just read it from the base under the key's lock.
+    pub fn insert(&self, row: &[u8], plain: bool) {
+        let place = self.place(row);
+        let print = place.print | u64::from(plain);
+        loop {
+            let mut empty = None;
+            for way in &place.bucket.0 {
+                match way.load(Ordering::Acquire) {
+                    held if held & !PLAIN == place.print => return way.store(print, Ordering::Release),
+                    0 => empty = Some(way),
+                    _ => {}
+                }
+            }
+            let (way, held) = empty.map_or_else(|| self.forget_one(&place), |way| (way, 0));
+            // Another key may have come into the same bucket meanwhile.
+            if way.compare_exchange(held, print, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
             }
         }
-        let way = empty.unwrap_or_else(|| self.hand.fetch_add(1, Ordering::Relaxed) % WAYS);
-        bucket.0[way].store(print, Ordering::Relaxed);
     }
 
-    /// The base holds it no more, or not as a plain string.
+    /// The way that has to go, and what it holds.
+    fn forget_one<'p>(&self, place: &Place<'p>) -> (&'p AtomicU64, u64) {
+        self.forgetful[place.number / 64].fetch_or(1 << (place.number % 64), Ordering::AcqRel);
+        let way = &place.bucket.0[self.hand.fetch_add(1, Ordering::Relaxed) % WAYS];
+        (way, way.load(Ordering::Acquire))
+    }
+
+    /// The base does not hold it any more, or will not before the memtable lets go of its deletion.
     pub fn remove(&self, row: &[u8]) {
-        let (bucket, print) = self.place(row);
-        for way in &bucket.0 {
-            let _ = way.compare_exchange(print, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let place = self.place(row);
+        for way in &place.bucket.0 {
+            let held = way.load(Ordering::Acquire);
+            if held & !PLAIN == place.print {
+                // Whoever changed it meanwhile has put another key there.
+                let _ = way.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
     }
 
     pub fn bytes(&self) -> u64 {
-        size_of_val(&*self.buckets) as u64
+        (size_of_val(&*self.buckets) + size_of_val(&*self.forgetful)) as u64
     }
 }
 
@@ -83,21 +140,53 @@ impl Presence {
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_holds_what_was_put_and_forgets_what_was_taken() {
-        let presence = Presence::new(1 << 20, 7);
-        let rows: Vec<[u8; 4]> = (0u32..10_000).map(u32::to_be_bytes).collect();
-        rows.iter().for_each(|row| presence.insert(row));
-        assert!(rows.iter().all(|row| presence.contains(row)));
-        rows.iter().step_by(2).for_each(|row| presence.remove(row));
-        assert!(rows.iter().enumerate().all(|(at, row)| presence.contains(row) == (at % 2 == 1)));
+    fn row(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
     }
 
     #[test]
-    fn a_full_one_forgets_but_never_claims() {
-        let presence = Presence::new(1024, 7);
-        (0u32..10_000).for_each(|row| presence.insert(&row.to_be_bytes()));
-        assert!((0u32..10_000).filter(|row| presence.contains(&row.to_be_bytes())).count() <= 128);
-        assert!((10_000u32..1_000_000).all(|row| !presence.contains(&row.to_be_bytes())));
+    fn it_knows_what_was_put_and_what_was_taken() {
+        let presence = Presence::new(1 << 20, 7, true);
+        (0..10_000).for_each(|number| presence.insert(&row(number), number % 3 > 0));
+        (0..10_000).step_by(2).for_each(|number| presence.remove(&row(number)));
+        for number in 0..20_000 {
+            let expected = match number {
+                10_000.. => Known::Absent,
+                number if number % 2 == 0 => Known::Absent,
+                number if number % 3 == 0 => Known::No,
+                _ => Known::Plain,
+            };
+            assert_eq!(presence.look(&row(number)), expected, "{number}");
+        }
+        presence.insert(&row(3), true);
+        assert_eq!(presence.look(&row(3)), Known::Plain, "what it is may change");
+    }
+
+    #[test]
+    fn a_full_one_forgets_and_says_so() {
+        let presence = Presence::new(1024, 7, true);
+        (0..10_000).for_each(|number| presence.insert(&row(number), true));
+        let known = (0..10_000).filter(|number| presence.look(&row(*number)) == Known::Plain).count();
+        assert_eq!(known, 1024 / 8);
+        assert!((0..100_000).all(|number| presence.look(&row(number)) != Known::Absent));
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_base_with_rows() {
+        let presence = Presence::new(1 << 20, 7, false);
+        presence.insert(&row(1), true);
+        assert_eq!((presence.look(&row(1)), presence.look(&row(2))), (Known::Plain, Known::No));
+    }
+
+    #[test]
+    fn keys_that_come_at_once_are_all_held() {
+        let presence = Presence::new(64 * 16, 7, true);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let presence = &presence;
+                scope.spawn(move || (0..40).for_each(|number| presence.insert(&row(2 * number + thread), true)));
+            }
+        });
+        assert!((0..80).all(|number| presence.look(&row(number)) != Known::Absent));
     }
 }

@@ -184,11 +184,11 @@ impl Store {
     }
 
     /// Brings what lookups of these keys need into the CPU's caches, all together: worth it for two and more, and never
-    /// wrong. `overwritten` says whether some of them are going to be.
+    /// wrong.
     #[inline]
-    pub fn prefetch(&self, keys: &[Key<'_>], overwritten: bool) {
+    pub fn prefetch(&self, keys: &[Key<'_>]) {
         let missing = self.memtable.prefetch(keys);
-        if overwritten {
+        if !missing.is_empty() {
             self.presence.prefetch(missing.iter().map(|key| row::meta_row(key)));
         }
     }

@@ -10,6 +10,7 @@ use crate::cache::Cached;
 use crate::databases::Counter;
 use crate::memtable::{Found, Patch};
 use crate::own::{Overlay, OverlayMark, print_of_key, print_of_row};
+use crate::presence::Known;
 use crate::reclaim::Orphan;
 use crate::row::{self, Key, ObjectId, Space};
 use crate::store::Store;
@@ -225,7 +226,13 @@ impl<'s> Txn<'s> {
                 self.gate = self.gate.max(index);
                 Ok(None)
             }
-            Found::Unknown => self.base_row(&row::meta_row(key)),
+            Found::Unknown => {
+                let row = row::meta_row(key);
+                if self.store.presence.look(&row) == Known::Absent {
+                    return Ok(None);
+                }
+                self.base_row(&row, true)
+            }
         }
     }
 
@@ -250,15 +257,18 @@ impl<'s> Txn<'s> {
 
     fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
         let row = row::meta_row(key);
-        if self.store.presence.contains(&row) {
-            return Ok(Presence::Plain);
+        match self.store.presence.look(&row) {
+            Known::Plain => return Ok(Presence::Plain),
+            Known::Absent => return Ok(Presence::Absent),
+            Known::No => {}
         }
-        match self.base_row(&row) {
+        // What is about to be overwritten has no place in the row cache.
+        match self.base_row(&row, false) {
             Ok(found) => {
                 let presence = presence_of(found);
                 if presence == Presence::Plain && self.call.mode != Mode::Load {
                     // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
-                    self.store.presence.insert(&row);
+                    self.store.presence.insert(&row, true);
                 }
                 Ok(presence)
             }
@@ -284,12 +294,13 @@ impl<'s> Txn<'s> {
                 self.gate = self.gate.max(index);
                 Ok(None)
             }
-            Found::Unknown => self.base_row(row),
+            Found::Unknown => self.base_row(row, true),
         }
     }
 
-    /// A row that the memtable does not know: what was pinned for this command, the row cache, the base.
-    fn base_row(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
+    /// A row that the memtable does not know: what was pinned for this command, the row cache, the base. `keep` says whether
+    /// the row cache is to have it from now on.
+    fn base_row(&mut self, row: &[u8], keep: bool) -> Result<Option<Value>, Stop> {
         if let Some(pins) = self.call.pins
             && let Some(found) = pins.rows.get(row)
             && pins.epoch == self.store.epoch()
@@ -297,7 +308,8 @@ impl<'s> Txn<'s> {
             return Ok(found.clone());
         }
         let tier = self.tier();
-        let found = match self.store.cache.get(row) {
+        let cached = if keep { self.store.cache.get(row) } else { self.store.cache.look(row) };
+        let found = match cached {
             Cached::Hit(found) => found,
             Cached::Miss(fill) => {
                 let found = lookup(self.store.base.get(row, tier))?;

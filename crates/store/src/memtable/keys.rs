@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Longest run, names of one hash aside, which stay together; a longer one is split. An insertion moves half a run.
-const RUN_MAX: usize = 256;
+const RUN_MAX: usize = 64;
 
 /// One meta row or its deletion, in one block: `record: u64 | key bytes: u31, live: u1 | key | value`.
 pub struct MetaEntry(Arc<[u8]>);
