@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// A difference that is meant, not missing.
 pub struct Difference {
-    /// The full names of the commands that it shows in; empty if it is about no single command.
+    /// The full names of the commands that it shows in; empty if it is about all of them.
     pub commands: &'static [&'static str],
     pub what: &'static str,
     pub why: &'static str,
@@ -36,6 +36,43 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "SAVE and NOSAVE are accepted and change nothing: what was acknowledged is kept either way.",
         why: "All data is in the log already; there is no snapshot that could be skipped.",
         test: "shutdown_reads_its_options",
+    },
+    Difference {
+        commands: &["scan"],
+        what: "One step looks at a thousand keys at most, whatever COUNT asks for. Keys whose names have the same hash come \
+               together, so that a step may bring a few more than asked for.",
+        why: "A step runs on an event loop, where other clients wait behind it; the cursor is a place in the order of the \
+              hashes and needs no state in the server.",
+        test: "a_scan_shows_each_key_that_stays_once_whatever_happens_meanwhile",
+    },
+    Difference {
+        commands: &["randomkey"],
+        what: "Every key comes up, but in a database of many keys not each equally often: a hash slot with many keys comes up \
+               as often as one with few.",
+        why: "Nothing counts the keys of a slot, and the answer must not need a walk over the data.",
+        test: "every_key_comes_up_at_random",
+    },
+    Difference {
+        commands: &[],
+        what: "`maxmemory` bounds the memory, not the data: nothing is evicted, whatever `maxmemory-policy` says; 0 stands for \
+               a share of the machine's memory. Only with `engine memory` a full budget answers Redis's OOM error.",
+        why: "What does not fit in memory lies on disk.",
+        test: "nothing_is_evicted",
+    },
+    Difference {
+        commands: &[],
+        what: "A command or MULTI block that changes more than `txn-bytes-max` at once, the content of new large values not \
+               counted, is refused before it has any effect.",
+        why: "It takes effect as a whole or not at all, so it is held in memory until then.",
+        test: "a_large_new_object_is_written_ahead_and_anything_else_too_large_is_refused",
+    },
+    Difference {
+        commands: &[],
+        what: "A request that will not fit `client-query-buffer-limit` is answered by an error when its length is announced; \
+               Redis closes the connection without a word when the buffer is full. An inline request of more than 64 KiB is \
+               always an error; Redis lets it pass if it arrives in one piece.",
+        why: "What is refused does not depend on how the network has cut it.",
+        test: "a_request_beyond_the_buffer_is_refused_when_it_is_announced",
     },
 ];
 
@@ -105,7 +142,8 @@ pub fn page(commands: &[RedisCommand]) -> String {
     line("|---|---|---|---|");
     for Difference { commands, what, why, test } in DIFFERENCES {
         let names: Vec<String> = commands.iter().map(|name| shown(name)).collect();
-        line(&format!("| {} | {what} | {why} | `{test}` |", names.join(", ")));
+        let names = if names.is_empty() { "all commands".to_owned() } else { names.join(", ") };
+        line(&format!("| {names} | {what} | {why} | `{test}` |"));
     }
     let mut groups: Vec<&str> = commands.iter().map(|command| command.group).collect();
     groups.dedup();

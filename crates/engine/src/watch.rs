@@ -99,11 +99,15 @@ impl Watches {
         }
     }
 
-    /// Marks everybody who watches a key whose meta row this transaction wrote. The caller still holds its locks.
+    /// Marks everybody who watches a key whose meta row this transaction wrote. The caller still holds its locks. A key that
+    /// only gave way to its deadline changes nothing for who watched it after that, as in Redis.
     #[cold]
     pub fn on_commit(&self, txn: &Txn<'_>) {
         for key in txn.touched() {
-            self.mark(key.name, |watcher| txn.space(watcher.database) == key.space);
+            match txn.lapsed(&key) {
+                Some(deadline_ms) => self.on_expired(key.space, key.name, deadline_ms, |database| txn.space(database)),
+                None => self.mark(key.name, |watcher| txn.space(watcher.database) == key.space),
+            }
         }
     }
 

@@ -238,15 +238,33 @@ fn a_deadline_that_passes_is_a_change() {
 }
 
 #[test]
-fn a_pipeline_is_answered_in_order() {
-    let mut server = Server::new();
-    let all = "SET a 1\r\nMULTI\r\nINCR a\r\nEXEC\r\n\r\nGET a\r\nNOSUCH\r\nPING\r\n";
-    server.send(0, "PING");
-    server.reply(0);
-    let mut out = String::new();
-    for line in all.lines().filter(|line| !line.is_empty()) {
-        server.send(0, line);
+fn a_key_that_gives_way_to_its_deadline_is_a_change_only_to_who_saw_it() {
+    for (what, waited, command, expected) in [
+        ("removed by a write, watched when it was gone", 200, "DEL k", "*0"),
+        ("removed by a write, watched while it was there", 0, "DEL k", "*-1"),
+        ("written again", 200, "SET k 2", "*-1"),
+        ("written again in place of what was there", 200, "APPEND k 2", "*-1"),
+    ] {
+        let mut server = Server::new();
+        server.ask(0, "SET k 1 PX 100");
+        server.now_ms += waited;
+        server.ask(0, "WATCH k");
+        server.now_ms += 200;
+        server.ask(1, command);
+        server.ask(0, "MULTI");
+        assert_eq!(server.ask(0, "EXEC"), expected, "{what}");
     }
-    out.push_str(&server.reply(0));
-    assert_eq!(out, "+OK +OK +QUEUED *1 :2 $1 2 -ERR unknown command 'NOSUCH', with args beginning with:  +PONG");
+    check(
+        "written and removed within a block",
+        "0: SET k 1 PX 100 => +OK
+         time +200
+         0: WATCH k => +OK
+         1: MULTI => +OK
+         1: GETDEL k => +QUEUED
+         1: SET k 2 => +QUEUED
+         1: DEL k => +QUEUED
+         1: EXEC => *3 $-1 +OK :1
+         0: MULTI => +OK
+         0: EXEC => *-1",
+    );
 }

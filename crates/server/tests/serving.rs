@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::{Client, PATIENCE, Server, TempDir, request};
+use process::{Client, PATIENCE, Server, TempDir, request, wait_until};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -194,5 +194,50 @@ fn settings_reach_the_running_server() {
         let more = lazy.socket.write(&request(&[b"GET", b"k"]).repeat(100));
         more.is_err()
     });
+    server.stop();
+}
+
+#[test]
+fn nothing_is_evicted() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    let value = |number: usize| format!("{number:04}").repeat(64 << 10).into_bytes();
+    for number in 0..600 {
+        let name = format!("k{number}").into_bytes();
+        assert_eq!(client.ask_words(&[b"SET", &name, &value(number)]), "+OK\r\n", "{number}");
+    }
+    assert_eq!(client.ask("DBSIZE"), ":600\r\n");
+    for number in [0, 1, 299, 599] {
+        let name = format!("k{number}").into_bytes();
+        let reply = client.ask_words(&[b"GET", &name]);
+        assert!(reply.as_bytes().windows(4).any(|part| part == format!("{number:04}").as_bytes()), "{number}");
+        assert_eq!(client.ask(&format!("STRLEN k{number}")), format!(":{}\r\n", 256 << 10));
+    }
+    server.stop();
+}
+
+#[test]
+fn without_a_disk_a_full_budget_is_an_error_until_there_is_room() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--engine", "memory", "--maxmemory", "64mb"]);
+    let mut client = server.client();
+    let value = vec![b'x'; 1 << 20];
+    let mut count = 0;
+    let refusal = loop {
+        let reply = client.ask_words(&[b"SET", format!("k{count}").as_bytes(), &value]);
+        if reply != "+OK\r\n" {
+            break reply;
+        }
+        count += 1;
+        assert!(count < 64, "the budget is a bound");
+    };
+    assert_eq!(refusal, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+    assert!(count > 10, "and of use: {count} MB");
+    assert_eq!(client.ask("STRLEN k0"), ":1048576\r\n", "reads go on");
+    for number in 0..count {
+        assert_eq!(client.ask(&format!("DEL k{number}")), ":1\r\n", "what makes room goes on");
+    }
+    wait_until("there is room again", || client.ask("SET k 1") == "+OK\r\n");
     server.stop();
 }

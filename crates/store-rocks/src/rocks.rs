@@ -13,6 +13,7 @@ use haypile_store::Value;
 use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
 use parking_lot::Mutex;
 use rust_rocksdb::checkpoint::Checkpoint;
+use rustix::fs::{Mode as FileMode, OFlags};
 use rust_rocksdb::{
     BottommostLevelCompaction, Cache, CompactOptions, DB, ErrorKind, Range, ReadOptions, ReadTier, properties,
 };
@@ -35,9 +36,10 @@ pub struct Rocks {
 
 impl Rocks {
     /// Opens the base in `directory`, which is created if it does not exist.
-    pub fn open(directory: &Path, options: Options) -> Result<Rocks, OpenError> {
+    pub fn open(directory: &Path, mut options: Options) -> Result<Rocks, OpenError> {
         std::fs::create_dir_all(directory)
             .map_err(|error| OpenError::Failed(format!("creating {}: {error}", directory.display())))?;
+        options.direct_background &= has_direct_io(directory);
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes as usize, 0);
         let reclaimer = Arc::new(Reclaimer::default());
         let events = Arc::new(Events::default());
@@ -273,4 +275,14 @@ fn level_files(db: &DB, level: usize) -> u64 {
         .flatten()
         .and_then(|files| files.trim().parse().ok())
         .unwrap_or(0)
+}
+
+/// Whether files in this directory can be written past the page cache: not on every file system.
+fn has_direct_io(directory: &Path) -> bool {
+    let path = directory.join("direct-io-probe");
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(&path, flags, FileMode::RUSR | FileMode::WUSR).is_ok();
+    // It may be there even where that failed.
+    let _ = std::fs::remove_file(&path);
+    opened
 }

@@ -81,6 +81,15 @@ pub struct Savepoint {
     moved: Vec<(u32, Space)>,
     next_space: Option<Space>,
     issued: usize,
+    lapsed: Vec<Lapsed>,
+}
+
+/// A key that was removed because its deadline had passed.
+#[derive(Clone, Debug)]
+struct Lapsed {
+    space: Space,
+    name: Box<[u8]>,
+    deadline_ms: u64,
 }
 
 /// Changes of counters: few, and mostly of one space.
@@ -112,6 +121,9 @@ pub struct Txn<'s> {
     /// Databases whose space this transaction changes, and the space that comes after the ones it took.
     pub(crate) moved: Vec<(u32, Space)>,
     pub(crate) next_space: Option<Space>,
+    /// Keys whose passed deadlines this transaction has carried out and that it has not written since. To who has seen
+    /// them absent already, nothing changed.
+    lapsed: Vec<Lapsed>,
     random: u64,
     pins: Pins,
 }
@@ -138,6 +150,7 @@ impl<'s> Txn<'s> {
             gate: store.databases.exchanged_at(),
             moved: Vec::new(),
             next_space: None,
+            lapsed: Vec::new(),
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
             call,
@@ -332,6 +345,9 @@ impl<'s> Txn<'s> {
     /// Writes the meta row of a key: the parts, one after the other.
     #[inline]
     pub fn put_meta(&mut self, key: &Key<'_>, parts: &[&[u8]]) -> Result<(), Stop> {
+        if !self.lapsed.is_empty() {
+            self.lapsed.retain(|lapsed| (lapsed.space, &*lapsed.name) != (key.space, key.name));
+        }
         let prefix = row::meta_prefix(key);
         self.overlay.put(print_of_key(key), &[&prefix, key.name], parts, false);
         self.bounded()
@@ -463,6 +479,7 @@ impl<'s> Txn<'s> {
             moved: self.moved.clone(),
             next_space: self.next_space,
             issued: self.issued.len(),
+            lapsed: self.lapsed.clone(),
         }
     }
 
@@ -473,6 +490,7 @@ impl<'s> Txn<'s> {
         self.call.database = to.database;
         self.moved = to.moved;
         self.next_space = to.next_space;
+        self.lapsed = to.lapsed;
         let undone = &self.issued[to.issued..];
         let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();
         if !garbage.is_empty() {
@@ -488,6 +506,17 @@ impl<'s> Txn<'s> {
     /// The keys whose meta rows it wrote, some perhaps twice.
     pub fn touched(&self) -> impl Iterator<Item = Key<'_>> {
         self.overlay.keys().filter_map(row::parse_meta_row)
+    }
+
+    /// Notes that a key was removed because its deadline had passed.
+    pub fn on_lapsed(&mut self, key: &Key<'_>, deadline_ms: u64) {
+        self.lapsed.push(Lapsed { space: key.space, name: key.name.into(), deadline_ms });
+    }
+
+    /// The deadline of a key that it removed for no other reason, in milliseconds since 1970.
+    pub fn lapsed(&self, key: &Key<'_>) -> Option<u64> {
+        let lapsed = self.lapsed.iter().find(|lapsed| (lapsed.space, &*lapsed.name) == (key.space, key.name));
+        lapsed.map(|lapsed| lapsed.deadline_ms)
     }
 
     /// Whether it wrote anything.

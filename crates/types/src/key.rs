@@ -211,8 +211,9 @@ pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let Some(row) = txn.meta(key)? else { return Ok(None) };
     let entry = Entry::parse(row)?;
-    if entry.header.is_expired(txn.now_ms()) {
+    if let Some(deadline_ms) = entry.header.deadline_ms.filter(|_| entry.header.is_expired(txn.now_ms())) {
         remove(txn, key, &entry.header)?;
+        txn.on_lapsed(key, deadline_ms);
         return Ok(None);
     }
     Ok(Some(entry))

@@ -98,19 +98,32 @@ impl Server {
     }
 
     pub fn send_words(&mut self, client: usize, words: &[&[u8]]) {
+        self.send_bytes(client, &request(words));
+    }
+
+    /// Sends several commands in one go.
+    pub fn send_together(&mut self, client: usize, commands: &[&str]) {
+        let requests = commands.iter().map(|command| {
+            let words: Vec<&[u8]> = command.split_ascii_whitespace().map(str::as_bytes).collect();
+            request(&words)
+        });
+        let bytes: Vec<u8> = requests.flatten().collect();
+        self.send_bytes(client, &bytes);
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
         while self.clients.len() <= client {
             assert!(self.engine.admit());
             let session = self.worker.connect();
             self.clients.push(Client { session, input: Vec::new(), output: Vec::new(), next: Next::Read });
         }
-        let input = &mut self.clients[client].input;
-        input.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-        for word in words {
-            input.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            input.extend_from_slice(word);
-            input.extend_from_slice(b"\r\n");
-        }
+        self.clients[client].input.extend_from_slice(bytes);
         self.run(client);
+    }
+
+    pub fn is_closed(&self, client: usize) -> bool {
+        self.clients[client].next == Next::Close
     }
 
     /// Takes turns until the client has to wait for something or to send more.
@@ -201,6 +214,17 @@ impl Server {
         let at = all.find(&format!(" {field}:")).unwrap_or_else(|| panic!("there is a field {field}"));
         all[at..].trim_start().split(' ').next().unwrap_or_default().split_once(':').expect("name:value").1.to_owned()
     }
+}
+
+/// A request as clients send it.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
 }
 
 impl Drop for Server {
