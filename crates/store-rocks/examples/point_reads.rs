@@ -13,7 +13,7 @@ fn main() {
     let rows = args.next().unwrap_or(1_000_000);
     let value_bytes = args.next().unwrap_or(128) as usize;
     let directory = std::env::temp_dir().join(format!("haypile-point-reads-{}", std::process::id()));
-    let options = Options { cache_bytes: 1 << 30, level0_files: 64, ..Options::default() };
+    let options = Options { cache_bytes: 1 << 30, level0_files: 64, level0_files_quiet: 64, ..Options::default() };
     let base = Rocks::open(&directory, options).expect("the base opens");
 
     let mut all = Sorted::default();

@@ -13,10 +13,10 @@ use haypile_store::Value;
 use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
 use parking_lot::Mutex;
 use rust_rocksdb::checkpoint::Checkpoint;
-use rustix::fs::{Mode as FileMode, OFlags};
 use rust_rocksdb::{
     BottommostLevelCompaction, Cache, CompactOptions, DB, ErrorKind, Range, ReadOptions, ReadTier, properties,
 };
+use rustix::fs::{Mode as FileMode, OFlags};
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub struct Rocks {
     events: Arc<Events>,
     cache: Cache,
     layout: Mutex<IndexLayout>,
+    /// With how many a compaction begins: while flushes follow each other, and in quiet times.
+    level0_files: (u32, u32),
     memory_reads: ReadOptions,
     disk_reads: ReadOptions,
 }
@@ -55,6 +57,7 @@ impl Rocks {
         let mut memory_reads = ReadOptions::default();
         memory_reads.set_read_tier(ReadTier::BlockCache);
         let rocks = Rocks {
+            level0_files: (options.level0_files, options.level0_files_quiet),
             handle,
             ingest,
             reclaimer,
@@ -120,6 +123,17 @@ impl Base for Rocks {
         self.ingest.run(&self.handle.share()?.db, rows)?;
         self.choose_layout();
         Ok(())
+    }
+
+    fn set_busy(&self, busy: bool) {
+        let files = if busy { self.level0_files.0 } else { self.level0_files.1 }.to_string();
+        let changed = self
+            .handle
+            .with(|db| db.set_options(&[("level0_file_num_compaction_trigger", &files)]).map_err(base_error));
+        if let Err(error) = changed {
+            // Compactions then begin earlier or later than they might: nothing depends on it.
+            tracing::warn!("level 0 is compacted as before: {error}");
+        }
     }
 
     fn set_reclaim(&self, reclaim: Reclaim) {

@@ -107,6 +107,9 @@ pub trait Base: Send + Sync + 'static {
     /// Takes all rows in, or none: one atomic step. Returns only when they are on disk and visible.
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError>;
 
+    /// Whether flushes follow each other: the base may then put off what makes reads faster.
+    fn set_busy(&self, busy: bool);
+
     /// What compaction may take from now on.
     fn set_reclaim(&self, reclaim: Reclaim);
 

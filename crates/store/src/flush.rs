@@ -26,9 +26,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long it waits after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A flush waits while the base has more files than this at level 0, through each of which every read goes; RocksDB's
-/// own brake, which ingestion does not feel, begins here too.
-const LEVEL0_FILES_MAX: u64 = 20;
+/// A flush waits while the base has more files than this at level 0, through each of which every read goes: twice
+/// as many as those with which compaction begins.
+const LEVEL0_FILES_MAX: u64 = 32;
+
+/// Flushes that are not further apart than this follow each other.
+const QUIET_AFTER: Duration = Duration::from_secs(10);
 
 /// Or while compaction is so far behind, a fraction of what RocksDB would allow: the disk must have room for it twice.
 const PENDING_COMPACTION_BYTES_MAX: u64 = 16 << 30;
@@ -182,6 +185,11 @@ impl FlushControl {
         self.frozen_at.lock().map_or(Duration::ZERO, |frozen| frozen.elapsed())
     }
 
+    /// Whether flushes follow each other. One that a caller asked for may be the only one for long.
+    fn is_busy(&self) -> bool {
+        self.frozen_at.lock().is_some_and(|frozen| frozen.elapsed() < QUIET_AFTER)
+    }
+
     fn set_stopped(&self, why: Option<String>) {
         let mut state = self.state.lock();
         // The text tells how much room there is, which changes all the time.
@@ -217,6 +225,7 @@ impl Store {
     /// The flush thread's life: until `close`.
     pub(crate) fn run_flushes(&self) {
         let mut failures = 0u32;
+        let mut busy = false;
         loop {
             let work = self.wait_for_work(failures);
             let result = if work.abandoned { Ok(()) } else { self.do_work(&work) };
@@ -230,8 +239,13 @@ impl Store {
             self.flush.is_failing.store(failures > 0, Ordering::Relaxed);
             state.closed = work.closing;
             self.flush.changed.notify_all();
+            drop(state);
             if work.closing {
                 return;
+            }
+            let was_busy = std::mem::replace(&mut busy, self.flush.is_busy());
+            if busy != was_busy {
+                self.base.set_busy(busy);
             }
         }
     }

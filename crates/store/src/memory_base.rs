@@ -112,6 +112,8 @@ impl Base for MemoryBase {
         Ok(())
     }
 
+    fn set_busy(&self, _busy: bool) {}
+
     fn set_reclaim(&self, reclaim: Reclaim) {
         *self.reclaim.write() = reclaim;
     }

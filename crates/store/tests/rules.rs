@@ -319,6 +319,9 @@ mod eager {
             self.compact();
             Ok(())
         }
+        fn set_busy(&self, busy: bool) {
+            self.0.set_busy(busy);
+        }
         fn set_reclaim(&self, reclaim: Reclaim) {
             self.0.set_reclaim(reclaim);
             self.compact();

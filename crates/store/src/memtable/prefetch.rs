@@ -33,7 +33,9 @@ impl Memtable {
             .iter()
             .map(|(shard, key)| (shard.active.probe(key), shard.frozen.as_ref().and_then(|frozen| frozen.probe(key))))
             .collect();
-        black_box(probes.iter().flat_map(|(active, frozen)| [active, frozen]).flatten().map(Probe::touch).sum::<usize>());
+        black_box(
+            probes.iter().flat_map(|(active, frozen)| [active, frozen]).flatten().map(Probe::touch).sum::<usize>(),
+        );
         for ((active, frozen), (_, key)) in probes.iter().zip(&latches) {
             match active.as_ref().and_then(Probe::row).or_else(|| frozen.as_ref().and_then(Probe::row)) {
                 Some(row) => rows.push(row),

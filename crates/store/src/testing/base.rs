@@ -135,6 +135,10 @@ impl Base for FaultBase {
         self.change(script, || self.inner.ingest(rows))
     }
 
+    fn set_busy(&self, busy: bool) {
+        self.inner.set_busy(busy);
+    }
+
     fn set_reclaim(&self, reclaim: Reclaim) {
         if !self.script.lock().dead {
             self.inner.set_reclaim(reclaim);
