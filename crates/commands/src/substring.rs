@@ -32,11 +32,9 @@ const APPEND: Command = Command {
 /// The length afterwards.
 fn append(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
-    Ok(integer(string::append(txn, &key, args.get(2), LENGTH_MAX)?))
+    let length_max = txn.value_bytes_max();
+    Ok(integer(string::append(txn, &key, args.get(2), length_max)?))
 }
-
-/// The longest string: the default of proto-max-bulk-len.
-const LENGTH_MAX: u64 = 512 * 1024 * 1024;
 
 fn integer(length: u64) -> Reply {
     Reply::Integer(length as i64)
@@ -122,5 +120,6 @@ const SETRANGE: Command = Command {
 fn setrange(txn: &mut Txn, args: Args) -> Result<Reply> {
     let offset = u64::try_from(args.int(2)?).map_err(|_| Error::OffsetOutOfRange)?;
     let key = args.key(txn, 1);
-    Ok(integer(string::set_range(txn, &key, offset, args.get(3), LENGTH_MAX)?))
+    let length_max = txn.value_bytes_max();
+    Ok(integer(string::set_range(txn, &key, offset, args.get(3), length_max)?))
 }

@@ -13,8 +13,13 @@ fn entries(table: &Table) -> impl Iterator<Item = &Entry> {
     table.iter().flat_map(|(_, entry)| std::iter::once(entry).chain(table.subcommands(entry)))
 }
 
+/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+fn package() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
+}
+
 fn redis_list() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/redis-commands.txt");
+    let path = package().join("tests/data/redis-commands.txt");
     std::fs::read_to_string(path).expect("the list of Redis's commands is in the repository")
 }
 
@@ -129,7 +134,7 @@ fn groups_have_the_names_of_redis() {
 
 #[test]
 fn the_compatibility_page_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
+    let path = package().join("../../docs/compatibility.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();
     let expected = compatibility::page(&redis_commands(&redis_list()));
     assert!(page == expected, "run: cargo run --release -p haypile-commands --example write_docs");
@@ -138,7 +143,7 @@ fn the_compatibility_page_is_current() {
 #[test]
 fn every_difference_names_its_commands_and_a_test_that_exists() {
     let mut sources = Vec::new();
-    rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut sources);
+    rust_files(&package().join(".."), &mut sources);
     let table = Table::new();
     for difference in DIFFERENCES {
         for name in difference.commands {

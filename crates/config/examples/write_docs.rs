@@ -1,9 +1,14 @@
 //! Writes docs/configuration.md from the table.
 
-use std::path::Path;
+use std::path::PathBuf;
+
+/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+fn package() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
+}
 
 fn main() -> std::io::Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let path = package().join("../../docs/configuration.md");
     std::fs::create_dir_all(path.parent().expect("the path has a directory"))?;
     std::fs::write(&path, haypile_config::docs::page())?;
     println!("{} is written", path.display());

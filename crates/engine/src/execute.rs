@@ -306,27 +306,40 @@ impl Workbench {
             self.claims.add(key.hash, if WRITES && spec.writes() { Hold::Exclusive } else { Hold::Shared });
         }
         self.claims.arrange();
-        engine.locks.try_lock(&self.claims, LockTurn::Newcomer, Held::Moment).map_err(Hindrance::Locked)?;
-
-        let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins: None };
-        let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
-        let mut reply = run(&mut txn, Args::with_keys(args, &keys));
-        if WRITES && reply.is_ok() {
-            match txn.commit() {
-                Ok(_) if engine.watches.any() => engine.watches.on_commit(&txn),
-                Ok(_) => {}
-                Err(stop) => reply = Err(Error::Stop(stop)),
+        // What reads one row sees it as it is at one moment, without waiting for who holds its key.
+        let mut locked = WRITES || keys.len() != 1;
+        loop {
+            if locked {
+                engine.locks.try_lock(&self.claims, LockTurn::Newcomer, Held::Moment).map_err(Hindrance::Locked)?;
             }
-        }
-        let gate = txn.gate();
-        self.buffers = txn.finish();
-        engine.locks.unlock(&self.claims);
-
-        match reply {
-            Ok(reply) => Ok(self.reply(engine, session, reply, gate, out)),
-            Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
-            Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
-            Err(error) => Ok(self.reply(engine, session, error.into_reply(), gate, out)),
+            let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins: None };
+            let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
+            if !locked {
+                txn.read_one_row();
+            }
+            let mut reply = run(&mut txn, Args::with_keys(args, &keys));
+            if WRITES && reply.is_ok() {
+                match txn.commit() {
+                    Ok(_) if engine.watches.any() => engine.watches.on_commit(&txn),
+                    Ok(_) => {}
+                    Err(stop) => reply = Err(Error::Stop(stop)),
+                }
+            }
+            let gate = txn.gate();
+            self.buffers = txn.finish();
+            if locked {
+                engine.locks.unlock(&self.claims);
+            }
+            return match reply {
+                Ok(reply) => Ok(self.reply(engine, session, reply, gate, out)),
+                Err(Error::Stop(Stop::NeedsLocks)) if !locked => {
+                    locked = true;
+                    continue;
+                }
+                Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
+                Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
+                Err(error) => Ok(self.reply(engine, session, error.into_reply(), gate, out)),
+            };
         }
     }
 

@@ -107,6 +107,7 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
         }
         "replication" => {
             if let Some(store) = engine.store() {
+                field(out, "master_replid", &store.history().to_string());
                 field(out, "master_repl_offset", &store.log().last().0.to_string());
             }
         }

@@ -195,6 +195,9 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("haypile-datadir-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
         write_format(&dir, Engine::RocksDb).expect("it is writable");
+        let page = include_str!("../../../docs/format/directory.md");
+        let example = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+        assert_eq!(std::fs::read_to_string(dir.join(FORMAT_FILE)).ok().as_deref(), example, "as docs/format shows it");
         let format = read_format(&dir).expect("readable").expect("just written");
         assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into() });
         assert!(format.check(&dir, Engine::RocksDb).is_ok());

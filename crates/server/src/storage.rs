@@ -45,8 +45,10 @@ impl Budget {
         Budget {
             total,
             memtable: config.memtable_size.or(share(13)),
-            row_cache: config.row_cache_size.or(share(7)),
-            block_cache: config.block_cache_size.or(share(8)),
+            row_cache: config.row_cache_size.or(share(5)),
+            // With 256 MB, room for the filters and indexes of 30 million keys: where they do not fit, each SET of a new key
+            // reads the disk, and each GET reads it twice.
+            block_cache: config.block_cache_size.or(share(13)),
             unsynced: share(4).clamp(8 * MIB, 128 * MIB),
             // Eight bytes for each key that was flushed lately; half full it forgets next to nothing.
             presence: share(4),
@@ -126,6 +128,7 @@ fn disk_free(dir: &Path) -> DiskFree {
 
 /// Lets CONFIG SET reach the running store; `shown_budget` is what INFO tells of it.
 pub fn follow(settings: &Settings, store: &Arc<Store>, shown_budget: Arc<AtomicU64>) {
+    store.set_value_bytes_max(settings.config().proto_bulk_bytes_max);
     let store = store.clone();
     settings.listen(move |changed, _, after| {
         for change in changed {
@@ -136,6 +139,7 @@ pub fn follow(settings: &Settings, store: &Arc<Store>, shown_budget: Arc<AtomicU
                     store.set_flush_bounds(after.flush_log_bytes, after.disk_free_bytes_min);
                 }
                 "txn-bytes-max" => store.set_txn_bytes_max(after.txn_bytes_max),
+                "proto-max-bulk-len" => store.set_value_bytes_max(after.proto_bulk_bytes_max),
                 "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
                     let budget = Budget::split(after, &haypile_config::memory::detect());
                     store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);

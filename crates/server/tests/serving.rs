@@ -186,6 +186,13 @@ fn settings_reach_the_running_server() {
     assert!(refused.contains("can't set immutable config"), "{refused}");
     assert_eq!(client.ask("CONFIG GET maxclients"), "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n");
 
+    let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n";
+    assert_eq!(client.ask("SETRANGE long 2000000 x"), ":2000001\r\n");
+    assert_eq!(client.ask("CONFIG SET proto-max-bulk-len 1mb"), "+OK\r\n");
+    assert_eq!(client.ask("SETRANGE other 2000000 x"), too_long);
+    assert_eq!(client.ask("APPEND long x"), too_long);
+    assert_eq!(client.ask("STRLEN long"), ":2000001\r\n");
+
     // A client that leaves too much unread is closed.
     assert_eq!(client.ask("CONFIG SET client-output-buffer-limit \"normal 300kb 0 0\""), "+OK\r\n");
     let mut lazy = server.client();

@@ -225,4 +225,26 @@ mod tests {
         reopened.on_system_row(&counts_row(space), Some(&encode_counts(&counts)), Index(0));
         assert_eq!(reopened.counter(space, Counter::Deadlines), -5);
     }
+
+    /// The example of docs/format/directory.md.
+    #[test]
+    fn system_rows_are_those_of_the_page() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let counts = [2, 1, 2, 0, 0, 0, 0, 0];
+        let rows = [
+            (database_row(3), DATABASES_MAX.to_be_bytes().to_vec()),
+            (dead_row(Space(3)), Vec::new()),
+            (next_space_row(), (DATABASES_MAX + 1).to_be_bytes().to_vec()),
+            (counts_row(Space(DATABASES_MAX)), encode_counts(&counts).to_vec()),
+        ];
+        let page = include_str!("../../../docs/format/directory.md");
+        let example = page.split("```rows\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        let shown: Vec<(String, String)> = example
+            .lines()
+            .map(|line| line.replace(" ×5", &"0000000000000000".repeat(4)).replace(' ', ""))
+            .filter_map(|line| line.split_once('→').map(|(row, value)| (row.to_owned(), value.to_owned())))
+            .collect();
+        let written: Vec<(String, String)> = rows.iter().map(|(row, value)| (hex(row), hex(value))).collect();
+        assert_eq!(written, shown);
+    }
 }

@@ -9,7 +9,7 @@ use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
 use crate::row::{SystemScope, system_row};
-use crate::store::{Store, StoreOptions, hash_seed_row};
+use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::txn::Mode;
 use haypile_log::{Index, Kind, Log, Progress, Replay};
 use parking_lot::Mutex;
@@ -59,6 +59,7 @@ impl Store {
             hash_seed: AtomicU64::new(options.hash_seed),
             blind_set: AtomicBool::new(options.blind_set),
             txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
+            value_bytes_max: AtomicU64::new(VALUE_BYTES_MAX),
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             replaying: AtomicBool::new(true),
             settled_at_open: settled,

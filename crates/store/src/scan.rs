@@ -24,6 +24,7 @@ const STEPS_MAX: usize = 16;
 impl Txn<'_> {
     /// Rows that are not meta rows with `from <= key < until`, in order, at most `max`.
     pub fn scan(&mut self, from: &[u8], until: &[u8], max: usize) -> Result<Vec<(Vec<u8>, Value)>, Stop> {
+        self.on_read_many()?;
         let mut found = Vec::new();
         let mut from = from.to_vec();
         while found.len() < max {
@@ -90,6 +91,7 @@ impl Txn<'_> {
         from: ScanPosition,
         max: usize,
     ) -> Result<(Vec<(Vec<u8>, Value)>, Option<ScanPosition>), Stop> {
+        self.on_read_many()?;
         let mut found: Vec<(Vec<u8>, Value)> = Vec::new();
         let mut at = from;
         let (_, until) = row::family_range(Family::Meta, space);

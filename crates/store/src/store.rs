@@ -106,6 +106,7 @@ pub struct Store {
     pub(crate) hash_seed: AtomicU64,
     pub(crate) blind_set: AtomicBool,
     pub(crate) txn_bytes_max: AtomicU64,
+    pub(crate) value_bytes_max: AtomicU64,
     /// While the log is replayed: the last record in the memtable. Afterwards the log says.
     pub(crate) replayed: AtomicU64,
     pub(crate) replaying: AtomicBool,
@@ -129,6 +130,9 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// The wait where a generation is full and will be frozen at once.
 const FREEZE_WAIT: Duration = Duration::from_millis(1);
+
+/// The longest value until the configuration says otherwise: the default of Redis's proto-max-bulk-len.
+pub(crate) const VALUE_BYTES_MAX: u64 = 512 << 20;
 
 const TOO_FAR_BEHIND: &str = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
 
@@ -229,6 +233,11 @@ impl Store {
     /// The bound of one transaction, from now on.
     pub fn set_txn_bytes_max(&self, bytes: u64) {
         self.txn_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The longest value that a command may make by adding to one, from now on.
+    pub fn set_value_bytes_max(&self, bytes: u64) {
+        self.value_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether writes may come, should slow down, or must stop.

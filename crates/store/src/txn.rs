@@ -26,6 +26,8 @@ pub enum Stop {
     WouldBlock,
     /// This is going to take long: run it on the I/O pool under its locks.
     Long,
+    /// It reads more than one row, but holds no key locks: run it under them.
+    NeedsLocks,
     /// It changes more than `txn-bytes-max` at once.
     TooLarge,
     /// The store takes no writes now; the text of the error reply.
@@ -124,6 +126,8 @@ pub struct Txn<'s> {
     /// Keys whose passed deadlines this transaction has carried out and that it has not written since. To who has seen
     /// them absent already, nothing changed.
     lapsed: Vec<Lapsed>,
+    /// How many rows it may still read, where it holds no key locks: one, which is what it is at some moment.
+    rows_left: Option<u8>,
     random: u64,
     pins: Pins,
 }
@@ -151,10 +155,34 @@ impl<'s> Txn<'s> {
             moved: Vec::new(),
             next_space: None,
             lapsed: Vec::new(),
+            rows_left: None,
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
             call,
         }
+    }
+
+    /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with `Stop::NeedsLocks`.
+    pub fn read_one_row(&mut self) {
+        self.rows_left = Some(1);
+    }
+
+    /// Before each read of a row.
+    #[inline]
+    pub(crate) fn on_read(&mut self) -> Result<(), Stop> {
+        match &mut self.rows_left {
+            None => Ok(()),
+            Some(0) => Err(Stop::NeedsLocks),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Before each read of several rows, or of a part of a value that lies in several.
+    pub(crate) fn on_read_many(&self) -> Result<(), Stop> {
+        if self.rows_left.is_none() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 
     /// The wall clock of this command, in milliseconds since 1970.
@@ -183,6 +211,11 @@ impl<'s> Txn<'s> {
 
     pub fn databases(&self) -> u32 {
         self.store.databases.len()
+    }
+
+    /// The longest value that a command may make by adding to one: `proto-max-bulk-len`.
+    pub fn value_bytes_max(&self) -> u64 {
+        self.store.value_bytes_max.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// The space of a database as this transaction sees it.
@@ -227,6 +260,7 @@ impl<'s> Txn<'s> {
     /// The meta row of a key.
     #[inline]
     pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        self.on_read()?;
         if let Some(at) = self.own_key(key) {
             return Ok(self.overlay.read(at));
         }
@@ -252,6 +286,7 @@ impl<'s> Txn<'s> {
     /// As much of the meta row as an overwrite needs; of a plain string in the base its existence is all that is looked up.
     #[inline]
     pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
+        self.on_read()?;
         if let Some(at) = self.own_key(key) {
             return Ok(presence_of(self.overlay.read(at)));
         }
@@ -295,6 +330,7 @@ impl<'s> Txn<'s> {
         if let Some(key) = row::parse_meta_row(row) {
             return self.meta(&key);
         }
+        self.on_read()?;
         if let Some(at) = self.own_row(row) {
             return Ok(self.overlay.read(at));
         }

@@ -35,6 +35,7 @@ impl Txn<'_> {
     /// The rows with `from <= key < until`, none of them meta rows, as they are now: own writes included. Takes as much
     /// memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O pool.
     pub fn view(&mut self, from: &[u8], until: &[u8]) -> Result<View, Stop> {
+        self.on_read_many()?;
         self.long()?;
         loop {
             let epoch = self.store.epoch();

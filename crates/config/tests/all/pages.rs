@@ -1,12 +1,17 @@
 //! The files that go with the table: docs/configuration.md and haypile.conf.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use haypile_config::{CommandLine, docs, load, table, words};
 
+/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+fn package() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
+}
+
 fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    package().join("../..").join(path)
 }
 
 #[test]
