@@ -40,6 +40,9 @@ pub trait Host {
     /// Sets all of the directives, or none of them.
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError>;
 
+    /// Sets what INFO counts back to zero.
+    fn reset_statistics(&mut self);
+
     /// The sections of INFO, in the order in which they are shown.
     fn info_sections(&self) -> &'static [InfoSection];
     /// Appends the fields of one of those sections, `name:value\r\n` each.

@@ -216,6 +216,8 @@ fn help_lists_the_subcommands_of_the_table() {
         "    Returns the directives whose names match patterns, with their values.",
         "SET <parameter> <value> [<parameter> <value> ...]",
         "    Sets directives, all of them or none.",
+        "RESETSTAT",
+        "    Sets the statistics that INFO shows back to zero.",
         "HELP",
         "    Lists the subcommands of CONFIG.",
     ]

@@ -28,7 +28,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn reset(&self) {
+    pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

@@ -150,6 +150,14 @@ impl Engine {
         &self.counters
     }
 
+    /// CONFIG RESETSTAT. A number that an event loop is changing at this moment may keep its value.
+    pub(crate) fn reset_statistics(&self) {
+        self.counters.iter().for_each(Counters::reset);
+        self.expired_keys.reset();
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.taken.fill(None);
+    }
+
     /// Sessions that are connected now.
     pub fn connected(&self) -> u64 {
         self.sessions.get()

@@ -93,6 +93,12 @@ impl Host for Desk<'_> {
         Ok(())
     }
 
+    fn reset_statistics(&mut self) {
+        if !self.rehearsal {
+            self.engine.reset_statistics();
+        }
+    }
+
     fn info_sections(&self) -> &'static [InfoSection] {
         info::SECTIONS
     }

@@ -93,6 +93,8 @@ fn nobody_waits_for_another_ones_disk_and_everyone_gets_his_replies_in_order() {
     assert_eq!(server.ask(1, "GET hot"), "$1 2", "the other client is served at once");
     assert_eq!(server.reply(0), "$1 1 $1 2", "the later command did not overtake the earlier one");
     assert_eq!(server.info(0, "commands_that_loaded_rows"), "1", "SET of a new key did not have to look for it");
+    assert_eq!(server.ask(0, "CONFIG RESETSTAT"), "+OK");
+    assert_eq!(server.info(0, "commands_that_loaded_rows"), "0");
 }
 
 #[test]

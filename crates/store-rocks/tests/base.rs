@@ -198,6 +198,27 @@ fn the_block_cache_keeps_its_size() {
 }
 
 #[test]
+fn level_0_is_compacted_later_while_flushes_follow_each_other() {
+    let directory = Directory::new("busy");
+    let base = open(&directory);
+    let flush = |round: u8| {
+        let rows = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key, round], [key; 100]));
+        rows.into_base(&base).expect("a flush");
+    };
+    base.set_busy(true);
+    (0..8).for_each(flush);
+    // The first one lies lower: nothing was there.
+    assert_eq!(base.pressure().level0_files, 7);
+    base.set_busy(false);
+    let since = std::time::Instant::now();
+    while base.pressure().level0_files >= 4 {
+        assert!(since.elapsed().as_secs() < 60, "{:?}", base.pressure());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(all(&base).len(), 800);
+}
+
+#[test]
 fn indexes_are_partitioned_when_they_outgrow_the_cache() {
     let directory = Directory::new("layout");
     let options = Options { cache_bytes: 1 << 20, ..Options::default() };

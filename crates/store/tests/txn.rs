@@ -222,3 +222,23 @@ fn a_large_new_object_is_written_ahead_and_anything_else_too_large_is_refused() 
     let key = txn.key(b"big");
     assert_eq!(txn.put_meta(&key, &[&vec![0; 9 << 20]]), Err(Stop::TooLarge));
 }
+
+#[test]
+fn without_key_locks_one_row_can_be_read() {
+    let store = memory_store();
+    put(&store, b"k", b"v");
+    let without = || {
+        let mut txn = begin(&store);
+        txn.read_one_row();
+        txn
+    };
+    let mut txn = without();
+    let key = txn.key(b"k");
+    assert_eq!(txn.meta(&key).expect("one row").as_deref(), Some(&b"v"[..]));
+    assert_eq!(txn.meta(&key), Err(Stop::NeedsLocks), "it may have changed meanwhile");
+    let row = row::owner_row(key.space, key.slot, haypile_store::ObjectId(1));
+    assert_eq!(txn.row(&row), Err(Stop::NeedsLocks));
+    assert_eq!(without().scan(b"", b"z", 1).err(), Some(Stop::NeedsLocks));
+    assert_eq!(without().scan_keys(key.space, ScanPosition::START, 1).err(), Some(Stop::NeedsLocks));
+    assert_eq!(without().view(b"", b"z").err(), Some(Stop::NeedsLocks));
+}

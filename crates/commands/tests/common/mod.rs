@@ -105,6 +105,8 @@ impl Host for Session {
             .collect()
     }
 
+    fn reset_statistics(&mut self) {}
+
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
         match pairs {
             [(b"maxmemory", _), ..] => Ok(()),
