@@ -148,8 +148,9 @@ impl Base for Rocks {
         let mut options = CompactOptions::default();
         // Automatic compactions of other ranges go on beside it.
         options.set_exclusive_manual_compaction(false);
-        // The filter runs on the last level too, once for each file.
-        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        // The filter runs on the last level too, and on all of its files: one that came there meanwhile may be the work of a
+        // compaction that began before these rows were dead, and the caller will not ask again.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         open.db.compact_range_opt(Some(from), Some(until), &options);
         // The call itself returns nothing.
         match self.events.error() {
