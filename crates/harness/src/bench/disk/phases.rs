@@ -138,9 +138,9 @@ impl Bench<'_> {
         let mut client = self.server.client()?;
         let (mut alone, mut beside, mut cold_rates) = (P99s::default(), P99s::default(), vec![]);
         for _ in 0..WINDOWS {
-            client.command("CONFIG RESETSTAT")?;
+            forget(&mut client)?;
             alone.add(&run(port, &hot)?, &mut client)?;
-            client.command("CONFIG RESETSTAT")?;
+            forget(&mut client)?;
             let (cold_done, hot_done) = thread::scope(|scope| {
                 let cold_done = scope.spawn(|| run(port, &cold));
                 let hot_done = run(port, &hot);
@@ -247,6 +247,13 @@ fn server_p99_us(info: &str) -> Option<f64> {
     let fields = ["latency_percentiles_usec_inline", "latency_percentiles_usec_get"];
     let line = fields.iter().find_map(|name| info_field(info, name))?;
     line.split(',').find_map(|part| part.strip_prefix("p99=")?.trim().parse().ok())
+}
+
+/// From here on, the server's histograms are of the window that begins.
+fn forget(client: &mut Client) -> Result<()> {
+    let reply = client.command("CONFIG RESETSTAT")?;
+    ensure!(reply.is_ok(), "CONFIG RESETSTAT was answered by {reply}");
+    Ok(())
 }
 
 fn timed(client: &mut Client, words: &str) -> Result<f64> {
