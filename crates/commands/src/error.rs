@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a command failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Error {
     /// The transaction cannot go on. The engine runs the command elsewhere ([`Stop::WouldBlock`]) or replies with the text.
     Stop(Stop),

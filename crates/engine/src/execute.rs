@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::host::Desk;
 use crate::inbox::{Inbox, Wake};
 use crate::locks::{Claims, Duration as Held, Hold, Refused, Turn as LockTurn};
+use crate::pool::Job;
 use crate::session::{Event, Pending, Session, Waiting, Work};
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
@@ -40,6 +41,10 @@ pub(crate) struct Workbench {
     pub buffers: TxnBuffers,
     claims: Claims,
     ahead: Ahead,
+    /// What the turns since the last `start_jobs` have left for the I/O pool.
+    pub jobs: Vec<Job>,
+    /// Sessions that wait for the I/O pool.
+    pub on_pool: usize,
     /// The exclusion was entered in this turn.
     inside: bool,
     /// Wall clock of this turn, in milliseconds since 1970.
@@ -102,6 +107,8 @@ impl Worker {
                 buffers: TxnBuffers::default(),
                 claims: Claims::default(),
                 ahead: Ahead::default(),
+                jobs: Vec::new(),
+                on_pool: 0,
                 inside: false,
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
@@ -133,8 +140,25 @@ impl Worker {
         Session::new(self.engine.next_session(), self.desk.limits, self.desk.limits_version)
     }
 
+    /// Whether some session waits for the I/O pool: others are answered without delay then, rather than together.
+    pub fn has_slow_company(&self) -> bool {
+        self.desk.on_pool > 0
+    }
+
+    /// Whether the turns have left something for the I/O pool.
+    pub fn has_jobs(&self) -> bool {
+        !self.desk.jobs.is_empty()
+    }
+
+    /// Hands the I/O pool what the turns have left for it. To be called when the replies of the round have left: to wake a
+    /// thread takes longer than most commands do.
+    pub fn start_jobs(&mut self) {
+        self.engine.pool.submit_all(self.desk.jobs.drain(..));
+    }
+
     /// A client has gone. It was not waiting for anything: what waits ends first.
     pub fn disconnect(&mut self, session: &mut Session) {
+        debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
         self.engine.unwatch(session);
         self.engine.on_disconnect();
     }
@@ -189,6 +213,9 @@ impl Workbench {
             }
         };
         engine.counters(self.index).commands.add(commands as u64);
+        if matches!(next, Next::Read | Next::Drain | Next::Close) {
+            session.pins = None;
+        }
         self.ahead = ahead;
         Turn { consumed, commands, next }
     }
@@ -205,14 +232,17 @@ impl Workbench {
     ) -> (usize, usize, Next) {
         let located = Located::new(ahead, input, &engine.table, engine.store(), session.state.database);
         let (mut bytes, mut commands) = (0, 0);
-        for (at, call) in located.calls.into_iter().enumerate() {
+        for (at, call) in located.calls.iter().enumerate() {
             if out.len() >= OUTPUT_BYTES_MAX {
                 return (bytes, commands, Next::Drain);
             }
             bytes = ahead.end(at);
             let Some(call) = call else { continue };
             commands += 1;
-            let next = self.command(engine, session, call, &located.keys, out);
+            let next = match self.command(engine, session, call, &located.keys, out) {
+                Ok(next) => next,
+                Err(hindrance) => self.take_long_way(engine, session, &located, at, hindrance, out),
+            };
             if next != Next::Read {
                 return (bytes, commands, next);
             }
@@ -226,42 +256,38 @@ impl Workbench {
         &mut self,
         engine: &Engine,
         session: &mut Session,
-        call: Planned<'_>,
+        call: &Planned<'_>,
         located: &[Key<'_>],
         out: &mut Vec<u8>,
-    ) -> Next {
+    ) -> Result<Next, Hindrance> {
         let args = call.args;
-        let entry = match call.entry {
-            Ok(entry) => entry,
-            Err(error) => return self.refuse_request(engine, session, args, error, out),
+        let entry = match &call.entry {
+            Ok(entry) => *entry,
+            Err(error) => return Ok(self.refuse_request(engine, session, args, error.clone(), out)),
         };
-        let located = &located[call.keys];
+        let located = &located[call.keys.clone()];
         let store = engine.store();
         if store.is_none() && !entry.flags.has(Flag::Loading) {
-            return self.refuse(engine, session, engine.loading_error(), out);
+            return Ok(self.refuse(engine, session, engine.loading_error(), out));
         }
         if session.multi.is_some() && is_queued(entry) {
-            return self.queue(engine, session, entry, args, out);
+            return Ok(self.queue(engine, session, entry, args, out));
         }
-        let hindrance = match (entry.command.run, store) {
+        match (entry.command.run, store) {
             (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, located, out),
             (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, located, out),
             (Run::Session(run), _) => {
                 let mut desk =
                     Desk { engine, session: session.id, state: &mut session.state, txn: None, rehearsal: false };
                 let reply = run(&mut desk, Args::from(args)).unwrap_or_else(Error::into_reply);
-                return self.reply(engine, session, reply, Index(0), out);
+                Ok(self.reply(engine, session, reply, Index(0), out))
             }
-            (Run::Control(control), _) => return self.control(engine, session, control, args, out),
+            (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
             (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
             (Run::Read(_) | Run::Write(_) | Run::Exclusive(_), None) => {
-                return self.refuse(engine, session, engine.loading_error(), out);
+                Ok(self.refuse(engine, session, engine.loading_error(), out))
             }
             (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
-        };
-        match hindrance {
-            Ok(next) => next,
-            Err(hindrance) => self.take_long_way(engine, session, entry, args, hindrance, out),
         }
     }
 
@@ -312,7 +338,8 @@ impl Workbench {
             if locked {
                 engine.locks.try_lock(&self.claims, LockTurn::Newcomer, Held::Moment).map_err(Hindrance::Locked)?;
             }
-            let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins: None };
+            let pins = session.pins.as_deref();
+            let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins };
             let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
             if !locked {
                 txn.read_one_row();
@@ -343,21 +370,26 @@ impl Workbench {
         }
     }
 
-    /// Keeps the command in its session and sees to it that it goes on.
+    /// Keeps command `at` in its session and sees to it that it goes on.
     #[cold]
     fn take_long_way(
         &mut self,
         engine: &Engine,
         session: &mut Session,
-        entry: &Entry,
-        args: resp::Args<'_>,
+        located: &Located<'_>,
+        at: usize,
         hindrance: Hindrance,
         out: &mut Vec<u8>,
     ) -> Next {
+        let calls = &located.calls[at..];
+        let Some(Some(Planned { args, entry: Ok(entry), .. })) = calls.first() else {
+            unreachable!("a command that was hindered was going to run")
+        };
         let seed = self.next_seed();
         let pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
         match hindrance {
             Hindrance::LongWay => self.run_pending(engine, session, pending, out),
+            Hindrance::Load => self.load(engine, session, pending, calls, &located.keys),
             hindrance => self.hold(engine, session, pending, hindrance),
         }
     }

@@ -11,6 +11,7 @@
 mod ahead;
 mod execute;
 mod multi;
+mod together;
 mod wait;
 mod work;
 

@@ -48,6 +48,8 @@ pub struct Session {
     pub(crate) debt: Duration,
     /// What came back for the command that waits.
     pub(crate) event: Option<What>,
+    /// The rows that were loaded last, until the requests that came together with the one that lacked them have run.
+    pub(crate) pins: Option<Box<Pins>>,
 }
 
 /// A transaction that is being queued.
@@ -88,8 +90,6 @@ pub(crate) struct Pending {
     pub seed: u64,
     /// How often rows were loaded for it.
     pub loads: u32,
-    /// The rows that were loaded last.
-    pub pins: Option<Pins>,
     /// It runs on the I/O pool under its locks next.
     pub long: bool,
     /// Whether it was called from a queue of the key locks.
@@ -126,7 +126,7 @@ pub(crate) enum What {
     /// The exclusion is held on the command's behalf.
     Granted,
     /// Rows were loaded, or the command is found to take long.
-    Loaded(Box<Pending>),
+    Loaded(Box<Pending>, Pins),
     /// The pool has run the command.
     Finished(Box<Finished>),
     /// A piece of a long reply; `None` where it could not be made.
@@ -158,6 +158,7 @@ impl Session {
             waiting: Waiting::Nothing,
             debt: Duration::ZERO,
             event: None,
+            pins: None,
         }
     }
 
@@ -207,15 +208,6 @@ impl Session {
 
 impl Pending {
     pub fn new(work: Work, seed: u64) -> Box<Self> {
-        Box::new(Pending {
-            work,
-            seed,
-            loads: 0,
-            pins: None,
-            long: false,
-            turn: Turn::Newcomer,
-            alone: false,
-            slowed: false,
-        })
+        Box::new(Pending { work, seed, loads: 0, long: false, turn: Turn::Newcomer, alone: false, slowed: false })
     }
 }

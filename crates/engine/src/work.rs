@@ -32,7 +32,7 @@ pub(crate) struct Ran {
     pub gate: Index,
     pub buffers: TxnBuffers,
     /// What a run in `Mode::Load` has read.
-    pub pins: Option<Pins>,
+    pub pins: Pins,
 }
 
 impl Work {
@@ -92,7 +92,7 @@ impl Work {
             Err(Error::Stop(stop)) => Err(stop),
             Err(error) => Ok(error.into_reply()),
         };
-        let pins = rehearsal.then(|| txn.take_pins());
+        let pins = txn.take_pins();
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins }
     }
 }

@@ -98,6 +98,39 @@ fn nobody_waits_for_another_ones_disk_and_everyone_gets_his_replies_in_order() {
 }
 
 #[test]
+fn cold_keys_of_a_pipeline_are_loaded_together() {
+    let cases: &[(&str, &[&str], &str)] = &[
+        ("reads", &["GET a", "GET b", "GET c"], "$1 1 $1 2 $1 3"),
+        ("writes, one of a key that is not there", &["SET a 7", "INCR b", "APPEND none x"], "+OK :3 :1"),
+        ("several keys of one command", &["MGET a b c none"], "*4 $1 1 $1 2 $1 3 $-1"),
+        ("one key twice, changed in between", &["GET a", "INCR a", "GET a", "DEL a b"], "$1 1 :2 $1 2 :2"),
+        (
+            "what is wrong does not matter",
+            &["GET a", "GET", "NONE", "GET b"],
+            "$1 1 -ERR wrong number of arguments for 'get' command -ERR unknown command 'NONE', with args beginning with:  $1 2",
+        ),
+        ("a block", &["GET a", "MULTI", "GET b", "EXEC"], "$1 1 +OK +QUEUED *1 $1 2"),
+        ("another database in between", &["GET a", "SELECT 1", "GET a", "GET b"], "$1 1 +OK $-1 $1 5"),
+    ];
+    for (name, commands, expected) in cases {
+        let mut server = Server::new();
+        for command in ["MSET a 1 b 2 c 3", "SELECT 1", "SET b 5", "SELECT 0"] {
+            server.ask(0, command);
+        }
+        server.freeze();
+        server.send_together(0, commands);
+        assert_eq!(server.reply(0), *expected, "{name}");
+    }
+    let mut server = Server::new();
+    server.ask(0, "MSET a 1 b 2 c 3 d 4");
+    server.freeze();
+    server.send_together(0, &["GET a", "SET b 5", "MGET c d"]);
+    assert!(server.waits(0));
+    assert_eq!(server.reply_so_far(0), "$1\r\n1\r\n+OK\r\n*2\r\n$1\r\n3\r\n$1\r\n4\r\n", "after one wait");
+    assert_eq!(server.info(0, "commands_that_loaded_rows"), "1");
+}
+
+#[test]
 fn a_long_value_comes_in_pieces_and_in_its_place() {
     let mut server = Server::new();
     let long: String = "0123456789".repeat(300_000);
@@ -198,6 +231,7 @@ fn event_loops_share_keys() {
             };
             loop {
                 let turn = worker.turn(&mut session, input, &mut out, engine.now_ms());
+                worker.start_jobs();
                 input = &input[turn.consumed..];
                 match turn.next {
                     Next::Read => break,

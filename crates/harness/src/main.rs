@@ -173,6 +173,9 @@ struct BenchDisk {
     /// Where the data lies, on a real disk.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// The core that the server has to itself in the phase hot; the clients have the others.
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
 }
 
 #[derive(Args)]
@@ -282,6 +285,7 @@ fn run_bench_disk(arguments: &BenchDisk) -> Result<bool> {
         window: Duration::from_secs(if quick { 1 } else { 10 }),
         writes: Duration::from_secs_f64(if quick { 5.0 } else { arguments.write_minutes * 60.0 }),
         operations: if quick { 100_000 } else { 3_000_000 },
+        server_cpu: arguments.server_cpu,
         seed: arguments.seed,
         budget_bytes: 256 << 20,
         dir: arguments.dir.clone(),

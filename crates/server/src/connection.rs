@@ -193,15 +193,29 @@ impl Connection {
         let turn = worker.turn(session, input, out, now_us / 1000);
         let grown = out.len() - before;
 
+        let at_once = worker.has_slow_company();
+        if worker.has_jobs() {
+            event_loop.ask_for_tick();
+        }
+        let gate = session.gate();
+
         drop(worker);
+        drop(state);
         event_loop.counters().input_bytes.add(turn.consumed as u64);
         if turn.commands > 0 {
             let Turns { since_us, commands, waited } = self.turns.get();
             let since_us = if since_us == 0 { now_us } else { since_us };
             self.turns.set(Turns { since_us, commands: commands + turn.commands as u64, waited });
         }
-        if (grown > 0 || turn.next == Next::Close) && !self.dirty.replace(true) {
-            event_loop.mark_dirty(self.clone());
+        if (grown > 0 || turn.next == Next::Close) && !self.dirty.get() {
+            let durable = event_loop.durable();
+            if at_once && gate <= durable {
+                self.leave(event_loop, durable);
+                self.count_turns(event_loop.counters(), crate::event_loop::now_us());
+            } else {
+                self.dirty.set(true);
+                event_loop.mark_dirty(self.clone());
+            }
         }
         (turn.consumed, turn.next)
     }

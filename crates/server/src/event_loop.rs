@@ -53,8 +53,8 @@ pub struct EventLoop {
     gated: RefCell<Vec<Rc<Connection>>>,
     /// Wakes the tick's task.
     tick: RefCell<Option<Waker>>,
-    /// Something was written to the log that no reply waits for.
-    log_is_behind: Cell<bool>,
+    /// There is something to do at the end of the tick that no reply waits for.
+    tick_is_wanted: Cell<bool>,
     /// How much a client may leave unread.
     pub output_limit: Cell<Limit>,
 }
@@ -85,7 +85,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         dirty: RefCell::default(),
         gated: RefCell::default(),
         tick: RefCell::default(),
-        log_is_behind: Cell::new(false),
+        tick_is_wanted: Cell::new(false),
         output_limit: Cell::new(output_limit),
     });
     runtime.block_on(async {
@@ -112,6 +112,13 @@ impl EventLoop {
         }
     }
 
+    /// Has the tick end even if no reply asks for it.
+    pub fn ask_for_tick(&self) {
+        if !self.tick_is_wanted.replace(true) {
+            self.wake_tick();
+        }
+    }
+
     fn wake_tick(&self) {
         if let Some(tick) = &*self.tick.borrow() {
             tick.wake_by_ref();
@@ -132,7 +139,7 @@ impl EventLoop {
         })
         .await;
         loop {
-            poll_fn(|_| match self.dirty.borrow().is_empty() && !self.log_is_behind.get() {
+            poll_fn(|_| match self.dirty.borrow().is_empty() && !self.tick_is_wanted.get() {
                 true => Poll::Pending,
                 false => Poll::Ready(()),
             })
@@ -141,9 +148,9 @@ impl EventLoop {
         }
     }
 
-    /// Writes the log once, then lets leave whatever is durable.
+    /// Writes the log once, then lets leave whatever is durable; what the disk is needed for begins after that.
     fn end_of_tick(self: &Rc<Self>) {
-        self.log_is_behind.set(false);
+        self.tick_is_wanted.set(false);
         let durable = self.write_log();
         // Connections that become dirty while these are written belong to the next tick.
         let mut round = self.dirty.take();
@@ -168,6 +175,7 @@ impl EventLoop {
         if waits {
             self.wait_for_log();
         }
+        self.worker.borrow_mut().start_jobs();
     }
 
     /// The replies of these connections have left.
@@ -186,6 +194,12 @@ impl EventLoop {
             log.write();
         }
         log.durable()
+    }
+
+    /// How far the log is durable: replies that depend on no more may leave.
+    #[inline]
+    pub fn durable(&self) -> Index {
+        self.engine.store().map_or(Index(u64::MAX), |store| store.log().durable())
     }
 
     /// Asks for a wake-up when the log has got further, and looks once more: it may have done so just now.
@@ -280,8 +294,8 @@ impl EventLoop {
         loop {
             let more = self.worker.borrow_mut().expire(now_us() / 1000);
             let is_behind = self.engine.store().is_some_and(|store| store.log().last() > store.log().written());
-            if is_behind && !self.log_is_behind.replace(true) {
-                self.wake_tick();
+            if is_behind {
+                self.ask_for_tick();
             }
             if !more {
                 return;

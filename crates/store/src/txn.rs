@@ -65,6 +65,20 @@ pub struct Pins {
     rows: HashMap<Vec<u8>, Option<Value>>,
 }
 
+impl Pins {
+    /// Adds rows that were loaded at the same time for the same session. Of those that a flush has come between, only the
+    /// newer ones count.
+    pub fn add(&mut self, other: Pins) {
+        if other.epoch > self.epoch {
+            self.rows.clear();
+            self.epoch = other.epoch;
+        }
+        if other.epoch == self.epoch {
+            self.rows.extend(other.rows);
+        }
+    }
+}
+
 /// What a plain SET has to know of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {

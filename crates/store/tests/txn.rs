@@ -2,7 +2,7 @@
 
 use haypile_store::row;
 use haypile_store::testing::{TestStore, memory_store};
-use haypile_store::{Call, Counter, Mode, Presence, ScanPosition, Stop, Txn, TxnBuffers};
+use haypile_store::{Call, Counter, Mode, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers};
 
 fn call(mode: Mode) -> Call<'static> {
     Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
@@ -104,6 +104,37 @@ fn pins_of_before_a_flush_are_not_believed() {
     store.flush_now().expect("flushes");
     let mut txn = store.begin(TxnBuffers::default(), Call { pins: Some(&pins), ..call(Mode::Disk) });
     assert_eq!(txn.meta(&txn.key(b"k")).expect("reads").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn pins_that_were_loaded_at_the_same_time_are_good_together_unless_a_flush_came_between() {
+    let store = memory_store();
+    // No row cache: pins are all that is known.
+    store.set_memory(1 << 20, 0, 0);
+    put(&store, b"a", b"1");
+    put(&store, b"b", b"2");
+    store.flush_now().expect("flushes");
+    store.base.set_cold(true);
+    let load = |name: &[u8]| {
+        let mut txn = store.begin(TxnBuffers::default(), call(Mode::Load));
+        txn.meta(&txn.key(name)).expect("reads the disk");
+        txn.take_pins()
+    };
+    let read = |pins: &Pins, name: &[u8]| {
+        let mut txn = store.begin(TxnBuffers::default(), Call { pins: Some(pins), ..call(Mode::Memory) });
+        txn.meta(&txn.key(name)).map(|row| row.map(|value| value.to_vec()))
+    };
+    let mut pins = load(b"a");
+    pins.add(load(b"b"));
+    assert_eq!(read(&pins, b"a"), Ok(Some(b"1".to_vec())));
+    assert_eq!(read(&pins, b"b"), Ok(Some(b"2".to_vec())));
+    put(&store, b"a", b"3");
+    store.flush_now().expect("flushes");
+    store.base.set_cold(true);
+    let mut newer = load(b"b");
+    newer.add(pins);
+    assert_eq!(read(&newer, b"a"), Err(Stop::WouldBlock), "of before the flush");
+    assert_eq!(read(&newer, b"b"), Ok(Some(b"2".to_vec())));
 }
 
 #[test]

@@ -140,6 +140,7 @@ impl Server {
                 return;
             }
             let turn = self.worker.turn(&mut client.session, &client.input, &mut client.output, self.now_ms);
+            self.worker.start_jobs();
             client.input.drain(..turn.consumed);
             client.next = turn.next;
             if matches!(turn.next, Next::Read | Next::Drain) {

@@ -7,10 +7,34 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Within so much CPU time in [`IDLE_WINDOW`] a process counts as idle: timers tick.
 const IDLE_CPU_SECONDS: f64 = 0.06;
 const IDLE_WINDOW: Duration = Duration::from_secs(2);
+
+/// Keeps this thread, and those it starts meanwhile, away from one core.
+pub struct AwayFrom {
+    before: CpuSet,
+}
+
+impl AwayFrom {
+    /// Fails where there is no other core.
+    pub fn cpu(cpu: u32) -> Result<AwayFrom> {
+        let before = sched_getaffinity(None).context("reading on which cores this may run")?;
+        let mut others = before;
+        others.unset(cpu as usize);
+        sched_setaffinity(None, &others).context("leaving a core to the server")?;
+        Ok(AwayFrom { before })
+    }
+}
+
+impl Drop for AwayFrom {
+    fn drop(&mut self) {
+        // It was so before: this cannot be refused.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
 
 /// CPU seconds of a process: all its threads, the children that it has reaped, and the children that run.
 pub fn cpu_seconds(pid: u32) -> f64 {

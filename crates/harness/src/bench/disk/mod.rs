@@ -8,12 +8,12 @@ mod keys;
 mod phases;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::process::{free_disk_bytes, machine};
+use super::process::{AwayFrom, free_disk_bytes, machine};
 use super::report;
 use crate::server::{Server, Template, Workplace};
 use phases::{Bench, Figure};
@@ -31,6 +31,8 @@ pub struct Options {
     pub operations: u64,
     pub seed: u64,
     pub budget_bytes: u64,
+    /// The core that is the server's own in the phase `hot`.
+    pub server_cpu: u32,
     /// Where the data lies.
     pub dir: PathBuf,
     pub write_to: Option<PathBuf>,
@@ -87,6 +89,22 @@ fn wanted(options: &Options, phase: &str) -> bool {
     options.phases.is_empty() || options.phases.iter().any(|name| name == phase)
 }
 
+/// What stays the same while a server is stopped and started.
+struct Side<'a> {
+    options: &'a Options,
+    dir: &'a Path,
+    name: &'static str,
+    keys: u64,
+    budget_bytes: Option<u64>,
+}
+
+impl Side<'_> {
+    fn on<'s>(&'s self, server: &'s Server) -> Bench<'s> {
+        let Side { options, dir, name, keys, budget_bytes } = *self;
+        Bench { server, dir, name, keys, window: options.window, seed: options.seed, budget_bytes }
+    }
+}
+
 /// All phases on one server, in a directory of its own.
 fn on_server(
     options: &Options,
@@ -96,17 +114,24 @@ fn on_server(
     budget_bytes: Option<u64>,
 ) -> Result<Vec<Figure>> {
     let place = Workplace::new("bench-disk", Some(&options.dir))?;
-    let (server, _) = Server::start(template, &place)?;
     let dir = place.data();
-    let bench =
-        Bench { server: &server, dir: &dir, name, keys, window: options.window, seed: options.seed, budget_bytes };
-    let mut figures = show(bench.fill().context("the fill")?);
+    let side = Side { options, dir: &dir, name, keys, budget_bytes };
+    let mut server = Server::start(template, &place)?.0;
+    let mut figures = show(side.on(&server).fill().context("the fill")?);
     if wanted(options, "reads") {
-        figures.extend(show(bench.reads().context("the phase reads")?));
+        figures.extend(show(side.on(&server).reads().context("the phase reads")?));
     }
     if wanted(options, "hot") {
-        figures.extend(show(bench.hot_beside_cold().context("the phase hot")?));
+        // The server has a core to itself: else the scheduler's choice between it and its clients is what is measured.
+        server.stop()?;
+        server = Server::start(&template.pinned_to(options.server_cpu), &place)?.0;
+        let clients_elsewhere = AwayFrom::cpu(options.server_cpu)?;
+        figures.extend(show(side.on(&server).hot_beside_cold().context("the phase hot")?));
+        drop(clients_elsewhere);
+        server.stop()?;
+        server = Server::start(template, &place)?.0;
     }
+    let bench = side.on(&server);
     if wanted(options, "writes") {
         // The control run shows what the machine itself does to a second; it needs less time for that.
         let time = if budget_bytes.is_some() { options.writes } else { options.writes.min(Duration::from_secs(60)) };

@@ -11,7 +11,7 @@ use super::driver::{Done, Load, Until, Verb, run};
 use super::keys::{Choice, VALUE_BYTES, Zipf};
 use super::watch::{Watched, watch};
 use crate::bench::compare::median;
-use crate::bench::process::idle_cpu_seconds;
+use crate::bench::process::{Steal, idle_cpu_seconds};
 use crate::client::{Client, info_field};
 use crate::server::{Server, Template, Workplace};
 
@@ -126,7 +126,7 @@ impl Bench<'_> {
     }
 
     /// The 99th percentile of hot reads without and with cold readers beside, by the server's own histogram and as the
-    /// client sees it, whose threads share the cores with each other. Cold readers use another command, so that a server
+    /// client sees it, whose threads share their cores with each other. Cold readers use another command, so that a server
     /// that counts by command can tell them apart.
     pub fn hot_beside_cold(&self) -> Result<Vec<Figure>> {
         let port = self.server.port();
@@ -137,16 +137,22 @@ impl Bench<'_> {
         run(port, &self.load(Verb::Get, Choice::each_once(HOT_KEYS), 1, 16, Until::Count(2 * HOT_KEYS)))?;
         let mut client = self.server.client()?;
         let (mut alone, mut beside, mut cold_rates) = (P99s::default(), P99s::default(), vec![]);
+        let mut hot_rates = (vec![], vec![]);
+        let steal = Steal::now();
         for _ in 0..WINDOWS {
             forget(&mut client)?;
-            alone.add(&run(port, &hot)?, &mut client)?;
+            let hot_alone = run(port, &hot)?;
+            hot_rates.0.push(hot_alone.rate());
+            alone.add(&hot_alone, &mut client)?;
             forget(&mut client)?;
             let (cold_done, hot_done) = thread::scope(|scope| {
                 let cold_done = scope.spawn(|| run(port, &cold));
                 let hot_done = run(port, &hot);
                 (cold_done.join().expect("the load does not panic"), hot_done)
             });
-            beside.add(&hot_done?, &mut client)?;
+            let hot_done = hot_done?;
+            hot_rates.1.push(hot_done.rate());
+            beside.add(&hot_done, &mut client)?;
             cold_rates.push(cold_done?.rate());
         }
         let title =
@@ -156,12 +162,16 @@ impl Bench<'_> {
             Figure::plain(
                 format!("{}: hot GET p99 alone and beside cold readers", self.name),
                 format!(
-                    "{:.0} and {:.0} µs by the server, {:.0} and {:.0} µs by the client, at {:.0} cold reads a second",
+                    "{:.0} and {:.0} µs by the server, {:.0} and {:.0} µs by the client, at {:.0} and {:.0} hot reads and \
+                     {:.0} cold reads a second, {:.1} % stolen",
                     alone.server(),
                     beside.server(),
                     alone.clients(),
                     beside.clients(),
-                    median(&cold_rates)
+                    median(&hot_rates.0),
+                    median(&hot_rates.1),
+                    median(&cold_rates),
+                    steal.percent_since()
                 ),
             ),
             self.at_most(title("the server"), by_server, "", 2.0),
