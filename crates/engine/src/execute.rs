@@ -153,7 +153,9 @@ impl Worker {
     /// Hands the I/O pool what the turns have left for it. To be called when the replies of the round have left: to wake a
     /// thread takes longer than most commands do.
     pub fn start_jobs(&mut self) {
-        self.engine.pool.submit_all(self.desk.jobs.drain(..));
+        if self.has_jobs() {
+            self.engine.pool.submit_all(&mut self.desk.jobs);
+        }
     }
 
     /// A client has gone. It was not waiting for anything: what waits ends first.

@@ -14,7 +14,7 @@ use haypile_commands::Error;
 use haypile_resp::{Pieces, Protocol, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
@@ -45,13 +45,29 @@ pub(crate) enum Task {
     Expire,
 }
 
-/// The queue and its threads. It is bounded by the number of sessions: a session waits for its one job, or for the rows
-/// that its requests lack together, and its connection is not read meanwhile.
+/// Long commands have a thread for each so many that load rows, and at least two.
+const LOADERS_PER_RUNNER: usize = 4;
+
+/// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
+const LOADERS_PRIORITY: u8 = 10;
+const RUNNERS_PRIORITY: u8 = 40;
+
+/// Two groups of threads, each with its queue: those that load rows, which stand back behind the event loops, and those
+/// that run what takes long, which may hold key locks and therefore do not. However many long commands there are, rows are
+/// loaded meanwhile.
 #[derive(Default)]
 pub(crate) struct Pool {
+    loaders: Lane,
+    runners: Lane,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for the rows
+/// that its requests lack together, and its connection is not read meanwhile.
+#[derive(Default)]
+struct Lane {
     queue: Mutex<Queue>,
     changed: Condvar,
-    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -65,31 +81,65 @@ struct Queue {
 }
 
 impl Pool {
-    /// Starts the threads. They end with `close`.
-    pub fn start(engine: &Arc<Engine>, threads: usize) -> std::io::Result<()> {
-        for number in 0..threads {
-            let engine = engine.clone();
-            let thread = std::thread::Builder::new().name(format!("io-{number}")).spawn({
-                let engine = engine.clone();
-                move || {
-                    stand_back();
-                    while let Some(job) = engine.pool.next() {
-                        job.run(&engine);
-                    }
+    /// Starts the threads, `loaders` of them to load rows. They end with `close`.
+    pub fn start(engine: &Arc<Engine>, loaders: usize) -> std::io::Result<()> {
+        let runners = (loaders / LOADERS_PER_RUNNER).max(2);
+        let names = (0..loaders).map(|number| (format!("io-{number}"), true));
+        for (name, loads) in names.chain((0..runners).map(|number| (format!("long-{number}"), false))) {
+            let engine_of_thread = engine.clone();
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                let engine = engine_of_thread;
+                stand_back(loads);
+                while let Some(job) = engine.pool.lane(loads).next() {
+                    job.run(&engine);
                 }
             })?;
-            engine.pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            lock(&engine.pool.threads).push(thread);
         }
         Ok(())
     }
 
     pub fn submit(&self, job: Job) {
-        self.submit_all(std::iter::once(job));
+        self.lane(job.task.loads()).extend(std::iter::once(job));
     }
 
-    pub fn submit_all(&self, jobs: impl Iterator<Item = Job>) {
+    /// Leaves `jobs` empty.
+    pub fn submit_all(&self, jobs: &mut Vec<Job>) {
+        self.runners.extend(jobs.extract_if(.., |job| !job.task.loads()));
+        self.loaders.extend(jobs.drain(..));
+    }
+
+    /// Jobs that no thread has begun.
+    pub fn queued(&self) -> usize {
+        [&self.loaders, &self.runners].map(|lane| lock(&lane.queue).jobs.len()).iter().sum()
+    }
+
+    /// Ends the threads when the queues are empty, and waits for them.
+    pub fn close(&self) {
+        for lane in [&self.loaders, &self.runners] {
+            lock(&lane.queue).closed = true;
+            lane.changed.notify_all();
+        }
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+
+    fn lane(&self, loads: bool) -> &Lane {
+        if loads { &self.loaders } else { &self.runners }
+    }
+}
+
+impl Lane {
+    fn extend(&self, jobs: impl Iterator<Item = Job>) {
+        let mut jobs = jobs.peekable();
+        if jobs.peek().is_none() {
+            return;
+        }
         let call = {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = lock(&self.queue);
             queue.jobs.extend(jobs);
             queue.call()
         };
@@ -98,24 +148,8 @@ impl Pool {
         }
     }
 
-    /// Jobs that no thread has begun.
-    pub fn queued(&self) -> usize {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).jobs.len()
-    }
-
-    /// Ends the threads when the queue is empty, and waits for them.
-    pub fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.changed.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
-            // One that panicked has said so already.
-            let _ = thread.join();
-        }
-    }
-
     fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 let call = queue.call();
@@ -145,18 +179,28 @@ impl Queue {
     }
 }
 
-/// How much a thread of the pool gets beside an event loop that never rests, of 99: niceness 10, a tenth of a core.
-const PRIORITY: u8 = 22;
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-/// Has the scheduler let the event loops go first: a thread whose row has come does not interrupt one, and waits its turn.
-/// Without, the slowest hundredth of hot reads took four times as long beside cold ones.
-fn stand_back() {
+/// Has the scheduler let the event loops go first: a thread whose row has come does not interrupt one. Those that load rows
+/// also take what is left of a core rather than their share. Without both, the slowest hundredth of hot reads took fifteen
+/// times as long beside 16 cold readers as alone.
+fn stand_back(loads: bool) {
     let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Batch);
-    let set = ThreadPriorityValue::try_from(PRIORITY).map_or(Ok(()), |value| {
-        set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Crossplatform(value), policy)
-    });
+    let set = ThreadPriorityValue::try_from(if loads { LOADERS_PRIORITY } else { RUNNERS_PRIORITY })
+        .map_or(Ok(()), |value| {
+            set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Crossplatform(value), policy)
+        });
     if let Err(why) = set {
         tracing::debug!("a thread of the I/O pool keeps its priority: {why}");
+    }
+}
+
+impl Task {
+    /// Whether it only brings rows into memory, without any lock.
+    fn loads(&self) -> bool {
+        matches!(self, Task::Load(..) | Task::Row(..))
     }
 }
 
