@@ -2,7 +2,7 @@
 //! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the ones
 //! behind it mean, and those that do not run after all are parsed again.
 
-use haypile_commands::{Args, Entry, Error, Table};
+use haypile_commands::{Args, Entry, Error, Run, Table};
 use haypile_resp::{self as resp, Parser, ProtocolError, Request};
 use haypile_store::{Key, Store, TOGETHER_MAX};
 use smallvec::SmallVec;
@@ -106,7 +106,7 @@ impl<'a> Located<'a> {
         store: Option<&Store>,
         database: u32,
     ) -> Located<'a> {
-        let mut located = Located::default();
+        let (mut located, mut writes) = (Located::default(), false);
         for parsed in &ahead.requests[..ahead.count] {
             let args = parsed.request.args(input, &parsed.ranges);
             if args.is_empty() {
@@ -119,13 +119,14 @@ impl<'a> Located<'a> {
                 let room = TOGETHER_MAX - from;
                 let keys = entry.command.keys(Args::from(args)).take(room);
                 located.keys.extend(keys.map(|(at, _)| store.key(database, args.get(at))));
+                writes |= matches!(entry.command.run, Run::Write(_));
             }
             located.calls.push(Some(Call { args, entry, keys: from..located.keys.len() }));
         }
         if let Some(store) = store
             && located.keys.len() > 1
         {
-            store.prefetch(&located.keys);
+            store.prefetch(&located.keys, writes);
         }
         located
     }

@@ -33,7 +33,7 @@ pub(crate) type Threads = Mutex<Vec<JoinHandle<()>>>;
 /// What [`Log::open`] found.
 pub struct Opened {
     pub log: Log,
-    /// The records above `applied`. The log takes appends when this has been read to its end.
+    /// The records above `applied`. The log takes appends when this is finished.
     pub replay: Replay,
     /// The history that appends go to: a new one unless the last stop was clean.
     pub history: History,
@@ -144,8 +144,8 @@ pub struct Stats {
 }
 
 impl Log {
-    /// Finds the log in `options.dir`, and makes durable what it finds. Nothing else is changed there until the replay has
-    /// been read to its end.
+    /// Finds the log in `options.dir`, and makes durable what it finds. Nothing else is changed there until the replay is
+    /// finished.
     pub fn open(options: Options, applied: Index) -> Result<Opened, OpenError> {
         let survey = Survey::of(&options, applied)?;
         survey.write_end_again(&*options.files)?;

@@ -1,6 +1,6 @@
 //! The records above the applied index, streamed at open; and the moment at which the log begins to take appends.
 //!
-//! Until the replay has been read to its end nothing in the directory is changed, so a damaged log stays as it is.
+//! Until the replay is finished nothing in the directory is changed, so a damaged log stays as it is.
 
 use std::sync::Arc;
 use std::thread;
@@ -35,7 +35,7 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-#[must_use = "the log takes appends when its replay has been read to its end"]
+#[must_use = "the log takes appends when its replay is finished"]
 pub struct Replay {
     shared: Arc<Shared>,
     threads: Arc<Threads>,
@@ -47,7 +47,15 @@ pub struct Replay {
     /// Bytes of the segments before the current one.
     passed_bytes: u64,
     total_bytes: u64,
-    ended: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Reading,
+    AtEnd,
+    Failed,
+    Begun,
 }
 
 impl Replay {
@@ -71,7 +79,7 @@ impl Replay {
             walk: None,
             passed_bytes: 0,
             total_bytes,
-            ended: false,
+            stage: Stage::Reading,
         }
     }
 
@@ -80,11 +88,10 @@ impl Replay {
         Progress { done_bytes: self.passed_bytes + within, total_bytes: self.total_bytes }
     }
 
-    /// The next record above `applied`. At the end the log begins to take appends, and `None` says so; after an error
-    /// there is nothing more.
+    /// The next record above `applied`. After an error there is nothing more.
     #[allow(clippy::should_implement_trait)] // the record borrows from the replay, which an Iterator cannot express
     pub fn next(&mut self) -> Option<Result<Record<'_>, OpenError>> {
-        if self.ended {
+        if self.stage != Stage::Reading {
             return None;
         }
         match self.find() {
@@ -103,21 +110,29 @@ impl Replay {
                 }))
             }
             Ok(None) => {
-                self.ended = true;
-                self.begin().err().map(Err)
+                self.stage = Stage::AtEnd;
+                None
             }
             Err(error) => {
-                self.ended = true;
+                self.stage = Stage::Failed;
                 Some(Err(error))
             }
         }
     }
 
-    /// Reads to the end, for callers that need none of the records.
+    /// From here on the log takes appends. What was not read is read over; after an error of `next` this is one, too.
     pub fn finish(&mut self) -> Result<(), OpenError> {
         while let Some(record) = self.next() {
             record?;
         }
+        match self.stage {
+            Stage::Reading | Stage::AtEnd => {}
+            Stage::Failed => return Err(OpenError::Begin("its records could not be read to the end".into())),
+            Stage::Begun => return Ok(()),
+        }
+        self.stage = Stage::Failed;
+        self.begin()?;
+        self.stage = Stage::Begun;
         Ok(())
     }
 
@@ -157,7 +172,7 @@ impl Replay {
         }
     }
 
-    /// From here on the log takes appends: the first segment of this run begins.
+    /// The first segment of this run.
     fn begin(&mut self) -> Result<(), OpenError> {
         let shared = &self.shared;
         if shared.state.lock().stop {

@@ -18,6 +18,7 @@ fn a_log_on_a_real_disk_is_written_left_and_found_again() {
                 bodies.push(record.body.to_vec());
             }
         }
+        opened.replay.finish().unwrap();
         (opened.log, opened.clean, bodies)
     };
     let append = |log: &Log, number: u64| {

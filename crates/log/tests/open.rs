@@ -82,8 +82,17 @@ fn a_bad_record_in_a_segment_that_has_a_successor_is_damage() {
     let path = rig.path(bad.segment);
     let before = rig.disk.read(&path).unwrap();
     rig.damage(&path, bad.offset + 1000);
+    let files = rig.files();
     let error = damage(rig.try_open(Index(0), |_| {}));
     assert_eq!((error.file, error.offset, error.index), (path.clone(), bad.offset, bad.index));
+    let mut opened = Log::open(rig.options().0, Index(0)).unwrap();
+    assert!(matches!(opened.replay.finish(), Err(OpenError::Damage(_))));
+    assert!(
+        matches!(opened.replay.finish(), Err(OpenError::Begin(_))),
+        "a log that could not be read takes no appends"
+    );
+    drop(opened);
+    assert_eq!(rig.files(), files, "what is damaged stays as it is");
     let life = rig.open_with(Index(60), |_| {});
     assert_eq!(life.found[0].index, Index(61), "what the base has need not be readable");
     rig.disk.kill();

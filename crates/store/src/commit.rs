@@ -3,7 +3,7 @@
 //! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in. So the
 //! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half.
 
-use crate::memtable::{Found, Memtable, Patch, Shard, shard_of_row};
+use crate::memtable::{Memtable, Patch, Shard, shard_of_row};
 use crate::own::Op;
 use crate::reclaim::Orphan;
 use crate::row::{Family, Space, parse_expire_row};
@@ -14,7 +14,6 @@ use haypile_log::{Effect, Index, Kind, Reservation, body_crc};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 /// What a commit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub struct Committed {
 }
 
 /// The latches of the shards that a record touches, in order.
-type Latches<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>;
+pub(crate) type Latches<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>;
 
 impl Txn<'_> {
     /// Makes all of it visible at once and hands it to the log; or fails with no effect at all.
@@ -101,8 +100,9 @@ impl Store {
     /// Appends a record of the store's own system rows and applies it.
     pub(crate) fn append_effects(&self, reserved: Reservation<'_>, now_ms: u64, body: &[u8]) -> Result<Index, Stop> {
         let crc = body_crc(body);
-        let parsed = parse(body).map_err(|why| Stop::Failed(format!("ERR {why}")))?;
-        let mut latches = latch_all(&self.memtable, parsed.iter().filter_map(row_of));
+        let mut parsed = Vec::new();
+        parse(body, &mut parsed).map_err(|why| Stop::Failed(format!("ERR {why}")))?;
+        let mut latches = self.latch_all(&parsed);
         let index = self.log.append(reserved, Kind::Effects, now_ms, body, crc);
         self.apply(&mut latches, &parsed, index, HashMap::new());
         drop(latches);
@@ -110,44 +110,12 @@ impl Store {
         Ok(index)
     }
 
-    /// Applies a record of the log at open.
-    pub(crate) fn replay(&self, body: &[u8], index: Index) -> Result<(), String> {
-        let parsed = parse(body)?;
-        let below = self.rows_below_patches(&parsed)?;
-        let mut latches = latch_all(&self.memtable, parsed.iter().filter_map(row_of));
-        self.apply(&mut latches, &parsed, index, below);
-        // Under the latches: a freeze has either the record and its index, or neither.
-        self.replayed.store(index.0, Ordering::Release);
-        Ok(())
+    /// The latches of all shards that these effects write to.
+    pub(crate) fn latch_all<'s>(&'s self, effects: &[Effect<'_>]) -> Latches<'s> {
+        latch_all(&self.memtable, effects.iter().filter_map(row_of))
     }
 
-    /// The rows that a record's patches change, where the record does not write them first: read before any latch is taken.
-    /// Also those that are in the memtable, because the flush may take them from there at any time.
-    fn rows_below_patches<'a>(&self, effects: &[Effect<'a>]) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
-        let mut below = HashMap::new();
-        if !effects.iter().any(|effect| matches!(effect, Effect::Patch { .. })) {
-            return Ok(below);
-        }
-        for effect in effects {
-            match *effect {
-                Effect::Put { key, .. } | Effect::Delete { key } => {
-                    below.entry(key).or_insert(None);
-                }
-                Effect::Patch { key, .. } if !below.contains_key(key) => {
-                    let row = match self.memtable.row(key) {
-                        Found::Row(value, _) => Some(value),
-                        Found::Deleted(_) => None,
-                        Found::Unknown => self.base_value(key)?,
-                    };
-                    below.insert(key, row);
-                }
-                Effect::Patch { .. } | Effect::Count { .. } => {}
-            }
-        }
-        Ok(below)
-    }
-
-    fn apply(
+    pub(crate) fn apply(
         &self,
         latches: &mut Latches<'_>,
         effects: &[Effect<'_>],
@@ -213,18 +181,17 @@ fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
 }
 
 /// The effects of a body that comes from disk, checked.
-fn parse(body: &[u8]) -> Result<Vec<Effect<'_>>, String> {
-    haypile_log::effects(body)
-        .map(|effect| {
-            let effect = effect.map_err(|error| format!("a record of the log does not parse: {error}"))?;
-            if let Effect::Patch { offset, bytes, len_after, .. } = effect
-                && !(Patch { offset, bytes, len_after }).fits()
-            {
-                return Err("a record of the log holds a patch beyond its row".into());
-            }
-            Ok(effect)
-        })
-        .collect()
+pub(crate) fn parse<'a>(body: &'a [u8], into: &mut Vec<Effect<'a>>) -> Result<(), String> {
+    for effect in haypile_log::effects(body) {
+        let effect = effect.map_err(|error| format!("a record of the log does not parse: {error}"))?;
+        if let Effect::Patch { offset, bytes, len_after, .. } = effect
+            && !(Patch { offset, bytes, len_after }).fits()
+        {
+            return Err("a record of the log holds a patch beyond its row".into());
+        }
+        into.push(effect);
+    }
+    Ok(())
 }
 
 /// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows must

@@ -16,6 +16,7 @@ mod open;
 mod own;
 mod presence;
 mod reclaim;
+mod replay;
 pub mod row;
 mod scan;
 mod sorted;

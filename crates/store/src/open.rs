@@ -11,11 +11,10 @@ use crate::reclaim::Reclaimer;
 use crate::row::{SystemScope, system_row};
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::txn::Mode;
-use haypile_log::{Index, Kind, Log, Progress, Replay};
+use haypile_log::{Index, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Why a store does not open; the text says what to do where that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +27,6 @@ impl std::fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
-
-/// How often replay tells its progress, in records.
-const PROGRESS_RECORDS: u64 = 4096;
 
 impl Store {
     /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is replayed;
@@ -84,8 +80,8 @@ impl Store {
     }
 
     /// From what the base knows to what the log knows; ready for transactions then.
-    fn catch_up(&self, replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
-        self.replay_all(replay, progress)?;
+    fn catch_up(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
+        self.replay_all(&mut replay, progress)?;
         self.replaying.store(false, Ordering::Release);
         // Not only a store that was never opened has none: the last start may have died right before it wrote it.
         if !self.has_row(&hash_seed_row())? {
@@ -124,41 +120,6 @@ impl Store {
         }
         if let Some(leased) = read_number(&*self.base, &lease_row())? {
             self.objects.on_lease(leased);
-        }
-        Ok(())
-    }
-
-    fn replay_all(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
-        let mut records = 0u64;
-        while let Some(record) = replay.next() {
-            let record = record.map_err(|error| OpenError(error.to_string()))?;
-            let index = record.index;
-            // Of an engine without a base only the rest of its log is left.
-            if record.kind == Kind::Effects && !self.options.memory_only {
-                self.replay(record.body, index)
-                    .map_err(|why| OpenError(format!("record {} of the log: {why}", index.0)))?;
-            }
-            self.replayed.store(index.0, Ordering::Release);
-            if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
-                self.flush.request();
-                self.wait_for_flush()?;
-            }
-            records += 1;
-            if records.is_multiple_of(PROGRESS_RECORDS) {
-                progress(replay.progress());
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps replay within the memtable's bound while the generation before is on its way to the base.
-    fn wait_for_flush(&self) -> Result<(), OpenError> {
-        while self.memtable.active_bytes() > self.flush.memtable_bytes() / 4 * 5 {
-            if let Some(why) = self.flush.failure() {
-                let what = "there is more in the log than memory for it, and what was read so far cannot be flushed";
-                return Err(OpenError(format!("{what}: {why}")));
-            }
-            self.flush.wait_for_progress(Duration::from_millis(10));
         }
         Ok(())
     }

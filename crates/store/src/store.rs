@@ -187,11 +187,11 @@ impl Store {
         }
     }
 
-    /// Brings what lookups of these keys need into the CPU's caches, all together: worth it for two and more, and never
-    /// wrong.
+    /// Brings what lookups of these keys need into the CPU's caches, all together, and where `writes` what insertions
+    /// move: worth it for two and more, and never wrong.
     #[inline]
-    pub fn prefetch(&self, keys: &[Key<'_>]) {
-        let missing = self.memtable.prefetch(keys);
+    pub fn prefetch(&self, keys: &[Key<'_>], writes: bool) {
+        let missing = self.memtable.prefetch(keys, writes);
         if !missing.is_empty() {
             self.presence.prefetch(missing.iter().map(|key| row::meta_row(key)));
         }

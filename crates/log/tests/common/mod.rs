@@ -127,6 +127,7 @@ impl Life {
         while let Some(record) = replay.next() {
             found.push(Owned::of(record?));
         }
+        replay.finish()?;
         Ok(Life { log, faults, found, history, parent, clean, last, changes })
     }
 

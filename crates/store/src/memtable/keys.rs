@@ -301,11 +301,12 @@ impl<'t> Probe<'t> {
         near.map(|order| order.0 as usize).sum()
     }
 
-    /// The first row of this order, if there is one: nearly always the one that is looked for.
+    /// The first row of this order, if there is one: nearly always the one that is looked for. Else the rows behind its
+    /// place, which an insertion would move.
     #[inline]
-    pub fn row(&self) -> Option<&'t MetaEntry> {
+    pub fn row(&self) -> Result<&'t MetaEntry, &'t [MetaEntry]> {
         let at = self.run.lower_bound_near(self.from, self.order);
-        (self.run.orders.get(at) == Some(&self.order)).then(|| &self.run.rows[at])
+        if self.run.orders.get(at) == Some(&self.order) { Ok(&self.run.rows[at]) } else { Err(&self.run.rows[at..]) }
     }
 }
 

@@ -16,10 +16,13 @@ use std::hint::black_box;
 /// caches until the commands come to them.
 pub const TOGETHER_MAX: usize = 48;
 
+/// What a CPU brings from memory at once.
+const LINE_BYTES: usize = 64;
+
 impl Memtable {
-    /// Brings what lookups of these keys need, at most the first `TOGETHER_MAX` of them, into the CPU's caches. Returns
-    /// those that were not found.
-    pub fn prefetch<'a>(&self, keys: &'a [Key<'a>]) -> SmallVec<[&'a Key<'a>; TOGETHER_MAX]> {
+    /// Brings what lookups of these keys need, at most the first `TOGETHER_MAX` of them, into the CPU's caches; `writes`
+    /// says that new ones among them are going to be inserted. Returns those that were not found.
+    pub fn prefetch<'a>(&self, keys: &'a [Key<'a>], writes: bool) -> SmallVec<[&'a Key<'a>; TOGETHER_MAX]> {
         let mut latches: SmallVec<[(MutexGuard<'_, Shard>, &Key<'_>); TOGETHER_MAX]> = SmallVec::new();
         let mut missing = SmallVec::new();
         for key in keys.iter().take(TOGETHER_MAX) {
@@ -29,6 +32,7 @@ impl Memtable {
             }
         }
         let mut rows: SmallVec<[&MetaEntry; TOGETHER_MAX]> = SmallVec::new();
+        let mut moving: SmallVec<[&[MetaEntry]; TOGETHER_MAX]> = SmallVec::new();
         let probes: SmallVec<[(Option<Probe<'_>>, Option<Probe<'_>>); TOGETHER_MAX]> = latches
             .iter()
             .map(|(shard, key)| (shard.active.probe(key), shard.frozen.as_ref().and_then(|frozen| frozen.probe(key))))
@@ -37,11 +41,21 @@ impl Memtable {
             probes.iter().flat_map(|(active, frozen)| [active, frozen]).flatten().map(Probe::touch).sum::<usize>(),
         );
         for ((active, frozen), (_, key)) in probes.iter().zip(&latches) {
-            match active.as_ref().and_then(Probe::row).or_else(|| frozen.as_ref().and_then(Probe::row)) {
-                Some(row) => rows.push(row),
-                None => missing.push(*key),
+            match active.as_ref().map(Probe::row) {
+                Some(Ok(row)) => {
+                    rows.push(row);
+                    continue;
+                }
+                Some(Err(behind)) if writes => moving.push(behind),
+                _ => {}
+            }
+            match frozen.as_ref().map(Probe::row) {
+                Some(Ok(row)) => rows.push(row),
+                _ => missing.push(*key),
             }
         }
+        let lines = moving.iter().flat_map(|rows| rows.iter().step_by(LINE_BYTES / size_of::<MetaEntry>()));
+        black_box(lines.map(MetaEntry::touch).sum::<usize>());
         black_box(rows.iter().map(|row| row.touch()).sum::<usize>());
         black_box(rows.iter().map(|row| row.touch_block()).sum::<usize>());
         missing

@@ -1,0 +1,185 @@
+//! The replay of the log at open: one thread reads and checks records, some at a time; another locates what they write and
+//! has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
+
+use crate::commit::parse;
+use crate::memtable::{Found, TOGETHER_MAX};
+use crate::open::OpenError;
+use crate::row::{Key, parse_meta_row};
+use crate::store::Store;
+use crate::value::Value;
+use haypile_log::{Effect, Index, Kind, Progress, Replay};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// How often replay tells its progress, in bytes of records.
+const PROGRESS_BYTES: usize = 1 << 20;
+
+/// Bytes of records in a batch, and one record more: enough to be worth the way to another thread.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Batches that are on their way from who reads them to who applies them.
+const BATCHES: usize = 4;
+
+/// Which record, and where its body lies.
+type Bounds = (Index, Kind, Range<usize>);
+
+/// Consecutive records. Reused.
+#[derive(Default)]
+struct Batch {
+    bodies: Vec<u8>,
+    records: Vec<Bounds>,
+    progress: Option<Progress>,
+}
+
+impl Store {
+    /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards.
+    pub(crate) fn replay_all(&self, replay: &mut Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
+        let (full, batches) = sync_channel::<Result<Batch, OpenError>>(BATCHES);
+        let (empty, emptied) = sync_channel::<Batch>(BATCHES);
+        std::thread::scope(|scope| {
+            scope.spawn({
+                let replay = &mut *replay;
+                move || read(replay, &full, &emptied)
+            });
+            let mut untold = 0;
+            // Whoever fails drops its ends of the channels, and the other one stops.
+            for batch in batches {
+                let batch = batch?;
+                for together in batch.records.chunks(TOGETHER_MAX) {
+                    self.replay_together(&batch.bodies, together)?;
+                    if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
+                        self.flush.request();
+                        self.wait_for_flush()?;
+                    }
+                }
+                untold += batch.bodies.len();
+                if let Some(far) = batch.progress.filter(|_| untold >= PROGRESS_BYTES) {
+                    untold = 0;
+                    progress(far);
+                }
+                // Not wanted any more at the end.
+                let _ = empty.send(batch);
+            }
+            Ok(())
+        })?;
+        replay.finish().map_err(|error| OpenError(error.to_string()))
+    }
+
+    fn replay_together(&self, bodies: &[u8], records: &[Bounds]) -> Result<(), OpenError> {
+        let error = |index: Index, why: String| OpenError(format!("record {} of the log: {why}", index.0));
+        // Of an engine without a base only the rest of its log is left.
+        let is_applied = |kind: Kind| kind == Kind::Effects && !self.options.memory_only;
+        let mut effects: Vec<Effect<'_>> = Vec::with_capacity(TOGETHER_MAX);
+        let mut ends: SmallVec<[usize; TOGETHER_MAX]> = SmallVec::new();
+        for (index, kind, body) in records {
+            if is_applied(*kind) {
+                parse(&bodies[body.clone()], &mut effects).map_err(|why| error(*index, why))?;
+            }
+            ends.push(effects.len());
+        }
+        self.fetch(&effects);
+        let mut from = 0;
+        for ((index, kind, _), until) in records.iter().zip(ends) {
+            if is_applied(*kind) {
+                self.replay(&effects[from..until], *index).map_err(|why| error(*index, why))?;
+            }
+            from = until;
+            self.replayed.store(index.0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Has the places of the user keys among these effects fetched from memory together.
+    fn fetch(&self, effects: &[Effect<'_>]) {
+        let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
+        for effect in effects {
+            if let Effect::Put { key, .. } | Effect::Delete { key } = effect
+                && let Some(key) = parse_meta_row(key)
+            {
+                keys.push(key);
+            }
+        }
+        self.memtable.prefetch(&keys, true);
+    }
+
+    /// Applies one record.
+    fn replay(&self, effects: &[Effect<'_>], index: Index) -> Result<(), String> {
+        let below = self.rows_below_patches(effects)?;
+        let mut latches = self.latch_all(effects);
+        self.apply(&mut latches, effects, index, below);
+        // Under the latches: a freeze has either the record and its index, or neither.
+        self.replayed.store(index.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// The rows that a record's patches change, where the record does not write them first: read before any latch is taken.
+    /// Also those that are in the memtable, because the flush may take them from there at any time.
+    fn rows_below_patches<'a>(&self, effects: &[Effect<'a>]) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
+        let mut below = HashMap::new();
+        if !effects.iter().any(|effect| matches!(effect, Effect::Patch { .. })) {
+            return Ok(below);
+        }
+        for effect in effects {
+            match *effect {
+                Effect::Put { key, .. } | Effect::Delete { key } => {
+                    below.entry(key).or_insert(None);
+                }
+                Effect::Patch { key, .. } if !below.contains_key(key) => {
+                    let row = match self.memtable.row(key) {
+                        Found::Row(value, _) => Some(value),
+                        Found::Deleted(_) => None,
+                        Found::Unknown => self.base_value(key)?,
+                    };
+                    below.insert(key, row);
+                }
+                Effect::Patch { .. } | Effect::Count { .. } => {}
+            }
+        }
+        Ok(below)
+    }
+
+    /// Keeps replay within the memtable's bound while the generation before is on its way to the base.
+    fn wait_for_flush(&self) -> Result<(), OpenError> {
+        while self.memtable.active_bytes() > self.flush.memtable_bytes() / 4 * 5 {
+            if let Some(why) = self.flush.failure() {
+                let what = "there is more in the log than memory for it, and what was read so far cannot be flushed";
+                return Err(OpenError(format!("{what}: {why}")));
+            }
+            self.flush.wait_for_progress(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+/// Reads all records, until nobody takes them any more.
+fn read(replay: &mut Replay, full: &SyncSender<Result<Batch, OpenError>>, emptied: &Receiver<Batch>) {
+    loop {
+        let mut batch = emptied.try_recv().unwrap_or_default();
+        let filled = batch.fill(replay);
+        let goes_on = matches!(filled, Ok(true));
+        if filled == Ok(false) || full.send(filled.map(|_| batch)).is_err() || !goes_on {
+            return;
+        }
+    }
+}
+
+impl Batch {
+    /// Takes the next records; false if there are no more.
+    fn fill(&mut self, replay: &mut Replay) -> Result<bool, OpenError> {
+        self.bodies.clear();
+        self.records.clear();
+        while self.bodies.len() < BATCH_BYTES {
+            let Some(record) = replay.next() else { break };
+            let record = record.map_err(|error| OpenError(error.to_string()))?;
+            let from = self.bodies.len();
+            self.bodies.extend_from_slice(record.body);
+            self.records.push((record.index, record.kind, from..self.bodies.len()));
+        }
+        self.progress = Some(replay.progress());
+        Ok(!self.records.is_empty())
+    }
+}
