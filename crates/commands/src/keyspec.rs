@@ -119,6 +119,11 @@ impl KeySpec {
         !matches!(self.mode, Mode::Ro)
     }
 
+    /// Whether what the key held before does not matter.
+    pub const fn overwrites(&self) -> bool {
+        matches!(self.mode, Mode::Ow)
+    }
+
     /// The positions of its keys in these arguments: first, end (exclusive) and step. Never beyond the arguments.
     #[inline]
     fn positions(&self, args: Args) -> (usize, usize, usize) {

@@ -131,7 +131,7 @@ fn keys(txn: &mut Txn, args: Args) -> Result<Reply> {
     if !glob::is_pattern(pattern) && !pattern.contains(&b'\\') {
         // Only one key can have this name.
         let key = txn.key(pattern);
-        let found = key::lookup(txn, &key)?.map(|_| Reply::bulk(pattern.to_vec()));
+        let found = key::peek(txn, &key)?.map(|_| Reply::bulk(pattern.to_vec()));
         return Ok(Reply::array(found));
     }
     let filter = Filter { pattern: (pattern != b"*").then_some(pattern), kind: None, count: STEP_KEYS_MAX };

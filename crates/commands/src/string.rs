@@ -101,7 +101,7 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
         string::put(txn, &key, before.as_ref(), value, deadline)?;
         return Ok(Reply::ok());
     }
-    let entry = key::lookup_write(txn, &key)?;
+    let entry = if options.get { key::lookup_update(txn, &key)? } else { key::lookup_write(txn, &key)? };
     let before = entry.as_ref().map(|entry| entry.header);
     let old = match entry {
         Some(entry) if options.get => bulk(string::content(txn, &key, entry)?),
@@ -299,7 +299,7 @@ const GETSET: Command = Command {
 
 fn getset(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
-    let entry = key::lookup_write(txn, &key)?;
+    let entry = key::lookup_update(txn, &key)?;
     let before = entry.as_ref().map(|entry| entry.header);
     let old = match entry {
         Some(entry) => bulk(string::content(txn, &key, entry)?),
@@ -326,7 +326,7 @@ const GETEX: Command = Command {
 fn getex(txn: &mut Txn, args: Args) -> Result<Reply> {
     let options = Options::parse(args, 2, &Options::OF_GETEX)?;
     let key = args.key(txn, 1);
-    let Some(entry) = key::lookup_write(txn, &key)? else { return Ok(Reply::Null) };
+    let Some(entry) = key::lookup_update(txn, &key)? else { return Ok(Reply::Null) };
     string::check_type(&entry)?;
     let deadline = options.deadline(txn, args, "getex")?;
     let reply = bulk(string::content(txn, &key, entry.clone())?);
@@ -356,7 +356,7 @@ const GETDEL: Command = Command {
 
 fn getdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
-    let Some(entry) = key::lookup_write(txn, &key)? else { return Ok(Reply::Null) };
+    let Some(entry) = key::lookup_update(txn, &key)? else { return Ok(Reply::Null) };
     let header = entry.header;
     let reply = bulk(string::content(txn, &key, entry)?);
     key::remove(txn, &key, &header)?;

@@ -1,6 +1,7 @@
 //! What each event loop counts: plain words that only it writes, on cache lines of its own, summed up when INFO asks.
 //! Also the histogram of reply times. Nothing here is shared on the hot path.
 
+use haypile_store::Lookups;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread adds to and others may read.
@@ -43,6 +44,9 @@ pub struct Counters {
     pub rejected_connections: Count,
     pub input_bytes: Count,
     pub output_bytes: Count,
+    /// Keys that were looked up to read their values, and were there or not.
+    pub keyspace_hits: Count,
+    pub keyspace_misses: Count,
     /// Turns of the loop in which replies left.
     pub ticks: Count,
     /// Commands that had to wait for rows from the disk.
@@ -62,6 +66,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    #[inline]
+    pub fn add_lookups(&self, lookups: Lookups) {
+        self.keyspace_hits.add(lookups.hits);
+        self.keyspace_misses.add(lookups.misses);
+    }
+
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
         for count in [
@@ -71,6 +81,8 @@ impl Counters {
             &self.rejected_connections,
             &self.input_bytes,
             &self.output_bytes,
+            &self.keyspace_hits,
+            &self.keyspace_misses,
             &self.ticks,
             &self.loads,
             &self.offloaded,

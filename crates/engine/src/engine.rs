@@ -10,7 +10,7 @@ use haypile_commands::host::Shutdown;
 use haypile_commands::{Error, Table};
 use haypile_config::{Changed, Settings};
 use haypile_resp::{Limits, Reply};
-use haypile_store::Store;
+use haypile_store::{Lookups, Store};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,6 +69,9 @@ pub struct Engine {
     /// Sessions that are connected now.
     pub(crate) sessions: Count,
     pub(crate) expired_keys: Count,
+    /// Lookups of what took the long way, by any thread.
+    pub(crate) keyspace_hits: Count,
+    pub(crate) keyspace_misses: Count,
     samples: Mutex<Samples>,
     /// A job that looks for expired keys in the base is queued or runs.
     pub(crate) expiring_in_base: AtomicBool,
@@ -105,6 +108,8 @@ impl Engine {
             run_id,
             sessions: Count::default(),
             expired_keys: Count::default(),
+            keyspace_hits: Count::default(),
+            keyspace_misses: Count::default(),
             samples: Mutex::default(),
             expiring_in_base: AtomicBool::new(false),
             store: OnceLock::new(),
@@ -153,9 +158,14 @@ impl Engine {
     /// CONFIG RESETSTAT. A number that an event loop is changing at this moment may keep its value.
     pub(crate) fn reset_statistics(&self) {
         self.counters.iter().for_each(Counters::reset);
-        self.expired_keys.reset();
+        [&self.expired_keys, &self.keyspace_hits, &self.keyspace_misses].into_iter().for_each(Count::reset);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.taken.fill(None);
+    }
+
+    pub(crate) fn add_lookups(&self, lookups: Lookups) {
+        self.keyspace_hits.add_shared(lookups.hits);
+        self.keyspace_misses.add_shared(lookups.misses);
     }
 
     /// Sessions that are connected now.

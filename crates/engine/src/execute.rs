@@ -354,13 +354,16 @@ impl Workbench {
                     Err(stop) => reply = Err(Error::Stop(stop)),
                 }
             }
-            let gate = txn.gate();
+            let (gate, lookups) = (txn.gate(), txn.lookups());
             self.buffers = txn.finish();
             if locked {
                 engine.locks.unlock(&self.claims);
             }
             return match reply {
-                Ok(reply) => Ok(self.reply(engine, session, reply, gate, out)),
+                Ok(reply) => {
+                    engine.counters(self.index).add_lookups(lookups);
+                    Ok(self.reply(engine, session, reply, gate, out))
+                }
                 Err(Error::Stop(Stop::NeedsLocks)) if !locked => {
                     locked = true;
                     continue;
@@ -391,7 +394,7 @@ impl Workbench {
         let pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
         match hindrance {
             Hindrance::LongWay => self.run_pending(engine, session, pending, out),
-            Hindrance::Load => self.load(engine, session, pending, calls, &located.keys),
+            Hindrance::Load => self.load_together(engine, session, pending, calls),
             hindrance => self.hold(engine, session, pending, hindrance),
         }
     }

@@ -53,7 +53,7 @@ const FIELDS: &[Field] = &[
         engine.process.config_file.as_ref().map_or(String::new(), |path| path.display().to_string())
     }),
     ("server", "workers", |engine| engine.workers().to_string()),
-    ("server", "io_pool_threads", |engine| engine.settings.config().io_pool.to_string()),
+    ("server", "io_pool_threads", |engine| engine.pool.threads().to_string()),
     ("clients", "connected_clients", |engine| engine.connected().to_string()),
     ("clients", "maxclients", |engine| engine.settings.config().maxclients.to_string()),
     ("clients", "total_watched_keys", |engine| engine.watches.count().to_string()),
@@ -79,6 +79,14 @@ const FIELDS: &[Field] = &[
     ("stats", "rejected_connections", |engine| sum(engine, |loop_| loop_.rejected_connections.get())),
     ("stats", "expired_keys", |engine| engine.expired_keys.get().to_string()),
     ("stats", "evicted_keys", |_| "0".into()),
+    ("stats", "keyspace_hits", |engine| {
+        let of_loops: u64 = engine.all_counters().iter().map(|loop_| loop_.keyspace_hits.get()).sum();
+        (of_loops + engine.keyspace_hits.get()).to_string()
+    }),
+    ("stats", "keyspace_misses", |engine| {
+        let of_loops: u64 = engine.all_counters().iter().map(|loop_| loop_.keyspace_misses.get()).sum();
+        (of_loops + engine.keyspace_misses.get()).to_string()
+    }),
     ("stats", "total_error_replies", |engine| sum(engine, |loop_| loop_.error_replies.get())),
     ("stats", "event_loop_ticks", |engine| sum(engine, |loop_| loop_.ticks.get())),
     ("stats", "commands_that_loaded_rows", |engine| sum(engine, |loop_| loop_.loads.get())),

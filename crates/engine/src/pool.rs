@@ -9,12 +9,13 @@ use crate::exclusion::Alone;
 use crate::inbox::Inbox;
 use crate::locks::{Duration, Parked, Turn};
 use crate::session::{Event, Finished, Pending, State, What};
-use crate::together::Together;
+use crate::sync::{Condvar, Mutex, lock};
+use crate::together::{Together, Wanted};
 use haypile_commands::Error;
 use haypile_resp::{Pieces, Protocol, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
@@ -34,9 +35,9 @@ pub(crate) struct Job {
 
 pub(crate) enum Task {
     /// Reads what a command is going to read; takes no lock and changes nothing.
-    Load(Box<Pending>, State),
-    /// Reads one of the rows that are loaded together.
-    Row(Arc<Together>, usize),
+    Load(Box<Pending>, State, Arc<Together>),
+    /// Reads something that is loaded together with what a command lacks.
+    Ahead(Wanted, State, Arc<Together>),
     /// Runs a command under its locks.
     Run(Box<Pending>, State),
     /// The next piece of a long reply.
@@ -46,15 +47,16 @@ pub(crate) enum Task {
 }
 
 /// Long commands have a thread for each so many that load rows, and at least two.
-const LOADERS_PER_RUNNER: usize = 4;
+const LOADERS_PER_RUNNER: usize = 2;
 
 /// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
 const LOADERS_PRIORITY: u8 = 10;
 const RUNNERS_PRIORITY: u8 = 40;
 
-/// Two groups of threads, each with its queue: those that load rows, which stand back behind the event loops, and those
-/// that run what takes long, which may hold key locks and therefore do not. However many long commands there are, rows are
-/// loaded meanwhile.
+/// Two groups of threads, each with its queue: those that read, for commands that lack rows and for long replies, and those
+/// that run what takes long under its key locks. However many long commands there are, rows are loaded meanwhile. Neither
+/// interrupts an event loop; those that read take what is left of a core, too. They do hold latches and mutexes of caches,
+/// for less than a microsecond at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
     loaders: Lane,
@@ -62,8 +64,8 @@ pub(crate) struct Pool {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for the rows
-/// that its requests lack together, and its connection is not read meanwhile.
+/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what its
+/// requests lack together, which are as many as are parsed ahead, and its connection is not read meanwhile.
 #[derive(Default)]
 struct Lane {
     queue: Mutex<Queue>,
@@ -107,6 +109,11 @@ impl Pool {
     pub fn submit_all(&self, jobs: &mut Vec<Job>) {
         self.runners.extend(jobs.extract_if(.., |job| !job.task.loads()));
         self.loaders.extend(jobs.drain(..));
+    }
+
+    /// How many there are.
+    pub fn threads(&self) -> usize {
+        lock(&self.threads).len()
     }
 
     /// Jobs that no thread has begun.
@@ -179,10 +186,6 @@ impl Queue {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Has the scheduler let the event loops go first: a thread whose row has come does not interrupt one. Those that load rows
 /// also take what is left of a core rather than their share. Without both, the slowest hundredth of hot reads took fifteen
 /// times as long beside 16 cold readers as alone.
@@ -198,9 +201,9 @@ fn stand_back(loads: bool) {
 }
 
 impl Task {
-    /// Whether it only brings rows into memory, without any lock.
+    /// Whether it only reads, and holds no key lock.
     fn loads(&self) -> bool {
-        matches!(self, Task::Load(..) | Task::Row(..))
+        matches!(self, Task::Load(..) | Task::Ahead(..) | Task::Piece(..))
     }
 }
 
@@ -210,12 +213,14 @@ impl Job {
         let event = |what| Event { session, what };
         let Some(store) = engine.store() else { return };
         match task {
-            Task::Load(mut pending, mut state) => {
+            Task::Load(mut pending, mut state, together) => {
                 let pins = load(engine, store, session, &mut pending, &mut state);
-                inbox.push(event(What::Loaded(pending, pins)));
+                if let Some(loaded) = together.add(pins, Some(pending)) {
+                    inbox.push(event(loaded));
+                }
             }
-            Task::Row(together, at) => {
-                if let Some(loaded) = together.read(engine, store, at) {
+            Task::Ahead(wanted, state, together) => {
+                if let Some(loaded) = together.add(wanted.read(engine, store, session, state), None) {
                     inbox.push(event(loaded));
                 }
             }

@@ -1,15 +1,15 @@
-//! The synchronization primitives of the lock table and the exclusion: those of std, or those of shuttle, which tries
+//! The synchronization primitives of the lock table, the exclusion and the I/O pool: those of std, or those of shuttle, which tries
 //! many schedules, when the feature `shuttle` is on. Nothing else is kept here.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{
-    Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, Ordering, fence},
 };
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{
-    Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, Ordering, fence},
 };
 

@@ -5,18 +5,17 @@
 //! and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any effect, so that
 //! starting over is all there is to it.
 
-use crate::ahead::Call as Planned;
 use crate::engine::Engine;
 use crate::exclusion::Alone;
 use crate::execute::{Hindrance, Next, OUTPUT_BYTES_MAX, Workbench, pressure};
 use crate::locks::{Duration as Held, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
-use crate::together::{Together, Wanted};
-use haypile_commands::{Error, Run};
+use crate::together::Together;
+use haypile_commands::Error;
 use haypile_log::Index;
 use haypile_resp::Reply;
-use haypile_store::{Call, Key, Mode, Stop, Store, WritePressure};
+use haypile_store::{Call, Mode, Stop, WritePressure};
 
 impl Workbench {
     /// Goes on with what the session waits for, if it has come.
@@ -45,7 +44,14 @@ impl Workbench {
             }
             (Waiting::Pool, What::Loaded(pending, pins)) => {
                 self.on_pool -= 1;
-                session.pins = Some(Box::new(pins));
+                let mut pins = Box::new(pins);
+                // What came with the first load is still wanted by the commands behind this one.
+                if pending.loads > 1
+                    && let Some(earlier) = session.pins.take()
+                {
+                    pins.add(*earlier);
+                }
+                session.pins = Some(pins);
                 self.run_pending(engine, session, pending, out)
             }
             (Waiting::Pool, What::Finished(finished)) => {
@@ -171,7 +177,7 @@ impl Workbench {
             Hindrance::Load if pending.loads >= LOADS_MAX => return self.run_on_pool(engine, session, pending),
             Hindrance::Load => {
                 counters.loads.add(1);
-                let task = Task::Load(pending, session.state.clone());
+                let task = Task::Load(pending, session.state.clone(), Together::new(1, None));
                 return self.offload(session, Waiting::Pool, task);
             }
             Hindrance::Long => return self.run_on_pool(engine, session, pending),
@@ -208,63 +214,6 @@ impl Workbench {
         self.on_pool += 1;
         self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task });
         Next::Wait
-    }
-
-    /// Loads what a command lacks, which is the first of `calls`, together with what the commands behind it are going to
-    /// lack.
-    pub(crate) fn load(
-        &mut self,
-        engine: &Engine,
-        session: &mut Session,
-        pending: Box<Pending>,
-        calls: &[Option<Planned<'_>>],
-        keys: &[Key<'_>],
-    ) -> Next {
-        let wanted = match engine.store() {
-            Some(store) => self.lacking(store, session, calls, keys),
-            None => Vec::new(),
-        };
-        if wanted.len() < 2 {
-            return self.hold(engine, session, pending, Hindrance::Load);
-        }
-        engine.counters(self.index).loads.add(1);
-        let together = Together::new(session.state.database, wanted, pending);
-        let (id, inbox) = (session.id, &self.inbox);
-        self.jobs.extend(together.tasks().map(|task| Job { session: id, inbox: inbox.clone(), task }));
-        self.on_pool += 1;
-        session.waiting = Waiting::Pool;
-        Next::Wait
-    }
-
-    /// The keys whose rows are not in memory, up to the first command that may change what those behind it mean.
-    fn lacking(
-        &mut self,
-        store: &Store,
-        session: &Session,
-        calls: &[Option<Planned<'_>>],
-        keys: &[Key<'_>],
-    ) -> Vec<Wanted> {
-        let database = session.state.database;
-        let pins = session.pins.as_deref();
-        let call = Call { now_ms: self.now_ms, seed: 0, database, mode: Mode::Memory, pins };
-        let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
-        let mut wanted: Vec<Wanted> = Vec::new();
-        for call in calls.iter().flatten() {
-            let Ok(entry) = &call.entry else { break };
-            let writes = match entry.command.run {
-                Run::Read(_) => false,
-                Run::Write(_) => true,
-                Run::Session(_) | Run::Exclusive(_) | Run::Control(_) | Run::Container => break,
-            };
-            for key in keys[call.keys.clone()].iter().filter(|key| store.is_in(key, database)) {
-                let found = if writes { txn.presence(key).map(drop) } else { txn.meta(key).map(drop) };
-                if found == Err(Stop::WouldBlock) && wanted.iter().all(|wanted| *wanted.name != *key.name) {
-                    wanted.push(Wanted { name: key.name.into(), writes });
-                }
-            }
-        }
-        self.buffers = txn.finish();
-        wanted
     }
 
     /// The store takes no writes now.

@@ -92,6 +92,9 @@ impl Work {
             Err(Error::Stop(stop)) => Err(stop),
             Err(error) => Ok(error.into_reply()),
         };
+        if !rehearsal && reply.is_ok() {
+            engine.add_lookups(txn.lookups());
+        }
         let pins = txn.take_pins();
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins }
     }

@@ -121,6 +121,12 @@ fn cold_keys_of_a_pipeline_are_loaded_together() {
         server.send_together(0, commands);
         assert_eq!(server.reply(0), *expected, "{name}");
     }
+    // Of these the presence set knows that they are plain strings, which is not enough for what is added to.
+    let mut server = Server::new();
+    server.ask(0, "MSET a 1 b 2 c 3");
+    server.freeze();
+    server.send_together(0, &["INCR a", "APPEND b 2", "GETSET c 4", "GETDEL c"]);
+    assert_eq!(server.reply_so_far(0), ":2\r\n:2\r\n$1\r\n3\r\n$1\r\n4\r\n", "after one wait");
     let mut server = Server::new();
     server.ask(0, "MSET a 1 b 2 c 3 d 4");
     server.freeze();

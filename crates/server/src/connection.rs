@@ -2,8 +2,8 @@
 //!
 //! An idle connection holds no buffers: it reads into its event loop's scratch, keeps only the rest of an incomplete
 //! request, and gets an output buffer when it has replies. A client that does not read its replies is not read from
-//! beyond a bound. Replies leave in the tick (`event_loop`); what a socket does not take at once is written by a task of
-//! its own.
+//! beyond a bound. Replies leave in the tick or before it (`event_loop`); what a socket does not take at once is written
+//! by a task of its own.
 
 use crate::event_loop::{EventLoop, now_us};
 use crate::output::Output;
@@ -183,14 +183,14 @@ impl Connection {
 
     #[inline]
     fn turn(self: &Rc<Self>, event_loop: &Rc<EventLoop>, input: &[u8]) -> (usize, Next) {
-        let now_us = now_us();
-        self.last_active_us.set(now_us);
+        let began_us = now_us();
+        self.last_active_us.set(began_us);
         let mut state = self.state.borrow_mut();
         let State { session, output } = &mut *state;
         let mut worker = event_loop.worker.borrow_mut();
         let out = output.buffer(&mut event_loop.spare.borrow_mut());
         let before = out.len();
-        let turn = worker.turn(session, input, out, now_us / 1000);
+        let turn = worker.turn(session, input, out, began_us / 1000);
         let grown = out.len() - before;
 
         let at_once = worker.has_slow_company();
@@ -204,17 +204,19 @@ impl Connection {
         event_loop.counters().input_bytes.add(turn.consumed as u64);
         if turn.commands > 0 {
             let Turns { since_us, commands, waited } = self.turns.get();
-            let since_us = if since_us == 0 { now_us } else { since_us };
+            let since_us = if since_us == 0 { began_us } else { since_us };
             self.turns.set(Turns { since_us, commands: commands + turn.commands as u64, waited });
         }
         if (grown > 0 || turn.next == Next::Close) && !self.dirty.get() {
-            let durable = event_loop.durable();
-            if at_once && gate <= durable {
-                self.leave(event_loop, durable);
-                self.count_turns(event_loop.counters(), crate::event_loop::now_us());
-            } else {
-                self.dirty.set(true);
-                event_loop.mark_dirty(self.clone());
+            match at_once.then(|| event_loop.durable()) {
+                Some(durable) if gate <= durable => {
+                    self.leave(event_loop, durable);
+                    self.count_turns(event_loop.counters(), now_us());
+                }
+                _ => {
+                    self.dirty.set(true);
+                    event_loop.mark_dirty(self.clone());
+                }
             }
         }
         (turn.consumed, turn.next)

@@ -1,7 +1,8 @@
 //! One event loop: a single-threaded runtime with its connections, and the tick that ends each round of them.
 //!
-//! Connections run what they have read and put themselves on the dirty list; none of them writes. The tick is one more
-//! task, woken by the first of them. Since the runtime's queue is first in, first out, it runs after all connections that
+//! Connections run what they have read and put themselves on the dirty list; none of them writes, except while some
+//! session waits for the disk: then what need not wait for the log leaves at once. The tick is one more task, woken by the
+//! first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out, it runs after all connections that
 //! the same poll made ready; it lets the log write once, and then each connection's replies leave with one write, if the
 //! log is as durable as they ask. Those that have to wait stay listed until the log says that it has got further.
 
@@ -95,9 +96,9 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         while !mailbox.is_stopped() {
             mailbox.stop.notified().await;
         }
+        // What has run gets its answer, as far as it is durable and the sockets take it.
+        event_loop.end_of_tick();
     });
-    // What has run gets its answer, as far as it is durable and the sockets take it.
-    event_loop.end_of_tick();
     Ok(())
 }
 

@@ -30,7 +30,7 @@ pub(crate) type Latches<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>;
 impl Txn<'_> {
     /// Makes all of it visible at once and hands it to the log; or fails with no effect at all.
     pub fn commit(&mut self) -> Result<Committed, Stop> {
-        assert!(self.call.mode != Mode::Load, "a run that only loads rows never commits");
+        assert!(!self.is_rehearsal(), "a run without key locks never commits");
         assert!(!self.committed, "a transaction commits once");
         self.overlay.join();
         let rows_bytes = self.overlay.main_bytes();
@@ -70,7 +70,7 @@ impl Txn<'_> {
     /// Writes rows of this transaction's own objects ahead of the rest, as a record of their own.
     pub(crate) fn write_ahead(&mut self) -> Result<(), Stop> {
         match self.call.mode {
-            Mode::Memory | Mode::Load => return Err(Stop::Long),
+            Mode::Memory | Mode::Look | Mode::Load => return Err(Stop::Long),
             Mode::Disk => {}
         }
         let store = self.store;

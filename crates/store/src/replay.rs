@@ -21,7 +21,7 @@ const PROGRESS_BYTES: usize = 1 << 20;
 /// Bytes of records in a batch, and one record more: enough to be worth the way to another thread.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Batches that are on their way from who reads them to who applies them.
+/// Batches that are on their way between who reads them and who applies them. One with a long record is alone.
 const BATCHES: usize = 4;
 
 /// Which record, and where its body lies.
@@ -38,35 +38,42 @@ struct Batch {
 impl Store {
     /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards.
     pub(crate) fn replay_all(&self, replay: &mut Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
-        let (full, batches) = sync_channel::<Result<Batch, OpenError>>(BATCHES);
-        let (empty, emptied) = sync_channel::<Batch>(BATCHES);
+        let (full, batches) = sync_channel(BATCHES);
+        let (empty, emptied) = sync_channel(BATCHES);
+        let read_from = &mut *replay;
         std::thread::scope(|scope| {
-            scope.spawn({
-                let replay = &mut *replay;
-                move || read(replay, &full, &emptied)
-            });
-            let mut untold = 0;
-            // Whoever fails drops its ends of the channels, and the other one stops.
-            for batch in batches {
-                let batch = batch?;
-                for together in batch.records.chunks(TOGETHER_MAX) {
-                    self.replay_together(&batch.bodies, together)?;
-                    if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
-                        self.flush.request();
-                        self.wait_for_flush()?;
-                    }
-                }
-                untold += batch.bodies.len();
-                if let Some(far) = batch.progress.filter(|_| untold >= PROGRESS_BYTES) {
-                    untold = 0;
-                    progress(far);
-                }
-                // Not wanted any more at the end.
-                let _ = empty.send(batch);
-            }
-            Ok(())
+            scope.spawn(move || read(read_from, &full, &emptied));
+            self.apply_batches(batches, empty, progress)
         })?;
         replay.finish().map_err(|error| OpenError(error.to_string()))
+    }
+
+    /// Owns its ends of the channels: when it fails, the one who reads stops too.
+    fn apply_batches(
+        &self,
+        batches: Receiver<Result<Batch, OpenError>>,
+        empty: SyncSender<Batch>,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), OpenError> {
+        let mut untold = 0;
+        for batch in batches {
+            let batch = batch?;
+            for together in batch.records.chunks(TOGETHER_MAX) {
+                self.replay_together(&batch.bodies, together)?;
+                if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
+                    self.flush.request();
+                    self.wait_for_flush()?;
+                }
+            }
+            untold += batch.bodies.len();
+            if let Some(far) = batch.progress.filter(|_| untold >= PROGRESS_BYTES) {
+                untold = 0;
+                progress(far);
+            }
+            // Not wanted any more at the end.
+            let _ = empty.send(if batch.is_long() { Batch::default() } else { batch });
+        }
+        Ok(())
     }
 
     fn replay_together(&self, bodies: &[u8], records: &[Bounds]) -> Result<(), OpenError> {
@@ -86,9 +93,10 @@ impl Store {
         for ((index, kind, _), until) in records.iter().zip(ends) {
             if is_applied(*kind) {
                 self.replay(&effects[from..until], *index).map_err(|why| error(*index, why))?;
+            } else {
+                self.replayed.store(index.0, Ordering::Release);
             }
             from = until;
-            self.replayed.store(index.0, Ordering::Release);
         }
         Ok(())
     }
@@ -96,13 +104,11 @@ impl Store {
     /// Has the places of the user keys among these effects fetched from memory together.
     fn fetch(&self, effects: &[Effect<'_>]) {
         let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
-        for effect in effects {
-            if let Effect::Put { key, .. } | Effect::Delete { key } = effect
-                && let Some(key) = parse_meta_row(key)
-            {
-                keys.push(key);
-            }
-        }
+        let written = effects.iter().filter_map(|effect| match effect {
+            Effect::Put { key, .. } | Effect::Delete { key } => parse_meta_row(key),
+            Effect::Patch { .. } | Effect::Count { .. } => None,
+        });
+        keys.extend(written.take(TOGETHER_MAX));
         self.memtable.prefetch(&keys, true);
     }
 
@@ -157,17 +163,38 @@ impl Store {
 
 /// Reads all records, until nobody takes them any more.
 fn read(replay: &mut Replay, full: &SyncSender<Result<Batch, OpenError>>, emptied: &Receiver<Batch>) {
+    let mut idle: Vec<Batch> = std::iter::repeat_with(Batch::default).take(BATCHES).collect();
     loop {
-        let mut batch = emptied.try_recv().unwrap_or_default();
-        let filled = batch.fill(replay);
-        let goes_on = matches!(filled, Ok(true));
-        if filled == Ok(false) || full.send(filled.map(|_| batch)).is_err() || !goes_on {
+        let mut batch = match idle.pop() {
+            Some(batch) => batch,
+            None => match emptied.recv() {
+                Ok(batch) => batch,
+                Err(_) => return,
+            },
+        };
+        let is_long = match batch.fill(replay) {
+            Ok(true) => batch.is_long(),
+            Ok(false) => return,
+            Err(error) => return drop(full.send(Err(error))),
+        };
+        if full.send(Ok(batch)).is_err() {
             return;
+        }
+        while is_long && idle.len() < BATCHES {
+            match emptied.recv() {
+                Ok(batch) => idle.push(batch),
+                Err(_) => return,
+            }
         }
     }
 }
 
 impl Batch {
+    /// Whether its memory is not worth keeping.
+    fn is_long(&self) -> bool {
+        self.bodies.len() > 2 * BATCH_BYTES
+    }
+
     /// Takes the next records; false if there are no more.
     fn fill(&mut self, replay: &mut Replay) -> Result<bool, OpenError> {
         self.bodies.clear();

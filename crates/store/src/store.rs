@@ -318,7 +318,7 @@ impl Store {
     #[inline]
     pub(crate) fn reserve(&self, body_bytes: usize, mode: Mode) -> Result<Reservation<'_>, Stop> {
         let reserved = match mode {
-            Mode::Memory => self.log.reserve(body_bytes),
+            Mode::Memory | Mode::Look => self.log.reserve(body_bytes),
             Mode::Load | Mode::Disk => self.log.reserve_within(body_bytes, ROOM_WAIT),
         };
         reserved.map_err(|error| match error {

@@ -41,6 +41,8 @@ pub enum Stop {
 pub enum Mode {
     /// On an event loop, under its key locks: never the disk.
     Memory,
+    /// On an event loop without key locks, only to see whether the disk is needed: what it writes is dropped.
+    Look,
     /// On the I/O pool without key locks, only to load rows: what it reads is pinned, what it writes is dropped.
     Load,
     /// On the I/O pool under its key locks.
@@ -58,7 +60,7 @@ pub struct Call<'s> {
     pub pins: Option<&'s Pins>,
 }
 
-/// Rows that were loaded for one command, valid as long as no flush has finished since.
+/// Rows that were loaded for a session's commands, valid as long as no flush has finished since.
 #[derive(Default, Debug)]
 pub struct Pins {
     epoch: u64,
@@ -111,6 +113,13 @@ struct Lapsed {
 /// Changes of counters: few, and mostly of one space.
 type Counts = SmallVec<[(Space, Counter, i64); 3]>;
 
+/// Keys that a command looked up to read their values, as `keyspace_hits` and `keyspace_misses` count them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    pub hits: u64,
+    pub misses: u64,
+}
+
 /// Memory that one transaction leaves to the next.
 #[derive(Default)]
 pub struct TxnBuffers {
@@ -142,6 +151,7 @@ pub struct Txn<'s> {
     lapsed: Vec<Lapsed>,
     /// How many rows it may still read, where it holds no key locks: one, which is what it is at some moment.
     rows_left: Option<u8>,
+    lookups: Lookups,
     random: u64,
     pins: Pins,
 }
@@ -170,6 +180,7 @@ impl<'s> Txn<'s> {
             next_space: None,
             lapsed: Vec::new(),
             rows_left: None,
+            lookups: Lookups::default(),
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
             call,
@@ -179,6 +190,17 @@ impl<'s> Txn<'s> {
     /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with `Stop::NeedsLocks`.
     pub fn read_one_row(&mut self) {
         self.rows_left = Some(1);
+    }
+
+    /// A key was looked up to read its value.
+    #[inline]
+    pub fn on_lookup(&mut self, found: bool) {
+        self.lookups.hits += u64::from(found);
+        self.lookups.misses += u64::from(!found);
+    }
+
+    pub fn lookups(&self) -> Lookups {
+        self.lookups
     }
 
     /// Before each read of a row.
@@ -197,6 +219,11 @@ impl<'s> Txn<'s> {
     /// Before each read of several rows, or of a part of a value that lies in several.
     pub(crate) fn on_read_many(&self) -> Result<(), Stop> {
         if self.rows_left.is_none() { Ok(()) } else { Err(Stop::NeedsLocks) }
+    }
+
+    /// It runs without key locks and is going to be dropped: what it reads may change meanwhile, and nobody learns from it.
+    pub(crate) fn is_rehearsal(&self) -> bool {
+        matches!(self.call.mode, Mode::Look | Mode::Load)
     }
 
     /// The wall clock of this command, in milliseconds since 1970.
@@ -328,7 +355,7 @@ impl<'s> Txn<'s> {
         match self.base_row(&row, false) {
             Ok(found) => {
                 let presence = presence_of(found);
-                if presence == Presence::Plain && self.call.mode != Mode::Load {
+                if presence == Presence::Plain && !self.is_rehearsal() {
                     // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
                     self.store.presence.insert(&row, true);
                 }
@@ -361,7 +388,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// A row that the memtable does not know: what was pinned for this command, the row cache, the base. `keep` says whether
+    /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
     /// the row cache is to have it from now on.
     fn base_row(&mut self, row: &[u8], keep: bool) -> Result<Option<Value>, Stop> {
         if let Some(pins) = self.call.pins
@@ -389,7 +416,7 @@ impl<'s> Txn<'s> {
     }
 
     pub(crate) fn tier(&self) -> Tier {
-        if self.call.mode == Mode::Memory { Tier::Memory } else { Tier::Disk }
+        if matches!(self.call.mode, Mode::Memory | Mode::Look) { Tier::Memory } else { Tier::Disk }
     }
 
     /// Writes the meta row of a key: the parts, one after the other.
@@ -486,7 +513,7 @@ impl<'s> Txn<'s> {
     pub fn new_object(&mut self) -> Result<ObjectId, Stop> {
         let id = match self.call.mode {
             // Objects of a run that only loads rows never come to be.
-            Mode::Load => ObjectId(u64::MAX - 1 - self.issued.len() as u64),
+            Mode::Look | Mode::Load => ObjectId(u64::MAX - 1 - self.issued.len() as u64),
             mode => self.store.issue_object(mode)?,
         };
         self.issued.push(id);

@@ -291,6 +291,65 @@ fn the_owner_of_an_object_that_was_written_ahead_may_come_after_a_flush_of_the_r
     store.close().expect("nothing is wrong");
 }
 
+#[test]
+fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
+    let machine = Machine::new(|options| options.memtable_bytes = 64 << 20);
+    let long = vec![b'l'; 700 << 10];
+    for n in 0..4000 {
+        machine.put(&format!("short:{n}"), &[b's'; 300]).expect("room");
+        if n % 500 == 0 {
+            machine.put(&format!("long:{n}"), &long).expect("room");
+        }
+        machine.store.log().write();
+    }
+    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
+    machine.die();
+    let open = |fault: Option<BaseError>| {
+        let base = FaultBase::new(machine.rows.clone());
+        base.set_fault(fault);
+        let mut small = options(Path::new("/"));
+        small.memtable_bytes = 1 << 20;
+        small.log.files = Arc::new(machine.disk.clone());
+        Store::open(small, base, |_| {})
+    };
+    let error = open(Some(BaseError::Failed("injected".into()))).err().expect("there is no room for all of it");
+    assert!(error.0.contains("cannot be flushed: injected"), "{error}");
+    let store = open(None).expect("opens");
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
+    for n in 0..4000 {
+        let short = txn.meta(&txn.key(format!("short:{n}").as_bytes())).expect("reads");
+        assert_eq!(short.as_deref(), Some(&[b's'; 300][..]), "{n}");
+    }
+    for n in (0..4000).step_by(500) {
+        let found = txn.meta(&txn.key(format!("long:{n}").as_bytes())).expect("reads");
+        assert!(found.as_deref() == Some(&long[..]), "{n}");
+    }
+    drop(txn);
+    store.close().expect("nothing is wrong");
+}
+
+#[test]
+fn who_looks_without_locks_teaches_nobody() {
+    let machine = Machine::new(|_| ());
+    machine.put("k", &[PLAIN_STRING[0], PLAIN_STRING[1], b'v']).expect("room");
+    machine.store.flush_now().expect("flushes");
+    // A new process knows nothing of the key until somebody under its lock has looked.
+    let machine = machine.kill();
+    let looks = |mode: Mode| {
+        let mut txn = machine.store.begin(TxnBuffers::default(), call(mode));
+        txn.presence(&txn.key(b"k"))
+    };
+    machine.base.set_cold(true);
+    assert_eq!(looks(Mode::Memory), Err(Stop::WouldBlock));
+    assert_eq!(looks(Mode::Load), Ok(Presence::Plain));
+    assert_eq!(looks(Mode::Look), Ok(Presence::Plain), "the base has the row in memory now");
+    machine.base.set_cold(true);
+    assert_eq!(looks(Mode::Memory), Err(Stop::WouldBlock), "nobody has learned from that");
+    assert_eq!(looks(Mode::Disk), Ok(Presence::Plain));
+    machine.base.set_cold(true);
+    assert_eq!(looks(Mode::Memory), Ok(Presence::Plain), "who holds the lock has told everybody");
+}
+
 /// A base that compacts everything after each change.
 struct Eager(Arc<MemoryBase>);
 

@@ -199,12 +199,27 @@ pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
     Stop::Failed(format!("ERR {what} is damaged or of a newer format: it begins {:02x?}", start)).into()
 }
 
-/// The key as readers see it: one whose deadline has passed is absent.
+/// The key as readers see it, who are counted: one whose deadline has passed is absent.
 #[inline]
 pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+    let entry = peek(txn, key)?;
+    txn.on_lookup(entry.is_some());
+    Ok(entry)
+}
+
+/// The same, for who does not count as a reader.
+#[inline]
+pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let Some(row) = txn.meta(key)? else { return Ok(None) };
     let entry = Entry::parse(row)?;
     Ok((!entry.header.is_expired(txn.now_ms())).then_some(entry))
+}
+
+/// The key as those see it who read it and then write it.
+pub fn lookup_update(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+    let entry = lookup_write(txn, key)?;
+    txn.on_lookup(entry.is_some());
+    Ok(entry)
 }
 
 /// The key as writers see it: one whose deadline has passed is removed first.

@@ -66,6 +66,12 @@ pub fn run(options: &Options) -> Result<bool> {
         options.dir.display()
     );
     ensure!(free >= 2 * peak, "twice that must be free, {:.1} GB; use --dir, or fewer --keys", gigabytes(2 * peak));
+    if wanted(options, "hot") {
+        drop(
+            AwayFrom::cpu(options.server_cpu)
+                .context("the phase hot needs a core for the server and one for its clients")?,
+        );
+    }
     let mut figures = Vec::new();
     if options.phases.is_empty() || options.phases.iter().any(|phase| !APART.contains(&phase.as_str())) {
         figures.extend(on_server(options, &options.server, "ours", options.keys, Some(options.budget_bytes))?);
@@ -128,9 +134,10 @@ fn on_server(
         let clients_elsewhere = AwayFrom::cpu(options.server_cpu)?;
         figures.extend(show(side.on(&server).hot_beside_cold().context("the phase hot")?));
         drop(clients_elsewhere);
-        server.stop()?;
-        server = Server::start(template, &place)?.0;
     }
+    // What comes now begins with empty caches, whatever was measured before.
+    server.stop()?;
+    let server = Server::start(template, &place)?.0;
     let bench = side.on(&server);
     if wanted(options, "writes") {
         // The control run shows what the machine itself does to a second; it needs less time for that.
