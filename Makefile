@@ -37,6 +37,7 @@ run: build ## build and start a server on port 6379 with its data in ./data (ARG
 
 test: test-tools lint build harness ## format, lints and all tests
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(CARGO) test --release --locked --workspace
+	$(CARGO) test --release --locked -p haypile-engine --features shuttle --lib
 	scripts/fuzz all 20000
 
 lint: build-tools

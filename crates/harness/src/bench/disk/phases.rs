@@ -179,18 +179,22 @@ impl Bench<'_> {
         ])
     }
 
-    /// Random overwrites of all keys for a long time, second by second.
+    /// Random overwrites of all keys for a long time, second by second, after a tenth of that time in which nothing counts.
     pub fn sustained_writes(&self, time: Duration) -> Result<Vec<Figure>> {
-        let choice = Choice::Uniform { keys: self.keys };
-        let (done, watched) = self.run(&self.load(Verb::Set, choice, 4, 16, Until::Time(time)))?;
+        let load = |time| self.load(Verb::Set, Choice::Uniform { keys: self.keys }, 4, 16, Until::Time(time));
+        // The server has just been started: its filters are not in memory yet, nor what it learns of keys.
+        self.run(&load(time / 10))?;
+        let (done, watched) = self.run(&load(time))?;
         let seconds: Vec<f64> = done.each_second.iter().map(|count| *count as f64).collect();
         let (middle, least) = (median(&seconds), seconds.iter().copied().fold(f64::INFINITY, f64::min));
+        let slow = seconds.iter().filter(|count| **count < middle / 2.0).count();
+        let slowest = seconds.iter().position(|count| *count == least).unwrap_or_default();
         let what = format!("{}: SET, uniform, {} s", self.name, time.as_secs());
         let mut figures = vec![Figure::plain(what, summary(&done, &watched))];
         let share = least / middle;
         figures.push(Figure {
             what: format!("{}: its slowest second over its median one", self.name),
-            value: format!("{share:.2}"),
+            value: format!("{share:.2}, second {slowest}; {slow} of {} seconds under a half", seconds.len()),
             target: self.budget_bytes.map(|_| ("at least 0.5".to_string(), share >= 0.5)),
         });
         figures.extend(self.memory("writes", &watched));
