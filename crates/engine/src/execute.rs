@@ -370,7 +370,12 @@ impl Workbench {
                 }
                 Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
                 Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
-                Err(error) => Ok(self.reply(engine, session, error.into_reply(), gate, out)),
+                Err(error) => {
+                    if !matches!(error, Error::Stop(_)) {
+                        engine.counters(self.index).add_lookups(lookups);
+                    }
+                    Ok(self.reply(engine, session, error.into_reply(), gate, out))
+                }
             };
         }
     }

@@ -8,7 +8,7 @@ use crate::pool::{Job, Task};
 use crate::session::{Pending, Session, State, Waiting, What, Work};
 use crate::sync::{Mutex, lock};
 use haypile_commands::{Args, Error, Run};
-use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Call, Key, Mode, Pins, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -121,9 +121,14 @@ impl Workbench {
         let (database, pins) = (session.state.database, session.pins.as_deref());
         let call = Call { now_ms: self.now_ms, seed: 0, database, mode: Mode::Look, pins };
         let mut buffers = std::mem::take(&mut self.buffers);
+        let mut room = TOGETHER_MAX;
         for planned in calls.iter().flatten() {
             let Ok(entry) = &planned.entry else { break };
             let (Run::Read(run) | Run::Write(run)) = entry.command.run else { break };
+            // An event loop has no time for a command of very many keys: it is loaded as a whole when it comes to it.
+            let count = entry.command.keys(Args::from(planned.args)).take(room + 1).count();
+            let Some(left) = room.checked_sub(count) else { break };
+            room = left;
             let mut keys: SmallVec<[(usize, Key<'_>); 2]> = SmallVec::new();
             let mut specs: SmallVec<[bool; 2]> = SmallVec::new();
             for (at, spec) in entry.command.keys(Args::from(planned.args)) {

@@ -121,6 +121,13 @@ fn cold_keys_of_a_pipeline_are_loaded_together() {
         server.send_together(0, commands);
         assert_eq!(server.reply(0), *expected, "{name}");
     }
+    // Too many to be looked at one by one on an event loop.
+    let mut server = Server::new();
+    let (many, values): (String, String) = ((0..200).map(|n| format!(" k{n}")).collect(), " $1 x".repeat(200));
+    server.ask(0, &format!("MSET{}", (0..200).map(|n| format!(" k{n} x")).collect::<String>()));
+    server.freeze();
+    server.send_together(0, &["GET k0", &format!("MGET{many}"), "GET k1"]);
+    assert_eq!(server.reply(0), format!("$1 x *200{values} $1 x"));
     // Of these the presence set knows that they are plain strings, which is not enough for what is added to.
     let mut server = Server::new();
     server.ask(0, "MSET a 1 b 2 c 3");

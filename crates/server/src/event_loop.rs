@@ -2,9 +2,10 @@
 //!
 //! Connections run what they have read and put themselves on the dirty list; none of them writes, except while some
 //! session waits for the disk: then what need not wait for the log leaves at once. The tick is one more task, woken by the
-//! first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out, it runs after all connections that
-//! the same poll made ready; it lets the log write once, and then each connection's replies leave with one write, if the
-//! log is as durable as they ask. Those that have to wait stay listed until the log says that it has got further.
+//! first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out, it runs
+//! after all connections that the same poll made ready; it lets the log write once, and then each connection's replies
+//! leave with one write, if the log is as durable as they ask. Those that have to wait stay listed until the log says that
+//! it has got further.
 
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
