@@ -123,10 +123,8 @@ impl Pool {
 
     /// Ends the threads when the queues are empty, and waits for them.
     pub fn close(&self) {
-        for lane in [&self.loaders, &self.runners] {
-            lock(&lane.queue).closed = true;
-            lane.changed.notify_all();
-        }
+        self.loaders.close();
+        self.runners.close();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             // One that panicked has said so already.
@@ -174,6 +172,12 @@ impl Lane {
             queue.idle -= 1;
             queue.called = false;
         }
+    }
+
+    /// Whoever asks for a job when there is none gets none from now on.
+    fn close(&self) {
+        lock(&self.queue).closed = true;
+        self.changed.notify_all();
     }
 }
 
@@ -313,4 +317,61 @@ fn run(
         Ok(reply) => Finished { state, reply, gate: ran.gate, was_block },
         Err(stop) => Finished { state: before, reply: Error::Stop(stop).into_reply(), gate: ran.gate, was_block },
     })
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules {
+    use super::*;
+    use shuttle::sync::Arc;
+    use shuttle::thread;
+
+    const THREADS: usize = 3;
+
+    fn job(session: u64) -> Job {
+        Job { session, inbox: Arc::new(Inbox::new(Box::new(|| ()))), task: Task::Expire }
+    }
+
+    /// As many jobs as there are threads, handed over by two event loops, some together: each job ends only when all have
+    /// begun. If a thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
+    #[test]
+    fn no_thread_sleeps_while_there_is_a_job() {
+        let scenario = || {
+            let lane = Arc::new(Lane::default());
+            let begun = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    let (lane, begun) = (lane.clone(), begun.clone());
+                    thread::spawn(move || {
+                        while let Some(job) = lane.next() {
+                            let mut sessions = lock(&begun.0);
+                            sessions.push(job.session);
+                            begun.1.notify_all();
+                            let all = sessions.len().next_multiple_of(THREADS);
+                            while sessions.len() < all {
+                                sessions = begun.1.wait(sessions).expect("nobody panics");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for round in 0..2 {
+                let first = 3 * round;
+                let other = lane.clone();
+                let event_loop = thread::spawn(move || other.extend([job(first), job(first + 1)].into_iter()));
+                lane.extend(std::iter::once(job(first + 2)));
+                event_loop.join().expect("it hands over its jobs");
+                let mut sessions = lock(&begun.0);
+                while sessions.len() < THREADS * (round as usize + 1) {
+                    sessions = begun.1.wait(sessions).expect("nobody panics");
+                }
+            }
+            lane.close();
+            threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+            let mut sessions = std::mem::take(&mut *lock(&begun.0));
+            sessions.sort_unstable();
+            assert_eq!(sessions, [0, 1, 2, 3, 4, 5], "each job is taken once");
+        };
+        shuttle::check_random(scenario, 3000);
+        shuttle::check_pct(scenario, 3000, 3);
+    }
 }

@@ -98,6 +98,32 @@ fn nobody_waits_for_another_ones_disk_and_everyone_gets_his_replies_in_order() {
 }
 
 #[test]
+fn long_commands_hold_up_no_loads_however_many_there_are() {
+    let mut server = Server::new();
+    for first in (0..6000).step_by(500) {
+        let pairs: String = (first..first + 500).map(|n| format!(" k{n} x")).collect();
+        assert_eq!(server.ask(0, &format!("MSET{pairs}")), "+OK");
+    }
+    server.freeze();
+    // More than there are of either kind. They are known to be long when their first thousand keys are read, in four steps.
+    let threads = server.info(0, "io_pool_threads").parse().expect("a number");
+    for client in 1..=threads {
+        server.send(client, "KEYS k123*");
+        assert!(server.waits(client));
+    }
+    server.store.faults.wait_for_scans(4 * threads as u64);
+    server.store.faults.hold_scans(true);
+    assert_eq!(server.ask(0, "GET k1"), "$1 x");
+    assert_eq!(server.ask(0, "MGET k2 k3"), "*2 $1 x $1 x");
+    assert!((1..=threads).all(|client| server.waits(client)));
+    server.store.faults.hold_scans(false);
+    for client in 1..=threads {
+        assert!(server.reply(client).starts_with("*11 "));
+    }
+    assert_eq!(server.info(0, "commands_on_io_pool"), threads.to_string());
+}
+
+#[test]
 fn cold_keys_of_a_pipeline_are_loaded_together() {
     let cases: &[(&str, &[&str], &str)] = &[
         ("reads", &["GET a", "GET b", "GET c"], "$1 1 $1 2 $1 3"),

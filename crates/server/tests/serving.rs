@@ -135,6 +135,40 @@ fn replies_wait_for_the_disk_if_they_are_to() {
     server.stop();
 }
 
+/// While a session waits for the disk, replies leave before the tick, if they need not wait for the log.
+#[test]
+fn replies_beside_cold_reads_keep_their_order_and_wait_if_they_are_to() {
+    const KEYS: usize = 20_000;
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let value = |key: usize| format!("{key:0500}");
+    for keys in (0..KEYS).collect::<Vec<_>>().chunks(1000) {
+        let requests = keys.iter().flat_map(|key| format!("SET cold{key} {}\r\n", value(*key)).into_bytes());
+        client.send(&requests.collect::<Vec<u8>>());
+        keys.iter().for_each(|_| assert_eq!(client.reply(), "+OK\r\n"));
+    }
+    server.stop();
+    let server = Server::start(dir.path(), &["--durability", "fsync", "--row-cache-size", "0"]);
+    let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
+    for round in 0..40 {
+        let key = |client: usize| (round * 8 + client) * 53;
+        for (at, client) in clients.iter_mut().enumerate() {
+            let commands = format!("GET cold{}\r\nSET k{at} {round}\r\nGET k{at}\r\nPING\r\n", key(at));
+            client.send(commands.as_bytes());
+        }
+        for (at, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.reply(), format!("$500\r\n{}\r\n", value(key(at))));
+            assert_eq!(client.reply(), "+OK\r\n");
+            assert!(client.reply().ends_with(&format!("{round}\r\n")));
+            assert_eq!(client.reply(), "+PONG\r\n");
+        }
+    }
+    assert_ne!(clients[0].info("commands_that_loaded_rows"), "0");
+    assert_ne!(clients[0].info("replies_waited_for_log"), "0");
+    server.stop();
+}
+
 #[test]
 fn a_unix_socket_is_served_and_removed() {
     let dir = TempDir::new();

@@ -41,7 +41,12 @@ impl Rocks {
     pub fn open(directory: &Path, mut options: Options) -> Result<Rocks, OpenError> {
         std::fs::create_dir_all(directory)
             .map_err(|error| OpenError::Failed(format!("creating {}: {error}", directory.display())))?;
-        options.direct_background &= has_direct_io(directory);
+        let has_direct_io = has_direct_io(directory);
+        if options.direct_reads && !has_direct_io {
+            let what = "reads past the page cache are asked for, and this file system has no direct I/O";
+            return Err(OpenError::Failed(format!("{}: {what}", directory.display())));
+        }
+        options.direct_background &= has_direct_io;
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes as usize, 0);
         let reclaimer = Arc::new(Reclaimer::default());
         let events = Arc::new(Events::default());

@@ -7,6 +7,7 @@ use contract::{Directory, Flush, Random, all, check_base, keys, read};
 use haypile_store::MemoryBase;
 use haypile_store::base::{Base, Lookup, Step, Tier};
 use haypile_store_rocks::{OpenError, Options, Rocks};
+use std::path::Path;
 
 fn open(directory: &Directory) -> Rocks {
     Rocks::open(directory.path(), Options { cache_bytes: 16 << 20, ..Options::default() }).expect("the base opens")
@@ -216,6 +217,58 @@ fn level_0_is_compacted_later_while_flushes_follow_each_other() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert_eq!(all(&base).len(), 800);
+}
+
+#[test]
+fn direct_reads_open_the_files_past_the_page_cache() {
+    const O_DIRECT: u32 = 0o40000;
+    let directory = Directory::new("direct");
+    let base = open(&directory);
+    let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key], [key; 100]));
+    flush.into_base(&base).expect("a flush");
+    base.close();
+    for direct_reads in [false, true] {
+        let base = match Rocks::open(directory.path(), Options { direct_reads, ..Options::default() }) {
+            Err(error) if direct_reads && error.to_string().contains("has no direct I/O") => return,
+            opened => opened.expect("it opens"),
+        };
+        let flags: Vec<u32> = open_files(&directory, ".sst").collect();
+        assert!(!flags.is_empty());
+        assert!(flags.iter().all(|flags| (flags & O_DIRECT != 0) == direct_reads), "{direct_reads}: {flags:?}");
+        assert_eq!(all(&base).len(), 100);
+        base.close();
+    }
+}
+
+/// The flags of the files under `directory` that this process has open.
+fn open_files(directory: &Directory, suffix: &str) -> impl Iterator<Item = u32> {
+    let fds = std::fs::read_dir("/proc/self/fd").expect("Linux").flatten();
+    fds.filter_map(move |fd| {
+        let path = std::fs::read_link(fd.path()).ok()?;
+        let ours = path.starts_with(directory.path()) && path.to_string_lossy().ends_with(suffix);
+        let info = ours.then(|| Path::new("/proc/self/fdinfo").join(fd.file_name()))?;
+        let text = std::fs::read_to_string(info).ok()?;
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(flags.trim(), 8).ok()
+    })
+}
+
+/// At least so long, on any machine: no test of how fast it is.
+#[test]
+fn compactions_write_no_faster_than_they_may() {
+    let directory = Directory::new("rate");
+    let options = Options { compaction_bytes_per_s: 1 << 20, ..Options::default() };
+    let base = Rocks::open(directory.path(), options).expect("the base opens");
+    let mut random = Random(1);
+    let mut flush = Flush::default();
+    for key in 0..1000u32 {
+        flush.set(&key.to_be_bytes(), Some((0..1000).map(|_| random.next() as u8).collect()));
+    }
+    flush.into_base(&base).expect("a flush, which no bound holds up");
+    let since = std::time::Instant::now();
+    base.reclaim_range(b"", &[255]).expect("a compaction");
+    assert!(since.elapsed().as_millis() > 500, "1 MB in {:?}", since.elapsed());
+    assert_eq!(all(&base).len(), 1000);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! disks, object ids across a replay, the engine without a base.
 
 use haypile_log::testing::{FaultFiles, ForgetfulFiles};
-use haypile_log::{Durability, Index};
+use haypile_log::{Durability, Files, Index};
 use haypile_store::base::{BaseError, Pressure};
 use haypile_store::testing::{FaultBase, MortalFiles, options};
 use haypile_store::{
@@ -325,6 +325,43 @@ fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
         assert!(found.as_deref() == Some(&long[..]), "{n}");
     }
     drop(txn);
+    store.close().expect("nothing is wrong");
+}
+
+#[test]
+fn damage_far_into_the_log_ends_the_replay_and_is_named() {
+    let machine = Machine::new(|options| options.memtable_bytes = 64 << 20);
+    for n in 0..10_000 {
+        machine.put(&format!("k{n}"), &[b'v'; 300]).expect("room");
+        machine.store.log().write();
+    }
+    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
+    machine.put("later", b"its group says that what was before is synced").expect("room");
+    machine.store.log().write();
+    machine.die();
+    let open = || {
+        let mut same = options(Path::new("/"));
+        same.memtable_bytes = 64 << 20;
+        same.log.files = Arc::new(machine.disk.clone());
+        let mut told = 0;
+        let opened = Store::open(same, FaultBase::new(machine.rows.clone()), |_| told += 1);
+        (opened, told)
+    };
+    let dir = options(Path::new("/")).log.dir;
+    let mut names = machine.disk.list(&dir).expect("a directory");
+    names.sort();
+    let path = dir.join(&names[names.len() * 3 / 4]);
+    let whole = machine.disk.read(&path).expect("a segment");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    machine.disk.replace(&path, damaged);
+    let (opened, told) = open();
+    let error = opened.err().expect("nothing behind the damage is believed").0;
+    let place = format!("the log is damaged: {} at offset ", path.display());
+    assert!(error.contains(&place) && told > 0, "after {told} looks: {error}");
+    machine.disk.replace(&path, whole);
+    let store = open().0.expect("opens");
+    assert_eq!(store.counter(0, Counter::Keys), 10_001);
     store.close().expect("nothing is wrong");
 }
 

@@ -42,5 +42,5 @@ pub(super) const ROWS: &[Row] = &[
     )
     .ours(),
     Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error.").ours(),
-    Row::used("background-io-rate", BYTES, "0", "Bytes a second that flushes and compactions may write; 0 means tuned by itself.").immutable().ours(),
+    Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),
 ];

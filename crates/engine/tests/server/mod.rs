@@ -5,6 +5,7 @@
 use haypile_commands::Table;
 use haypile_config::Settings;
 use haypile_engine::{Engine, Event, Next, Process, Session, Worker};
+use haypile_store::testing::FaultBase;
 use haypile_store::{MemoryBase, Store};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,8 @@ pub struct Server {
 pub struct Data {
     pub store: Arc<Store>,
     pub base: Arc<MemoryBase>,
+    /// Between the store and its base.
+    pub faults: Arc<FaultBase>,
     dir: PathBuf,
 }
 
@@ -42,8 +45,9 @@ impl Data {
         // Without it, what was written or looked for stays in memory, whatever the base pretends.
         options.row_cache_bytes = 0;
         let base = Arc::new(MemoryBase::default());
-        let store = Store::open(options, base.clone(), |_| ()).expect("a fresh directory opens");
-        Data { store, base, dir }
+        let faults = FaultBase::new(base.clone());
+        let store = Store::open(options, faults.clone(), |_| ()).expect("a fresh directory opens");
+        Data { store, base, faults, dir }
     }
 }
 
@@ -233,6 +237,8 @@ impl Drop for Server {
         for client in &mut self.clients {
             self.worker.disconnect(&mut client.session);
         }
+        // A test that failed leaves no thread waiting.
+        self.store.faults.hold_scans(false);
         self.engine.close();
     }
 }

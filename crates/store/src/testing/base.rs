@@ -21,6 +21,8 @@ struct Script {
     ingest_fault: Option<BaseError>,
     hold_ingests: bool,
     held: u64,
+    hold_scans: bool,
+    scans: u64,
     pressure: Option<Pressure>,
     /// Changes that have begun and not ended.
     changing: u64,
@@ -56,6 +58,18 @@ impl FaultBase {
         self.changed.wait_while(&mut script, |script| script.held == 0);
     }
 
+    /// While set, scans that may go to the disk wait before they begin.
+    pub fn hold_scans(&self, hold: bool) {
+        self.script.lock().hold_scans = hold;
+        self.changed.notify_all();
+    }
+
+    /// Blocks until so many scans that may go to the disk have begun.
+    pub fn wait_for_scans(&self, count: u64) {
+        let mut script = self.script.lock();
+        self.changed.wait_while(&mut script, |script| script.scans < count);
+    }
+
     /// What it says of its compactions from now on.
     pub fn set_pressure(&self, pressure: Option<Pressure>) {
         self.script.lock().pressure = pressure;
@@ -67,6 +81,7 @@ impl FaultBase {
         let mut script = self.script.lock();
         script.dead = true;
         script.hold_ingests = false;
+        script.hold_scans = false;
         self.changed.notify_all();
         // What has begun takes effect or not, but it does so before anybody looks.
         self.changed.wait_while(&mut script, |script| script.changing > 0);
@@ -116,7 +131,16 @@ impl Base for FaultBase {
     }
 
     fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
-        if self.blocks(tier) { Ok(Box::new(Blocked)) } else { self.inner.scan(from, until, tier) }
+        if self.blocks(tier) {
+            return Ok(Box::new(Blocked));
+        }
+        if tier == Tier::Disk {
+            let mut script = self.script.lock();
+            self.changed.wait_while(&mut script, |script| script.hold_scans);
+            script.scans += 1;
+            self.changed.notify_all();
+        }
+        self.inner.scan(from, until, tier)
     }
 
     fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
