@@ -173,6 +173,10 @@ struct BenchDisk {
     /// Where the data lies, on a real disk.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// A directory for our server's data that stays: what is there already is not written again, and only our server is
+    /// measured.
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// The core that the server has to itself in the phase hot; the clients have the others.
     #[arg(long, default_value_t = 0)]
     server_cpu: u32,
@@ -289,7 +293,8 @@ fn run_bench_disk(arguments: &BenchDisk) -> Result<bool> {
         seed: arguments.seed,
         budget_bytes: 256 << 20,
         dir: arguments.dir.clone(),
-        write_to: common.page(),
+        data: arguments.data.clone(),
+        write_to: common.page().filter(|_| arguments.data.is_none()),
     })?;
     Ok(met || quick)
 }

@@ -113,6 +113,12 @@ impl Workplace {
         Ok(Workplace { path, kept: false })
     }
 
+    /// At `path`, made if it is not there, and kept.
+    pub fn at(path: &Path) -> Result<Workplace> {
+        fs::create_dir_all(path.join("data")).with_context(|| format!("making {}", path.display()))?;
+        Ok(Workplace { path: path.to_owned(), kept: true })
+    }
+
     pub fn data(&self) -> PathBuf {
         self.path.join("data")
     }

@@ -7,7 +7,7 @@ use crate::events::{Events, Listener};
 use crate::reclaim::{ReclaimFactory, Reclaimer};
 use rust_rocksdb::{
     BlockBasedOptions, BlockBasedPinningTier, Cache, DBCompressionType, DataBlockIndexType, EnvOptions,
-    IngestExternalFileOptions, LogLevel, Options as RocksOptions,
+    IngestExternalFileOptions, LogLevel, Options as RocksOptions, SstFileManager,
 };
 use std::sync::Arc;
 
@@ -94,6 +94,11 @@ const BLOOM_BITS: f64 = 10.0;
 /// bits and a dozen files, every eighth SET of a new key read the disk.
 const BLOOM_BITS_FLUSHED: f64 = 16.0;
 
+/// Files that nobody needs any more go one after the other, at this pace. When a compaction's inputs went all at once, 1.6
+/// GB of them, the file system told the disk so (mount option `discard`), and for half a second each read took 5 ms instead
+/// of 0.13.
+const DELETE_BYTES_PER_S: i64 = 256 << 20;
+
 impl Options {
     /// The settings of the database.
     pub(crate) fn database(&self, cache: &Cache, reclaimer: &Arc<Reclaimer>, events: &Arc<Events>) -> RocksOptions {
@@ -125,6 +130,12 @@ impl Options {
         options.set_skip_stats_update_on_db_open(true);
         // Old versions of the file set are taken apart by background threads, not by a reader that saw them last.
         options.set_avoid_unnecessary_blocking_io(true);
+
+        let files = SstFileManager::new();
+        files.set_delete_rate_bytes_per_second(DELETE_BYTES_PER_S);
+        // At that pace also where they are as much as what stays: a compaction of everything leaves that.
+        files.set_max_trash_db_ratio(1.0);
+        options.set_sst_file_manager(&files);
 
         // RocksDB's own memtable stays empty; its nominal size decides up to which file size (times 1.5) level 0 keeps
         // index and filter pinned, and flushes' files must be among those.

@@ -253,6 +253,25 @@ fn open_files(directory: &Directory, suffix: &str) -> impl Iterator<Item = u32> 
     })
 }
 
+#[test]
+fn compactions_let_others_go_first() {
+    let directory = Directory::new("nice");
+    let base = open(&directory);
+    for value in ["first", "second"] {
+        Flush::default().put("a", value).into_base(&base).expect("a flush");
+    }
+    base.reclaim_range(b"", &[255]).expect("a compaction");
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    // Field 19, counted behind the name, which may hold blanks.
+    let niceness = |stat: String| stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse::<i32>().ok();
+    let found: Vec<_> = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
+        .filter(|stat| stat.contains("(rocksdb:low)"))
+        .map(niceness)
+        .collect();
+    assert!(!found.is_empty() && found.iter().all(|niceness| *niceness == Some(19)), "{found:?}");
+}
+
 /// At least so long, on any machine: no test of how fast it is.
 #[test]
 fn compactions_write_no_faster_than_they_may() {

@@ -35,6 +35,8 @@ pub struct Options {
     pub server_cpu: u32,
     /// Where the data lies.
     pub dir: PathBuf,
+    /// Where our server's data lies and stays, to be measured again; then the other server is left out.
+    pub data: Option<PathBuf>,
     pub write_to: Option<PathBuf>,
 }
 
@@ -75,7 +77,9 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut figures = Vec::new();
     if options.phases.is_empty() || options.phases.iter().any(|phase| !APART.contains(&phase.as_str())) {
         figures.extend(on_server(options, &options.server, "ours", options.keys, Some(options.budget_bytes))?);
-        figures.extend(on_server(options, &options.base, "Redis", options.base_keys, None)?);
+        if options.data.is_none() {
+            figures.extend(on_server(options, &options.base, "Redis", options.base_keys, None)?);
+        }
     }
     if wanted(options, "start") {
         let starts = phases::starts(&options.server, options.operations, &options.dir, options.seed);
@@ -119,11 +123,17 @@ fn on_server(
     keys: u64,
     budget_bytes: Option<u64>,
 ) -> Result<Vec<Figure>> {
-    let place = Workplace::new("bench-disk", Some(&options.dir))?;
+    let place = match &options.data {
+        Some(path) => Workplace::at(path)?,
+        None => Workplace::new("bench-disk", Some(&options.dir))?,
+    };
     let dir = place.data();
     let side = Side { options, dir: &dir, name, keys, budget_bytes };
     let mut server = Server::start(template, &place)?.0;
-    let mut figures = show(side.on(&server).fill().context("the fill")?);
+    let mut figures = Vec::new();
+    if server.client()?.command("DBSIZE")?.integer() != Some(keys as i64) {
+        figures.extend(show(side.on(&server).fill().context("the fill")?));
+    }
     if wanted(options, "reads") {
         figures.extend(show(side.on(&server).reads().context("the phase reads")?));
     }
