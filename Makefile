@@ -4,7 +4,9 @@
 # ten minutes to compile, is compiled once, beside it.
 
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/haypile
-export CARGO_TARGET_DIR ?= $(CACHE)/target
+CARGO_TARGET_DIR ?= $(CACHE)/target
+override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
+export CARGO_TARGET_DIR
 # The version of RocksDB that Cargo.lock asks for.
 ROCKSDB := $(CACHE)/rocksdb-$(shell sed -n '/^name = "rust-librocksdb-sys"/{n;s/.*"\(.*\)"/\1/p}' Cargo.lock)
 export ROCKSDB_LIB_DIR ?= $(ROCKSDB)
@@ -29,7 +31,7 @@ help: ## this list
 build: build-tools ## build the server; the binary is target/release/haypile
 	$(CARGO) build --release --locked -p haypile-server
 	@mkdir -p target/release
-	@[ "$(CARGO_TARGET_DIR)" = "$(CURDIR)/target" ] || ln -sfn "$(CARGO_TARGET_DIR)/release/haypile" $(BIN)
+	@[ "$(CARGO_TARGET_DIR)" = "$(CURDIR)/target" ] || cp -f --remove-destination "$(CARGO_TARGET_DIR)/release/haypile" $(BIN)
 
 run: build ## build and start a server on port 6379 with its data in ./data (ARGS='--port 6380')
 	@mkdir -p data
@@ -45,8 +47,8 @@ lint: build-tools
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 
 docs: build-tools ## rewrite the pages that are generated from tables
-	$(CARGO) run --release --locked -p haypile-config --example write_docs
-	$(CARGO) run --release --locked -p haypile-commands --example write_docs
+	$(CARGO) run --release --locked -p haypile-config --example write_configuration
+	$(CARGO) run --release --locked -p haypile-commands --example write_compatibility
 
 harness: build-tools
 	$(CARGO) build --release --locked -p haypile-harness

@@ -2,7 +2,7 @@
 //!
 //! Owns the page's text and the list of deliberate differences. Whether a command is there comes from the table; what Redis
 //! has, from tests/data/redis-commands.txt. A test keeps the page in the repository equal to this, and
-//! `cargo run --release -p haypile-commands --example write_docs` writes it.
+//! `cargo run --release -p haypile-commands --example write_compatibility` writes it.
 
 use crate::lookup::Table;
 use std::fmt::Write;
@@ -126,7 +126,7 @@ pub fn page(commands: &[RedisCommand]) -> String {
     line("# Compatibility with Redis 7.2");
     line("");
     line("Generated from the command table (`crates/commands`); change that, then run");
-    line("`cargo run --release -p haypile-commands --example write_docs`.");
+    line("`make docs`.");
     line("");
     line(&format!(
         "Of {} commands and subcommands, {} behave as in Redis, {} differ on purpose, {} are not there yet.",

@@ -137,7 +137,7 @@ fn the_compatibility_page_is_current() {
     let path = package().join("../../docs/compatibility.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();
     let expected = compatibility::page(&redis_commands(&redis_list()));
-    assert!(page == expected, "run: cargo run --release -p haypile-commands --example write_docs");
+    assert!(page == expected, "run: make docs");
 }
 
 #[test]

@@ -63,7 +63,8 @@ SIGTERM and SIGINT stop the server cleanly.
 ";
 
 const LOG_HELP: &str = "\
-Prints the records of a log, oldest first, one on a line. The server must not run on the directory.
+Prints the records of a log, oldest first, one on a line, and changes nothing. Where a server runs on the directory, what it
+writes meanwhile may be missing.
 
 Usage: haypile log DIR
 

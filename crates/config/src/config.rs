@@ -96,6 +96,16 @@ pub enum Durability {
     Fsync,
 }
 
+impl Durability {
+    /// As the directive spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Os => "os",
+            Durability::Fsync => "fsync",
+        }
+    }
+}
+
 /// What is below the memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {

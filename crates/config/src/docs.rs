@@ -1,5 +1,5 @@
 //! docs/configuration.md, generated from the table. A test compares the file with what this makes;
-//! `cargo run --release -p haypile-config --example write_docs` writes it.
+//! `cargo run --release -p haypile-config --example write_configuration` writes it.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::table::{Class, Row, STATEMENTS, TOPICS, Topic};
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Generated from the table in crates/config/src/table: run `cargo run --release -p haypile-config --example write_docs`. -->
+<!-- Generated from the table in crates/config/src/table: run `make docs`. -->
 
 `haypile server [FILE] [--directive value ...] ...` takes the same files and arguments as redis-server. `haypile.conf` in
 the root of the repository is a short one to begin with; a redis.conf works too.

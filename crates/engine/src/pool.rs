@@ -49,13 +49,13 @@ pub(crate) enum Task {
 /// Long commands have a thread for each so many that load rows, and at least two.
 const LOADERS_PER_RUNNER: usize = 2;
 
-/// Of 99, for niceness 19 and 3; a thread that says nothing has 48, and more is for the privileged.
-const LOADERS_PRIORITY: u8 = 0;
+/// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
+const LOADERS_PRIORITY: u8 = 10;
 const RUNNERS_PRIORITY: u8 = 40;
 
 /// Two groups of threads, each with its queue: those that read, for commands that lack rows and for long replies, and those
 /// that run what takes long under its key locks. However many long commands there are, rows are loaded meanwhile. Neither
-/// interrupts an event loop; those that read take what is left of a core, too. They do hold latches and mutexes of caches,
+/// interrupts an event loop often; those that read take what is left of a core, too. They do hold latches and mutexes of caches,
 /// for less than a microsecond at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
@@ -65,7 +65,7 @@ pub(crate) struct Pool {
 }
 
 /// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what its
-/// requests lack together, which are as many as are parsed ahead, and its connection is not read meanwhile.
+/// requests lack together, which is bounded (`together`), and its connection is not read meanwhile.
 #[derive(Default)]
 struct Lane {
     queue: Mutex<Queue>,

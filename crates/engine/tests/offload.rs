@@ -147,13 +147,19 @@ fn cold_keys_of_a_pipeline_are_loaded_together() {
         server.send_together(0, commands);
         assert_eq!(server.reply(0), *expected, "{name}");
     }
-    // Too many to be looked at one by one on an event loop.
-    let mut server = Server::new();
-    let (many, values): (String, String) = ((0..200).map(|n| format!(" k{n}")).collect(), " $1 x".repeat(200));
-    server.ask(0, &format!("MSET{}", (0..200).map(|n| format!(" k{n} x")).collect::<String>()));
-    server.freeze();
-    server.send_together(0, &["GET k0", &format!("MGET{many}"), "GET k1"]);
-    assert_eq!(server.reply(0), format!("$1 x *200{values} $1 x"));
+    // Each of many keys is a job of its own, for all threads; too many to be looked at one by one are a job for one.
+    for (count, held, queued) in [(200, 16, "184"), (1001, 1, "0")] {
+        let mut server = Server::new();
+        let all: Vec<String> = (0..count).map(|n| format!(" k{n}")).collect();
+        all.iter().for_each(|key| assert_eq!(server.ask(0, &format!("SET{key} x")), "+OK"));
+        server.freeze();
+        server.store.faults.hold_gets(true);
+        server.send(0, &format!("MGET{}", all.concat()));
+        server.store.faults.wait_for_held_gets(held);
+        assert_eq!(server.info(1, "io_pool_queued"), queued, "{count} keys");
+        server.store.faults.hold_gets(false);
+        assert_eq!(server.reply(0), format!("*{count}{}", " $1 x".repeat(count)));
+    }
     // Of these the presence set knows that they are plain strings, which is not enough for what is added to.
     let mut server = Server::new();
     server.ask(0, "MSET a 1 b 2 c 3");

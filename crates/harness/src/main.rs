@@ -156,7 +156,7 @@ impl BenchCommon {
 struct BenchDisk {
     #[command(flatten)]
     common: BenchCommon,
-    /// Phases, separated by commas; all if not given. The fill comes first in any case.
+    /// Phases, separated by commas; all if not given. The fill comes first, if it is not there.
     #[arg(long, value_delimiter = ',')]
     phases: Vec<String>,
     /// Keys in our server.

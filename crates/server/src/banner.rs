@@ -12,15 +12,15 @@ pub fn starting(config: &Config, workers: usize, budget: &Budget) {
     };
     tracing::info!("{} starts, process id {}", haypile_config::cli::VERSION, std::process::id());
     tracing::info!(
-        "data in {}, engine {engine}, durability {:?}, {workers} event loops, {} I/O threads",
+        "data in {}, engine {engine}, durability {}, {workers} event loops, {} threads for reads",
         config.dir.display(),
-        config.durability,
+        config.durability.name(),
         config.io_pool
     );
     tracing::info!(
-        "memory budget {}: memtables {}, row cache {}, block cache {}, log {}, presence {}",
+        "memory budget {}: memtables {}, row cache {}, block cache {}, log {}, presence {}, the rest for all else",
         mib(budget.total),
-        mib(budget.memtable * 2),
+        mib(budget.memtables()),
         mib(budget.row_cache),
         mib(budget.block_cache),
         mib(budget.unsynced),

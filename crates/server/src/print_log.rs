@@ -10,6 +10,9 @@ const SHOWN_BYTES_MAX: usize = 80;
 
 pub fn print(dir: &Path, out: &mut impl Write) -> Result<(), String> {
     let log = crate::datadir::log_dir(dir);
+    if !log.is_dir() {
+        return Err(format!("{} is not a data directory of Haypile: there is no log in it", dir.display()));
+    }
     let entries =
         dump(&DiskFiles, &log).map_err(|error| format!("the log in {} cannot be read: {error}", log.display()))?;
     for entry in entries {

@@ -205,7 +205,9 @@ fn load(
             }
         });
         if opened.is_ok() {
-            tracing::info!("data loaded in {:.3} seconds", started.elapsed().as_secs_f64());
+            let (seconds, replayed) =
+                (started.elapsed().as_secs_f64(), engine.loading.bytes_done.load(Ordering::Relaxed));
+            tracing::info!("data loaded in {seconds:.3} seconds, {:.1} MB of the log replayed", replayed as f64 / 1e6);
         }
         // The main thread has gone if the server was told to stop meanwhile.
         let _ = done.send(opened);

@@ -27,6 +27,11 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Bytes of all generations of the memtable that exist at a time: without a base there is one.
+    pub fn memtables(&self) -> u64 {
+        if self.block_cache == 0 { self.memtable } else { 2 * self.memtable }
+    }
+
     /// The shares are parts of 64 of the budget, where the configuration does not give sizes. What is left, an eighth and
     /// more, is for connections, for the flush's and compactions' buffers, and for what the allocator cannot hand out.
     pub fn split(config: &Config, available: &haypile_config::memory::Available) -> Budget {

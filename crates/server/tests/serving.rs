@@ -137,7 +137,7 @@ fn replies_wait_for_the_disk_if_they_are_to() {
 
 /// While a session waits for the disk, replies leave before the tick, if they need not wait for the log.
 #[test]
-fn replies_beside_cold_reads_keep_their_order_and_wait_if_they_are_to() {
+fn replies_beside_cold_reads_keep_their_order() {
     const KEYS: usize = 20_000;
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);

@@ -2,7 +2,7 @@
 //!
 //! Read `rocks` first (what the trait's calls become), then `options` (every setting, and the measurement behind it),
 //! `ingest` (how a flush becomes visible in one step) and `reclaim` (what compaction may drop, and why it cannot drop a
-//! live row). It never writes through RocksDB's memtable or log: rows come in as sorted files only, and durability
+//! live row); `removal` is how fast files go. It never writes through RocksDB's memtable or log: rows come in as sorted files only, and durability
 //! before that is the log's business.
 
 mod cursor;
@@ -12,6 +12,7 @@ mod handle;
 mod ingest;
 mod options;
 mod reclaim;
+mod removal;
 mod rocks;
 
 pub use error::OpenError;

@@ -5,9 +5,10 @@
 
 use crate::events::{Events, Listener};
 use crate::reclaim::{ReclaimFactory, Reclaimer};
+use crate::removal::Removal;
 use rust_rocksdb::{
     BlockBasedOptions, BlockBasedPinningTier, Cache, DBCompressionType, DataBlockIndexType, EnvOptions,
-    IngestExternalFileOptions, LogLevel, Options as RocksOptions, SstFileManager,
+    IngestExternalFileOptions, LogLevel, Options as RocksOptions,
 };
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub background_threads: u32,
     /// The upper bound of what compactions write in a second; the limiter tunes itself below it. 0 is no bound.
     pub compaction_bytes_per_s: u64,
+    /// At least so many bytes of files that nobody needs any more go in a second; more where there are very many.
+    pub removal_bytes_per_s: u64,
     /// Uncompressed bytes of a data block.
     pub block_bytes: u64,
     /// A flush is cut into files of about this size.
@@ -76,6 +79,9 @@ impl Default for Options {
             direct_background: true,
             background_threads: 2,
             compaction_bytes_per_s: 0,
+            // When a compaction's inputs went all at once, 1.6 GB of them, and the file system told the disk so (mount option
+            // `discard`), each read took 5 ms instead of 0.13 for half a second.
+            removal_bytes_per_s: 256 * MIB,
             block_bytes: 8 * KIB,
             ingest_file_bytes: 128 * MIB,
             // The same: compactions cost 630 ns for each flushed row with 4, 380 with 8, 310 with 16; a file at level 0
@@ -94,14 +100,15 @@ const BLOOM_BITS: f64 = 10.0;
 /// bits and a dozen files, every eighth SET of a new key read the disk.
 const BLOOM_BITS_FLUSHED: f64 = 16.0;
 
-/// Files that nobody needs any more go one after the other, at this pace. When a compaction's inputs went all at once, 1.6
-/// GB of them, the file system told the disk so (mount option `discard`), and for half a second each read took 5 ms instead
-/// of 0.13.
-const DELETE_BYTES_PER_S: i64 = 256 << 20;
-
 impl Options {
     /// The settings of the database.
-    pub(crate) fn database(&self, cache: &Cache, reclaimer: &Arc<Reclaimer>, events: &Arc<Events>) -> RocksOptions {
+    pub(crate) fn database(
+        &self,
+        cache: &Cache,
+        reclaimer: &Arc<Reclaimer>,
+        events: &Arc<Events>,
+        removal: &Removal,
+    ) -> RocksOptions {
         let mut options = RocksOptions::default();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&self.table(cache, BLOOM_BITS));
@@ -131,11 +138,7 @@ impl Options {
         // Old versions of the file set are taken apart by background threads, not by a reader that saw them last.
         options.set_avoid_unnecessary_blocking_io(true);
 
-        let files = SstFileManager::new();
-        files.set_delete_rate_bytes_per_second(DELETE_BYTES_PER_S);
-        // At that pace also where they are as much as what stays: a compaction of everything leaves that.
-        files.set_max_trash_db_ratio(1.0);
-        options.set_sst_file_manager(&files);
+        options.set_sst_file_manager(removal.manager());
 
         // RocksDB's own memtable stays empty; its nominal size decides up to which file size (times 1.5) level 0 keeps
         // index and filter pinned, and flushes' files must be among those.

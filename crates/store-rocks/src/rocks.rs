@@ -3,20 +3,22 @@
 //! The directory is RocksDB's own, plus `ingest/`. Everything in it is the base's; nothing else may write there.
 
 use crate::cursor::RocksCursor;
-use crate::error::{OpenError, base_error, open_error, would_block};
+use crate::error::{OpenError, base_error, io_error, open_error, would_block};
 use crate::events::Events;
 use crate::handle::Handle;
 use crate::ingest::Ingest;
 use crate::options::{IndexLayout, Options};
 use crate::reclaim::{Reclaimer, dead_ranges};
+use crate::removal::Removal;
 use haypile_store::Value;
 use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
 use parking_lot::Mutex;
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
-    BottommostLevelCompaction, Cache, CompactOptions, DB, Env, ErrorKind, Range, ReadOptions, ReadTier, properties,
+    BottommostLevelCompaction, Cache, CompactOptions, DB, ErrorKind, Range, ReadOptions, ReadTier, properties,
 };
 use rustix::fs::{Mode as FileMode, OFlags};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ pub struct Rocks {
     ingest: Ingest,
     reclaimer: Arc<Reclaimer>,
     events: Arc<Events>,
+    removal: Removal,
     cache: Cache,
     layout: Mutex<IndexLayout>,
     /// With how many a compaction begins: while flushes follow each other, and in quiet times.
@@ -42,26 +45,19 @@ impl Rocks {
         std::fs::create_dir_all(directory)
             .map_err(|error| OpenError::Failed(format!("creating {}: {error}", directory.display())))?;
         let has_direct_io = has_direct_io(directory);
-        if options.direct_reads && !has_direct_io {
+        if options.direct_reads && !has_direct_io.clone().map_err(not_opened)? {
             let what = "reads past the page cache are asked for, and this file system has no direct I/O";
             return Err(OpenError::Failed(format!("{}: {what}", directory.display())));
         }
-        options.direct_background &= has_direct_io;
+        options.direct_background &= has_direct_io.unwrap_or(false);
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes as usize, 0);
         let reclaimer = Arc::new(Reclaimer::default());
         let events = Arc::new(Events::default());
+        let removal = Removal::new(options.removal_bytes_per_s);
         let ingest = Ingest::new(directory, &options, &cache);
-        // Compactions, of all bases of the process, take what is left of a core: they run on and on, while who reads a row
-        // needs the core for a moment and often. Ten minutes of writes beyond memory went at 0.57 of the usual rate
-        // while one ran, at 0.68 with niceness 19 for both.
-        let mut env = Env::new().map_err(open_error)?;
-        env.lower_thread_pool_cpu_priority();
-        let db = DB::open(&options.database(&cache, &reclaimer, &events), directory).map_err(open_error)?;
+        let db = DB::open(&options.database(&cache, &reclaimer, &events, &removal), directory).map_err(open_error)?;
         // Only now: the lock is ours, so that these are no other's files.
-        ingest.clean().map_err(|error| match error {
-            BaseError::Full(why) => OpenError::Full(why),
-            BaseError::Corrupt(why) | BaseError::Failed(why) => OpenError::Failed(why),
-        })?;
+        ingest.clean().map_err(not_opened)?;
         let (handle, open) = Handle::new(db);
         reclaimer.open(open);
         let mut memory_reads = ReadOptions::default();
@@ -72,6 +68,7 @@ impl Rocks {
             ingest,
             reclaimer,
             events,
+            removal,
             cache,
             layout: Mutex::new(IndexLayout::Whole),
             memory_reads,
@@ -144,6 +141,10 @@ impl Base for Rocks {
             // Compactions then begin earlier or later than they might: nothing depends on it.
             tracing::warn!("level 0 is compacted as before: {error}");
         }
+    }
+
+    fn pace_removals(&self, short_of_space: bool) {
+        self.removal.pace(short_of_space);
     }
 
     fn set_reclaim(&self, reclaim: Reclaim) {
@@ -236,6 +237,7 @@ impl Base for Rocks {
             ("block_cache_pinned_bytes", self.cache.get_pinned_usage() as u64),
             ("block_cache_capacity_bytes", self.cache.get_capacity() as u64),
             ("block_cache_entries", self.cache.get_occupancy_count() as u64),
+            ("trash_bytes", self.removal.trash_bytes()),
             ("index_partitions", u64::from(*self.layout.lock() == IndexLayout::Partitioned)),
         ];
         let _ = self.handle.with(|db| {
@@ -302,12 +304,23 @@ fn level_files(db: &DB, level: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether files in this directory can be written past the page cache: not on every file system.
-fn has_direct_io(directory: &Path) -> bool {
+/// Whether files in this directory can be opened past the page cache: not on every file system.
+fn has_direct_io(directory: &Path) -> Result<bool, BaseError> {
     let path = directory.join("direct-io-probe");
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(&path, flags, FileMode::RUSR | FileMode::WUSR).is_ok();
+    let opened = rustix::fs::open(&path, flags, FileMode::RUSR | FileMode::WUSR);
     // It may be there even where that failed.
     let _ = std::fs::remove_file(&path);
-    opened
+    match opened {
+        Ok(_) => Ok(true),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(io_error("opening", &path, error.into())),
+    }
+}
+
+fn not_opened(error: BaseError) -> OpenError {
+    match error {
+        BaseError::Full(why) => OpenError::Full(why),
+        BaseError::Corrupt(why) | BaseError::Failed(why) => OpenError::Failed(why),
+    }
 }

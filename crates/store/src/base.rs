@@ -110,6 +110,10 @@ pub trait Base: Send + Sync + 'static {
     /// Whether flushes follow each other: the base may then put off what makes reads faster.
     fn set_busy(&self, busy: bool);
 
+    /// Called several times a second. Files that are not needed any more go at a pace that leaves the disk to others; at
+    /// once while the disk is `short_of_space`.
+    fn pace_removals(&self, short_of_space: bool);
+
     /// What compaction may take from now on.
     fn set_reclaim(&self, reclaim: Reclaim);
 

@@ -308,6 +308,7 @@ impl Store {
         } else {
             self.log.failed().map(|failure| format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
         };
+        self.base.pace_removals(why.is_some());
         self.flush.set_stopped(why);
         let mut refused = self.flush.log_refused.lock();
         if refused.is_some_and(|since| since.elapsed() > RETRY_INTERVAL) {

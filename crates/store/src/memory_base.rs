@@ -114,6 +114,8 @@ impl Base for MemoryBase {
 
     fn set_busy(&self, _busy: bool) {}
 
+    fn pace_removals(&self, _: bool) {}
+
     fn set_reclaim(&self, reclaim: Reclaim) {
         *self.reclaim.write() = reclaim;
     }

@@ -55,7 +55,7 @@ impl Store {
         empty: SyncSender<Batch>,
         progress: &mut impl FnMut(Progress),
     ) -> Result<(), OpenError> {
-        let mut untold = 0;
+        let (mut untold, mut last) = (0, None);
         for batch in batches {
             let batch = batch?;
             for together in batch.records.chunks(TOGETHER_MAX) {
@@ -66,12 +66,16 @@ impl Store {
                 }
             }
             untold += batch.bodies.len();
+            last = batch.progress.or(last);
             if let Some(far) = batch.progress.filter(|_| untold >= PROGRESS_BYTES) {
                 untold = 0;
                 progress(far);
             }
             // Not wanted any more at the end.
             let _ = empty.send(if batch.is_long() { Batch::default() } else { batch });
+        }
+        if let Some(far) = last {
+            progress(far);
         }
         Ok(())
     }

@@ -418,6 +418,9 @@ mod eager {
         fn set_busy(&self, busy: bool) {
             self.0.set_busy(busy);
         }
+        fn pace_removals(&self, short_of_space: bool) {
+            self.0.pace_removals(short_of_space);
+        }
         fn set_reclaim(&self, reclaim: Reclaim) {
             self.0.set_reclaim(reclaim);
             self.compact();

@@ -17,7 +17,7 @@ fn repository(path: &str) -> PathBuf {
 #[test]
 fn docs_configuration_md_is_what_the_table_makes() {
     let written = std::fs::read_to_string(repository("docs/configuration.md")).unwrap_or_default();
-    assert!(written == docs::page(), "run: cargo run --release -p haypile-config --example write_docs");
+    assert!(written == docs::page(), "run: make docs");
 }
 
 #[test]

@@ -239,6 +239,7 @@ impl Drop for Server {
         }
         // A test that failed leaves no thread waiting.
         self.store.faults.hold_scans(false);
+        self.store.faults.hold_gets(false);
         self.engine.close();
     }
 }

@@ -1,10 +1,14 @@
-//! A base that does what another one does, until it is told to be cold, to fail, to be behind, or to be dead.
+//! A base that does what another one does, until it is told to be cold, to fail, to wait, to be behind, or to be dead.
 
 use crate::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a test waits for another thread before it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See the file's head. What was ingested stays in the base below, also where this handle dies: a flush is on disk when it
 /// returns.
@@ -21,6 +25,8 @@ struct Script {
     ingest_fault: Option<BaseError>,
     hold_ingests: bool,
     held: u64,
+    hold_gets: bool,
+    held_gets: u64,
     hold_scans: bool,
     scans: u64,
     pressure: Option<Pressure>,
@@ -58,6 +64,19 @@ impl FaultBase {
         self.changed.wait_while(&mut script, |script| script.held == 0);
     }
 
+    /// While set, reads of a row that may go to the disk wait before they begin.
+    pub fn hold_gets(&self, hold: bool) {
+        self.script.lock().hold_gets = hold;
+        self.changed.notify_all();
+    }
+
+    /// Blocks until so many reads wait because of `hold_gets`.
+    pub fn wait_for_held_gets(&self, count: u64) {
+        let mut script = self.script.lock();
+        let waited = self.changed.wait_while_for(&mut script, |script| script.held_gets < count, PATIENCE);
+        assert!(!waited.timed_out(), "{} reads of {count} wait", script.held_gets);
+    }
+
     /// While set, scans that may go to the disk wait before they begin.
     pub fn hold_scans(&self, hold: bool) {
         self.script.lock().hold_scans = hold;
@@ -67,7 +86,8 @@ impl FaultBase {
     /// Blocks until so many scans that may go to the disk have begun.
     pub fn wait_for_scans(&self, count: u64) {
         let mut script = self.script.lock();
-        self.changed.wait_while(&mut script, |script| script.scans < count);
+        let waited = self.changed.wait_while_for(&mut script, |script| script.scans < count, PATIENCE);
+        assert!(!waited.timed_out(), "{} scans of {count} have begun", script.scans);
     }
 
     /// What it says of its compactions from now on.
@@ -81,6 +101,7 @@ impl FaultBase {
         let mut script = self.script.lock();
         script.dead = true;
         script.hold_ingests = false;
+        script.hold_gets = false;
         script.hold_scans = false;
         self.changed.notify_all();
         // What has begun takes effect or not, but it does so before anybody looks.
@@ -123,6 +144,12 @@ impl Base for FaultBase {
         if script.cold && tier == Tier::Memory && !script.warm.contains(key) {
             return Ok(Lookup::WouldBlock);
         }
+        if tier == Tier::Disk && script.hold_gets {
+            script.held_gets += 1;
+            self.changed.notify_all();
+            self.changed.wait_while(&mut script, |script| script.hold_gets);
+            script.held_gets -= 1;
+        }
         if script.cold {
             script.warm.insert(key.to_vec());
         }
@@ -161,6 +188,10 @@ impl Base for FaultBase {
 
     fn set_busy(&self, busy: bool) {
         self.inner.set_busy(busy);
+    }
+
+    fn pace_removals(&self, short_of_space: bool) {
+        self.inner.pace_removals(short_of_space);
     }
 
     fn set_reclaim(&self, reclaim: Reclaim) {
