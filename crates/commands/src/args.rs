@@ -72,6 +72,12 @@ impl<'a> Args<'a> {
         number::parse_i64(self.get(i)).ok_or(Error::NotInteger)
     }
 
+    /// Argument `i` as the number of a database; `None` if there is no such one.
+    pub fn database(&self, txn: &Txn, i: usize) -> Result<Option<u32>> {
+        let number = i32::try_from(self.int(i)?).map_err(|_| Error::NotInt)?;
+        Ok(u32::try_from(number).ok().filter(|number| *number < txn.databases()))
+    }
+
     /// The key that argument `i` names, in the selected database.
     #[inline]
     pub fn key(&self, txn: &Txn, i: usize) -> Key<'a> {

@@ -1,4 +1,4 @@
-//! The commands that treat a string as an integer.
+//! The commands that treat a string as a number.
 //!
 //! Owns their replies. The arithmetic and its limits are in `haypile-types`; whole strings are in `string.rs`.
 
@@ -7,9 +7,10 @@ use crate::error::{Error, Result};
 use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
+use haypile_types::extended::Extended;
 use haypile_types::string;
 
-pub(crate) const COMMANDS: &[Command] = &[INCR, DECR, INCRBY, DECRBY];
+pub(crate) const COMMANDS: &[Command] = &[INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT];
 
 const INCR: Command = Command {
     name: "incr",
@@ -83,4 +84,23 @@ fn decrby(txn: &mut Txn, args: Args) -> Result<Reply> {
 fn add(txn: &mut Txn, args: Args, delta: i64) -> Result<Reply> {
     let key = args.key(txn, 1);
     Ok(Reply::Integer(string::increment(txn, &key, delta)?))
+}
+
+const INCRBYFLOAT: Command = Command {
+    name: "incrbyfloat",
+    since: "2.6.0",
+    group: Group::String,
+    arity: Arity::exactly(3),
+    keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
+    summary: "Adds a number with a fraction to the one in a key; a missing key counts as 0.",
+    syntax: "key increment:double",
+    run: Run::Write(incrbyfloat),
+    flags: &[Flag::Denyoom, Flag::Fast],
+    ..Command::USUAL
+};
+
+fn incrbyfloat(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let key = args.key(txn, 1);
+    let sum = string::increment_float(txn, &key, Extended::parse(args.get(2)))?;
+    Ok(Reply::bulk(sum.into_bytes()))
 }

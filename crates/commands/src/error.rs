@@ -19,12 +19,17 @@ pub enum Error {
     NotInteger,
     /// Not an integer of 32 bits, where Redis reads an `int`.
     NotInt,
+    NotFloat,
+    /// INCRBYFLOAT and its relatives would leave what can be printed.
+    NotFinite,
     /// INCR and its relatives would leave the range of 64 bits.
     Overflow,
     /// The decrement cannot be negated.
     DecrementOverflow,
     Syntax,
     NoSuchKey,
+    /// COPY and MOVE onto itself.
+    SameObject,
     OffsetOutOfRange,
     StringTooLong,
     InvalidCursor,
@@ -57,10 +62,13 @@ impl Error {
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::NotInteger => "ERR value is not an integer or out of range",
             Self::NotInt => "ERR value is out of range, value must between -2147483648 and 2147483647",
+            Self::NotFloat => "ERR value is not a valid float",
+            Self::NotFinite => "ERR increment would produce NaN or Infinity",
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::DecrementOverflow => "ERR decrement would overflow",
             Self::Syntax => "ERR syntax error",
             Self::NoSuchKey => "ERR no such key",
+            Self::SameObject => "ERR source and destination objects are the same",
             Self::OffsetOutOfRange => "ERR offset is out of range",
             Self::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Self::InvalidCursor => "ERR invalid cursor",
@@ -112,6 +120,8 @@ impl From<haypile_types::Error> for Error {
             Cause::Stop(stop) => Self::Stop(stop),
             Cause::WrongType => Self::WrongType,
             Cause::NotInteger => Self::NotInteger,
+            Cause::NotFloat => Self::NotFloat,
+            Cause::NotFinite => Self::NotFinite,
             Cause::Overflow => Self::Overflow,
             Cause::TooLong => Self::StringTooLong,
         }

@@ -27,6 +27,9 @@ pub trait Host {
     /// Logs the client in, or says why not (`WRONGPASS ...`).
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()>;
 
+    /// The wall clock, in microseconds since 1970.
+    fn now_us(&self) -> u64;
+
     /// The number of databases; valid indexes are below it.
     fn databases(&self) -> u32;
     /// `index` is below [`Host::databases`].

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::lookup::{Entry, Table};
 use crate::syntax::{self, Argument};
-use crate::table::{Arity, Begin, Category, Command, Find, Flag, Group, KeySpec, Keys, Run};
+use crate::table::{Arity, Begin, Category, Command, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
 use haypile_config::glob;
 use haypile_resp::Reply;
 
@@ -26,7 +26,15 @@ const COMMAND: Command = Command {
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     tips: &["nondeterministic_output_order"],
-    subcommands: &[COMMAND_COUNT, COMMAND_DOCS, COMMAND_GETKEYS, COMMAND_HELP, COMMAND_INFO, COMMAND_LIST],
+    subcommands: &[
+        COMMAND_COUNT,
+        COMMAND_DOCS,
+        COMMAND_GETKEYS,
+        COMMAND_GETKEYSANDFLAGS,
+        COMMAND_HELP,
+        COMMAND_INFO,
+        COMMAND_LIST,
+    ],
     ..Command::USUAL
 };
 
@@ -96,6 +104,12 @@ const COMMAND_GETKEYS: Command = Command {
 
 fn command_getkeys(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let call = args.tail(2);
+    let (_, found) = keys_of(host, call)?;
+    Ok(Reply::array(found.into_iter().map(|(at, _)| Reply::bulk(call.get(at).to_vec()))))
+}
+
+/// The command that a call asks for, and where its keys are.
+fn keys_of<'h>(host: &'h mut dyn Host, call: Args<'h>) -> Result<(&'h Entry, Vec<(usize, &'h KeySpec)>)> {
     let Some(entry) = host.table().lookup(call) else {
         return Err(Error::text("ERR Invalid command specified"));
     };
@@ -105,11 +119,46 @@ fn command_getkeys(host: &mut dyn Host, args: Args) -> Result<Reply> {
     if !entry.command.arity.allows(call.len()) {
         return Err(Error::text("ERR Invalid number of arguments specified for command"));
     }
-    let keys: Vec<Reply> = entry.command.keys(call).map(|(at, _)| Reply::bulk(call.get(at).to_vec())).collect();
-    if keys.is_empty() && !entry.flags.has(Flag::NoMandatoryKeys) {
+    let found: Vec<(usize, &KeySpec)> = entry.command.keys(call).collect();
+    if found.is_empty() && !entry.flags.has(Flag::NoMandatoryKeys) {
         return Err(Error::text("ERR Invalid arguments specified for command"));
     }
-    Ok(Reply::Array(keys))
+    Ok((entry, found))
+}
+
+const COMMAND_GETKEYSANDFLAGS: Command = Command {
+    name: "getkeysandflags",
+    since: "7.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(3),
+    keys: Keys::NONE,
+    summary: "Returns the keys in a full command, each with what the command does to it.",
+    syntax: "",
+    complexity: "O(N) where N is the number of arguments to the command",
+    run: Run::Session(command_getkeysandflags),
+    flags: &[Flag::Loading, Flag::Stale],
+    categories: &[Category::Connection],
+    ..Command::USUAL
+};
+
+fn command_getkeysandflags(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let call = args.tail(2);
+    let (entry, found) = keys_of(host, call)?;
+    let described = |(at, spec): (usize, &KeySpec)| {
+        let (mode, uses) = done_to(entry.command, spec, call);
+        let flags = std::iter::once(mode.name()).chain(uses.iter().map(|one| one.name())).map(Reply::Simple);
+        Reply::Array(vec![Reply::bulk(call.get(at).to_vec()), Reply::Set(flags.collect())])
+    };
+    Ok(Reply::array(found.into_iter().map(described)))
+}
+
+/// What a call does to the keys of a spec, where that depends on its arguments: only with GET, SET reads its key.
+fn done_to(command: &Command, spec: &KeySpec, call: Args) -> (Mode, &'static [Use]) {
+    match command.name {
+        "set" if (3..call.len()).any(|i| call.is(i, "get")) => (Mode::Rw, &[Use::Access, Use::Update]),
+        "set" => (Mode::Ow, &[Use::Update]),
+        _ => (spec.mode, spec.uses),
+    }
 }
 
 const COMMAND_HELP: Command = Command {
@@ -281,7 +330,7 @@ fn documented(table: &Table, entry: &Entry) -> Reply {
     }
     let arguments = arguments(command);
     if !arguments.is_empty() {
-        fields.push(("arguments", documented_arguments(&arguments, &mut 0)));
+        fields.push(("arguments", documented_arguments(&arguments, &mut 0, command.keys.specs().len())));
     }
     let subcommands = table.subcommands(entry);
     if !subcommands.is_empty() {
@@ -291,13 +340,14 @@ fn documented(table: &Table, entry: &Entry) -> Reply {
     map(fields)
 }
 
-/// `keys` counts the arguments that are keys: the first belongs to the first key spec, and so on.
-fn documented_arguments(arguments: &[Argument], keys: &mut i64) -> Reply {
+/// `keys` counts the arguments that are keys: the first belongs to the first of the key `specs`, and so on; those beyond to
+/// the last.
+fn documented_arguments(arguments: &[Argument], keys: &mut usize, specs: usize) -> Reply {
     Reply::array(arguments.iter().map(|argument| {
         let mut fields =
             vec![("name", Reply::bulk(argument.name.clone())), ("type", Reply::bulk(argument.kind.name()))];
         if argument.kind == syntax::Kind::Key {
-            fields.push(("key_spec_index", Reply::Integer(*keys)));
+            fields.push(("key_spec_index", Reply::Integer((*keys).min(specs.saturating_sub(1)) as i64)));
             *keys += 1;
         }
         if let Some(token) = argument.token {
@@ -314,7 +364,7 @@ fn documented_arguments(arguments: &[Argument], keys: &mut i64) -> Reply {
             fields.push(("flags", Reply::Set(flags)));
         }
         if !argument.arguments.is_empty() {
-            fields.push(("arguments", documented_arguments(&argument.arguments, keys)));
+            fields.push(("arguments", documented_arguments(&argument.arguments, keys, specs)));
         }
         map(fields)
     }))

@@ -6,10 +6,11 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::table::{Arity, Command, Flag, Group, KeySpec, Keys, Mode, Run, Use};
 use haypile_resp::Reply;
-use haypile_store::Txn;
-use haypile_types::key;
+use haypile_store::{Key, Txn};
+use haypile_types::key::{self, Entry, Header, Type};
+use haypile_types::string;
 
-pub(crate) const COMMANDS: &[Command] = &[DEL, UNLINK, EXISTS, TYPE, RENAME, RENAMENX];
+pub(crate) const COMMANDS: &[Command] = &[DEL, UNLINK, EXISTS, TOUCH, TYPE, RENAME, RENAMENX, COPY, MOVE];
 
 const DEL: Command = Command {
     name: "del",
@@ -83,6 +84,21 @@ fn exists(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     Ok(Reply::Integer(found))
 }
+
+const TOUCH: Command = Command {
+    name: "touch",
+    since: "3.2.1",
+    group: Group::Generic,
+    arity: Arity::at_least(2),
+    keys: Keys::all_from(1, 1).ro(&[]),
+    summary: "Returns how many of the given keys exist, and counts as an access to them.",
+    syntax: "key...",
+    complexity: "O(N) where N is the number of keys that will be touched.",
+    run: Run::Read(exists),
+    flags: &[Flag::Fast],
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    ..Command::USUAL
+};
 
 const TYPE: Command = Command {
     name: "type",
@@ -165,4 +181,80 @@ fn move_to_name(txn: &mut Txn, args: Args, taken: Taken) -> Result<bool> {
     }
     key::rename(txn, &from, &entry, &to, replaced.as_ref())?;
     Ok(true)
+}
+
+const COPY: Command = Command {
+    name: "copy",
+    since: "6.2.0",
+    group: Group::Generic,
+    arity: Arity::at_least(3),
+    keys: Keys::Many(&[KeySpec::at(1).with(Mode::Ro, &[Use::Access]), KeySpec::at(2).with(Mode::Ow, &[Use::Update])]),
+    summary: "Copies the value and the deadline of a key to another key.",
+    syntax: "source:key destination:key [DB destination-db:integer] [REPLACE]",
+    complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
+    run: Run::Write(copy),
+    flags: &[Flag::Denyoom],
+    ..Command::USUAL
+};
+
+fn copy(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let (mut database, mut taken) = (txn.database(), Taken::Keep);
+    let mut i = 3;
+    while i < args.len() {
+        if args.is(i, "replace") {
+            taken = Taken::Replace;
+        } else if args.is(i, "db") && i + 1 < args.len() {
+            i += 1;
+            database = args.database(txn, i)?.ok_or(Error::DatabaseOutOfRange)?;
+        } else {
+            return Err(Error::Syntax);
+        }
+        i += 1;
+    }
+    let (from, to) = (args.key(txn, 1), txn.key_in(database, args.get(2)));
+    if from == to {
+        return Err(Error::SameObject);
+    }
+    let Some(entry) = key::lookup(txn, &from)? else { return Ok(Reply::Integer(0)) };
+    let replaced = key::lookup_write(txn, &to)?.map(|entry| entry.header);
+    if replaced.is_some() && taken == Taken::Keep {
+        return Ok(Reply::Integer(0));
+    }
+    copy_value(txn, &from, &entry, &to, replaced.as_ref())?;
+    Ok(Reply::Integer(1))
+}
+
+fn copy_value(txn: &mut Txn, from: &Key, entry: &Entry, to: &Key, to_before: Option<&Header>) -> Result<()> {
+    match entry.header.type_of() {
+        Type::String => Ok(string::copy(txn, from, entry, to, to_before)?),
+    }
+}
+
+const MOVE: Command = Command {
+    name: "move",
+    since: "1.0.0",
+    group: Group::Generic,
+    arity: Arity::exactly(3),
+    keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
+    summary: "Moves a key to another database.",
+    syntax: "key db:integer",
+    run: Run::Write(move_to_database),
+    flags: &[Flag::Fast],
+    ..Command::USUAL
+};
+
+/// Costs what a copy costs: rows belong to one database.
+fn move_to_database(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let database = args.database(txn, 2)?.ok_or(Error::DatabaseOutOfRange)?;
+    let (from, to) = (args.key(txn, 1), txn.key_in(database, args.get(1)));
+    if from == to {
+        return Err(Error::SameObject);
+    }
+    let Some(entry) = key::lookup_write(txn, &from)? else { return Ok(Reply::Integer(0)) };
+    if key::lookup_write(txn, &to)?.is_some() {
+        return Ok(Reply::Integer(0));
+    }
+    copy_value(txn, &from, &entry, &to, None)?;
+    key::remove(txn, &from, &entry.header)?;
+    Ok(Reply::Integer(1))
 }

@@ -20,6 +20,7 @@ pub mod syntax;
 mod string;
 
 mod counter;
+mod lcs;
 mod substring;
 
 mod keys;
@@ -45,10 +46,11 @@ pub use table::{Command, Control, Flag, Run};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 11] {
+pub(crate) fn groups() -> [&'static [Command]; 12] {
     [
         string::COMMANDS,
         counter::COMMANDS,
+        lcs::COMMANDS,
         substring::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,

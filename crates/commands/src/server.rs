@@ -1,4 +1,4 @@
-//! The commands about the server: INFO, CONFIG, SHUTDOWN.
+//! The commands about the server: INFO, CONFIG, TIME, SHUTDOWN.
 //!
 //! Owns their options and replies. Facts, directives and the way to stop belong to the engine, behind [`Host`].
 
@@ -9,7 +9,7 @@ use crate::introspect::help;
 use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
 use haypile_resp::Reply;
 
-pub(crate) const COMMANDS: &[Command] = &[INFO, CONFIG, SHUTDOWN];
+pub(crate) const COMMANDS: &[Command] = &[INFO, CONFIG, TIME, SHUTDOWN];
 
 const INFO: Command = Command {
     name: "info",
@@ -140,6 +140,25 @@ const CONFIG_HELP: Command = Command {
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
+
+const TIME: Command = Command {
+    name: "time",
+    since: "2.6.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Returns the server's clock: Unix seconds, and microseconds of the second.",
+    syntax: "",
+    run: Run::Session(time),
+    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    tips: &["nondeterministic_output"],
+    ..Command::USUAL
+};
+
+fn time(host: &mut dyn Host, _args: Args) -> Result<Reply> {
+    let now_us = host.now_us();
+    Ok(Reply::array([now_us / 1_000_000, now_us % 1_000_000].map(|part| Reply::bulk(part.to_string()))))
+}
 
 const SHUTDOWN: Command = Command {
     name: "shutdown",

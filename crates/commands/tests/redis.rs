@@ -10,6 +10,7 @@ use haypile_resp::Protocol;
 /// What 7.2 has otherwise than 7.0: a full name and the field of COMMAND INFO or COMMAND DOCS.
 const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("command|getkeys", "arity"),
+    ("command|getkeysandflags", "arity"),
     ("psetex", "deprecated_since"),
     ("psetex", "doc_flags"),
     ("psetex", "replaced_by"),

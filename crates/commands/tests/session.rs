@@ -41,6 +41,12 @@ fn select_takes_an_index_below_the_number_of_databases() {
 }
 
 #[test]
+fn time_is_in_seconds_and_microseconds() {
+    check("as two numbers", "TIME", bulks(&["1700000000", "42"]));
+    fails("TIME now", "ERR wrong number of arguments for 'time' command");
+}
+
+#[test]
 fn quit_answers_and_closes() {
     let mut session = Session::default();
     assert_eq!(session.call("QUIT now please"), Reply::ok());
@@ -199,6 +205,16 @@ fn getkeys_finds_the_keys_that_are_locked() {
     check("every second", "COMMAND GETKEYS MSET a 1 b 2", bulks(&["a", "b"]));
     check("of two specs", "COMMAND GETKEYS rename a b", bulks(&["a", "b"]));
     check("all", "COMMAND GETKEYS del a b c", bulks(&["a", "b", "c"]));
+    let flags = |key: &'static str, flags: &[&'static str]| {
+        Reply::Array(vec![Reply::Array(vec![
+            Reply::bulk(key),
+            Reply::Set(flags.iter().map(|flag| Reply::Simple(flag)).collect()),
+        ])])
+    };
+    check("what is read", "COMMAND GETKEYSANDFLAGS get k", flags("k", &["RO", "access"]));
+    check("what is overwritten", "COMMAND GETKEYSANDFLAGS set k v", flags("k", &["OW", "update"]));
+    check("what is read, too", "COMMAND GETKEYSANDFLAGS SET k v NX GET", flags("k", &["RW", "access", "update"]));
+    fails("COMMAND GETKEYSANDFLAGS ping a", "ERR The command has no key arguments");
     fails("COMMAND GETKEYS ping a", "ERR The command has no key arguments");
     fails("COMMAND GETKEYS config get x", "ERR The command has no key arguments");
     fails("COMMAND GETKEYS config hay x", "ERR Invalid command specified");

@@ -10,6 +10,7 @@ use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
 use haypile_commands::{Error, Result, Table};
 use haypile_resp::Protocol;
 use haypile_store::Txn;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A session command's view of its session and the server.
 pub(crate) struct Desk<'a> {
@@ -65,6 +66,11 @@ impl Host for Desk<'_> {
             return Ok(());
         }
         Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+    }
+
+    fn now_us(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_micros() as u64)
     }
 
     fn databases(&self) -> u32 {

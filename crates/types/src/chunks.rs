@@ -17,6 +17,9 @@ pub const CHUNK_BYTES: usize = 16 * 1024;
 /// The same for positions, which go beyond memory's.
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
+/// A longer string is not copied where others wait.
+const COPY_AT_ONCE_BYTES: u64 = 256 * 1024;
+
 /// Bytes of the payload in the meta row: the object and the string's length.
 const PAYLOAD_BYTES: usize = Object::BYTES + 8;
 
@@ -84,6 +87,20 @@ impl Chunked {
             rest = more;
         }
         Ok(())
+    }
+
+    /// The same string under a new object, which nothing names yet, in the slot and the database of `key`.
+    pub fn copy(&self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Chunked> {
+        if self.length > COPY_AT_ONCE_BYTES {
+            txn.long()?;
+        }
+        let copy = Chunked { length: self.length, ..Chunked::new(txn, key)? };
+        for number in 0..self.length.div_ceil(CHUNK) {
+            if let Some(chunk) = txn.row(&self.row(number))? {
+                txn.put_row(&copy.row(number), &[&chunk])?;
+            }
+        }
+        Ok(copy)
     }
 
     /// The bytes in `range`, which lies within the string, put together in memory.

@@ -13,6 +13,10 @@ pub enum Error {
     NotInteger,
     /// The sum does not fit 64 bits.
     Overflow,
+    /// The value is not a number.
+    NotFloat,
+    /// The sum is no number, or infinite.
+    NotFinite,
     /// The string would grow beyond the longest that is allowed.
     TooLong,
 }

@@ -2,12 +2,14 @@
 //! and knows neither cache nor memtable. The bytes are described in docs/format/rows.md.
 //!
 //! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long),
-//! `chunks` (how a long string lies in rows), `integer` (decimal numbers as Redis reads them).
+//! `chunks` (how a long string lies in rows), `integer` and `extended` (numbers as Redis reads and
+//! prints them).
 
 pub mod key;
 pub mod string;
 
 pub mod chunks;
+pub mod extended;
 pub mod integer;
 
 mod error;

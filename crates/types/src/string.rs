@@ -2,6 +2,7 @@
 //! and the operations; a small change to a large value costs what it changes.
 
 use crate::chunks::{CHUNK_BYTES, Chunked, Long};
+use crate::extended::Extended;
 use crate::key::{self, Entry, Header, PATCH_FROM_BYTES, Tag, Type};
 use crate::{Error, Result, integer};
 use haypile_store::{Key, Txn, Value};
@@ -240,4 +241,34 @@ pub fn increment(txn: &mut Txn<'_>, key: &Key<'_>, delta: i64) -> Result<i64> {
     let after = header.unwrap_or(Header::inline(None));
     key::write(txn, key, header.as_ref(), &after, &[itoa::Buffer::new().format(sum).as_bytes()])?;
     Ok(sum)
+}
+
+/// Adds `delta`, which is `None` if it was no number, to the number that the string spells, 0 if the key is absent, and
+/// returns the sum as it is spelled then. The deadline stays.
+pub fn increment_float(txn: &mut Txn<'_>, key: &Key<'_>, delta: Option<Extended>) -> Result<String> {
+    let (header, number) = match key::lookup_write(txn, key)? {
+        Some(entry) => {
+            check_type(&entry)?;
+            // One in chunks is longer than any number.
+            let inline = entry.header.tag == Tag::StringInline;
+            let number = inline.then(|| Extended::parse(entry.payload())).flatten().ok_or(Error::NotFloat)?;
+            (Some(entry.header), number)
+        }
+        None => (None, Extended::ZERO),
+    };
+    let sum = (number + delta.ok_or(Error::NotFloat)?).filter(|sum| sum.is_finite()).ok_or(Error::NotFinite)?.print();
+    key::write(txn, key, header.as_ref(), &header.unwrap_or(Header::inline(None)), &[sum.as_bytes()])?;
+    Ok(sum)
+}
+
+/// Gives `to`, which was `to_before`, the same string and deadline as `from`. The databases may differ.
+pub fn copy(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, to: &Key<'_>, to_before: Option<&Header>) -> Result<()> {
+    let deadline_ms = entry.header.deadline_ms;
+    match Form::of(from, entry)? {
+        Form::Inline => key::write(txn, to, to_before, &Header::inline(deadline_ms), &[entry.payload()]),
+        Form::Chunked(chunked) => {
+            let copy = chunked.copy(txn, to)?;
+            key::write(txn, to, to_before, &copy.header(deadline_ms), &[&copy.payload()])
+        }
+    }
 }

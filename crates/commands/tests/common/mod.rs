@@ -83,6 +83,10 @@ impl Host for Session {
         Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
     }
 
+    fn now_us(&self) -> u64 {
+        1_700_000_000_000_042
+    }
+
     fn databases(&self) -> u32 {
         16
     }

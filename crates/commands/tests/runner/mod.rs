@@ -10,7 +10,7 @@
 //!
 //! A line is a command, an arrow and a reply; `+101ms` lets time pass. Words in double quotes take `\xhh`, `\r`, `\n`, `\t`,
 //! `\"` and `\\`, may be repeated by `*` and joined by `+`. A reply is a status or an integer as it is, `nil`, a quoted bulk
-//! string, `error` and its text, a list in brackets, a list in any order with `~` before it, or `one of` a list. Every case
+//! string, `error` and its text, a list in brackets (a map as in RESP2), a list in any order with `~` before it, or `one of` a list. Every case
 //! begins with empty databases and database 0.
 
 #![allow(dead_code)] // Each test file uses its own part.
@@ -132,6 +132,9 @@ impl Shown {
             Reply::Error(text) => Shown::Word(format!("error {text}")),
             Reply::Bulk(bytes) => Shown::Bulk(bytes.into_vec()),
             Reply::Array(elements) => Shown::List(elements.into_iter().map(Shown::of).collect()),
+            Reply::Map(pairs) => {
+                Shown::List(pairs.into_iter().flat_map(|(key, value)| [Shown::of(key), Shown::of(value)]).collect())
+            }
             Reply::Stream(mut pieces) => Shown::of_pieces(&mut *pieces),
             other => panic!("no case has a reply like {other:?}"),
         }

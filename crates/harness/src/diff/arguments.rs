@@ -56,6 +56,46 @@ const ODD: &[&[u8]] = &[
     b"99999999999999999999999999",
 ];
 
+/// Numbers with a fraction or an exponent, where 80 bits end, and what C's parser takes besides.
+const FLOATS: &[&str] = &[
+    "0.1",
+    "0.5",
+    "-0.3",
+    "10.50",
+    "1.",
+    ".5",
+    "5e3",
+    "-2.5E-3",
+    "1e-17",
+    "4.9e-18",
+    "1e-30",
+    "1e17",
+    "1e21",
+    "-1e300",
+    "1e4900",
+    "9e4931",
+    "1e5000",
+    "-1e5000",
+    "1e-4950",
+    "1e-5000",
+    "3.14159265358979323846264338",
+    "0.30000000000000000004",
+    "18446744073709551615.5",
+    "36893488147419103233",
+    "0x1.8p3",
+    "0X10",
+    "0x",
+    "infinity",
+    "-Inf",
+    "NaN",
+    "nan(1)",
+    "1e",
+    "1e+",
+    ".",
+    "1_000",
+    "-0.0",
+];
+
 /// Deadlines far from any test: seconds in the past and in the future, and where arithmetic in milliseconds ends.
 const PAST_S: &[i64] = &[1, 1000, 1_500_000_000];
 const FUTURE_S: &[i64] = &[4_102_444_800, 4_102_444_801, 32_503_680_000, 9_223_372_036_854_774];
@@ -95,7 +135,8 @@ impl Arguments {
 
     pub fn value(&mut self) -> Vec<u8> {
         match self.random.below(100) {
-            0..=34 => self.number(),
+            0..=29 => self.number(),
+            30..=34 => self.float(),
             35..=39 => self.random.pick(ODD).to_vec(),
             40..=44 => Vec::new(),
             45..=84 => {
@@ -144,6 +185,19 @@ impl Arguments {
             _ => {
                 let number = self.random.below(2000) as i64 - 1000;
                 number.to_string().into_bytes()
+            }
+        }
+    }
+
+    /// A number as INCRBYFLOAT reads it, now and then none.
+    pub fn float(&mut self) -> Vec<u8> {
+        match self.random.below(10) {
+            0..=1 => self.number(),
+            2..=5 => self.random.pick(FLOATS).as_bytes().to_vec(),
+            _ => {
+                let (whole, digits) = (self.random.below(2000) as i64 - 1000, self.random.below(12) as usize + 1);
+                let fraction = self.random.below(10u64.pow(digits as u32));
+                format!("{whole}.{fraction:0digits$}").into_bytes()
             }
         }
     }

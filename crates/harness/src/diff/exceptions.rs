@@ -23,9 +23,10 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         name: "command-getkeys-arity",
-        reason: "7.2 lets COMMAND GETKEYS have a command without arguments; 7.0 calls that a wrong number of arguments",
+        reason: "7.2 lets COMMAND GETKEYS and GETKEYSANDFLAGS have a command without arguments; 7.0 calls that a wrong number of arguments",
         applies: |command, theirs, _| {
-            is(command, &["command", "getkeys"]) && command.len() == 3 && refused(theirs, "wrong number of arguments")
+            let is_one = ["getkeys", "getkeysandflags"].iter().any(|word| is(command, &["command", word]));
+            is_one && command.len() == 3 && refused(theirs, "wrong number of arguments")
         },
     },
     Exception {

@@ -28,6 +28,8 @@ const COMMANDS: &[(u64, Make)] = &[
     (3, |a| vec![a.word("DECR"), a.key()]),
     (4, |a| vec![a.word("INCRBY"), a.key(), a.number()]),
     (3, |a| vec![a.word("DECRBY"), a.key(), a.number()]),
+    (5, |a| vec![a.word("INCRBYFLOAT"), a.key(), a.float()]),
+    (4, lcs),
     (7, |a| vec![a.word("APPEND"), a.key(), a.value()]),
     (4, |a| vec![a.word("STRLEN"), a.key()]),
     (6, |a| vec![a.word("GETRANGE"), a.key(), a.index(), a.index()]),
@@ -37,6 +39,9 @@ const COMMANDS: &[(u64, Make)] = &[
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),
     (4, |a| many(a, "EXISTS", false)),
+    (2, |a| many(a, "TOUCH", false)),
+    (4, copy),
+    (3, |a| vec![a.word("MOVE"), a.key(), a.database()]),
     (2, |a| vec![a.word("TYPE"), a.key()]),
     (5, |a| expire(a, "EXPIRE", Arguments::ttl, 1000)),
     (4, |a| expire(a, "PEXPIRE", Arguments::ttl, 1)),
@@ -113,6 +118,30 @@ fn getex(a: &mut Arguments) -> Command {
             deadline_option(a, &mut command);
         }
         _ => deadline_option(a, &mut command),
+    }
+    command
+}
+
+fn lcs(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("LCS"), a.key(), a.key()];
+    while a.random.percent(50) {
+        match a.random.below(5) {
+            0 => command.push(a.word("LEN")),
+            1 => command.push(a.word("WITHMATCHLEN")),
+            2 => command.extend([a.word("MINMATCHLEN"), a.number()]),
+            _ => command.push(a.word("IDX")),
+        }
+    }
+    command
+}
+
+fn copy(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("COPY"), a.key(), a.key()];
+    while a.random.percent(40) {
+        match a.random.below(2) {
+            0 => command.push(a.word("REPLACE")),
+            _ => command.extend([a.word("DB"), a.database()]),
+        }
     }
     command
 }
@@ -327,7 +356,8 @@ fn command_table(a: &mut Arguments) -> Command {
         4 => command.extend([a.word("DOCS"), a.random.pick(NAMES).as_bytes().to_vec()]),
         5 => command.push(a.word("NOSUCH")),
         _ => {
-            command.push(a.word("GETKEYS"));
+            let word = if a.random.percent(50) { "GETKEYS" } else { "GETKEYSANDFLAGS" };
+            command.push(a.word(word));
             let words = *a.random.pick(&[
                 "GET a",
                 "GET a b",
@@ -338,6 +368,10 @@ fn command_table(a: &mut Arguments) -> Command {
                 "PING a",
                 "NOSUCH a",
                 "SET a 1 EX 1",
+                "SET a 1 GET",
+                "COPY a b REPLACE",
+                "LCS a b",
+                "MOVE a 1",
                 "MGET x y",
                 "SWAPDB 0 1",
                 "WATCH a b",
@@ -542,10 +576,11 @@ fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bo
     command
 }
 
-/// COMMAND GETKEYS of a single word, which 7.2 runs: in a block, its refusal would end the whole block on one side only.
+/// COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, which 7.2 runs: in a block, its refusal would end the whole block on one side only.
 fn is_refused_by_7_0(command: &Command) -> bool {
     let [name, subcommand, _] = &command[..] else { return false };
-    name.eq_ignore_ascii_case(b"command") && subcommand.eq_ignore_ascii_case(b"getkeys")
+    let is_one = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
+    name.eq_ignore_ascii_case(b"command") && (is_one(b"getkeys") || is_one(b"getkeysandflags"))
 }
 
 #[cfg(test)]
