@@ -12,8 +12,8 @@ use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Keys that are looked at one by one, of the command that lacks rows, and again of those behind it: an event loop does that
-/// in about the time that it takes for the commands themselves, some 0.3 ms. A command of more keys is read by one thread.
+/// Keys that are looked at one by one, of the command that lacks rows, and again of those behind it: that costs an event loop
+/// about what the commands themselves will. A command of more keys is read by one thread.
 const KEYS_MAX: usize = 1000;
 
 /// What is to be read.

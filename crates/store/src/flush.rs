@@ -308,9 +308,9 @@ impl Store {
         } else {
             self.log.failed().map(|failure| format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
         };
-        self.base.pace_removals(why.is_some());
-        self.flush.set_stopped(why);
         let mut refused = self.flush.log_refused.lock();
+        self.base.pace_removals(why.is_some() || refused.is_some());
+        self.flush.set_stopped(why);
         if refused.is_some_and(|since| since.elapsed() > RETRY_INTERVAL) {
             // If it refuses again, that begins anew.
             *refused = None;

@@ -25,6 +25,7 @@ struct Script {
     ingest_fault: Option<BaseError>,
     hold_ingests: bool,
     held: u64,
+    short_of_space: bool,
     hold_gets: bool,
     held_gets: u64,
     hold_scans: bool,
@@ -62,6 +63,11 @@ impl FaultBase {
     pub fn wait_for_held_ingest(&self) {
         let mut script = self.script.lock();
         self.changed.wait_while(&mut script, |script| script.held == 0);
+    }
+
+    /// What it was told last of the disk's space.
+    pub fn is_short_of_space(&self) -> bool {
+        self.script.lock().short_of_space
     }
 
     /// While set, reads of a row that may go to the disk wait before they begin.
@@ -191,6 +197,7 @@ impl Base for FaultBase {
     }
 
     fn pace_removals(&self, short_of_space: bool) {
+        self.script.lock().short_of_space = short_of_space;
         self.inner.pace_removals(short_of_space);
     }
 
