@@ -1,100 +1,19 @@
 //! The design's rules, one by one, each with the test that fails without it: durability's gate, back-pressure, failing
-//! disks, object ids across a replay, the engine without a base.
+//! disks, the engine without a base. Those of the replay are in `replay.rs`.
+
+mod machine;
 
 use haypile_log::testing::{FaultFiles, ForgetfulFiles};
-use haypile_log::{Durability, Files, Index};
+use haypile_log::{Durability, Index};
 use haypile_store::base::{BaseError, Pressure};
-use haypile_store::testing::{FaultBase, MortalFiles, options};
+use haypile_store::testing::options;
 use haypile_store::{
-    Call, Committed, Counter, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, StoreOptions,
-    Txn, TxnBuffers, WritePressure, row,
+    Counter, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn, TxnBuffers,
+    WritePressure, row,
 };
+use machine::{Machine, call, usual};
 use std::path::Path;
 use std::sync::Arc;
-
-/// A store on a machine whose files, base and life are in the test's hands.
-struct Machine {
-    disk: ForgetfulFiles,
-    rows: Arc<MemoryBase>,
-    faults: Arc<FaultFiles>,
-    process: Arc<MortalFiles>,
-    base: Arc<FaultBase>,
-    store: Arc<Store>,
-    change: fn(&mut StoreOptions),
-}
-
-impl Machine {
-    fn new(change: fn(&mut StoreOptions)) -> Machine {
-        Machine::start(ForgetfulFiles::new(), Arc::default(), change)
-    }
-
-    fn start(disk: ForgetfulFiles, rows: Arc<MemoryBase>, change: fn(&mut StoreOptions)) -> Machine {
-        let faults = Arc::new(FaultFiles::new(Arc::new(disk.clone())));
-        let process = Arc::new(MortalFiles::new(faults.clone()));
-        let base = FaultBase::new(rows.clone());
-        let mut options = options(Path::new("/"));
-        options.log.files = process.clone();
-        options.log.segment_bytes = 256 << 10;
-        change(&mut options);
-        let store = Store::open(options, base.clone(), |_| {}).expect("opens");
-        Machine { disk, rows, faults, process, base, store, change }
-    }
-
-    /// The process dies and is started again.
-    fn kill(self) -> Machine {
-        self.die();
-        Machine::start(self.disk.clone(), self.rows.clone(), self.change)
-    }
-
-    fn die(&self) {
-        self.base.kill();
-        self.process.kill();
-        drop(self.store.close());
-    }
-
-    fn begin(&self) -> Txn<'_> {
-        self.store.begin(TxnBuffers::default(), call(Mode::Disk))
-    }
-
-    fn put(&self, name: &str, value: &[u8]) -> Result<Committed, Stop> {
-        let mut txn = self.begin();
-        let key = txn.key(name.as_bytes());
-        txn.put_meta(&key, &[value])?;
-        txn.count(key.space, Counter::Keys, 1);
-        txn.commit()
-    }
-
-    fn get(&self, name: &str) -> Option<Vec<u8>> {
-        let mut txn = self.begin();
-        let key = txn.key(name.as_bytes());
-        txn.meta(&key).expect("reads go on").map(|value| value.to_vec())
-    }
-
-    /// Writes until a generation is so full, in percent.
-    fn fill(&self, percent: u64) -> Result<(), Stop> {
-        let figure = |name| self.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
-        let max = figure("memtable_bytes_max");
-        let mut n = 0;
-        while figure("memtable_active_bytes") * 100 < max * percent {
-            self.put(&format!("fill:{n}"), &[0; 4000])?;
-            n += 1;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        self.base.hold_ingests(false);
-        drop(self.store.close());
-    }
-}
-
-fn call(mode: Mode) -> Call<'static> {
-    Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
-}
-
-fn usual(_: &mut StoreOptions) {}
 
 #[test]
 fn a_reply_depends_on_the_newest_record_that_it_read_from_wherever() {
@@ -270,111 +189,6 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
 }
 
 #[test]
-fn the_owner_of_an_object_that_was_written_ahead_may_come_after_a_flush_of_the_replay() {
-    let machine = Machine::new(|options| options.memtable_bytes = 32 << 20);
-    let mut txn = machine.begin();
-    let id = txn.new_object().expect("leased");
-    let chunk = vec![b'x'; 64 << 10];
-    let row_of = |n: u32| row::data_row(Space(0), row::Slot(1), id, &n.to_be_bytes());
-    for n in 0..100 {
-        txn.put_row(&row_of(n), &[&chunk]).expect("written ahead");
-    }
-    txn.put_row(&row::owner_row(Space(0), row::Slot(1), id), &[b"k"]).expect("small");
-    txn.commit().expect("room");
-    drop(txn);
-    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
-    // The new process has less memory: it flushes in the middle of its replay, and its base drops whatever it may.
-    machine.die();
-    let (disk, rows) = (machine.disk.clone(), machine.rows.clone());
-    let eager = Arc::new(Eager(rows.clone()));
-    let mut small = options(Path::new("/"));
-    small.memtable_bytes = 1 << 20;
-    small.log.files = Arc::new(disk);
-    let store = Store::open(small, eager, |_| {}).expect("opens");
-    assert!(!rows.is_empty(), "it was flushed during the replay");
-    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
-    for n in 0..100 {
-        assert!(txn.row(&row_of(n)).expect("reads").is_some(), "row {n} is alive");
-    }
-    drop(txn);
-    store.close().expect("nothing is wrong");
-}
-
-#[test]
-fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
-    let machine = Machine::new(|options| options.memtable_bytes = 64 << 20);
-    let long = vec![b'l'; 700 << 10];
-    for n in 0..4000 {
-        machine.put(&format!("short:{n}"), &[b's'; 300]).expect("room");
-        if n % 500 == 0 {
-            machine.put(&format!("long:{n}"), &long).expect("room");
-        }
-        machine.store.log().write();
-    }
-    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
-    machine.die();
-    let open = |fault: Option<BaseError>| {
-        let base = FaultBase::new(machine.rows.clone());
-        base.set_fault(fault);
-        let mut small = options(Path::new("/"));
-        small.memtable_bytes = 1 << 20;
-        small.log.files = Arc::new(machine.disk.clone());
-        Store::open(small, base, |_| {})
-    };
-    let error = open(Some(BaseError::Failed("injected".into()))).err().expect("there is no room for all of it");
-    assert!(error.0.contains("cannot be flushed: injected"), "{error}");
-    let store = open(None).expect("opens");
-    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
-    for n in 0..4000 {
-        let short = txn.meta(&txn.key(format!("short:{n}").as_bytes())).expect("reads");
-        assert_eq!(short.as_deref(), Some(&[b's'; 300][..]), "{n}");
-    }
-    for n in (0..4000).step_by(500) {
-        let found = txn.meta(&txn.key(format!("long:{n}").as_bytes())).expect("reads");
-        assert!(found.as_deref() == Some(&long[..]), "{n}");
-    }
-    drop(txn);
-    store.close().expect("nothing is wrong");
-}
-
-#[test]
-fn damage_far_into_the_log_ends_the_replay_and_is_named() {
-    let machine = Machine::new(|options| options.memtable_bytes = 64 << 20);
-    for n in 0..10_000 {
-        machine.put(&format!("k{n}"), &[b'v'; 300]).expect("room");
-        machine.store.log().write();
-    }
-    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
-    machine.put("later", b"its group says that what was before is synced").expect("room");
-    machine.store.log().write();
-    machine.die();
-    let open = || {
-        let mut same = options(Path::new("/"));
-        same.memtable_bytes = 64 << 20;
-        same.log.files = Arc::new(machine.disk.clone());
-        let mut told = 0;
-        let opened = Store::open(same, FaultBase::new(machine.rows.clone()), |_| told += 1);
-        (opened, told)
-    };
-    let dir = options(Path::new("/")).log.dir;
-    let mut names = machine.disk.list(&dir).expect("a directory");
-    names.sort();
-    let path = dir.join(&names[names.len() * 3 / 4]);
-    let whole = machine.disk.read(&path).expect("a segment");
-    let mut damaged = whole.clone();
-    damaged[whole.len() / 2] ^= 1;
-    machine.disk.replace(&path, damaged);
-    let (opened, told) = open();
-    let error = opened.err().expect("nothing behind the damage is believed").0;
-    let place = format!("the log is damaged: {} at offset ", path.display());
-    assert!(error.contains(&place) && told > 0, "after {told} looks: {error}");
-    machine.disk.replace(&path, whole);
-    let store = open().0.expect("opens");
-    assert_eq!(store.counter(0, Counter::Keys), 10_001);
-    store.close().expect("nothing is wrong");
-}
-
-#[test]
 fn who_looks_without_locks_teaches_nobody() {
     let machine = Machine::new(|_| ());
     machine.put("k", &[PLAIN_STRING[0], PLAIN_STRING[1], b'v']).expect("room");
@@ -394,73 +208,6 @@ fn who_looks_without_locks_teaches_nobody() {
     assert_eq!(looks(Mode::Disk), Ok(Presence::Plain));
     machine.base.set_cold(true);
     assert_eq!(looks(Mode::Memory), Ok(Presence::Plain), "who holds the lock has told everybody");
-}
-
-/// A base that compacts everything after each change.
-struct Eager(Arc<MemoryBase>);
-
-mod eager {
-    use super::*;
-    use haypile_store::base::*;
-
-    impl Eager {
-        fn compact(&self) {
-            self.0.reclaim_range(&[0], &[u8::MAX]).expect("memory can be compacted");
-        }
-    }
-
-    impl Base for Eager {
-        fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
-            self.0.get(key, tier)
-        }
-        fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
-            self.0.scan(from, until, tier)
-        }
-        fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
-            self.0.view(from, until)
-        }
-        fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
-            self.0.ingest(rows)?;
-            self.compact();
-            Ok(())
-        }
-        fn set_busy(&self, busy: bool) {
-            self.0.set_busy(busy);
-        }
-        fn pace_removals(&self, short_of_space: bool) {
-            self.0.pace_removals(short_of_space);
-        }
-        fn set_reclaim(&self, reclaim: Reclaim) {
-            self.0.set_reclaim(reclaim);
-            self.compact();
-        }
-        fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
-            self.0.reclaim_range(from, until)
-        }
-        fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
-            self.0.bytes_in(from, until)
-        }
-        fn pressure(&self) -> Pressure {
-            self.0.pressure()
-        }
-        fn checkpoint(&self, directory: &Path) -> Result<(), BaseError> {
-            self.0.checkpoint(directory)
-        }
-        fn background_error(&self) -> Option<BaseError> {
-            None
-        }
-        fn resume(&self) -> Result<(), BaseError> {
-            Ok(())
-        }
-        fn disk_bytes(&self) -> u64 {
-            0
-        }
-        fn set_cache_bytes(&self, _: u64) {}
-        fn figures(&self) -> Vec<(&'static str, u64)> {
-            Vec::new()
-        }
-        fn close(&self) {}
-    }
 }
 
 #[test]
