@@ -15,6 +15,7 @@ pub mod host;
 pub mod keyspec;
 pub mod lookup;
 mod names;
+pub mod redact;
 pub mod syntax;
 
 mod string;
