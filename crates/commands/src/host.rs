@@ -43,6 +43,10 @@ pub trait Host {
     /// Sets all of the directives, or none of them.
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError>;
 
+    /// Writes the directives into the configuration file. Where the thread must not wait for the disk it answers
+    /// [`Stop::Long`](haypile_store::Stop::Long), and the engine runs the command elsewhere.
+    fn config_rewrite(&mut self) -> Result<()>;
+
     /// Sets what INFO counts back to zero.
     fn reset_statistics(&mut self);
 

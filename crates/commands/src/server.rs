@@ -58,7 +58,7 @@ const CONFIG: Command = Command {
     syntax: "",
     complexity: "Depends on subcommand.",
     run: Run::Container,
-    subcommands: &[CONFIG_GET, CONFIG_SET, CONFIG_RESETSTAT, CONFIG_HELP],
+    subcommands: &[CONFIG_GET, CONFIG_SET, CONFIG_REWRITE, CONFIG_RESETSTAT, CONFIG_HELP],
     ..Command::USUAL
 };
 
@@ -106,6 +106,25 @@ fn config_set(host: &mut dyn Host, args: Args) -> Result<Reply> {
     };
     let pairs: Vec<_> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     host.config_set(&pairs)?;
+    Ok(Reply::ok())
+}
+
+const CONFIG_REWRITE: Command = Command {
+    name: "rewrite",
+    since: "2.8.0",
+    group: Group::Server,
+    arity: Arity::exactly(2),
+    keys: Keys::NONE,
+    summary: "Writes the values of the directives into the configuration file.",
+    syntax: "",
+    complexity: "O(1)",
+    run: Run::Session(config_rewrite),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
+    ..Command::USUAL
+};
+
+fn config_rewrite(host: &mut dyn Host, _args: Args) -> Result<Reply> {
+    host.config_rewrite()?;
     Ok(Reply::ok())
 }
 

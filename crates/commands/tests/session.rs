@@ -129,6 +129,8 @@ fn config_gets_and_sets() {
     let port = Reply::Map(vec![(Reply::bulk("port"), Reply::bulk("6379"))]);
     check("what matches, as a map", "CONFIG GET port nothing", port);
     check("several at once", "CONFIG SET maxmemory 1gb timeout 5", Reply::ok());
+    fails("CONFIG REWRITE", "ERR The server is running without a config file");
+    fails("CONFIG REWRITE now", "ERR wrong number of arguments for 'config|rewrite' command");
     fails("CONFIG GET", "ERR wrong number of arguments for 'config|get' command");
     fails("CONFIG SET maxmemory", "ERR wrong number of arguments for 'config|set' command");
     fails("CONFIG SET maxmemory 1 timeout", "ERR syntax error");
@@ -232,6 +234,8 @@ fn help_lists_the_subcommands_of_the_table() {
         "    Returns the directives whose names match patterns, with their values.",
         "SET <parameter> <value> [<parameter> <value> ...]",
         "    Sets directives, all of them or none.",
+        "REWRITE",
+        "    Writes the values of the directives into the configuration file.",
         "RESETSTAT",
         "    Sets the statistics that INFO shows back to zero.",
         "HELP",

@@ -1,4 +1,4 @@
-//! CONFIG GET and CONFIG SET: the configuration while the server runs.
+//! CONFIG GET, CONFIG SET and CONFIG REWRITE: the configuration while the server runs.
 //!
 //! Settings are shared by all threads. Readers that need speed keep the `Arc<Config>` they got, and compare `version` once
 //! in a while; whoever has to act at once registers a listener, which may also refuse a change.
@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::config::{Config, Rename};
+use crate::error::os_text;
 use crate::glob;
+use crate::rewrite;
 use crate::table::{self, Class, Found};
 use crate::value::{Mode, Value};
 use crate::values::Values;
@@ -21,6 +23,8 @@ pub struct Settings {
     renames: Vec<Rename>,
     /// One CONFIG SET at a time, listeners included.
     listeners: Mutex<Vec<Box<Listener>>>,
+    /// One CONFIG REWRITE at a time.
+    rewriting: Mutex<()>,
 }
 
 struct State {
@@ -50,6 +54,7 @@ impl Settings {
             state: RwLock::new(State { values, config }),
             renames,
             listeners: Mutex::new(Vec::new()),
+            rewriting: Mutex::new(()),
         }
     }
 
@@ -136,6 +141,15 @@ impl Settings {
         *state = State { values: after, config: next };
         self.version.fetch_add(1, Ordering::Release);
         Ok(changed)
+    }
+
+    /// CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so no event loop may
+    /// call it. The error is the operating system's text.
+    pub fn rewrite(&self, file: &std::path::Path) -> Result<(), String> {
+        // The values are taken after the one before has ended: what is written last is the newest.
+        let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = self.state().values.clone();
+        rewrite::replace(file, &values).map_err(|error| os_text(&error))
     }
 
     fn state(&self) -> std::sync::RwLockReadGuard<'_, State> {

@@ -185,6 +185,11 @@ pub(crate) fn limits_of(value: &Value) -> [Limit; 3] {
     })
 }
 
+/// The limits with the names of their classes, as a file names them.
+pub(crate) fn limits_by_class(value: &Value) -> impl Iterator<Item = (&'static str, Limit)> {
+    ["normal", "replica", "pubsub"].into_iter().zip(limits_of(value))
+}
+
 /// The addresses of a `bind` value.
 pub(crate) fn addresses_of(value: &Value) -> Vec<Bind> {
     let Value::Words(words) = value else {

@@ -279,10 +279,23 @@ impl Workbench {
             (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, located, out),
             (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, located, out),
             (Run::Session(run), _) => {
-                let mut desk =
-                    Desk { engine, session: session.id, state: &mut session.state, txn: None, rehearsal: false };
-                let reply = run(&mut desk, Args::from(args)).unwrap_or_else(Error::into_reply);
-                Ok(self.reply(engine, session, reply, Index(0), out))
+                let mut desk = Desk {
+                    engine,
+                    session: session.id,
+                    state: &mut session.state,
+                    txn: None,
+                    rehearsal: false,
+                    may_wait: false,
+                };
+                match run(&mut desk, Args::from(args)) {
+                    Err(Error::Stop(Stop::Long)) if store.is_some() => Err(Hindrance::Long),
+                    // The I/O pool starts with the store.
+                    Err(Error::Stop(Stop::Long)) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
+                    reply => {
+                        let reply = reply.unwrap_or_else(Error::into_reply);
+                        Ok(self.reply(engine, session, reply, Index(0), out))
+                    }
+                }
             }
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
             (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),

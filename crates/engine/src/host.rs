@@ -9,7 +9,7 @@ use crate::session::State;
 use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
 use haypile_commands::{Error, Result, Table};
 use haypile_resp::Protocol;
-use haypile_store::Txn;
+use haypile_store::{Stop, Txn};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A session command's view of its session and the server.
@@ -21,6 +21,8 @@ pub(crate) struct Desk<'a> {
     pub txn: Option<&'a Txn<'a>>,
     /// A run that only finds out which rows a block needs: nothing beyond `state` may change.
     pub rehearsal: bool,
+    /// The thread may wait for the disk: it is one of the I/O pool.
+    pub may_wait: bool,
 }
 
 impl Host for Desk<'_> {
@@ -97,6 +99,25 @@ impl Host for Desk<'_> {
         let changed = self.engine.settings.set(pairs).map_err(config_error)?;
         self.engine.log_changes(&changed);
         Ok(())
+    }
+
+    fn config_rewrite(&mut self) -> Result<()> {
+        let Some(file) = &self.engine.process.config_file else {
+            return Err(Error::text("ERR The server is running without a config file"));
+        };
+        if !self.may_wait {
+            return Err(Error::Stop(Stop::Long));
+        }
+        match self.engine.settings.rewrite(file) {
+            Ok(()) => {
+                tracing::info!("CONFIG REWRITE has written {}", file.display());
+                Ok(())
+            }
+            Err(why) => {
+                tracing::warn!("CONFIG REWRITE failed: {why}");
+                Err(Error::text(format!("ERR Rewriting config file: {why}")))
+            }
+        }
     }
 
     fn reset_statistics(&mut self) {

@@ -71,19 +71,14 @@ impl Work {
         call: Call<'_>,
         buffers: TxnBuffers,
     ) -> Ran {
-        let rehearsal = call.mode == Mode::Load;
+        let mode = call.mode;
+        let rehearsal = mode == Mode::Load;
         let mut txn = store.begin(buffers, call);
         let reply = match self {
-            Work::Command(id, args) => run_command(
-                engine,
-                &mut txn,
-                session,
-                state,
-                engine.table.entry(*id).command,
-                args.as_args(),
-                rehearsal,
-            ),
-            Work::Block(block) => block.run(engine, &mut txn, session, state, rehearsal),
+            Work::Command(id, args) => {
+                run_command(engine, &mut txn, session, state, engine.table.entry(*id).command, args.as_args(), mode)
+            }
+            Work::Block(block) => block.run(engine, &mut txn, session, state, mode),
         };
         let reply = match reply {
             Ok(reply) if !rehearsal => commit(engine, store, &mut txn).map(|()| reply),
@@ -121,7 +116,7 @@ impl Block {
         txn: &mut Txn<'_>,
         session: u64,
         state: &mut State,
-        rehearsal: bool,
+        mode: Mode,
     ) -> Result<Reply, Error> {
         if self.is_outdated(txn)? {
             return Ok(Reply::NullArray);
@@ -130,7 +125,7 @@ impl Block {
         for queued in &self.commands {
             let command = engine.table.entry(queued.command).command;
             let (savepoint, before) = (txn.savepoint(), state.protocol);
-            let reply = match run_command(engine, txn, session, state, command, queued.args.as_args(), rehearsal) {
+            let reply = match run_command(engine, txn, session, state, command, queued.args.as_args(), mode) {
                 Ok(reply) => reply,
                 Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long))) => return Err(stop.into()),
                 Err(error) => {
@@ -176,12 +171,14 @@ fn run_command(
     state: &mut State,
     command: &Command,
     args: resp::Args<'_>,
-    rehearsal: bool,
+    mode: Mode,
 ) -> Result<Reply, Error> {
     match command.run {
         Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
         Run::Session(run) => {
-            let reply = run(&mut Desk { engine, session, state, txn: Some(&*txn), rehearsal }, Args::from(args))?;
+            let (rehearsal, may_wait) = (mode == Mode::Load, mode == Mode::Disk);
+            let mut desk = Desk { engine, session, state, txn: Some(&*txn), rehearsal, may_wait };
+            let reply = run(&mut desk, Args::from(args))?;
             txn.select(state.database);
             Ok(reply)
         }

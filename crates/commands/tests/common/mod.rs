@@ -109,6 +109,10 @@ impl Host for Session {
             .collect()
     }
 
+    fn config_rewrite(&mut self) -> Result<()> {
+        Err(Error::text("ERR The server is running without a config file"))
+    }
+
     fn reset_statistics(&mut self) {}
 
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {

@@ -4,4 +4,5 @@ mod common;
 mod load;
 mod pages;
 mod redis;
+mod rewrite;
 mod settings;

@@ -78,6 +78,7 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, config_get),
     (1, config_set),
     (1, |a| vec![a.word("CONFIG"), a.word("RESETSTAT")]),
+    (1, |a| vec![a.word("CONFIG"), a.word("REWRITE")]),
     (1, command_table),
     (1, shutdown_refused),
     (1, unknown),
