@@ -189,10 +189,13 @@ fn settable(pairs: &[(&[u8], &[u8])], values: &Values) -> Result<Vec<Found>, Str
     Ok(directives)
 }
 
-/// Several words are separated by single blanks here, as in Redis.
+/// Several words are separated by single blanks here, and an empty text has none, as in Redis.
 fn set_one(values: &mut Values, found: Found, value: &[u8]) -> Result<(), String> {
-    let words: Vec<&[u8]> =
-        if found.row.kind.takes_many_words() { value.split(|byte| *byte == b' ').collect() } else { vec![value] };
+    let words: Vec<&[u8]> = match found.row.kind.takes_many_words() {
+        true if value.is_empty() => Vec::new(),
+        true => value.split(|byte| *byte == b' ').collect(),
+        false => vec![value],
+    };
     values.set(found, &words, Mode::Runtime)?;
     match found.row.class {
         Class::NotYet { .. } if found.row.off_value().as_ref() != Some(values.at(found.position)) => {

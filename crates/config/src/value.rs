@@ -239,7 +239,7 @@ fn parse_flags(
         bits |= number_of(names, word).ok_or_else(|| one_of(names))?;
     }
     if words.is_empty() {
-        return Err("wrong number of arguments".into());
+        return Err(one_of(names));
     }
     check(bits)?;
     Ok(Value::Flags(bits))

@@ -86,17 +86,29 @@ fn shutdown_modes(bits: u32) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Every `{` begins a known variable that ends with `}`.
+/// Every `{` begins a known variable that ends with `}`, but for `{{`, which stands for itself; and something is left of it
+/// for a server that has no other title, mode or unix socket than most.
 fn proc_title(template: &[u8]) -> Result<(), &'static str> {
-    const VARIABLES: [&str; 7] =
-        ["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+    const EMPTY: [&str; 3] = ["title", "server-mode", "unixsocket"];
+    const FILLED: [&str; 4] = ["listen-addr", "port", "tls-port", "config-file"];
     let refused = Err("template format is invalid or contains unknown variables");
     let text = String::from_utf8_lossy(template);
-    for part in text.split('{').skip(1) {
-        match part.split_once('}') {
-            Some((variable, _)) if VARIABLES.contains(&variable) => {}
-            _ => return refused,
-        }
+    let (mut rest, mut title) = (&*text, String::new());
+    while let Some((before, after)) = rest.split_once('{') {
+        title.push_str(before);
+        rest = match (after.strip_prefix('{'), after.split_once('}')) {
+            (Some(after), _) => {
+                title.push('{');
+                after
+            }
+            (None, Some((variable, after))) if EMPTY.contains(&variable) => after,
+            (None, Some((variable, after))) if FILLED.contains(&variable) => {
+                title.push_str(variable);
+                after
+            }
+            (None, _) => return refused,
+        };
     }
-    Ok(())
+    title.push_str(rest);
+    if title.trim_matches(' ').is_empty() { refused } else { Ok(()) }
 }

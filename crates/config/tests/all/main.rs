@@ -2,6 +2,7 @@
 
 mod common;
 mod load;
+mod matrix;
 mod pages;
 mod redis;
 mod rewrite;
