@@ -1,7 +1,8 @@
-//! Real clients against the server: redis-cli, redis-benchmark, redis-py. A tool that is missing is a failure; what
+//! Real clients against the server: redis-cli, redis-benchmark, redis-py, go-redis. A tool that is missing is a failure; what
 //! `make test` needs, it installs.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use haypile_harness::server::{Server, Template, Workplace, haypile_binary};
@@ -97,6 +98,26 @@ fn redis_py_works() {
     let (server, _place) = start("py");
     let python = std::env::var("HAYPILE_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".to_string());
     let text = output(&python, &["-", &server.port().to_string()], include_str!("data/clients.py"));
+    assert!(text.ends_with("all good\n"), "{text}");
+    server.stop().expect("it stops cleanly");
+}
+
+/// go-redis is built from its module, which the first build fetches.
+#[test]
+fn go_redis_works() {
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-redis");
+    let built = Command::new("go")
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(package.join("tests/data/go-redis"))
+        .env("CGO_ENABLED", "0")
+        .output()
+        .expect("go must be installed");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let (server, _place) = start("go");
+    let text = output(program.to_str().expect("the path is text"), &[&server.port().to_string()], "");
     assert!(text.ends_with("all good\n"), "{text}");
     server.stop().expect("it stops cleanly");
 }
