@@ -172,6 +172,8 @@ fn refuse_foreign(config: &Config) -> Result<(), String> {
         let is_config = path.extension().is_some_and(|extension| extension == "conf");
         if name == LOCK_FILE
             || name == "HAYPILE.new"
+            // The root of a file system has one.
+            || name == "lost+found"
             || is_config
             || ours.iter().any(|other| other.as_ref() == Some(&path))
         {

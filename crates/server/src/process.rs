@@ -76,6 +76,15 @@ pub fn tell_ready(config: &Config) {
     }
 }
 
+/// Tells systemd that the stop has begun and is meant; whether it is told at all was settled at the start.
+pub fn tell_stopping(config: &Config) {
+    if let (Supervised::Systemd | Supervised::Auto, Some(path)) = (config.supervised, std::env::var_os("NOTIFY_SOCKET"))
+    {
+        // It sees the end of the process in any case.
+        let _ = notify(Path::new(&path), b"STOPPING=1\n");
+    }
+}
+
 fn notify(path: &Path, text: &[u8]) -> std::io::Result<()> {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::ffi::OsStrExt;

@@ -109,6 +109,7 @@ fn start(
         .build_local(LocalOptions::default())
         .map_err(|error| format!("The runtime of the accepting thread cannot start: {error}"))?;
     let ended = runtime.block_on(attend(&engine, &mailboxes, listeners, &config, &budget, stopped));
+    process::tell_stopping(&config);
 
     for (mailbox, event_loop) in mailboxes.iter().zip(loops) {
         mailbox.stop();
