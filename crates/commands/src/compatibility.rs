@@ -26,10 +26,35 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "info_and_docs_equal_those_of_redis_server",
     },
     Difference {
-        commands: &["command|help", "config|help", "client|help"],
+        commands: &["command|help", "config|help", "client|help", "acl|help", "module|help"],
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
         test: "help_lists_the_subcommands_of_the_table",
+    },
+    Difference {
+        commands: &["replicaof", "slaveof"],
+        what: "With a host and a port it is an error; `NO ONE` is OK.",
+        why: "Replication comes later.",
+        test: "it_cannot_be_a_replica",
+    },
+    Difference {
+        commands: &["waitaof"],
+        what: "It has the log synced at once, rather than waiting for the sync of the second. In a transaction it answers 1 if \
+               the whole log is on the disk.",
+        why: "Who waits does so for the disk, not for the clock.",
+        test: "waitaof_answers_when_the_log_is_on_the_disk",
+    },
+    Difference {
+        commands: &["bgrewriteaof"],
+        what: "It is accepted and does nothing.",
+        why: "The log does not grow for ever: what the base has by now goes.",
+        test: "there_are_no_modules_and_nothing_to_rewrite",
+    },
+    Difference {
+        commands: &["lolwut"],
+        what: "Every version draws the same.",
+        why: "The drawings of Redis are Redis's.",
+        test: "lolwut_draws_and_names_the_version",
     },
     Difference {
         commands: &["shutdown"],

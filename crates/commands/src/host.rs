@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::lookup::Table;
-use haypile_resp::Protocol;
+use haypile_resp::{Protocol, Reply};
 
 /// The connection that a command came by, and the server behind it.
 pub trait Host {
@@ -29,6 +29,16 @@ pub trait Host {
 
     /// The wall clock, in microseconds since 1970.
     fn now_us(&self) -> u64;
+
+    /// Holds the reply of the running command back, which is then made by [`Wait::reply`]; what this returns is the running
+    /// command's answer. In a transaction nothing is held back.
+    fn wait(&mut self, wait: Wait) -> Reply;
+
+    /// Whether what is written is going to be on a disk.
+    fn has_disk(&self) -> bool;
+
+    /// Random bytes that nobody can guess.
+    fn fill_secret(&self, bytes: &mut [u8]);
 
     /// The number of databases; valid indexes are below it.
     fn databases(&self) -> u32;
@@ -59,6 +69,37 @@ pub trait Host {
     fn shutdown(&mut self, how: Shutdown) -> Result<()>;
     /// Takes a shutdown that is under way back.
     fn abort_shutdown(&mut self) -> Result<()>;
+}
+
+/// How long a reply is held back, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub kind: WaitKind,
+    /// From now on; nothing for one that waits for ever.
+    pub timeout_ms: Option<u64>,
+}
+
+/// The commands whose replies are held back. CLIENT UNBLOCK ends all waits but that of `Sleep`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitKind {
+    /// DEBUG SLEEP.
+    Sleep,
+    /// WAIT for replicas, which there are none of.
+    Wait,
+    /// WAITAOF until all that the client has seen is on the disk; or for replicas as well, which there are none of.
+    WaitAof { replicas: bool },
+}
+
+impl Wait {
+    /// The reply at the end of the wait, whatever ended it. `synced` says whether all that the client has seen is on the
+    /// disk.
+    pub fn reply(self, synced: bool) -> Reply {
+        match self.kind {
+            WaitKind::Sleep => Reply::ok(),
+            WaitKind::Wait => Reply::Integer(0),
+            WaitKind::WaitAof { .. } => Reply::array([i64::from(synced), 0].map(Reply::Integer)),
+        }
+    }
 }
 
 /// What a client library tells about itself.

@@ -317,10 +317,16 @@ fn documented(table: &Table, entry: &Entry) -> Reply {
         ("summary", Reply::bulk(command.summary)),
         ("since", Reply::bulk(command.since)),
         ("group", Reply::bulk(command.group.name())),
-        ("complexity", Reply::bulk(command.complexity)),
     ];
+    if !command.complexity.is_empty() {
+        fields.push(("complexity", Reply::bulk(command.complexity)));
+    }
+    let doc_flags = [(command.deprecated.is_some(), "deprecated"), (command.syscmd, "syscmd")];
+    let doc_flags = doc_flags.iter().filter(|(is_so, _)| *is_so).map(|(_, flag)| Reply::Simple(flag));
+    if command.deprecated.is_some() || command.syscmd {
+        fields.push(("doc_flags", Reply::Set(doc_flags.collect())));
+    }
     if let Some(deprecated) = command.deprecated {
-        fields.push(("doc_flags", Reply::Set(vec![Reply::Simple("deprecated")])));
         fields.push(("deprecated_since", Reply::bulk(deprecated.since)));
         fields.push(("replaced_by", Reply::bulk(deprecated.instead)));
     }

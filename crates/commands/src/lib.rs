@@ -35,6 +35,12 @@ mod introspect;
 mod server;
 mod transactions;
 
+mod acl;
+mod cluster;
+mod lolwut;
+mod modules;
+mod replication;
+
 pub mod compatibility;
 
 pub use args::Args;
@@ -47,7 +53,7 @@ pub use table::{Command, Control, Flag, Run};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 12] {
+pub(crate) fn groups() -> [&'static [Command]; 17] {
     [
         string::COMMANDS,
         counter::COMMANDS,
@@ -61,5 +67,10 @@ pub(crate) fn groups() -> [&'static [Command]; 12] {
         server::COMMANDS,
         introspect::COMMANDS,
         transactions::COMMANDS,
+        replication::COMMANDS,
+        acl::COMMANDS,
+        modules::COMMANDS,
+        lolwut::COMMANDS,
+        cluster::COMMANDS,
     ]
 }

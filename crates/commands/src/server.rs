@@ -9,7 +9,7 @@ use crate::introspect::help;
 use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
 use haypile_resp::Reply;
 
-pub(crate) const COMMANDS: &[Command] = &[INFO, CONFIG, TIME, SHUTDOWN];
+pub(crate) const COMMANDS: &[Command] = &[INFO, CONFIG, TIME, SHUTDOWN, BGREWRITEAOF];
 
 const INFO: Command = Command {
     name: "info",
@@ -216,4 +216,21 @@ fn shutdown(host: &mut dyn Host, args: Args) -> Result<Reply> {
     }
     host.abort_shutdown()?;
     Ok(Reply::ok())
+}
+
+const BGREWRITEAOF: Command = Command {
+    name: "bgrewriteaof",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Does nothing: the log goes by itself where the base has what it holds.",
+    syntax: "",
+    run: Run::Session(bgrewriteaof),
+    flags: &[Flag::NoAsyncLoading, Flag::Admin, Flag::Noscript],
+    ..Command::USUAL
+};
+
+fn bgrewriteaof(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
+    Ok(Reply::Simple("Background append only file rewriting started"))
 }

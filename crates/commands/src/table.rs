@@ -28,6 +28,7 @@ pub struct Command {
     pub summary: &'static str,
     /// The arguments after the command's name, in the language of `syntax.rs`.
     pub syntax: &'static str,
+    /// Empty if COMMAND DOCS says nothing of it.
     pub complexity: &'static str,
     pub run: Run,
     /// Flags beside those that follow from `run`.
@@ -39,6 +40,8 @@ pub struct Command {
     /// What changed in which Redis version.
     pub history: &'static [(&'static str, &'static str)],
     pub deprecated: Option<Deprecated>,
+    /// For those who work on the server itself.
+    pub syscmd: bool,
     pub subcommands: &'static [Command],
 }
 
@@ -116,6 +119,7 @@ pub enum Group {
     Connection,
     Server,
     Transactions,
+    Cluster,
 }
 
 impl Group {
@@ -126,6 +130,7 @@ impl Group {
             Self::Connection => "connection",
             Self::Server => "server",
             Self::Transactions => "transactions",
+            Self::Cluster => "cluster",
         }
     }
 
@@ -136,7 +141,7 @@ impl Group {
             Self::Generic => Some(Category::Keyspace),
             Self::Connection => Some(Category::Connection),
             Self::Transactions => Some(Category::Transaction),
-            Self::Server => None,
+            Self::Server | Self::Cluster => None,
         }
     }
 }
@@ -158,6 +163,7 @@ impl Command {
         tips: &[],
         history: &[],
         deprecated: None,
+        syscmd: false,
         subcommands: &[],
     };
 
@@ -200,7 +206,9 @@ impl Command {
         if !flags.has(Flag::Fast) {
             categories.add(Category::Slow);
         }
-        if let (Some(category), false) = (self.group.category(), matches!(self.run, Run::Container)) {
+        // WAIT and its relatives are about the connection, whatever group documents them.
+        let is_elsewhere = matches!(self.run, Run::Container) || self.categories.contains(&Category::Connection);
+        if let (Some(category), false) = (self.group.category(), is_elsewhere) {
             categories.add(category);
         }
         self.categories.iter().for_each(|&category| categories.add(category));

@@ -44,7 +44,9 @@ fn every_entry_says_what_it_does() {
         let command = entry.command;
         let text = |text: &str| !text.trim().is_empty() && text.trim() == text;
         assert!(text(command.summary) && command.summary.ends_with('.'), "{}: summary", entry.full_name);
-        assert!(text(command.since) && text(command.complexity), "{}", entry.full_name);
+        // LOLWUT has no complexity in Redis.
+        let complexity = text(command.complexity) || entry.full_name == "lolwut";
+        assert!(text(command.since) && complexity, "{}", entry.full_name);
         if let Err(error) = syntax::parse(command.syntax) {
             panic!("{}: {error}", entry.full_name);
         }
@@ -127,7 +129,8 @@ fn every_entry_is_a_command_of_redis_with_its_facts() {
 fn groups_have_the_names_of_redis() {
     let list = redis_list();
     let names: HashSet<&str> = redis_commands(&list).iter().map(|command| command.group).collect();
-    for group in [Group::String, Group::Generic, Group::Connection, Group::Server, Group::Transactions] {
+    for group in [Group::String, Group::Generic, Group::Connection, Group::Server, Group::Transactions, Group::Cluster]
+    {
         assert!(names.contains(group.name()), "{}", group.name());
     }
 }

@@ -23,10 +23,14 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("setnx", "deprecated_since"),
     ("setnx", "doc_flags"),
     ("setnx", "replaced_by"),
+    ("cluster|shards", "flags"),
+    ("cluster|slots", "flags"),
+    ("wait", "categories"),
+    ("wait", "flags"),
 ];
 
 /// New in 7.2.
-const ADDED_IN_7_2: &[&str] = &["client|setinfo"];
+const ADDED_IN_7_2: &[&str] = &["client|setinfo", "cluster|myshardid", "waitaof"];
 
 const INFO_FIELDS: [&str; 10] =
     ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specs", "subcommands"];

@@ -1,6 +1,7 @@
 //! `Engine`: what all event loops and the I/O pool share. Owns the store from the moment it is loaded, the locks, the
 //! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
 
+use crate::blocked::Blocked;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
 use crate::locks::Locks;
@@ -63,6 +64,7 @@ pub struct Engine {
     pub(crate) exclusion: Exclusion,
     pub(crate) watches: Watches,
     pub(crate) pool: Pool,
+    pub(crate) blocked: Arc<Blocked>,
     pub(crate) started: Instant,
     /// Names this run of the process: 40 hex digits.
     pub(crate) run_id: String,
@@ -104,6 +106,7 @@ impl Engine {
             exclusion: Exclusion::new(workers),
             watches: Watches::default(),
             pool: Pool::default(),
+            blocked: Arc::default(),
             started: Instant::now(),
             run_id,
             sessions: Count::default(),
@@ -125,6 +128,8 @@ impl Engine {
     /// A thread of the pool cannot be started.
     pub fn serve(self: &Arc<Self>, store: Arc<Store>) -> std::io::Result<()> {
         Pool::start(self, self.settings.config().io_pool)?;
+        let blocked = self.blocked.clone();
+        store.log().on_durable(Arc::new(move || blocked.on_sync()));
         let is_first = self.store.set(store).is_ok();
         assert!(is_first, "an engine gets one store");
         Ok(())
@@ -133,6 +138,11 @@ impl Engine {
     /// Ends the I/O pool's threads; event loops have ended before. The store is still open afterwards.
     pub fn close(&self) {
         self.pool.close();
+    }
+
+    /// The sessions whose replies are held back.
+    pub fn blocked(&self) -> &Blocked {
+        &self.blocked
     }
 
     /// The store, once it is loaded.

@@ -75,6 +75,9 @@ pub enum Next {
     Wait,
     /// Take the next turn, after `Session::wake`, when this time has passed.
     Sleep(Duration),
+    /// Take the next turn when an event for the session has been delivered, or when this time has passed. The client may
+    /// go meanwhile: nothing of it is under way elsewhere.
+    Block(Option<Duration>),
     /// Take the next turn when the client has read some of the output.
     Drain,
     /// Send the output, then close.
@@ -162,6 +165,9 @@ impl Worker {
     pub fn disconnect(&mut self, session: &mut Session) {
         debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
         self.engine.unwatch(session);
+        if matches!(session.waiting, Waiting::Blocked(_)) {
+            self.engine.blocked.remove(session.id);
+        }
         self.engine.on_disconnect();
     }
 
@@ -292,6 +298,9 @@ impl Workbench {
                     // The I/O pool starts with the store.
                     Err(Error::Stop(Stop::Long)) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
                     reply => {
+                        if let Some(wait) = session.state.wait.take() {
+                            return Ok(self.block(engine, session, wait, out));
+                        }
                         let reply = reply.unwrap_or_else(Error::into_reply);
                         Ok(self.reply(engine, session, reply, Index(0), out))
                     }

@@ -3,12 +3,13 @@
 //! Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to who makes it.
 //! What INFO shows is in `info`.
 
+use crate::blocked;
 use crate::engine::Engine;
 use crate::info;
 use crate::session::State;
-use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
+use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown, Wait};
 use haypile_commands::{Error, Result, Table};
-use haypile_resp::Protocol;
+use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -77,6 +78,22 @@ impl Host for Desk<'_> {
 
     fn databases(&self) -> u32 {
         self.engine.databases
+    }
+
+    fn wait(&mut self, wait: Wait) -> Reply {
+        if self.txn.is_some() {
+            return blocked::reply_at_once(self.engine, wait);
+        }
+        self.state.wait = Some(wait);
+        Reply::None
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("a running system has random numbers");
+    }
+
+    fn has_disk(&self) -> bool {
+        self.engine.settings.config().engine != haypile_config::Engine::Memory
     }
 
     fn select(&mut self, index: u32) {

@@ -9,6 +9,7 @@
 //! command elsewhere), `multi`, and below them `locks`, `exclusion` and `watch`.
 
 mod ahead;
+mod blocked;
 mod execute;
 mod multi;
 mod together;
@@ -35,6 +36,7 @@ mod locks;
 
 mod sync;
 
+pub use blocked::{Blocked, Unblock};
 pub use counters::{Count, Counters, Distribution, Histogram};
 pub use engine::{Engine, Loading, Process};
 pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};

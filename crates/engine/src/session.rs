@@ -3,9 +3,11 @@
 //! It belongs to one event loop and is no more than data: `execute` runs its commands, `host` lets session commands change
 //! it. A session that waits holds the command that waits, so that nothing else of its connection can overtake it.
 
+use crate::blocked::{Held, Unblock};
 use crate::locks::Turn;
 use crate::watch::{Mark, Watched};
 use haypile_commands::CommandId;
+use haypile_commands::host::Wait;
 use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
 use haypile_store::Pins;
@@ -25,6 +27,8 @@ pub struct State {
     pub library_version: Vec<u8>,
     /// The connection ends after the reply.
     pub closing: bool,
+    /// The reply of the running command is held back.
+    pub wait: Option<Wait>,
 }
 
 /// One client's session.
@@ -77,6 +81,8 @@ pub(crate) enum Waiting {
     Here(Box<Pending>),
     /// The I/O pool, which has the command.
     Pool,
+    /// Its time, the log or somebody who lets it go; the reply is held back until then.
+    Blocked(Box<Held>),
     /// A long reply: its next piece is to be asked for when the output has room.
     Stream(Box<ReplyPieces>),
     /// A long reply: the I/O pool is making its next piece.
@@ -129,6 +135,10 @@ pub(crate) enum What {
     Loaded(Box<Pending>, Pins),
     /// The pool has run the command.
     Finished(Box<Finished>),
+    /// To a blocked session: the log is further on the disk.
+    Synced,
+    /// To a blocked session: somebody has let it go.
+    Unblocked(Unblock),
     /// A piece of a long reply; `None` where it could not be made.
     Piece { bytes: Vec<u8>, rest: Option<Box<ReplyPieces>>, failed: Option<String> },
 }
@@ -171,7 +181,12 @@ impl Session {
     /// Hands over what the session waits for; `Worker::turn` goes on with it.
     pub fn deliver(&mut self, event: Event) {
         debug_assert_eq!(event.session, self.id);
-        self.event = Some(event.what);
+        // The log speaks to whom it may concern: a session that has had its reply has no use for it, and must not lose
+        // what it waits for now.
+        let concerns_blocked = matches!(event.what, What::Synced);
+        if !concerns_blocked || matches!(self.waiting, Waiting::Blocked(_)) && self.event.is_none() {
+            self.event = Some(event.what);
+        }
     }
 
     /// The time that a slowed write had to wait is over.

@@ -32,6 +32,14 @@ impl Workbench {
             }
             waiting => waiting,
         };
+        let waiting = match waiting {
+            // It looks at its clock, too.
+            Waiting::Blocked(held) => {
+                let event = session.event.take();
+                return self.stay_blocked(engine, session, held, event, out);
+            }
+            waiting => waiting,
+        };
         let Some(event) = session.event.take() else {
             session.waiting = waiting;
             return Next::Wait;

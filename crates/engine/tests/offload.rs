@@ -292,6 +292,7 @@ fn event_loops_share_keys() {
                         session.wake();
                     }
                     Next::Yield | Next::Drain => {}
+                    Next::Block(_) => panic!("no command is held back"),
                     Next::Close => panic!("nothing ends the connection"),
                 }
             }

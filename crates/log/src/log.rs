@@ -278,6 +278,19 @@ impl Log {
         Ok(())
     }
 
+    /// Has everything appended so far synced soon, without waiting for it; [`on_durable`](Self::on_durable) tells when
+    /// [`synced`](Self::synced) has got further.
+    pub fn request_sync(&self) {
+        let index = self.last();
+        let shared = &*self.shared;
+        let mut state = shared.state.lock();
+        if state.synced < index {
+            state.sync_wanted = state.sync_wanted.max(index);
+            state.sync_is_watched = true;
+            shared.sync_cv.notify_one();
+        }
+    }
+
     /// Tells the applied index of the base: segments that hold nothing above it go, as far as retention allows.
     pub fn purge(&self, applied: Index) {
         self.shared.purge(applied);

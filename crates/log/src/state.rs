@@ -145,6 +145,8 @@ pub(crate) struct State {
     pub presynced: u64,
 
     pub sync_wanted: Index,
+    /// Somebody who does not wait in here wants to be told when it is synced.
+    pub sync_is_watched: bool,
     pub sync_now: bool,
     /// The sync thread sleeps without a deadline.
     pub sync_idle: bool,
@@ -222,6 +224,7 @@ impl Shared {
             rotating: false,
             presynced: 0,
             sync_wanted: Index(0),
+            sync_is_watched: false,
             sync_now: false,
             sync_idle: false,
             last_sync: Instant::now(),

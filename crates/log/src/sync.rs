@@ -39,7 +39,9 @@ impl Shared {
             } else if self.sync_due(&state) {
                 self.sync_once(&mut state);
                 let room_made = self.room_made();
-                if self.fsync() || room_made {
+                let is_watched = state.sync_is_watched;
+                state.sync_is_watched &= state.synced < state.sync_wanted;
+                if self.fsync() || room_made || is_watched {
                     self.wake_unlocked(&mut state);
                 }
             } else if state.written > state.synced {

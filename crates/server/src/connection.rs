@@ -16,6 +16,7 @@ use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::io::ReadBuf;
 
 /// The rest of a request that is larger than this is not kept for the next one.
@@ -23,6 +24,9 @@ const REST_BYTES_KEPT: usize = 4 << 10;
 
 /// Room that is made for an announced argument in one go: as it arrives, the next as much follows.
 const REST_STEP_BYTES: usize = 1 << 20;
+
+/// What a blocked client may send ahead; the rest stays in its socket, and it is not noticed any more that it has gone.
+const BLOCKED_BYTES_MAX: usize = 1 << 20;
 
 /// One client.
 pub struct Connection {
@@ -113,6 +117,7 @@ impl Connection {
                         tokio::time::sleep(time).await;
                         self.state.borrow_mut().session.wake();
                     }
+                    Next::Block(time) => self.stay_blocked(event_loop, reader, rest, time).await?,
                     Next::Drain => poll_fn(|_| self.poll_drained(OUTPUT_BYTES_MAX / 2)).await?,
                     Next::Close => {
                         poll_fn(|_| self.poll_drained(0)).await?;
@@ -167,6 +172,49 @@ impl Connection {
         // A client that sends without end gives the others their turn.
         let more_waits = filled == scratch.len();
         Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
+    }
+
+    /// Waits for an event or the end of `time`. What the client sends meanwhile is kept, up to a bound, so that its end is
+    /// noticed: nothing is left of one that has gone.
+    async fn stay_blocked(
+        &self,
+        event_loop: &EventLoop,
+        reader: &mut Reader,
+        rest: &mut Vec<u8>,
+        time: Option<Duration>,
+    ) -> Result<(), Lost> {
+        let mut ended = false;
+        let event = poll_fn(|cx| {
+            loop {
+                if self.lost.get() {
+                    return Poll::Ready(Err(Lost));
+                }
+                if self.state.borrow().session.has_event() {
+                    return Poll::Ready(Ok(()));
+                }
+                if ended || rest.len() >= BLOCKED_BYTES_MAX {
+                    return Poll::Pending;
+                }
+                let mut scratch = event_loop.scratch.borrow_mut();
+                let mut buffer = ReadBuf::new(&mut scratch);
+                match reader.poll_read(cx, &mut buffer) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Lost)),
+                    // One that has only closed its own direction gets its reply, if there is going to be one.
+                    Poll::Ready(Ok(())) if buffer.filled().is_empty() && time.is_none() => {
+                        return Poll::Ready(Err(Lost));
+                    }
+                    Poll::Ready(Ok(())) => {
+                        ended = buffer.filled().is_empty();
+                        rest.extend_from_slice(buffer.filled());
+                    }
+                }
+            }
+        });
+        match time {
+            None => event.await,
+            Some(time) => tokio::time::timeout(time, event).await.unwrap_or(Ok(())),
+        }
     }
 
     /// Runs what is left of earlier reads.

@@ -1,6 +1,6 @@
 //! A session without an engine, for the commands that ask only their session.
 
-use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown};
+use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown, Wait};
 use haypile_commands::{Error, Result, Run, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
 
@@ -16,6 +16,8 @@ pub struct Session {
     pub password: Option<&'static [u8]>,
     pub logged_in: bool,
     pub closing: bool,
+    pub wait: Option<Wait>,
+    pub in_memory: bool,
     pub shutdown: Option<Shutdown>,
 }
 
@@ -85,6 +87,19 @@ impl Host for Session {
 
     fn now_us(&self) -> u64 {
         1_700_000_000_000_042
+    }
+
+    fn wait(&mut self, wait: Wait) -> Reply {
+        self.wait = Some(wait);
+        Reply::None
+    }
+
+    fn has_disk(&self) -> bool {
+        !self.in_memory
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = 0xa0 + at as u8);
     }
 
     fn databases(&self) -> u32 {

@@ -49,6 +49,7 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"hello", _) => Rule::Hello,
         (b"info", _) => Rule::Info,
         (b"client", b"id") | (b"command", b"count") => Rule::Form,
+        (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
         (b"command", b"list") => Rule::Form,
         // Without names they list every command that there is.
         (b"command", b"" | b"info" | b"docs") if command.len() <= 2 => Rule::Form,

@@ -81,6 +81,10 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, |a| vec![a.word("CONFIG"), a.word("REWRITE")]),
     (1, command_table),
     (1, shutdown_refused),
+    // A node by itself.
+    (1, node),
+    (1, wait),
+    (1, cluster),
     (1, unknown),
 ];
 
@@ -390,6 +394,81 @@ fn shutdown_refused(a: &mut Arguments) -> Command {
     words.split_whitespace().map(|w| w.as_bytes().to_vec()).collect()
 }
 
+/// What a node without replicas, modules and users of its own answers.
+fn node(a: &mut Arguments) -> Command {
+    let words = *a.random.pick(&[
+        "ROLE",
+        "REPLICAOF NO ONE",
+        "SLAVEOF no one",
+        "REPLICAOF host x",
+        "REPLICAOF no two",
+        "FAILOVER",
+        "FAILOVER ABORT",
+        "FAILOVER TO host 1 FORCE",
+        "FAILOVER TO host x",
+        "FAILOVER TIMEOUT 0",
+        "FAILOVER TIMEOUT 5 FORCE",
+        "FAILOVER nosuch",
+        "MODULE LIST",
+        "MODULE NOSUCH",
+        "ACL WHOAMI",
+        "ACL CAT",
+        "ACL CAT transaction",
+        "ACL CAT nosuch",
+        "ACL GENPASS",
+        "ACL GENPASS 7",
+        "ACL GENPASS 0",
+        "ACL GENPASS 4097",
+        "ACL GENPASS x",
+        "LOLWUT",
+        "LOLWUT VERSION 5",
+        "LOLWUT VERSION x",
+        "READONLY",
+        "READWRITE",
+        "ASKING",
+    ]);
+    words.split_whitespace().map(|w| w.as_bytes().to_vec()).collect()
+}
+
+/// No wait is a long one.
+fn wait(a: &mut Arguments) -> Command {
+    let (replicas, timeout) = *a.random.pick(&[
+        ("0", "0"),
+        ("-1", "0"),
+        ("1", "1"),
+        ("1", "5"),
+        ("2", "1"),
+        ("1", "-1"),
+        ("x", "1"),
+        ("1", "x"),
+        ("", "1"),
+        ("1", "9223372036854775808"),
+    ]);
+    vec![a.word("WAIT"), replicas.into(), timeout.into()]
+}
+
+fn cluster(a: &mut Arguments) -> Command {
+    let words = *a.random.pick(&[
+        "INFO",
+        "HELP",
+        "KEYSLOT k",
+        "KEYSLOT",
+        "SLOTS",
+        "SHARDS",
+        "NODES",
+        "MYID",
+        "NOSUCH",
+        "ADDSLOTS 1",
+        "ADDSLOTSRANGE 1 2",
+        "SETSLOT 1 STABLE",
+        "FAILOVER",
+        "RESET",
+        "MEET host 1",
+        "MEET host",
+    ]);
+    std::iter::once(a.word("CLUSTER")).chain(words.split_whitespace().map(|w| w.as_bytes().to_vec())).collect()
+}
+
 fn unknown(a: &mut Arguments) -> Command {
     let mut command = vec![a.random.pick(&["NOSUCH", "G ET", "", "get\n", "nosuch'x"]).as_bytes().to_vec()];
     while a.random.percent(60) {
@@ -399,10 +478,14 @@ fn unknown(a: &mut Arguments) -> Command {
     command
 }
 
-/// Loses, doubles, replaces, swaps or adds an argument; not of SHUTDOWN, nor where `hello` says why.
+/// Loses, doubles, replaces, swaps or adds an argument; not where that might do harm, nor where `hello` says why.
 fn spoil(a: &mut Arguments, command: &mut Command) {
     let names = |command: &Command| command.iter().any(|word| word.eq_ignore_ascii_case(b"setname"));
-    if command[0].eq_ignore_ascii_case(b"shutdown") || command[0].eq_ignore_ascii_case(b"hello") && names(command) {
+    // A wait may become one for ever, and a node a replica of another.
+    let dangerous: [&[u8]; 4] = [b"shutdown", b"wait", b"replicaof", b"slaveof"];
+    if dangerous.iter().any(|name| command[0].eq_ignore_ascii_case(name))
+        || command[0].eq_ignore_ascii_case(b"hello") && names(command)
+    {
         return;
     }
     let at = a.random.below(command.len() as u64) as usize;

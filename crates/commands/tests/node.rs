@@ -1,0 +1,146 @@
+//! What a node by itself answers to the commands about replication, clusters, users and modules.
+
+mod common;
+
+use common::Session;
+use haypile_commands::host::{Wait, WaitKind};
+use haypile_resp::Reply;
+
+#[track_caller]
+fn check(line: &str, expected: Reply) {
+    assert_eq!(Session::default().call(line), expected, "{line}");
+}
+
+#[track_caller]
+fn fails(line: &str, expected: &'static str) {
+    check(line, Reply::error(expected));
+}
+
+#[test]
+fn a_node_is_a_master_without_replicas() {
+    check("ROLE", Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())]));
+    check("REPLICAOF no ONE", Reply::ok());
+    check("slaveof NO one", Reply::ok());
+    for (line, expected) in [
+        ("FAILOVER", "ERR FAILOVER requires connected replicas."),
+        ("FAILOVER TO host 1 FORCE TIMEOUT 10", "ERR FAILOVER requires connected replicas."),
+        ("FAILOVER ABORT", "ERR No failover in progress."),
+        ("FAILOVER ABORT TO host 1", "ERR syntax error"),
+        ("FAILOVER TO host", "ERR syntax error"),
+        ("FAILOVER TO host x", "ERR value is not an integer or out of range"),
+        ("FAILOVER TIMEOUT 0", "ERR FAILOVER timeout must be greater than 0"),
+        ("FAILOVER FORCE FORCE", "ERR syntax error"),
+    ] {
+        fails(line, expected);
+    }
+}
+
+#[test]
+fn it_cannot_be_a_replica() {
+    fails("REPLICAOF host 6379", "ERR Haypile cannot be a replica yet");
+    for line in ["REPLICAOF host port", "REPLICAOF no two", "SLAVEOF host -1", "SLAVEOF host 65536"] {
+        fails(line, "ERR Invalid master port");
+    }
+}
+
+#[test]
+fn wait_is_held_back_until_its_time_is_over() {
+    let waits = |line: &str| {
+        let mut session = Session::default();
+        assert_eq!(session.call(line), Reply::None, "{line}");
+        session.wait.expect("it waits")
+    };
+    assert_eq!(waits("WAIT 1 100"), Wait { kind: WaitKind::Wait, timeout_ms: Some(100) });
+    assert_eq!(waits("WAIT 3 0"), Wait { kind: WaitKind::Wait, timeout_ms: None });
+    let for_log = WaitKind::WaitAof { replicas: false };
+    assert_eq!(waits("WAITAOF 1 0 7"), Wait { kind: for_log, timeout_ms: Some(7) });
+    assert_eq!(waits("WAITAOF 0 0 7"), Wait { kind: for_log, timeout_ms: Some(0) });
+    assert_eq!(waits("WAITAOF 1 1 0"), Wait { kind: WaitKind::WaitAof { replicas: true }, timeout_ms: None });
+    check("WAIT 0 100", Reply::Integer(0));
+    check("WAIT -5 100", Reply::Integer(0));
+}
+
+/// From the source of Redis 7.2: 7.0 has no WAITAOF, and lets timeouts go beyond the end of time.
+#[test]
+fn wait_and_waitaof_check_their_numbers() {
+    for (line, expected) in [
+        ("WAIT x 1", "ERR value is not an integer or out of range"),
+        ("WAIT 1 x", "ERR timeout is not an integer or out of range"),
+        ("WAIT 1 -1", "ERR timeout is negative"),
+        ("WAIT 1 9223372036854775807", "ERR timeout is out of range"),
+        ("WAIT 1 9223372036854775808", "ERR timeout is not an integer or out of range"),
+        ("WAITAOF x 0 0", "ERR value is not an integer or out of range"),
+        ("WAITAOF 2 0 0", "ERR value is out of range, value must between 0 and 1"),
+        ("WAITAOF -1 0 0", "ERR value is out of range, value must between 0 and 1"),
+        ("WAITAOF 1 -1 0", "ERR value is out of range, must be positive"),
+        ("WAITAOF 1 x 0", "ERR value is out of range, must be positive"),
+        ("WAITAOF 1 0 -1", "ERR timeout is negative"),
+        ("WAITAOF 1 0", "ERR wrong number of arguments for 'waitaof' command"),
+    ] {
+        fails(line, expected);
+    }
+    let mut session = Session { in_memory: true, ..Session::default() };
+    let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+    assert_eq!(session.call("WAITAOF 1 0 0"), Reply::error(text));
+    assert_eq!(session.call("WAITAOF 0 0 0"), Reply::None);
+}
+
+#[test]
+fn there_is_no_cluster() {
+    let mut session = Session::default();
+    let disabled = Reply::error("ERR This instance has cluster support disabled");
+    for line in ["READONLY", "READWRITE", "ASKING", "CLUSTER INFO", "cluster help", "CLUSTER KEYSLOT k"] {
+        assert_eq!(session.call(line), disabled, "{line}");
+    }
+    fails("CLUSTER KEYSLOT", "ERR wrong number of arguments for 'cluster|keyslot' command");
+    fails("CLUSTER NOSUCH", "ERR unknown subcommand 'NOSUCH'. Try CLUSTER HELP.");
+}
+
+#[test]
+fn acl_knows_the_default_user_and_the_categories() {
+    let mut session = Session::default();
+    assert_eq!(session.call("ACL WHOAMI"), Reply::bulk("default"));
+    let Reply::Array(categories) = session.call("ACL CAT") else { panic!("an array of names") };
+    assert_eq!(categories.len(), 21, "as many as Redis has");
+    let transaction = Reply::array(["multi", "exec", "discard", "watch", "unwatch"].map(Reply::bulk));
+    assert_eq!(session.call("ACL CAT Transaction"), transaction);
+    fails("ACL CAT nosuch", "ERR Unknown category 'nosuch'");
+    fails("ACL CAT a b", "ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.");
+    fails("ACL WHOAMI me", "ERR wrong number of arguments for 'acl|whoami' command");
+}
+
+#[test]
+fn genpass_gives_as_many_digits_as_the_bits_need() {
+    let digits = |line: &str| match Session::default().call(line) {
+        Reply::Bulk(bytes) => String::from_utf8(bytes.to_vec()).expect("digits"),
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(digits("ACL GENPASS 12"), "a0a");
+    assert_eq!(digits("ACL GENPASS 5"), "a0");
+    assert_eq!(digits("ACL GENPASS 1"), "a");
+    assert_eq!(digits("ACL GENPASS").len(), 64);
+    assert_eq!(digits("ACL GENPASS 4096").len(), 1024);
+    let range =
+        "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
+    fails("ACL GENPASS 0", range);
+    fails("ACL GENPASS 4097", range);
+    fails("ACL GENPASS x", "ERR value is not an integer or out of range");
+    fails("ACL GENPASS 1 2", "ERR unknown subcommand or wrong number of arguments for 'GENPASS'. Try ACL HELP.");
+}
+
+#[test]
+fn there_are_no_modules_and_nothing_to_rewrite() {
+    check("MODULE LIST", Reply::Array(Vec::new()));
+    fails("MODULE LOAD x", "ERR unknown subcommand 'LOAD'. Try MODULE HELP.");
+    check("BGREWRITEAOF", Reply::Simple("Background append only file rewriting started"));
+}
+
+#[test]
+fn lolwut_draws_and_names_the_version() {
+    for line in ["LOLWUT", "LOLWUT VERSION 5", "LOLWUT VERSION", "LOLWUT version 99 1 2 3", "LOLWUT hay"] {
+        let Reply::Verbatim("txt", text) = Session::default().call(line) else { panic!("{line}: a text") };
+        let text = String::from_utf8(text.to_vec()).expect("a text");
+        assert!(text.ends_with("\nRedis ver. 7.2.0\n") && text.lines().count() > 5, "{line}: {text}");
+    }
+    fails("LOLWUT VERSION x", "ERR value is not an integer or out of range");
+}
