@@ -113,6 +113,11 @@ impl HistoryStart {
 pub(crate) struct Salt(pub u32);
 
 impl Salt {
+    /// Spreads a running number out, so that neighbours have little in common.
+    pub(crate) fn of(number: u32) -> Salt {
+        Salt(number.wrapping_mul(0x9e37_79b1))
+    }
+
     pub(crate) fn crc(self, bytes: &[u8]) -> u32 {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);

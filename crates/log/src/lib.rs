@@ -10,6 +10,7 @@
 mod body;
 mod budget;
 mod dump;
+mod export;
 mod files;
 mod format;
 mod log;
@@ -27,6 +28,7 @@ mod write;
 
 pub use body::{Body, BodyError, Effect, Effects, Placed, body_crc, effects};
 pub use dump::{Dump, DumpEntry, dump};
+pub use export::{ExportError, Exported, Hold};
 pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
     FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,

@@ -24,7 +24,7 @@ const BODY_BYTES_MAX: usize = u32::MAX as usize - 4096;
 
 /// An open log. Shared by reference; dropping it without [`close`](Log::close) is an unclean stop.
 pub struct Log {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Arc<Threads>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::files::{DiskFiles, Files};
+use crate::format::Index;
 
 /// When a record counts as durable.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Options {
     /// `reserve` answers `Busy` above it.
     pub unsynced_bytes_max: u64,
     pub retention: Retention,
+    /// What the log is known to hold from elsewhere: a record up to here that is missing is damage. 0 for nothing.
+    pub complete_through: Index,
     pub files: Arc<dyn Files>,
     /// Wall clock in milliseconds since 1970: for segment headers, the marks that the log writes itself, and retention.
     pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -55,6 +58,7 @@ impl Options {
             sync_interval_ms: 1000,
             unsynced_bytes_max: 32 << 20,
             retention: Retention { bytes: 256 << 20, age_ms: u64::MAX },
+            complete_through: Index(0),
             files: Arc::new(DiskFiles),
             now_ms: Arc::new(|| {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -79,6 +83,7 @@ impl fmt::Debug for Options {
             .field("sync_interval_ms", &self.sync_interval_ms)
             .field("unsynced_bytes_max", &self.unsynced_bytes_max)
             .field("retention", &self.retention)
+            .field("complete_through", &self.complete_through)
             .field("files", &self.files)
             .finish_non_exhaustive()
     }

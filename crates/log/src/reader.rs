@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader, Index, Kind};
+use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HistoryStart, Index, Kind};
 use crate::replay::Record;
 use crate::state::{Held, Retained, Segment, Shared};
 use crate::survey::{Damage, OpenError, known_kind};
@@ -84,6 +84,12 @@ impl Reader {
             segment: source.segment.header.number,
             offset: found.offset,
         }))
+    }
+
+    /// The history of the record that was returned last.
+    pub(crate) fn start(&self) -> HistoryStart {
+        let source = self.source.as_ref().expect("a record was returned");
+        source.segment.header.start
     }
 
     fn durable(&self) -> Index {

@@ -82,6 +82,7 @@ impl Shared {
                 return;
             }
             let retention = self.options.retention;
+            let wanted_after = state.holds.iter().copied().fold(applied, Index::min);
             let mut bytes: u64 = state.segments.iter().map(|held| held.bytes).sum();
             let mut gone = 0;
             while let [oldest, next, ..] = &state.segments[gone..] {
@@ -90,7 +91,7 @@ impl Shared {
                 let unwanted = bytes > retention.bytes || age_ms > retention.age_ms;
                 // Where the log ends can always be told from what is on the disk: by the next segment's header or records.
                 let end_is_known = next.segment.header.first.0 != 0 || next.first <= state.synced;
-                if oldest.last > applied || oldest.last > state.synced || !end_is_known || !unwanted {
+                if oldest.last > wanted_after || oldest.last > state.synced || !end_is_known || !unwanted {
                     break;
                 }
                 bytes -= oldest.bytes;

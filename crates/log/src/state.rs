@@ -164,6 +164,8 @@ pub(crate) struct State {
     pub closed: bool,
     pub stop: bool,
     pub applied: Index,
+    /// Records above these are not purged: see [`Hold`](crate::Hold).
+    pub holds: Vec<Index>,
 
     pub counters: Counters,
 }
@@ -238,6 +240,7 @@ impl Shared {
             closed: false,
             stop: false,
             applied: Index(0),
+            holds: Vec::new(),
             counters: Counters::default(),
         };
         Shared {
@@ -359,7 +362,7 @@ impl State {
 const SEGMENT_SUFFIX: &str = ".log";
 const UNFINISHED_SUFFIX: &str = ".new";
 
-fn segment_name(number: u64) -> String {
+pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:020}{SEGMENT_SUFFIX}")
 }
 

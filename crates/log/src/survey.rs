@@ -130,7 +130,17 @@ impl Survey {
                 None => unused.push(Arc::new(segment)),
             }
         }
-        survey.find_end(&*options.files, &unused)?;
+        // What the base holds need not be here.
+        let known = if options.complete_through > applied { options.complete_through } else { Index(0) };
+        survey.find_end(&*options.files, &unused, known)?;
+        if survey.segments.is_empty() && known.0 > 0 {
+            return Err(OpenError::Damage(Damage {
+                file: options.dir.clone(),
+                offset: 0,
+                index: applied.next(),
+                reason: format!("all through record {known} should be there"),
+            }));
+        }
         survey.sweep.extend(unused.iter().map(|segment| segment.path.clone()));
         survey.find_replay_start(applied)?;
         Ok(survey)
@@ -152,8 +162,8 @@ impl Survey {
         Ok(())
     }
 
-    /// Walks the last segment to its end, and looks at what lies behind.
-    fn find_end(&mut self, files: &dyn Files, unused: &[Arc<Segment>]) -> Result<(), OpenError> {
+    /// Walks the last segment to its end, and looks at what lies behind. Everything through `known` was synced.
+    fn find_end(&mut self, files: &dyn Files, unused: &[Arc<Segment>], known: Index) -> Result<(), OpenError> {
         let Some(tail) = self.segments.last_mut() else {
             return match unused.first() {
                 // The first segment of all names its first record.
@@ -188,19 +198,20 @@ impl Survey {
             }
         };
         self.unsynced_from = unsynced.front().map_or(bad.offset, |(_, start)| *start);
+        let mut mark = known;
         if !clean {
-            let mut mark = highest_mark(&*file, segment.header.salt, bad.offset, bad.index).map_err(io_error())?;
+            mark = mark.max(highest_mark(&*file, segment.header.salt, bad.offset, bad.index).map_err(io_error())?);
             for later in unused {
                 mark = mark.max(mark_in_spare(files, later, bad.index)?);
             }
-            if bad.index <= mark {
-                return Err(OpenError::Damage(Damage {
-                    file: segment.path.clone(),
-                    offset: bad.offset,
-                    index: bad.index,
-                    reason: format!("{}, and all through record {mark} was synced", bad.reason),
-                }));
-            }
+        }
+        if bad.index <= mark {
+            return Err(OpenError::Damage(Damage {
+                file: segment.path.clone(),
+                offset: bad.offset,
+                index: bad.index,
+                reason: format!("{}, and all through record {mark} was synced", bad.reason),
+            }));
         }
         tail.last = Index(bad.index.0 - 1);
         tail.end = bad.offset;

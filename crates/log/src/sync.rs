@@ -224,7 +224,7 @@ impl State {
     /// A salt that no other segment of this run has: it is a running number, spread out.
     pub(crate) fn salt(&mut self) -> crate::format::Salt {
         self.salts = self.salts.wrapping_add(1);
-        crate::format::Salt(self.salts.wrapping_mul(0x9e37_79b1))
+        crate::format::Salt::of(self.salts)
     }
 
     /// All groups above the synced index, sealed for the segment with this header, and the last index in them.

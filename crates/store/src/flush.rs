@@ -142,6 +142,10 @@ impl FlushControl {
         self.log_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    pub fn disk_free_min_bytes(&self) -> u64 {
+        self.disk_free_min_bytes.load(Ordering::Relaxed)
+    }
+
     pub fn set_disk_free_min_bytes(&self, bytes: u64) {
         self.disk_free_min_bytes.store(bytes, Ordering::Relaxed);
     }

@@ -1,9 +1,10 @@
 //! The store: a log, a memtable on top of a base, and the transactions that commands run in.
 //!
 //! Read `txn` first (what a command sees), then `commit` (how its writes take effect), `flush` (how they get to the base),
-//! `reclaim` (how room comes back) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
+//! `reclaim` (how room comes back), `backup` (a copy while all goes on) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
 //! on; `base` is the contract of what lies below. Never names RocksDB, a socket or a reply.
 
+mod backup;
 pub mod base;
 mod cache;
 mod commit;
@@ -27,6 +28,7 @@ mod txn;
 mod value;
 mod view;
 
+pub use backup::BackedUp;
 pub use commit::Committed;
 pub use databases::{COUNTERS, Counter, DATABASES_MAX};
 pub use haypile_log::Progress;

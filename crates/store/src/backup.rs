@@ -1,0 +1,54 @@
+//! A backup: a checkpoint of the base, and the log from its applied index to an index of now. Opened, it holds exactly the
+//! records up to that index.
+//!
+//! Nothing has to stand still for it. The base's checkpoint is what the base was at one moment, between two ingestions;
+//! the log's records above the index that was applied before are held until they are copied, and where the base has got
+//! further meanwhile, an open passes over what it has. The index is taken after the checkpoint, so that the log reaches
+//! beyond what the base holds, and holds whatever was acknowledged before.
+
+use crate::base::BaseError;
+use crate::store::Store;
+use haypile_log::Index;
+use std::path::Path;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackedUp {
+    /// The last record that is in it.
+    pub index: Index,
+    /// Bytes of the log's part.
+    pub log_bytes: u64,
+}
+
+impl Store {
+    /// Writes a backup: the base to `base`, which does not exist yet, the log into the empty directory `log`. Both are
+    /// synced when this returns, but for the directory that holds them. Reads and writes the disk all the time; asks
+    /// `goes_on` now and then, and ends with an error where it says no. What is left after an error is of no use.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn back_up(&self, base: &Path, log: &Path, goes_on: &dyn Fn() -> bool) -> Result<BackedUp, String> {
+        if self.options.memory_only {
+            return Err("with 'engine memory' there is nothing on disk to back up".into());
+        }
+        let hold = self.log.hold();
+        self.base.checkpoint(base).map_err(|error: BaseError| error.to_string())?;
+        if !goes_on() {
+            return Err("it was broken off".into());
+        }
+        let index = self.log.last();
+        self.log.sync_through(index).map_err(|error| error.to_string())?;
+        let exported = self.log.export(&hold, index, log, goes_on).map_err(|error| error.to_string())?;
+        Ok(BackedUp { index, log_bytes: exported.bytes })
+    }
+
+    /// Bytes of the log that a backup would copy now, about.
+    pub fn backup_log_bytes(&self) -> u64 {
+        self.log.stats().since_applied_bytes
+    }
+
+    /// Free bytes of the disk, if they can be told, and how many it should keep.
+    pub fn disk_room(&self) -> (Option<u64>, u64) {
+        ((self.options.disk_free.0)(), self.flush.disk_free_min_bytes())
+    }
+}
