@@ -63,6 +63,23 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "shutdown_reads_its_options",
     },
     Difference {
+        commands: &["save", "bgsave"],
+        what: "They write a backup: a directory under `backups` on which a server starts, not a file. In SAVE only its own \
+               connection waits. Nothing else makes one: `save` is accepted and has no effect. One that fails is an error of \
+               its command, in the log and in INFO; `stop-writes-on-bgsave-error` has no effect.",
+        why: "What is acknowledged is durable without any of it, so that no write has to wait for a backup, or for one that \
+              works.",
+        test: "a_backup_that_fails_says_why_and_the_server_goes_on",
+    },
+    Difference {
+        commands: &["info"],
+        what: "In `persistence`, the fields `rdb_...` tell of backups, where a change is a record of the log, and those of `aof_...` \
+               of the log: `aof_enabled` is always 1, `aof_base_size` is the size of the base. Nothing is forked: the fields of \
+               copy-on-write and of rewrites are constant.",
+        why: "These are what stands in the place of Redis's files.",
+        test: "info_has_the_fields_of_redis_for_persistence",
+    },
+    Difference {
         commands: &["scan"],
         what: "One step looks at a thousand keys at most, whatever COUNT asks for. Keys whose names have the same hash come \
                together, so that a step may bring a few more than asked for.",

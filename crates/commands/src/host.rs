@@ -60,6 +60,11 @@ pub trait Host {
     /// Sets what INFO counts back to zero.
     fn reset_statistics(&mut self);
 
+    /// Has a backup made: at once, or in a transaction when that has ended.
+    fn begin_backup(&mut self) -> Result<BackupBegun>;
+    /// Unix time in seconds: when the last backup was complete, or when the server started.
+    fn last_backup_s(&self) -> u64;
+
     /// The sections of INFO, in the order in which they are shown.
     fn info_sections(&self) -> &'static [InfoSection];
     /// Appends the fields of one of those sections, `name:value\r\n` each.
@@ -107,6 +112,13 @@ impl Wait {
 pub enum Library {
     Name,
     Version,
+}
+
+/// When a backup begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackupBegun {
+    Now,
+    Later,
 }
 
 /// A section of INFO.

@@ -30,6 +30,7 @@ mod database;
 mod expire;
 mod scan;
 
+mod backup;
 mod connection;
 mod introspect;
 mod server;
@@ -53,7 +54,7 @@ pub use table::{Command, Control, Flag, Run};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 17] {
+pub(crate) fn groups() -> [&'static [Command]; 18] {
     [
         string::COMMANDS,
         counter::COMMANDS,
@@ -65,6 +66,7 @@ pub(crate) fn groups() -> [&'static [Command]; 17] {
         database::COMMANDS,
         connection::COMMANDS,
         server::COMMANDS,
+        backup::COMMANDS,
         introspect::COMMANDS,
         transactions::COMMANDS,
         replication::COMMANDS,

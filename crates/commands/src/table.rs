@@ -80,6 +80,8 @@ pub enum Control {
     Discard,
     Watch,
     Unwatch,
+    /// Waits for a backup.
+    Save,
 }
 
 /// The number of arguments, the command's name (and its subcommand's) included.

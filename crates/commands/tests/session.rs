@@ -274,3 +274,15 @@ fn every_name_is_found_in_any_case() {
         }
     }
 }
+
+#[test]
+fn bgsave_begins_a_backup_and_lastsave_tells_of_the_last() {
+    let mut session = Session::default();
+    assert_eq!(session.call("BGSAVE"), Reply::Simple("Background saving started"));
+    assert_eq!(session.call("bgsave schedule"), Reply::Simple("Background saving scheduled"));
+    assert_eq!(session.call("BGSAVE SCHEDULE"), Reply::error("ERR Background save already in progress"));
+    fails("BGSAVE NOW", "ERR syntax error");
+    fails("BGSAVE SCHEDULE SCHEDULE", "ERR syntax error");
+    check("in seconds", "LASTSAVE", Reply::Integer(1_700_000_000));
+    fails("LASTSAVE now", "ERR wrong number of arguments for 'lastsave' command");
+}

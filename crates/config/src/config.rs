@@ -68,6 +68,8 @@ pub struct Config {
     pub compression: Compression,
     pub direct_reads: bool,
     pub blind_set: bool,
+    /// 0 = all.
+    pub backups_keep: u32,
     pub disk_free_bytes_min: u64,
     /// Bytes a second; 0 = tuned by itself.
     pub background_io_rate: u64,
@@ -242,6 +244,7 @@ impl Config {
             },
             direct_reads: fields.bool("direct-reads"),
             blind_set: fields.bool("blind-set"),
+            backups_keep: fields.int("backups-keep"),
             disk_free_bytes_min: fields.bytes("disk-free-min"),
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),

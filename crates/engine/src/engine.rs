@@ -1,6 +1,7 @@
 //! `Engine`: what all event loops and the I/O pool share. Owns the store from the moment it is loaded, the locks, the
 //! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
 
+use crate::backups::Backups;
 use crate::blocked::Blocked;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
@@ -65,6 +66,7 @@ pub struct Engine {
     pub(crate) watches: Watches,
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
+    pub(crate) backups: Backups,
     pub(crate) started: Instant,
     /// Names this run of the process: 40 hex digits.
     pub(crate) run_id: String,
@@ -107,6 +109,7 @@ impl Engine {
             watches: Watches::default(),
             pool: Pool::default(),
             blocked: Arc::default(),
+            backups: Backups::new(),
             started: Instant::now(),
             run_id,
             sessions: Count::default(),
@@ -132,11 +135,13 @@ impl Engine {
         store.log().on_durable(Arc::new(move || blocked.on_sync()));
         let is_first = self.store.set(store).is_ok();
         assert!(is_first, "an engine gets one store");
-        Ok(())
+        self.start_backups()
     }
 
-    /// Ends the I/O pool's threads; event loops have ended before. The store is still open afterwards.
+    /// Ends the I/O pool's threads, and a backup that is being made; event loops have ended before. The store is still open
+    /// afterwards.
     pub fn close(&self) {
+        self.backups.close();
         self.pool.close();
     }
 

@@ -526,7 +526,7 @@ pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
 /// Whether MULTI queues the command, rather than letting it run at once.
 fn is_queued(entry: &Entry) -> bool {
     match entry.command.run {
-        Run::Control(control) => control == Control::Unwatch,
+        Run::Control(control) => matches!(control, Control::Unwatch | Control::Save),
         _ => entry.command.name != "quit",
     }
 }

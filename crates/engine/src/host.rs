@@ -7,7 +7,7 @@ use crate::blocked;
 use crate::engine::Engine;
 use crate::info;
 use crate::session::State;
-use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown, Wait};
+use haypile_commands::host::{BackupBegun, ConfigError, Host, InfoSection, Library, Shutdown, Wait};
 use haypile_commands::{Error, Result, Table};
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
@@ -141,6 +141,17 @@ impl Host for Desk<'_> {
         if !self.rehearsal {
             self.engine.reset_statistics();
         }
+    }
+
+    fn begin_backup(&mut self) -> Result<BackupBegun> {
+        if self.rehearsal {
+            return Ok(BackupBegun::Later);
+        }
+        self.engine.begin_backup(self.txn.is_some())
+    }
+
+    fn last_backup_s(&self) -> u64 {
+        self.engine.backups.last_s()
     }
 
     fn info_sections(&self) -> &'static [InfoSection] {

@@ -3,6 +3,7 @@
 //! Names are Redis's where Redis has the same fact; a fact that this server does not have is not made up. Nothing here is
 //! kept: every field is read when it is asked for.
 
+use crate::backups;
 use crate::counters::{Counters, Distribution};
 use crate::engine::Engine;
 use haypile_commands::REDIS_VERSION;
@@ -107,11 +108,12 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
     for (_, name, value) in FIELDS.iter().filter(|(of, _, _)| *of == section) {
         field(out, name, &value(engine));
     }
+    if section == "persistence" {
+        backups::FIELDS.iter().for_each(|(name, value)| field(out, name, &value(engine)));
+    }
     match section {
         "persistence" if engine.store().is_none() => {
-            let loading = &engine.loading;
-            field(out, "loading_total_bytes", &loading.bytes_total.load(Ordering::Relaxed).to_string());
-            field(out, "loading_loaded_bytes", &loading.bytes_done.load(Ordering::Relaxed).to_string());
+            backups::loading_fields(engine).iter().for_each(|(name, value)| field(out, name, &value.to_string()));
         }
         "replication" => {
             if let Some(store) = engine.store() {

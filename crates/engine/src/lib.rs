@@ -18,6 +18,7 @@ mod work;
 
 mod pool;
 
+mod backups;
 mod host;
 mod inbox;
 mod session;
@@ -36,6 +37,7 @@ mod locks;
 
 mod sync;
 
+pub use backups::{Archive, Made};
 pub use blocked::{Blocked, Unblock};
 pub use counters::{Count, Counters, Distribution, Histogram};
 pub use engine::{Engine, Loading, Process};

@@ -46,6 +46,7 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Next {
         let reply = match (control, session.multi.is_some()) {
+            (Control::Save, _) => return self.save(engine, session, out),
             (Control::Multi, true) => Reply::error("ERR MULTI calls can not be nested"),
             (Control::Multi, false) => {
                 session.multi = Some(Box::new(Multi::default()));

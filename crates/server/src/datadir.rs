@@ -25,6 +25,27 @@ pub fn base_dir(dir: &Path) -> PathBuf {
     dir.join("base")
 }
 
+/// Where backups are.
+pub fn backups_dir(dir: &Path) -> PathBuf {
+    dir.join("backups")
+}
+
+/// The last record that a backup was made with: a server that starts on it must find everything up to there. 0 where the
+/// directory is no backup.
+pub fn complete_through(dir: &Path) -> Result<u64, String> {
+    Ok(read_format(dir)?.map_or(0, |format| format.complete_through))
+}
+
+/// Makes a directory one of ours which holds everything through this record.
+pub fn mark_backup(dir: &Path, engine: Engine, complete_through: u64) -> std::io::Result<()> {
+    write_format(dir, engine, complete_through)
+}
+
+/// Whether a server has ever been started on this directory.
+pub fn was_started(dir: &Path) -> bool {
+    dir.join(LOCK_FILE).exists()
+}
+
 /// A data directory that this process holds. Others get it when this is dropped, or the process ends.
 pub struct DataDir {
     _lock: File,
@@ -44,7 +65,7 @@ impl DataDir {
             Some(found) => found.check(dir, config.engine)?,
             None => {
                 refuse_foreign(config)?;
-                write_format(dir, config.engine)
+                write_format(dir, config.engine, 0)
                     .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))?;
             }
         }
@@ -95,6 +116,8 @@ fn lock(dir: &Path) -> Result<File, String> {
 struct Format {
     version: u32,
     engine: String,
+    /// Of a backup; else 0.
+    complete_through: u64,
 }
 
 fn engine_name(engine: Engine) -> &'static str {
@@ -105,7 +128,8 @@ fn engine_name(engine: Engine) -> &'static str {
 }
 
 impl Format {
-    /// `haypile data directory`, then `format N`, then `engine NAME`; later versions may add lines.
+    /// `haypile data directory`, then `format N`, then `engine NAME`; in a backup then `complete through INDEX`. Later
+    /// versions may add lines.
     fn parse(text: &str) -> Option<Format> {
         let mut lines = text.lines();
         if lines.next()? != "haypile data directory" {
@@ -113,7 +137,11 @@ impl Format {
         }
         let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
         let engine = lines.next()?.strip_prefix("engine ")?.to_owned();
-        Some(Format { version, engine })
+        let complete_through = match lines.find_map(|line| line.strip_prefix("complete through ")) {
+            Some(index) => index.parse().ok()?,
+            None => 0,
+        };
+        Some(Format { version, engine, complete_through })
     }
 
     fn check(&self, dir: &Path, engine: Engine) -> Result<(), String> {
@@ -151,10 +179,13 @@ fn read_format(dir: &Path) -> Result<Option<Format>, String> {
     }
 }
 
-fn write_format(dir: &Path, engine: Engine) -> std::io::Result<()> {
+fn write_format(dir: &Path, engine: Engine, complete_through: u64) -> std::io::Result<()> {
     let (path, fresh) = (dir.join(FORMAT_FILE), dir.join("HAYPILE.new"));
     let mut file = File::create(&fresh)?;
     write!(file, "haypile data directory\nformat {FORMAT}\nengine {}\n", engine_name(engine))?;
+    if complete_through > 0 {
+        writeln!(file, "complete through {complete_through}")?;
+    }
     file.sync_all()?;
     std::fs::rename(&fresh, &path)?;
     File::open(dir)?.sync_all()
@@ -196,14 +227,16 @@ mod tests {
     fn the_format_file_reads_back() {
         let dir = std::env::temp_dir().join(format!("haypile-datadir-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
-        write_format(&dir, Engine::RocksDb).expect("it is writable");
+        write_format(&dir, Engine::RocksDb, 0).expect("it is writable");
         let page = include_str!("../../../docs/format/directory.md");
         let example = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
         assert_eq!(std::fs::read_to_string(dir.join(FORMAT_FILE)).ok().as_deref(), example, "as docs/format shows it");
         let format = read_format(&dir).expect("readable").expect("just written");
-        assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into() });
+        assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into(), complete_through: 0 });
         assert!(format.check(&dir, Engine::RocksDb).is_ok());
         assert!(format.check(&dir, Engine::Memory).expect_err("another engine").contains("engine rocksdb"));
+        write_format(&dir, Engine::RocksDb, 42).expect("it is writable");
+        assert_eq!(complete_through(&dir), Ok(42), "a backup says how far it goes");
         let newer = Format { version: FORMAT + 1, ..format };
         assert!(newer.check(&dir, Engine::RocksDb).expect_err("newer").contains("newer than this server's format 1"));
         std::fs::remove_dir_all(&dir).expect("it is ours");
@@ -215,6 +248,7 @@ mod tests {
             "",
             "haypile data directory\n",
             "haypile data directory\nformat x\nengine rocksdb\n",
+            "haypile data directory\nformat 1\nengine rocksdb\ncomplete through the end\n",
             "redis\nformat 1\nengine rocksdb\n",
         ] {
             assert_eq!(Format::parse(text), None, "{text:?}");

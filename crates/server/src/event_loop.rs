@@ -284,6 +284,7 @@ impl EventLoop {
             // The server's as a whole: one loop's business.
             if self.index == 0 {
                 self.engine.sample();
+                self.engine.begin_scheduled_backup();
                 self.expire(round.is_multiple_of(SECOND)).await;
             }
         }

@@ -5,6 +5,7 @@
 
 mod run;
 
+mod backups;
 mod banner;
 mod datadir;
 mod process;

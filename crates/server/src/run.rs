@@ -4,6 +4,7 @@
 //! data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the stop the
 //! event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
 
+use crate::backups::Backups;
 use crate::datadir::DataDir;
 use crate::listen::{self, Listeners};
 use crate::logging::{self, Logging};
@@ -225,5 +226,6 @@ fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: &Arc<S
     storage::follow(&engine.settings, store, engine.process.memory_budget.clone());
     let mailboxes = mailboxes.clone();
     store.log().on_durable(Arc::new(move || mailboxes.iter().for_each(|mailbox| mailbox.on_durable())));
+    engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
     engine.serve(store.clone()).map_err(|error| format!("The I/O pool cannot start: {error}"))
 }

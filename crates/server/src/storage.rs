@@ -3,6 +3,7 @@
 
 use crate::datadir;
 use haypile_config::{Compression, Config, Durability, Engine, Settings};
+use haypile_log::Index;
 use haypile_store::base::Base;
 use haypile_store::{DiskFree, MemoryBase, Progress, Store, StoreOptions};
 use haypile_store_rocks::{Options as RocksOptions, Rocks};
@@ -73,7 +74,9 @@ pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) ->
             Arc::new(base.map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?)
         }
     };
-    Store::open(store_options(config, budget), base, progress)
+    let mut options = store_options(config, budget);
+    options.log.complete_through = Index(datadir::complete_through(&config.dir)?);
+    Store::open(options, base, progress)
         .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))
 }
 

@@ -1,6 +1,6 @@
 //! A session without an engine, for the commands that ask only their session.
 
-use haypile_commands::host::{ConfigError, Host, InfoSection, Library, Shutdown, Wait};
+use haypile_commands::host::{BackupBegun, ConfigError, Host, InfoSection, Library, Shutdown, Wait};
 use haypile_commands::{Error, Result, Run, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
 
@@ -18,6 +18,8 @@ pub struct Session {
     pub closing: bool,
     pub wait: Option<Wait>,
     pub in_memory: bool,
+    /// Backups that were asked for: the first begins at once, the second later.
+    pub backups: u32,
     pub shutdown: Option<Shutdown>,
 }
 
@@ -138,6 +140,24 @@ impl Host for Session {
             }
             _ => Err(ConfigError::Unknown(String::from_utf8_lossy(pairs[0].0).into_owned())),
         }
+    }
+
+    fn begin_backup(&mut self) -> Result<BackupBegun> {
+        match self.backups {
+            0 => {
+                self.backups = 1;
+                Ok(BackupBegun::Now)
+            }
+            1 => {
+                self.backups = 2;
+                Ok(BackupBegun::Later)
+            }
+            _ => Err(Error::text("ERR Background save already in progress")),
+        }
+    }
+
+    fn last_backup_s(&self) -> u64 {
+        1_700_000_000
     }
 
     fn info_sections(&self) -> &'static [InfoSection] {

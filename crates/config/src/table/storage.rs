@@ -87,7 +87,7 @@ pub(super) const PERSISTENCE: &[Row] = &[
         "save",
         Kind::Special(Special::Save),
         "3600 1 300 100 60 10000",
-        "When to write a snapshot; Haypile keeps all data on disk at all times.",
+        "When to write a snapshot; Haypile keeps all data on disk at all times, and makes a backup when SAVE or BGSAVE asks for one.",
     ),
     Row::harmless("dbfilename", Kind::Text(db_filename), "dump.rdb", "Name of the snapshot.").protected(),
     Row::harmless("appendfilename", Kind::Text(aof_filename), "appendonly.aof", "Name of the log of commands.")

@@ -192,6 +192,12 @@ impl Server {
         String::from_utf8_lossy(&output).into_owned()
     }
 
+    /// What the client has got by now, without waiting for more.
+    pub fn reply_of_what_ran(&mut self, client: usize) -> String {
+        let output = std::mem::take(&mut self.clients[client].output);
+        String::from_utf8_lossy(&output).replace("\r\n", " ").trim_end().to_owned()
+    }
+
     /// Bytes that the client has not read.
     pub fn unread(&self, client: usize) -> usize {
         self.clients[client].output.len()

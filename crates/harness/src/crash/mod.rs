@@ -1,9 +1,11 @@
 //! The crash test: many connections write known sequences, the server is killed at random moments and started again on
 //! the same directory, and every acknowledged write, every transaction, every deadline and every count is checked.
 //!
-//! `model` says what must have survived, `writer` writes, `observe` reads everything back. A loss ends the run and leaves
+//! `model` says what must have survived, `writer` writes, `observe` reads everything back, `backups` has backups taken
+//! meanwhile and opens them. A loss ends the run and leaves
 //! the data directory where it is.
 
+mod backups;
 pub mod model;
 mod observe;
 mod writer;
@@ -18,6 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::client::{Client, info_field};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+use backups::Backups;
 use model::{Database, Seen, State, find_survivor};
 use observe::{check_sizes, observe};
 use writer::{End, Role, Writer};
@@ -100,6 +103,10 @@ pub fn run(options: &Options) -> Result<bool> {
         run.totals.start_seconds_max,
         run.totals.loading_replies
     );
+    let Backups { attempts, opened, opened_again, cut_off, .. } = run.backups;
+    println!(
+        "crash: {attempts} backups begun, {opened} opened ({opened_again} once more in a later round, {cut_off} complete when the server died)"
+    );
     match result {
         Ok(()) => {
             println!("crash: nothing lost");
@@ -121,6 +128,7 @@ struct Run<'a> {
     writers: Vec<Writer>,
     server: Option<Server>,
     totals: Totals,
+    backups: Backups,
 }
 
 impl<'a> Run<'a> {
@@ -142,6 +150,7 @@ impl<'a> Run<'a> {
             writers: (0..options.writers).map(make).collect(),
             server: None,
             totals: Totals::default(),
+            backups: Backups::default(),
         })
     }
 
@@ -156,6 +165,7 @@ impl<'a> Run<'a> {
         self.totals.loading_replies += start.loading_replies;
         self.server = Some(server);
         self.verify().context("after the start")?;
+        backups::check_tidy(&self.place.data())?;
         let ending = match self.random.below(100) {
             0..=59 => Ending::Kill,
             60..=69 => Ending::EarlyKill,
@@ -190,8 +200,12 @@ impl<'a> Run<'a> {
             _ => Duration::from_millis(self.random.between(200, 3000)),
         };
         let stop = AtomicBool::new(false);
-        let ends: Vec<End> = thread::scope(|scope| {
+        let watch = self.backups.begin(&server, &mut self.writers)?;
+        let backup_random = Random::of_part(self.options.seed ^ self.totals.rounds, u64::MAX - 1);
+        let (ends, attempts) = thread::scope(|scope| {
             let stop = &stop;
+            let ruler = watch.as_ref().map(|watch| scope.spawn(move || watch.rule(port, stop)));
+            let backups = watch.as_ref().map(|watch| scope.spawn(move || watch.take(port, backup_random, stop)));
             let connect = move || Client::connect(port, REPLY_TIMEOUT);
             let threads: Vec<_> =
                 self.writers.iter_mut().map(|writer| scope.spawn(move || writer.run(connect(), stop))).collect();
@@ -205,7 +219,14 @@ impl<'a> Run<'a> {
             let ended = if early { Ok(()) } else { end_server(&mut server, ending, stop, &mut self.random) };
             stop.store(true, Ordering::Relaxed);
             let ends = threads.into_iter().map(|t| t.join().expect("a writer does not panic")).collect();
-            ended.map(|()| if early { mark_early(ends) } else { ends })
+            if let Some(ruler) = ruler {
+                ruler.join().expect("it does not panic")?;
+            }
+            let attempts = match backups {
+                Some(backups) => backups.join().expect("it does not panic")?,
+                None => Vec::new(),
+            };
+            ended.map(|()| (if early { mark_early(ends) } else { ends }, attempts))
         })?;
         for (writer, end) in self.writers.iter().zip(&ends) {
             match end {
@@ -216,12 +237,16 @@ impl<'a> Run<'a> {
                 _ => {}
             }
         }
+        if ending == Ending::Stop {
+            let status = server.wait_ended()?;
+            ensure!(status.success(), "the server stopped with {status} after SIGTERM");
+        }
+        if let Some(watch) = &watch {
+            let of_server = (&self.options.server, &self.place);
+            self.backups.check(watch, &attempts, &self.writers, of_server, &mut self.random)?;
+        }
         match ending {
-            Ending::Stop => {
-                let status = server.wait_ended()?;
-                ensure!(status.success(), "the server stopped with {status} after SIGTERM");
-                self.totals.clean_stops += 1;
-            }
+            Ending::Stop => self.totals.clean_stops += 1,
             Ending::KillInFlushall => return self.kill_in_flushall(server),
             _ => self.totals.kills += 1,
         }
@@ -257,16 +282,8 @@ impl<'a> Run<'a> {
         let mut client = server.client()?;
         let seen = observe(&mut client, &USED)?;
         self.totals.keys_checked += seen.keys.len() as u64;
-        let (from, until) = (seen.from, seen.until);
-        let mut parts: BTreeMap<String, Seen> = BTreeMap::new();
-        for (place, entry) in seen.keys {
-            let end = place.1.iter().position(|b| *b == b':').map_or(0, |p| p + 1);
-            let prefix = String::from_utf8_lossy(&place.1[..end]).into_owned();
-            let part = parts.entry(prefix).or_insert_with(|| Seen { from, until, ..Seen::default() });
-            part.keys.insert(place, entry);
-        }
-        for writer in &mut self.writers {
-            let part = parts.remove(&writer.prefix).unwrap_or(Seen { from, until, ..Seen::default() });
+        let parts = by_writer(seen, &self.writers)?;
+        for (writer, part) in self.writers.iter_mut().zip(parts) {
             let in_flight = writer.in_flight.make_contiguous();
             match find_survivor(&writer.acknowledged, in_flight, &part) {
                 Ok((state, survived)) => {
@@ -276,9 +293,24 @@ impl<'a> Run<'a> {
                 Err(text) => bail!("writer {} {text}", writer.prefix),
             }
         }
-        ensure!(parts.is_empty(), "keys that nobody wrote: {:?}", parts.keys());
         check_sizes(&mut client, &USED, true)
     }
+}
+
+/// What was seen of each writer's keys; all keys are some writer's.
+fn by_writer(seen: Seen, writers: &[Writer]) -> Result<Vec<Seen>> {
+    let (from, until) = (seen.from, seen.until);
+    let mut parts: BTreeMap<String, Seen> = BTreeMap::new();
+    for (place, entry) in seen.keys {
+        let end = place.1.iter().position(|b| *b == b':').map_or(0, |p| p + 1);
+        let prefix = String::from_utf8_lossy(&place.1[..end]).into_owned();
+        let part = parts.entry(prefix).or_insert_with(|| Seen { from, until, ..Seen::default() });
+        part.keys.insert(place, entry);
+    }
+    let nothing = || Seen { from, until, ..Seen::default() };
+    let all = writers.iter().map(|writer| parts.remove(&writer.prefix).unwrap_or_else(nothing)).collect();
+    ensure!(parts.is_empty(), "keys that nobody wrote: {:?}", parts.keys());
+    Ok(all)
 }
 
 /// Ends the server, or for a FLUSHALL lets the writers finish.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::model::{Database, Effect, Entry, Millis, Operation, Place, State};
@@ -45,6 +45,21 @@ pub enum End {
     Wrong(String),
 }
 
+/// How far a writer is in its journal, for those who look from other threads.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub sent: AtomicU64,
+    pub acknowledged: AtomicU64,
+}
+
+/// The effects of all operations since it was begun, in their order.
+struct Journal {
+    before: State,
+    operations: Vec<Operation>,
+    acknowledged: u64,
+    progress: Arc<Progress>,
+}
+
 pub struct Writer {
     pub prefix: String,
     home: Database,
@@ -57,6 +72,7 @@ pub struct Writer {
     pub in_flight: VecDeque<Operation>,
     pub operations_sent: u64,
     pub operations_acknowledged: u64,
+    journal: Option<Journal>,
 }
 
 impl Writer {
@@ -71,6 +87,7 @@ impl Writer {
             in_flight: VecDeque::new(),
             operations_sent: 0,
             operations_acknowledged: 0,
+            journal: None,
         }
     }
 
@@ -80,6 +97,23 @@ impl Writer {
         self.acknowledged.forget_expired(now_ms());
         self.sent = self.acknowledged.clone();
         self.in_flight.clear();
+    }
+
+    /// Remembers all operations from now on, of which none is in flight.
+    pub fn begin_journal(&mut self) -> Arc<Progress> {
+        let progress = Arc::<Progress>::default();
+        let (before, progress_of_journal) = (self.acknowledged.clone(), progress.clone());
+        self.journal = Some(Journal { before, operations: Vec::new(), acknowledged: 0, progress: progress_of_journal });
+        progress
+    }
+
+    /// The state after so many operations of the journal, and those from there on until another one.
+    pub fn journal_between(&self, from: u64, until: u64) -> (State, &[Operation]) {
+        let Some(journal) = &self.journal else { return (State::default(), &[]) };
+        let mut state = journal.before.clone();
+        let (done, rest) = journal.operations.split_at(from as usize);
+        done.iter().flat_map(|operation| &operation.effects).for_each(|effect| state.apply(effect));
+        (state, &rest[..(until - from) as usize])
     }
 
     /// Writes until told to stop or until the connection breaks.
@@ -99,6 +133,10 @@ impl Writer {
                 let operation = self.next_operation();
                 for command in &operation.commands {
                     client.push(command);
+                }
+                if let Some(journal) = &mut self.journal {
+                    journal.operations.push(Operation { effects: operation.effects.clone(), ..empty() });
+                    journal.progress.sent.store(journal.operations.len() as u64, Ordering::Release);
                 }
                 self.in_flight.push_back(operation);
                 self.operations_sent += 1;
@@ -130,6 +168,10 @@ impl Writer {
                 self.acknowledged.apply(effect);
             }
             self.operations_acknowledged += 1;
+            if let Some(journal) = &mut self.journal {
+                journal.acknowledged += 1;
+                journal.progress.acknowledged.store(journal.acknowledged, Ordering::Release);
+            }
         }
         Ok(None)
     }

@@ -23,6 +23,8 @@ pub enum Rule {
     ScanPage,
     /// The same type of reply.
     Form,
+    /// SAVE and BGSAVE: either may meet one that is under way.
+    Backup,
     /// DBSIZE: exact unless there are keys whose deadline has passed.
     Size,
     /// HELLO: the same fields in the same order, the same protocol and role.
@@ -48,6 +50,8 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"dbsize", _) => Rule::Size,
         (b"hello", _) => Rule::Hello,
         (b"info", _) => Rule::Info,
+        (b"save" | b"bgsave", _) => Rule::Backup,
+        (b"lastsave", _) => Rule::Form,
         (b"client", b"id") | (b"command", b"count") => Rule::Form,
         (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
         (b"command", b"list") => Rule::Form,
@@ -108,6 +112,9 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
     if theirs == ours {
         return true;
     }
+    if rule == Rule::Backup {
+        return tells_of_backup(theirs) && tells_of_backup(ours);
+    }
     if theirs.error().is_some() || ours.error().is_some() {
         return false;
     }
@@ -118,7 +125,7 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
         _ => false,
     };
     match rule {
-        Rule::Exact => false,
+        Rule::Exact | Rule::Backup => false,
         Rule::Remaining(unit_ms) => near(unit_ms),
         Rule::Deadline(unit_ms) => !theirs.integer().is_some_and(|t| context.literals.contains(&t)) && near(unit_ms),
         Rule::Unordered => sorted(theirs) == sorted(ours),
@@ -133,6 +140,16 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
         }
         Rule::CommandInfo => normal(theirs) == normal(ours),
         Rule::CommandDocs => docs(theirs) == docs(ours),
+    }
+}
+
+/// Whether a backup was made or begun, or could not be because of another one.
+fn tells_of_backup(reply: &Reply) -> bool {
+    match reply {
+        Reply::Simple(text) => {
+            matches!(&text[..], b"OK" | b"Background saving started" | b"Background saving scheduled")
+        }
+        other => other.error().is_some_and(|text| text == "ERR Background save already in progress"),
     }
 }
 
@@ -274,6 +291,10 @@ mod tests {
             Integer(4_000_000_000_001),
             true,
         );
+        let started = || Reply::Simple(b"Background saving started".to_vec());
+        let busy = || error("ERR Background save already in progress");
+        check("one is under way on one side", "BGSAVE", started(), busy(), true);
+        check("other errors are exact", "BGSAVE x", error("ERR syntax error"), busy(), false);
         check("KEYS has no order", "keys *", words(&["a", "b"]), words(&["b", "a"]), true);
         check("KEYS has no duplicates", "KEYS *", words(&["a", "b"]), words(&["a", "b", "b"]), false);
     }

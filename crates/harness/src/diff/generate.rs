@@ -79,6 +79,9 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, config_set),
     (1, |a| vec![a.word("CONFIG"), a.word("RESETSTAT")]),
     (1, |a| vec![a.word("CONFIG"), a.word("REWRITE")]),
+    (1, |a| vec![a.word("SAVE")]),
+    (1, bgsave),
+    (1, |a| vec![a.word("LASTSAVE")]),
     (1, command_table),
     (1, shutdown_refused),
     // A node by itself.
@@ -287,6 +290,14 @@ fn config_set(a: &mut Arguments) -> Command {
     command
 }
 
+fn bgsave(a: &mut Arguments) -> Command {
+    match a.random.below(4) {
+        0..=1 => vec![a.word("BGSAVE")],
+        2 => vec![a.word("BGSAVE"), a.word("SCHEDULE")],
+        _ => vec![a.word("BGSAVE"), a.odd()],
+    }
+}
+
 /// Names of commands that exist on both sides, and some that exist nowhere.
 const NAMES: &[&str] = &[
     "ping",
@@ -344,6 +355,9 @@ const NAMES: &[&str] = &[
     "unwatch",
     "info",
     "shutdown",
+    "save",
+    "bgsave",
+    "lastsave",
     "nosuch",
     "GET",
 ];

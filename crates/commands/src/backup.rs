@@ -1,0 +1,72 @@
+//! The commands that make backups: SAVE, BGSAVE, LASTSAVE.
+//!
+//! Owns their options and replies. When a backup runs, and what is in it, is the engine's and the server's business.
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::host::{BackupBegun, Host};
+use crate::table::{Arity, Category, Command, Control, Flag, Group, Keys, Run};
+use haypile_resp::Reply;
+
+pub(crate) const COMMANDS: &[Command] = &[SAVE, BGSAVE, LASTSAVE];
+
+/// Only its own connection waits: the engine answers when the backup is there.
+const SAVE: Command = Command {
+    name: "save",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Writes a backup and returns when it is complete.",
+    syntax: "",
+    complexity: "O(N) where N is the total number of keys in all databases",
+    run: Run::Control(Control::Save),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
+    ..Command::USUAL
+};
+
+const BGSAVE: Command = Command {
+    name: "bgsave",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "Begins to write a backup.",
+    syntax: "[SCHEDULE@3.2.2]",
+    run: Run::Session(bgsave),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading],
+    history: &[("3.2.2", "Added the `SCHEDULE` option.")],
+    ..Command::USUAL
+};
+
+/// There is nothing that a backup would have to wait for, but for the end of a transaction: SCHEDULE changes nothing else.
+fn bgsave(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    match args.len() {
+        1 => {}
+        2 if args.is(1, "SCHEDULE") => {}
+        _ => return Err(Error::Syntax),
+    }
+    Ok(Reply::Simple(match host.begin_backup()? {
+        BackupBegun::Now => "Background saving started",
+        BackupBegun::Later => "Background saving scheduled",
+    }))
+}
+
+const LASTSAVE: Command = Command {
+    name: "lastsave",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Returns the Unix time at which the last backup was complete.",
+    syntax: "",
+    run: Run::Session(lastsave),
+    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    categories: &[Category::Admin, Category::Dangerous],
+    tips: &["nondeterministic_output"],
+    ..Command::USUAL
+};
+
+fn lastsave(host: &mut dyn Host, _args: Args) -> Result<Reply> {
+    Ok(Reply::Integer(host.last_backup_s() as i64))
+}

@@ -1,0 +1,292 @@
+//! Backups under load: taken while all write and while the server is killed, then opened.
+//!
+//! A backup that is visible must be whole: the state of one moment, between the last write that was acknowledged before
+//! it was asked for and the last one that was sent before it was seen complete, of each writer and, by a pair of keys that are
+//! written in turn over two connections, across them. It is opened as a copy, so that the backup itself can be opened again
+//! rounds later, when the server that made it has gone on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::model::{Database, Seen, State, find_survivor};
+use super::observe::{check_sizes, observe};
+use super::writer::{Progress, Writer};
+use super::{USED, by_writer};
+use crate::client::{Client, info_field};
+use crate::random::Random;
+use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+
+/// A database that no writer uses.
+const RULER: Database = 5;
+
+/// The longest wait for what a killed backup has left to be removed.
+const TIDY_MAX: Duration = Duration::from_secs(20);
+
+/// Backups of earlier rounds that are remembered, to be opened again.
+const REMEMBERED: usize = 8;
+
+/// A SAVE or BGSAVE that was sent.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Operations of each writer that were acknowledged before.
+    acknowledged: Vec<u64>,
+    ruler: u64,
+    /// What was made, and what each writer had sent by then; nothing if the server died first.
+    made: Option<(String, Vec<u64>)>,
+}
+
+/// What one round's threads share.
+pub struct Watch {
+    progress: Vec<Arc<Progress>>,
+    /// The last number that was acknowledged for both keys.
+    ruler: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub struct Backups {
+    /// Names that belong to rounds before.
+    known: BTreeSet<String>,
+    /// What was found in some of them.
+    remembered: Vec<(String, Vec<State>)>,
+    /// The next number of the ruler, of all rounds.
+    number: u64,
+    pub attempts: u64,
+    pub opened: u64,
+    pub opened_again: u64,
+    pub cut_off: u64,
+}
+
+impl Watch {
+    fn sent(&self) -> Vec<u64> {
+        self.progress.iter().map(|progress| progress.sent.load(Ordering::Acquire)).collect()
+    }
+
+    fn acknowledged(&self) -> Vec<u64> {
+        self.progress.iter().map(|progress| progress.acknowledged.load(Ordering::Acquire)).collect()
+    }
+
+    /// Asks for one backup after the other until told to stop or until the server dies. Waits up to so long in between.
+    pub fn take(&self, port: u16, mut random: Random, stop: &AtomicBool) -> Result<Vec<Attempt>> {
+        let pause = *random.pick(&[0, 0, 50, 400]);
+        let mut attempts = Vec::new();
+        let Ok(mut client) = Client::connect(port, REPLY_TIMEOUT) else { return Ok(attempts) };
+        while !stop.load(Ordering::Relaxed) {
+            let ruler = self.ruler.load(Ordering::Acquire);
+            attempts.push(Attempt { acknowledged: self.acknowledged(), ruler, made: None });
+            let command = if random.percent(50) { "SAVE" } else { "BGSAVE" };
+            let Ok(reply) = client.command(command) else { break };
+            ensure!(reply.error().is_none(), "{command} was answered by {reply}");
+            let Ok(name) = wait_made(&mut client)? else { break };
+            let attempt = attempts.last_mut().expect("one was pushed");
+            attempt.made = Some((name, self.sent()));
+            sleep(Duration::from_millis(random.below(pause + 1)));
+        }
+        Ok(attempts)
+    }
+
+    /// Writes ascending numbers to two keys, each over its own connection, the second when the first is acknowledged.
+    pub fn rule(&self, port: u16, stop: &AtomicBool) -> Result<()> {
+        let connect = || -> std::io::Result<Client> {
+            let mut client = Client::connect(port, REPLY_TIMEOUT)?;
+            client.command(&format!("SELECT {RULER}"))?;
+            Ok(client)
+        };
+        let (Ok(mut first), Ok(mut second)) = (connect(), connect()) else { return Ok(()) };
+        while !stop.load(Ordering::Relaxed) {
+            let number = self.ruler.load(Ordering::Relaxed) + 1;
+            for (client, key) in [(&mut first, "a"), (&mut second, "b")] {
+                match client.command(&format!("SET {key} {number}")) {
+                    Ok(reply) => ensure!(reply.is_ok(), "SET {key} {number} was answered by {reply}"),
+                    Err(_) => return Ok(()),
+                }
+            }
+            self.ruler.store(number, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the end of a backup; its name, unless the connection breaks.
+fn wait_made(client: &mut Client) -> Result<std::io::Result<String>> {
+    let begin = Instant::now();
+    loop {
+        let info = match client.info("persistence") {
+            Ok(info) => info.unwrap_or_default(),
+            Err(error) => return Ok(Err(error)),
+        };
+        let field = |name| info_field(&info, name).unwrap_or_default();
+        if field("rdb_bgsave_in_progress") == "0" {
+            ensure!(field("rdb_last_bgsave_status") == "ok", "a backup failed: {}", field("backup_last_error"));
+            return Ok(Ok(field("backup_last_name").to_string()));
+        }
+        ensure!(begin.elapsed() < REPLY_TIMEOUT, "a backup takes longer than {} s", REPLY_TIMEOUT.as_secs());
+        sleep(Duration::from_millis(1));
+    }
+}
+
+impl Backups {
+    /// Before the writers of a round begin: what they and who takes backups share. Nothing if the server makes no backups.
+    pub fn begin(&mut self, server: &Server, writers: &mut [Writer]) -> Result<Option<Watch>> {
+        let mut client = server.client()?;
+        let info = client.info("persistence")?.unwrap_or_default();
+        if info_field(&info, "backup_last_name").is_none() {
+            return Ok(None);
+        }
+        self.number += 1;
+        let number = self.number;
+        client.command(&format!("SELECT {RULER}"))?;
+        let reply = client.command(&format!("MSET a {number} b {number}"))?;
+        ensure!(reply.is_ok(), "MSET was answered by {reply}");
+        let progress = writers.iter_mut().map(Writer::begin_journal).collect();
+        Ok(Some(Watch { progress, ruler: AtomicU64::new(number) }))
+    }
+
+    /// After a round: opens every new backup, and now and then an old one.
+    pub fn check(
+        &mut self,
+        watch: &Watch,
+        attempts: &[Attempt],
+        writers: &[Writer],
+        (server, place): (&Template, &Workplace),
+        random: &mut Random,
+    ) -> Result<()> {
+        // One more may be in flight.
+        self.number = self.number.max(watch.ruler.load(Ordering::Acquire)) + 1;
+        self.attempts += attempts.len() as u64;
+        let sent = watch.sent();
+        let names = visible(&place.data())?;
+        for name in names.iter().filter(|name| !self.known.contains(*name)) {
+            let of_name = |attempt: &&Attempt| attempt.made.as_ref().is_some_and(|(made, _)| made == name);
+            let attempt = match attempts.iter().find(of_name) {
+                Some(attempt) => attempt,
+                // Complete when the server died, and nobody was told.
+                None => match attempts.last().filter(|attempt| attempt.made.is_none()) {
+                    Some(attempt) => {
+                        self.cut_off += 1;
+                        attempt
+                    }
+                    None => bail!("there is a backup {name} that nobody has asked for"),
+                },
+            };
+            let sent = attempt.made.as_ref().map_or(&sent, |(_, sent)| sent);
+            let states = open(&place.data().join("backups").join(name), server, writers, |seen, rulers| {
+                check_ruler(rulers, attempt.ruler, self.number)?;
+                let mut states = Vec::new();
+                for (at, (writer, part)) in writers.iter().zip(seen).enumerate() {
+                    let (state, in_flight) = writer.journal_between(attempt.acknowledged[at], sent[at]);
+                    let found = find_survivor(&state, in_flight, part);
+                    states.push(found.map_err(|text| anyhow::anyhow!("writer {} {text}", writer.prefix))?.0);
+                }
+                Ok(states)
+            })
+            .with_context(|| format!("in backup {name}"))?;
+            self.opened += 1;
+            self.remembered.push((name.clone(), states));
+        }
+        self.remembered.retain(|(name, _)| names.contains(name));
+        let surplus = self.remembered.len().saturating_sub(REMEMBERED);
+        self.remembered.drain(..surplus);
+        self.known = names;
+        if random.percent(30)
+            && let Some((name, states)) = self.remembered.first()
+        {
+            open(&place.data().join("backups").join(name), server, writers, |seen, _| {
+                for ((state, part), writer) in states.iter().zip(seen).zip(writers) {
+                    let found = find_survivor(state, &[], part);
+                    found.map_err(|text| anyhow::anyhow!("writer {} {text}", writer.prefix))?;
+                }
+                Ok(())
+            })
+            .with_context(|| format!("in backup {name}, opened again"))?;
+            self.opened_again += 1;
+        }
+        Ok(())
+    }
+}
+
+fn check_ruler(rulers: [u64; 2], acknowledged: u64, sent: u64) -> Result<()> {
+    let [first, second] = rulers;
+    ensure!(
+        (first == second || first == second + 1) && second >= acknowledged && first <= sent,
+        "the keys that are written in turn are {first} and {second}; {acknowledged} was acknowledged before, {sent} is not sent yet"
+    );
+    Ok(())
+}
+
+/// The backups that a user sees.
+fn visible(data: &Path) -> Result<BTreeSet<String>> {
+    let entries = fs::read_dir(data.join("backups")).into_iter().flatten();
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    Ok(names
+        .collect::<std::io::Result<BTreeSet<String>>>()?
+        .into_iter()
+        .filter(|name| !name.starts_with('.'))
+        .collect())
+}
+
+/// Waits until nothing is left of backups that were killed.
+pub fn check_tidy(data: &Path) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        let entries = fs::read_dir(data.join("backups")).into_iter().flatten().flatten();
+        let hidden: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains("/.")).collect();
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        ensure!(begin.elapsed() < TIDY_MAX, "this is still there after the start: {hidden:?}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a server on a copy of a backup, and has looked at what each writer, and the ruler, find there.
+fn open<T>(
+    backup: &Path,
+    server: &Template,
+    writers: &[Writer],
+    look: impl FnOnce(&[Seen], [u64; 2]) -> Result<T>,
+) -> Result<T> {
+    let mut place = Workplace::new("crash-backup", None)?;
+    let looked = (|| {
+        copy(backup, &place.data())?;
+        let (server, _) = Server::start(server, &place)?;
+        let mut client = server.client()?;
+        let seen = observe(&mut client, &USED)?;
+        client.command(&format!("SELECT {RULER}"))?;
+        let mut ruler = |key: &str| -> Result<u64> {
+            let reply = client.command(&format!("GET {key}"))?;
+            let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default()).into_owned();
+            text.parse().with_context(|| format!("{key} is {text:?}"))
+        };
+        let rulers = [ruler("a")?, ruler("b")?];
+        check_sizes(&mut client, &USED, true)?;
+        let looked = look(&by_writer(seen, writers)?, rulers)?;
+        server.stop()?;
+        Ok(looked)
+    })();
+    if looked.is_err() {
+        println!("crash: the opened backup is left in {}", place.keep().display());
+        println!("crash: its server's last lines:\n{}", place.log_tail());
+    }
+    looked
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
+    Ok(())
+}
