@@ -253,9 +253,9 @@ impl Config {
         }
     }
 
-    /// The memory budget in bytes: `maxmemory`, or the default share of what the machine or its cgroup has.
+    /// The memory budget in bytes: `maxmemory` as far as the machine or its cgroup has so much, or the default share of that.
     pub fn memory_budget(&self, available: &crate::memory::Available) -> u64 {
-        if self.maxmemory == 0 { available.default_budget() } else { self.maxmemory }
+        if self.maxmemory == 0 { available.default_budget() } else { self.maxmemory.min(available.bound()) }
     }
 }
 

@@ -29,6 +29,11 @@ pub const DEFAULT_BUDGET_BYTES_MIN: u64 = 64 << 20;
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
 impl Available {
+    /// What no part of the budget can be above.
+    pub fn bound(&self) -> u64 {
+        if self.source == Source::Unknown { u64::MAX } else { self.bytes }
+    }
+
     /// The budget when `maxmemory` is 0.
     pub fn default_budget(&self) -> u64 {
         (self.bytes / 100 * DEFAULT_SHARE_PERCENT).max(DEFAULT_BUDGET_BYTES_MIN)

@@ -78,6 +78,7 @@ fn start(
     };
     let budget = Budget::split(&config, &haypile_config::memory::detect());
     banner::starting(&config, workers, &budget);
+    budget.warn(&config);
     for note in notes.iter().filter(|note| note.changed) {
         tracing::warn!("'{}' has no effect here: {} ({})", note.name, note.doc, note.origin);
     }

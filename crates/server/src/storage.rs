@@ -2,7 +2,7 @@
 //! them while the server runs.
 
 use crate::datadir;
-use haypile_config::{Compression, Config, Durability, Engine, Settings};
+use haypile_config::{Compression, Config, Durability, Engine, Settings, Size};
 use haypile_log::Index;
 use haypile_store::base::Base;
 use haypile_store::{DiskFree, MemoryBase, Progress, Store, StoreOptions};
@@ -38,6 +38,8 @@ impl Budget {
     pub fn split(config: &Config, available: &haypile_config::memory::Available) -> Budget {
         let total = config.memory_budget(available);
         let share = |parts: u64| total / 64 * parts;
+        // RocksDB ends the process if it cannot have its block cache.
+        let size = |size: Size, parts: u64| size.or(share(parts)).min(available.bound());
         if config.engine == Engine::Memory {
             return Budget {
                 total,
@@ -50,14 +52,28 @@ impl Budget {
         }
         Budget {
             total,
-            memtable: config.memtable_size.or(share(13)),
-            row_cache: config.row_cache_size.or(share(5)),
+            memtable: size(config.memtable_size, 13),
+            row_cache: size(config.row_cache_size, 5),
             // With 256 MB, room for the filters and indexes of 30 million keys: where they do not fit, each SET of a new key
             // reads the disk, and each GET reads it twice.
-            block_cache: config.block_cache_size.or(share(13)),
+            block_cache: size(config.block_cache_size, 13),
             unsynced: share(4).clamp(8 * MIB, 128 * MIB),
             // Eight bytes for each key that was flushed lately; half full it forgets next to nothing.
             presence: share(4),
+        }
+    }
+
+    /// Tells the log where the machine has less than the configuration asks for.
+    pub fn warn(&self, config: &Config) {
+        let asked = [
+            ("maxmemory", config.maxmemory, self.total),
+            ("memtable-size", config.memtable_size.or(0), self.memtable),
+            ("row-cache-size", config.row_cache_size.or(0), self.row_cache),
+            ("block-cache-size", config.block_cache_size.or(0), self.block_cache),
+        ];
+        for (name, asked, taken) in asked.into_iter().filter(|(_, asked, taken)| asked > taken) {
+            let (asked, taken) = (asked / MIB, taken / MIB);
+            tracing::warn!("'{name}' asks for {asked} MB, more than there is: it counts as {taken} MB");
         }
     }
 }
@@ -150,6 +166,7 @@ pub fn follow(settings: &Settings, store: &Arc<Store>, shown_budget: Arc<AtomicU
                 "proto-max-bulk-len" => store.set_value_bytes_max(after.proto_bulk_bytes_max),
                 "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
                     let budget = Budget::split(after, &haypile_config::memory::detect());
+                    budget.warn(after);
                     store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);
                     shown_budget.store(budget.total, Ordering::Relaxed);
                 }
@@ -187,5 +204,19 @@ mod tests {
         assert_eq!(Budget::split(&config, &available).row_cache, 0);
         config.engine = Engine::Memory;
         assert_eq!(Budget::split(&config, &available).block_cache, 0);
+    }
+
+    #[test]
+    fn nothing_is_larger_than_the_machine() {
+        let available = Available { bytes: 8 << 30, source: Source::Cgroup };
+        let mut config = Config::defaults(Path::new("/data"));
+        config.maxmemory = u64::MAX;
+        assert_eq!(Budget::split(&config, &available).total, 8 << 30);
+        config.maxmemory = 1 << 30;
+        config.block_cache_size = Size::Bytes(u64::MAX);
+        assert_eq!(Budget::split(&config, &available).block_cache, 8 << 30);
+        let unknown = Available { bytes: 1 << 30, source: Source::Unknown };
+        config.maxmemory = 4 << 30;
+        assert_eq!(Budget::split(&config, &unknown).total, 4 << 30, "a guess bounds nothing");
     }
 }

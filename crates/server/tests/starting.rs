@@ -138,3 +138,57 @@ fn a_daemon_leaves_its_pid_and_goes_away_with_it() {
     let log = std::fs::read_to_string(&log_file).expect("it was written");
     assert!(log.contains("ready to accept connections on 127.0.0.1:") && log.contains("stopped cleanly"), "{log}");
 }
+
+/// Each mistake of a configuration that only shows when the server is started: it ends with status 1, says why, and has touched
+/// nothing. What is wrong with single lines is told by the tests of the configuration.
+#[test]
+fn a_wrong_configuration_ends_the_start_with_its_reason() {
+    let scratch = TempDir::new();
+    let here = |name: &str| scratch.path().join(name).to_str().expect("the path is text").to_owned();
+    std::fs::create_dir(here("directory")).expect("it is new");
+    std::fs::write(here("file"), "x").expect("it is new");
+    std::fs::write(here("picture.conf"), b"\x89PNG\r\n\x1a\n").expect("it is new");
+    let (directory, file, picture) = (here("directory"), here("file"), here("picture.conf"));
+    let (log, socket, long) = (here("none/log"), here("none/socket"), here(&"a".repeat(120)));
+    let cases: [(&[&str], &str); 17] = [
+        (&["--logfile", &log], "Can't open the log file"),
+        (&["--logfile", &directory], "Is a directory"),
+        (&["--bind", "203.0.113.7"], "Can't listen on 203.0.113.7:"),
+        (&["--bind", "nosuch.invalid"], "Can't listen on 'nosuch.invalid'"),
+        (&["--port", "0"], "There is nothing to listen on"),
+        (&["--port", "65536"], "'port' takes an integer from 0 to 65535"),
+        (&["--unixsocket", &socket], "No such file or directory"),
+        (&["--unixsocket", &directory], "Is a directory"),
+        (&["--unixsocket", &long], "Can't listen on the unix socket"),
+        (&["--dir", &file], "Not a directory"),
+        (&["--dir", &here("none")], "No such file or directory"),
+        (&["--include", &directory], "Is a directory"),
+        (&["--include", &picture], "picture.conf, at line 1"),
+        (&["--io-pool", "0"], "'io-pool' takes an integer from 1"),
+        (&["--maxmemory", "lots"], "argument must be a memory value"),
+        (&["--tls-port", "6380"], "'tls-port' is not supported yet"),
+        (&["--rename-command", "GET", "SET"], "rename-command"),
+    ];
+    for (arguments, why) in cases {
+        let dir = TempDir::new();
+        let said = fails(dir.path(), free_port(), arguments);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+        assert!(!dir.path().join("HAYPILE").exists(), "{arguments:?}: nothing was written");
+    }
+}
+
+/// More memory than any machine has is what this one has: nothing is allocated that cannot be there.
+#[test]
+fn a_budget_beyond_the_machine_is_the_machine() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--maxmemory", "9999gb", "--block-cache-size", "9999gb"]);
+    let mut client = server.client();
+    let budget: u64 = client.info("memory_budget").parse().expect("a number");
+    assert!(budget < 9999 << 30, "{budget}");
+    assert_eq!(client.ask("CONFIG GET maxmemory"), "*2\r\n$9\r\nmaxmemory\r\n$14\r\n10736344498176\r\n");
+    assert_eq!(client.ask("CONFIG SET maxmemory 64mb row-cache-size 9999gb memtable-size 9999gb"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG SET maxmemory 999gb"), "+OK\r\n");
+    assert_eq!(client.info("memory_budget"), budget.to_string());
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    server.stop();
+}

@@ -23,7 +23,7 @@ pub(super) const MEMORY: &[Row] = &[
         "maxmemory",
         Kind::Bytes { min: 0, max: u64::MAX },
         "0",
-        "Memory budget for memtables and caches; 0 means half of what the machine or the cgroup has. It does not bound the data. The share of the presence set changes with the next start only.",
+        "Memory budget for memtables and caches; 0 means half of what the machine or the cgroup has, and what is above all of that counts as all of it. It does not bound the data. The share of the presence set changes with the next start only.",
     ),
     Row::used(
         "maxmemory-policy",
