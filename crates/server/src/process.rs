@@ -33,10 +33,9 @@ pub fn daemonize() -> Result<bool, String> {
 pub struct PidFile(Option<PathBuf>);
 
 impl PidFile {
-    /// As Redis: where `pidfile` says, or at a fixed place for a daemon; that it cannot be written stops nothing.
+    /// Where the configuration says, as Redis; that it cannot be written stops nothing.
     pub fn write(config: &Config) -> PidFile {
-        let default = config.daemonize.then(|| PathBuf::from("/var/run/redis.pid"));
-        let Some(path) = config.pidfile.clone().or(default) else { return PidFile(None) };
+        let Some(path) = config.pidfile.clone() else { return PidFile(None) };
         match std::fs::write(&path, format!("{}\n", std::process::id())) {
             Ok(()) => PidFile(Some(path)),
             Err(error) => {
