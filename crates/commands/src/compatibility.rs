@@ -26,7 +26,15 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "info_and_docs_equal_those_of_redis_server",
     },
     Difference {
-        commands: &["command|help", "config|help", "client|help", "acl|help", "module|help"],
+        commands: &[
+            "command|help",
+            "config|help",
+            "client|help",
+            "acl|help",
+            "module|help",
+            "slowlog|help",
+            "latency|help",
+        ],
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
         test: "help_lists_the_subcommands_of_the_table",
@@ -78,6 +86,22 @@ pub const DIFFERENCES: &[Difference] = &[
                copy-on-write and of rewrites are constant.",
         why: "These are what stands in the place of Redis's files.",
         test: "info_has_the_fields_of_redis_for_persistence",
+    },
+    Difference {
+        commands: &["latency|doctor"],
+        what: "The report is in our own words.",
+        why: "It speaks of what this server waits for: the disk, locks, the log, the flush.",
+        test: "the_report_names_events_and_what_helps",
+    },
+    Difference {
+        commands: &["slowlog|get", "latency|histogram", "latency|latest"],
+        what: "A command's time is what its client waits for: with the reads from the disk, the locks and the queues on the \
+               way, and, with `durability fsync`, until its reply is durable. An EXEC that has waited is in the slow log \
+               itself. LATENCY's events have Redis's names where Redis has them (`command`, `fast-command`, \
+               `expire-cycle`), and ours for what only this server does (`disk-read`, `key-lock`, `log-sync`, `flush` ...).",
+        why: "Whoever looks for what is slow wants to see what is waited for; `INFO slowlog` tells for each entry where its \
+              time went.",
+        test: "the_slow_log_tells_what_was_waited_for",
     },
     Difference {
         commands: &["scan"],

@@ -4,7 +4,7 @@
 //! the other effects of the block). Every method is cheap and never blocks.
 
 use crate::error::Result;
-use crate::lookup::Table;
+use crate::lookup::{CommandId, Table};
 use haypile_resp::{Protocol, Reply};
 
 /// The connection that a command came by, and the server behind it.
@@ -65,6 +65,17 @@ pub trait Host {
     /// Unix time in seconds: when the last backup was complete, or when the server started.
     fn last_backup_s(&self) -> u64;
 
+    /// The newest `count` commands of the slow log, the newest first.
+    fn slowlog(&self, count: usize) -> Vec<SlowCall>;
+    fn slowlog_len(&self) -> usize;
+    fn reset_slowlog(&mut self);
+    /// The events that took long, by name.
+    fn latency_events(&self) -> Vec<LatencyEvent>;
+    /// Forgets the events of these names, or all if none is named; how many there were.
+    fn reset_latency(&mut self, names: &[&[u8]]) -> usize;
+    /// How long a command's calls took, if they were measured.
+    fn command_times(&self, id: CommandId) -> Option<CommandTimes>;
+
     /// The sections of INFO, in the order in which they are shown.
     fn info_sections(&self) -> &'static [InfoSection];
     /// Appends the fields of one of those sections, `name:value\r\n` each.
@@ -119,6 +130,48 @@ pub enum Library {
 pub enum BackupBegun {
     Now,
     Later,
+}
+
+/// An entry of the slow log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowCall {
+    /// Rising.
+    pub id: u64,
+    /// When it ended, in seconds since 1970.
+    pub time_s: u64,
+    /// What it took, in microseconds.
+    pub us: u64,
+    /// Cut to a bounded size, and without secrets.
+    pub args: Vec<Vec<u8>>,
+    /// Of the client, with its port.
+    pub address: String,
+    /// The client's; empty if it has none.
+    pub name: Vec<u8>,
+}
+
+/// A kind of event that took long, and how long lately.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatencyEvent {
+    pub name: &'static str,
+    /// Of all that happened since the last reset.
+    pub max_ms: u64,
+    /// The oldest first, one a second at most; there is one.
+    pub samples: Vec<LatencySample>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencySample {
+    /// Seconds since 1970.
+    pub time_s: u64,
+    pub ms: u64,
+}
+
+/// How long the calls of a command took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTimes {
+    pub calls: u64,
+    /// A time in microseconds, and how many calls took no longer: both rise.
+    pub until_us: Vec<(u64, u64)>,
 }
 
 /// A section of INFO.

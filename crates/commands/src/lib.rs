@@ -33,7 +33,9 @@ mod scan;
 mod backup;
 mod connection;
 mod introspect;
+mod latency;
 mod server;
+mod slowlog;
 mod transactions;
 
 mod acl;
@@ -54,7 +56,7 @@ pub use table::{Command, Control, Flag, Run};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 18] {
+pub(crate) fn groups() -> [&'static [Command]; 20] {
     [
         string::COMMANDS,
         counter::COMMANDS,
@@ -67,6 +69,8 @@ pub(crate) fn groups() -> [&'static [Command]; 18] {
         connection::COMMANDS,
         server::COMMANDS,
         backup::COMMANDS,
+        slowlog::COMMANDS,
+        latency::COMMANDS,
         introspect::COMMANDS,
         transactions::COMMANDS,
         replication::COMMANDS,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Session, args};
-use haypile_commands::host::{Library, Shutdown};
+use haypile_commands::host::{LatencyEvent, LatencySample, Library, Shutdown, SlowCall};
 use haypile_resp::{Protocol, Reply};
 
 #[track_caller]
@@ -139,6 +139,71 @@ fn config_gets_and_sets() {
         "CONFIG SET port 1",
         "ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
     );
+}
+
+#[test]
+fn the_slow_log_shows_six_fields() {
+    let call = |id| SlowCall {
+        id,
+        time_s: 1_700_000_000,
+        us: 12_345,
+        args: vec![b"GET".to_vec(), b"k".to_vec()],
+        address: "127.0.0.1:50000".into(),
+        name: b"me".to_vec(),
+    };
+    let mut session = Session { slowlog: (0..12).rev().map(call).collect(), ..Session::default() };
+    let Reply::Array(entries) = session.call("SLOWLOG GET") else { panic!("SLOWLOG GET answers an array") };
+    assert_eq!(entries.len(), 10);
+    let expected = Reply::Array(vec![Reply::Array(vec![
+        Reply::Integer(11),
+        Reply::Integer(1_700_000_000),
+        Reply::Integer(12_345),
+        bulks(&["GET", "k"]),
+        Reply::bulk("127.0.0.1:50000"),
+        Reply::bulk("me"),
+    ])]);
+    assert_eq!(session.call("slowlog get 1"), expected);
+    for (count, length) in [("0", 0), ("-1", 12), ("99", 12)] {
+        let Reply::Array(entries) = session.call(&format!("SLOWLOG GET {count}")) else { panic!("an array") };
+        assert_eq!(entries.len(), length);
+    }
+    assert_eq!(session.call("SLOWLOG LEN"), Reply::Integer(12));
+    assert_eq!(session.call("SLOWLOG RESET"), Reply::ok());
+    assert_eq!(session.call("SLOWLOG LEN"), Reply::Integer(0));
+    for count in ["-2", "x", "1.5", "9223372036854775808"] {
+        fails(&format!("SLOWLOG GET {count}"), "ERR count should be greater than or equal to -1");
+    }
+    fails("SLOWLOG GET 1 2", "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.");
+}
+
+#[test]
+fn latency_shows_events_and_times() {
+    let samples = vec![LatencySample { time_s: 5, ms: 100 }, LatencySample { time_s: 9, ms: 20 }];
+    let events = || ["command", "flush"].map(|name| LatencyEvent { name, max_ms: 300, samples: samples.clone() });
+    let mut session = Session { events: events().into(), ..Session::default() };
+    let event = |name: &'static str| {
+        Reply::Array(vec![Reply::bulk(name), Reply::Integer(9), Reply::Integer(20), Reply::Integer(300)])
+    };
+    assert_eq!(session.call("LATENCY LATEST"), Reply::Array(vec![event("command"), event("flush")]));
+    let pair = |time, ms| Reply::Array(vec![Reply::Integer(time), Reply::Integer(ms)]);
+    assert_eq!(session.call("LATENCY HISTORY flush"), Reply::Array(vec![pair(5, 100), pair(9, 20)]));
+    assert_eq!(session.call("LATENCY HISTORY FLUSH"), Reply::Array(Vec::new()), "names are case sensitive");
+    assert!(matches!(session.call("LATENCY GRAPH flush"), Reply::Verbatim("txt", _)));
+    assert!(matches!(session.call("LATENCY DOCTOR"), Reply::Verbatim("txt", _)));
+    fails("LATENCY GRAPH none", "ERR No samples available for event 'none'");
+    assert_eq!(session.call("LATENCY RESET flush none"), Reply::Integer(1));
+    assert_eq!(session.call("LATENCY RESET"), Reply::Integer(1));
+    assert_eq!(session.call("LATENCY LATEST"), Reply::Array(Vec::new()));
+    let times = |name: &'static str| {
+        let until = Reply::Map(vec![(Reply::Integer(1), Reply::Integer(2)), (Reply::Integer(33), Reply::Integer(3))]);
+        (
+            Reply::bulk(name),
+            Reply::Map(vec![(Reply::bulk("calls"), Reply::Integer(3)), (Reply::bulk("histogram_usec"), until)]),
+        )
+    };
+    check("of all", "LATENCY HISTOGRAM", Reply::Map(vec![times("get"), times("config|get")]));
+    check("with subcommands", "LATENCY HISTOGRAM CONFIG none set", Reply::Map(vec![times("config|get")]));
+    check("of a subcommand", "LATENCY HISTOGRAM config|get", Reply::Map(vec![times("config|get")]));
 }
 
 #[test]

@@ -79,6 +79,16 @@ pub struct Config {
     pub maxmemory: u64,
     /// As Redis names it; nothing is evicted.
     pub maxmemory_policy: String,
+
+    // Monitoring.
+    /// None = no slow log.
+    pub slowlog_slower_than_us: Option<u64>,
+    pub slowlog_entries_max: u64,
+    /// None = no events are kept.
+    pub latency_threshold_ms: Option<u64>,
+    pub latency_tracking: bool,
+    /// From 0 to 100.
+    pub latency_percentiles: Vec<f64>,
 }
 
 /// Where a daemon without `pidfile` writes its process id.
@@ -249,6 +259,11 @@ impl Config {
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),
             maxmemory_policy: fields.printed("maxmemory-policy"),
+            slowlog_slower_than_us: u64::try_from(fields.int::<i64>("slowlog-log-slower-than")).ok(),
+            slowlog_entries_max: fields.int("slowlog-max-len"),
+            latency_threshold_ms: Some(fields.int("latency-monitor-threshold")).filter(|ms| *ms > 0),
+            latency_tracking: fields.bool("latency-tracking"),
+            latency_percentiles: fields.percentiles("latency-tracking-info-percentiles"),
             dir,
         }
     }
@@ -316,6 +331,13 @@ impl<'a> Fields<'a> {
         match self.value(name) {
             Value::Choice(number) => *number,
             other => unreachable!("{name} is a choice, not {other:?}"),
+        }
+    }
+
+    fn percentiles(&mut self, name: &'static str) -> Vec<f64> {
+        match self.value(name) {
+            Value::Percentiles(numbers) => numbers.clone(),
+            other => unreachable!("{name} is percentiles, not {other:?}"),
         }
     }
 

@@ -192,8 +192,9 @@ impl Backups {
             state.waiter.take()
         };
         if let Some(Waiter { session, state, inbox }) = waiter {
-            let finished = Finished { state, reply, gate: Index(0), was_block: false };
-            inbox.push(Event { session, what: What::Finished(Box::new(finished)) });
+            let finished =
+                Finished { state, reply, gate: Index(0), was_block: false, was_locked: false, called: Vec::new() };
+            inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
         }
     }
 }

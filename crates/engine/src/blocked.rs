@@ -53,7 +53,7 @@ impl Blocked {
     /// Lets a session go, from any thread; whether it was blocked.
     pub fn unblock(&self, session: u64, how: Unblock) -> bool {
         let Some(inbox) = lock(&self.sessions).remove(&session) else { return false };
-        inbox.push(Event { session, what: What::Unblocked(how) });
+        inbox.push(Event { session, what: What::Unblocked(how), begun: None });
         true
     }
 
@@ -63,7 +63,9 @@ impl Blocked {
             return;
         }
         let sessions: Vec<_> = lock(&self.sessions).iter().map(|(id, inbox)| (*id, inbox.clone())).collect();
-        sessions.into_iter().for_each(|(session, inbox)| inbox.push(Event { session, what: What::Synced }));
+        sessions
+            .into_iter()
+            .for_each(|(session, inbox)| inbox.push(Event { session, what: What::Synced, begun: None }));
     }
 
     fn add(&self, session: u64, inbox: Arc<Inbox>) {
@@ -113,6 +115,8 @@ impl Workbench {
         let deadline = wait.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         let held = Box::new(Held { wait, deadline, through: session.gate });
         if !held.sleeps() {
+            // What a client waits for because it wants to is not the server's time.
+            session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
             engine.blocked.add(session.id, self.inbox.clone());
         }
         self.stay_blocked(engine, session, held, None, out)

@@ -1,6 +1,7 @@
 //! What each event loop counts: plain words that only it writes, on cache lines of its own, summed up when INFO asks.
 //! Also the histogram of reply times. Nothing here is shared on the hot path.
 
+use crate::statistics::Calls;
 use haypile_store::Lookups;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,9 +64,17 @@ pub struct Counters {
     pub inline_us: Histogram,
     /// The same, for commands that waited for the disk, a lock or their turn.
     pub waited_us: Histogram,
+    /// How long commands waited for what, in nanoseconds, by `Wait`.
+    pub(crate) waits_ns: [Histogram; 6],
+    pub commands_by_id: Calls,
 }
 
 impl Counters {
+    /// Of commands whose ids are below `ids`.
+    pub fn new(ids: usize) -> Counters {
+        Counters { commands_by_id: Calls::new(ids), ..Counters::default() }
+    }
+
     #[inline]
     pub fn add_lookups(&self, lookups: Lookups) {
         self.keyspace_hits.add(lookups.hits);
@@ -94,12 +103,14 @@ impl Counters {
         }
         self.inline_us.reset();
         self.waited_us.reset();
+        self.waits_ns.iter().for_each(Histogram::reset);
+        self.commands_by_id.reset();
     }
 }
 
 /// Steps within each power of two: no bucket is wider than an eighth of its values.
 const STEPS: usize = 8;
-/// Up to 2^40 microseconds.
+/// Up to 2^40 of whatever is measured: eighteen minutes in nanoseconds.
 const BUCKETS: usize = 38 * STEPS;
 
 /// How often which time was seen, in buckets that grow with the time.
@@ -118,7 +129,7 @@ impl Histogram {
         self.0[bucket_of(value)].add(times);
     }
 
-    fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.0.iter().for_each(Count::reset);
     }
 }
@@ -156,6 +167,11 @@ impl Distribution {
 
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// How many values were below `bound`, a power of two from 8 on.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.counts.iter().take(bucket_of(bound)).sum()
     }
 
     /// The value that `percent` of all values do not exceed, at most an eighth too high; 0 if there are none.

@@ -7,6 +7,7 @@ use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
 use crate::locks::Locks;
 use crate::pool::Pool;
+use crate::statistics::{Moment, Statistics};
 use crate::watch::Watches;
 use haypile_commands::host::Shutdown;
 use haypile_commands::{Error, Table};
@@ -67,6 +68,7 @@ pub struct Engine {
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
+    pub(crate) statistics: Arc<Statistics>,
     pub(crate) started: Instant,
     /// Names this run of the process: 40 hex digits.
     pub(crate) run_id: String,
@@ -96,6 +98,8 @@ impl Engine {
         stop: impl Fn(Shutdown) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let databases = settings.config().databases;
+        let statistics = Statistics::new(&settings);
+        let counters = (0..workers).map(|_| Counters::new(table.ids())).collect();
         let seeds = RandomState::new();
         let run_id = (0..5u64).map(|part| format!("{:08x}", seeds.hash_one(part) as u32)).collect();
         Arc::new(Engine {
@@ -110,6 +114,7 @@ impl Engine {
             pool: Pool::default(),
             blocked: Arc::default(),
             backups: Backups::new(),
+            statistics,
             started: Instant::now(),
             run_id,
             sessions: Count::default(),
@@ -119,7 +124,7 @@ impl Engine {
             samples: Mutex::default(),
             expiring_in_base: AtomicBool::new(false),
             store: OnceLock::new(),
-            counters: (0..workers).map(|_| Counters::default()).collect(),
+            counters,
             last_session: AtomicU64::new(0),
             stop: Box::new(stop),
         })
@@ -173,6 +178,7 @@ impl Engine {
     /// CONFIG RESETSTAT. A number that an event loop is changing at this moment may keep its value.
     pub(crate) fn reset_statistics(&self) {
         self.counters.iter().for_each(Counters::reset);
+        self.statistics.errors.reset();
         [&self.expired_keys, &self.keyspace_hits, &self.keyspace_misses].into_iter().for_each(Count::reset);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.taken.fill(None);
@@ -230,6 +236,19 @@ impl Engine {
             }
             _ => 0,
         }
+    }
+
+    /// A moment, for `note_event`.
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        self.statistics.clock.now()
+    }
+
+    /// Something that began at `since` has ended: kept for LATENCY if it took long.
+    #[inline]
+    pub fn note_event(&self, name: &'static str, since: Moment) {
+        let clock = &self.statistics.clock;
+        self.statistics.event(name, clock.ns(since, clock.now()));
     }
 
     /// Milliseconds since 1970.

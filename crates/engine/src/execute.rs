@@ -12,8 +12,10 @@ use crate::inbox::{Inbox, Wake};
 use crate::locks::{Claims, Duration as Held, Hold, Refused, Turn as LockTurn};
 use crate::pool::Job;
 use crate::session::{Event, Pending, Session, Waiting, Work};
+use crate::statistics::Outcome;
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
+use haypile_config::Durability;
 use haypile_log::Index;
 use haypile_resp::{self as resp, Limits, Reply};
 use haypile_store::{Call, Key, Mode, Stop, Store, TxnBuffers, WritePressure};
@@ -50,6 +52,10 @@ pub(crate) struct Workbench {
     /// Wall clock of this turn, in milliseconds since 1970.
     pub now_ms: u64,
     seed: u64,
+    /// How the running command ends, if not well.
+    pub(crate) outcome: Outcome,
+    /// Replies wait until the log is synced.
+    pub(crate) syncs: bool,
     /// The version of the settings that `limits` come from.
     limits_version: u64,
     limits: Limits,
@@ -115,6 +121,8 @@ impl Worker {
                 inside: false,
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
+                outcome: Outcome::Done,
+                syncs: engine.settings.config().durability == Durability::Fsync,
                 limits_version,
                 limits,
             },
@@ -185,6 +193,11 @@ impl Workbench {
     fn turn(&mut self, engine: &Engine, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Turn {
         if !matches!(session.waiting, Waiting::Nothing) {
             let next = self.go_on(engine, session, out);
+            if !session.is_waiting()
+                && let Some(timed) = session.timed.take()
+            {
+                self.settle_timed(engine, session, *timed);
+            }
             if next != Next::Read {
                 return Turn { consumed: 0, commands: 0, next };
             }
@@ -215,6 +228,7 @@ impl Workbench {
                 Behind::Incomplete => break Next::Read,
                 Behind::Wrong(error) => {
                     error.write_reply(out);
+                    engine.statistics.errors.add_kind(b"ERR");
                     engine.counters(self.index).error_replies.add(1);
                     break Next::Close;
                 }
@@ -240,6 +254,7 @@ impl Workbench {
     ) -> (usize, usize, Next) {
         let located = Located::new(ahead, input, &engine.table, engine.store(), session.state.database);
         let (mut bytes, mut commands) = (0, 0);
+        let mut started = engine.statistics.clock.now();
         for (at, call) in located.calls.iter().enumerate() {
             if out.len() >= OUTPUT_BYTES_MAX {
                 return (bytes, commands, Next::Drain);
@@ -251,6 +266,13 @@ impl Workbench {
                 Ok(next) => next,
                 Err(hindrance) => self.take_long_way(engine, session, &located, at, hindrance, out),
             };
+            if let Ok(entry) = &call.entry {
+                if session.is_waiting() {
+                    self.put_off(engine, session, entry, call.args, started);
+                } else {
+                    started = self.settle(engine, session, entry, call.args, started);
+                }
+            }
             if next != Next::Read {
                 return (bytes, commands, next);
             }
@@ -442,7 +464,9 @@ impl Workbench {
             return self.go_on(engine, session, out);
         }
         if reply.is_error() {
+            self.outcome = Outcome::Failed;
             engine.counters(self.index).error_replies.add(1);
+            engine.statistics.errors.add(&reply);
         }
         reply.encode(session.state.protocol, out);
         if session.state.closing { Next::Close } else { Next::Read }
@@ -454,7 +478,9 @@ impl Workbench {
         if let Some(multi) = &mut session.multi {
             multi.refused = true;
         }
-        self.reply(engine, session, reply, Index(0), out)
+        let next = self.reply(engine, session, reply, Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
     }
 
     /// Answers a request that is none: no such command, or a wrong number of arguments.
@@ -467,6 +493,11 @@ impl Workbench {
         error: Error,
         out: &mut Vec<u8>,
     ) -> Next {
+        if let Error::WrongArity(name) = &error
+            && let Some(entry) = engine.table.find_full(name.as_bytes())
+        {
+            engine.counters(self.index).commands_by_id.of(entry.id).rejected.add(1);
+        }
         let entry = engine.table.find(args.get(0));
         let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
         if is_exec {
@@ -474,9 +505,14 @@ impl Workbench {
             session.multi = None;
             engine.unwatch(session);
             let text = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
-            return self.reply(engine, session, Reply::error(text), Index(0), out);
+            let next = self.reply(engine, session, Reply::error(text), Index(0), out);
+            self.outcome = Outcome::Done;
+            return next;
         }
-        self.refuse(engine, session, error.into_reply(), out)
+        let next = self.refuse(engine, session, error.into_reply(), out);
+        // It was counted above: nobody else knows which command was meant.
+        self.outcome = Outcome::Done;
+        next
     }
 
     /// Enters the exclusion, once per turn.
@@ -503,6 +539,7 @@ impl Workbench {
 
     fn refresh_limits(&mut self, engine: &Engine) {
         (self.limits_version, self.limits) = engine.limits();
+        self.syncs = engine.settings.config().durability == Durability::Fsync;
     }
 
     /// The bound of what a client may have under way.
@@ -513,7 +550,7 @@ impl Workbench {
     /// A waiter that brings the session back to this event loop.
     pub(crate) fn waiter(&self, session: u64, what: crate::session::What) -> crate::locks::Waiter {
         let inbox = self.inbox.clone();
-        Box::new(move || inbox.push(Event { session, what }))
+        Box::new(move || inbox.push(Event { session, what, begun: None }))
     }
 }
 

@@ -43,6 +43,7 @@ impl Worker {
             return false;
         }
         let (mut gone, mut cold) = (0, 0);
+        let started = engine.statistics.clock.now();
         for due in &due {
             let buffers = std::mem::take(&mut desk.buffers);
             let (expired, buffers) = expire_key(engine, store, due, now_ms, Mode::Memory, buffers);
@@ -55,6 +56,7 @@ impl Worker {
             }
         }
         engine.exclusion.leave(desk.index);
+        engine.note_event("expire-cycle", started);
         if cold > 0 {
             self.expire_in_base();
         }

@@ -7,8 +7,10 @@ use crate::blocked;
 use crate::engine::Engine;
 use crate::info;
 use crate::session::State;
-use haypile_commands::host::{BackupBegun, ConfigError, Host, InfoSection, Library, Shutdown, Wait};
-use haypile_commands::{Error, Result, Table};
+use haypile_commands::host::{
+    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Shutdown, SlowCall, Wait,
+};
+use haypile_commands::{CommandId, Error, Result, Table};
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -152,6 +154,35 @@ impl Host for Desk<'_> {
 
     fn last_backup_s(&self) -> u64 {
         self.engine.backups.last_s()
+    }
+
+    fn slowlog(&self, count: usize) -> Vec<SlowCall> {
+        self.engine.statistics.slowlog.newest(count)
+    }
+
+    fn slowlog_len(&self) -> usize {
+        self.engine.statistics.slowlog.len()
+    }
+
+    fn reset_slowlog(&mut self) {
+        if !self.rehearsal {
+            self.engine.statistics.slowlog.reset();
+        }
+    }
+
+    fn latency_events(&self) -> Vec<LatencyEvent> {
+        self.engine.statistics.monitor.events()
+    }
+
+    fn reset_latency(&mut self, names: &[&[u8]]) -> usize {
+        if self.rehearsal {
+            return 0;
+        }
+        self.engine.statistics.monitor.reset(names)
+    }
+
+    fn command_times(&self, id: CommandId) -> Option<CommandTimes> {
+        info::commands::times(self.engine, id)
     }
 
     fn info_sections(&self) -> &'static [InfoSection] {

@@ -29,6 +29,7 @@ mod expiry;
 mod info;
 
 mod counters;
+mod statistics;
 
 mod watch;
 
@@ -44,3 +45,4 @@ pub use engine::{Engine, Loading, Process};
 pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};
 pub use inbox::{Inbox, Wake};
 pub use session::{Event, Session};
+pub use statistics::Moment;

@@ -6,6 +6,7 @@
 use crate::engine::Engine;
 use crate::execute::{Next, Workbench};
 use crate::session::{Block, Multi, Pending, Queued, Session, Work};
+use crate::statistics::Outcome;
 use crate::watch::Watched;
 use haypile_commands::{Control, Entry, Flag};
 use haypile_log::Index;
@@ -34,7 +35,9 @@ impl Workbench {
             }
             multi.commands.push(queued);
         }
-        self.reply(engine, session, Reply::Simple("QUEUED"), Index(0), out)
+        let next = self.reply(engine, session, Reply::Simple("QUEUED"), Index(0), out);
+        self.outcome = Outcome::Queued;
+        next
     }
 
     pub(crate) fn control(

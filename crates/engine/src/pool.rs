@@ -216,7 +216,8 @@ impl Task {
 impl Job {
     fn run(self, engine: &Arc<Engine>) {
         let Job { session, inbox, task } = self;
-        let event = |what| Event { session, what };
+        let begun = Some(engine.statistics.clock.now());
+        let event = |what| Event { session, what, begun };
         let Some(store) = engine.store() else { return };
         match task {
             Task::Load(mut pending, mut state, together) => {
@@ -308,6 +309,7 @@ fn run(
     let call =
         Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
     let (before, was_block) = (state.clone(), pending.work.is_block());
+    let was_locked = matches!(pending.turn, Turn::Called(_));
     let ran = pending.work.run(engine, store, session, &mut state, call, TxnBuffers::default());
     if needs.alone {
         engine.exclusion.open();
@@ -315,9 +317,13 @@ fn run(
         engine.locks.unlock(&needs.claims);
         engine.exclusion.leave_pool();
     }
+    let (gate, called) = (ran.gate, ran.called);
     Some(match ran.reply {
-        Ok(reply) => Finished { state, reply, gate: ran.gate, was_block },
-        Err(stop) => Finished { state: before, reply: Error::Stop(stop).into_reply(), gate: ran.gate, was_block },
+        Ok(reply) => Finished { state, reply, gate, was_block, was_locked, called },
+        Err(stop) => {
+            let reply = Error::Stop(stop).into_reply();
+            Finished { state: before, reply, gate, was_block, was_locked, called: Vec::new() }
+        }
     })
 }
 

@@ -5,6 +5,7 @@
 
 use crate::blocked::{Held, Unblock};
 use crate::locks::Turn;
+use crate::statistics::{Called, Moment, Owing, Timed};
 use crate::watch::{Mark, Watched};
 use haypile_commands::CommandId;
 use haypile_commands::host::Wait;
@@ -52,6 +53,12 @@ pub struct Session {
     pub(crate) debt: Duration,
     /// What came back for the command that waits.
     pub(crate) event: Option<What>,
+    /// When the I/O pool began what has come back, if it was there.
+    pub(crate) begun: Option<Moment>,
+    /// The times of the command that waits.
+    pub(crate) timed: Option<Box<Timed>>,
+    /// Commands whose replies wait for the log, in order.
+    pub(crate) owing: Vec<Owing>,
     /// The rows that were loaded last, until the requests that came together with the one that lacked them have run.
     pub(crate) pins: Option<Box<Pins>>,
 }
@@ -124,6 +131,8 @@ pub struct Event {
     /// The session's id.
     pub session: u64,
     pub(crate) what: What,
+    /// When the I/O pool began with it, if it was there.
+    pub(crate) begun: Option<Moment>,
 }
 
 pub(crate) enum What {
@@ -152,6 +161,10 @@ pub(crate) struct Finished {
     pub gate: Index,
     /// It was EXEC: the session watches nothing any more.
     pub was_block: bool,
+    /// It had waited for a key lock.
+    pub was_locked: bool,
+    /// What a block has run.
+    pub called: Vec<Called>,
 }
 
 impl Session {
@@ -168,6 +181,9 @@ impl Session {
             waiting: Waiting::Nothing,
             debt: Duration::ZERO,
             event: None,
+            begun: None,
+            timed: None,
+            owing: Vec::new(),
             pins: None,
         }
     }
@@ -185,7 +201,7 @@ impl Session {
         // what it waits for now.
         let concerns_blocked = matches!(event.what, What::Synced);
         if !concerns_blocked || matches!(self.waiting, Waiting::Blocked(_)) && self.event.is_none() {
-            self.event = Some(event.what);
+            (self.event, self.begun) = (Some(event.what), event.begun);
         }
     }
 
@@ -203,6 +219,17 @@ impl Session {
     /// Whether a command is under way elsewhere; its effects may still come.
     pub fn is_waiting(&self) -> bool {
         !matches!(self.waiting, Waiting::Nothing)
+    }
+
+    /// Whether there are commands that end when their replies leave: tell `Worker::on_left`.
+    #[inline]
+    pub fn is_owing(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    /// Where the client is, as SLOWLOG shows it.
+    pub(crate) fn address(&self) -> &str {
+        ""
     }
 
     /// Whether something was delivered that the next turn goes on with.

@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::execute::{Next, Workbench};
 use crate::pool::{Job, Task};
 use crate::session::{Pending, Session, State, Waiting, What, Work};
+use crate::statistics::Wait;
 use crate::sync::{Mutex, lock};
 use haypile_commands::{Args, Error, Run};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -110,6 +111,7 @@ impl Workbench {
         let (id, inbox) = (session.id, &self.inbox);
         self.jobs.extend(tasks.into_iter().map(|task| Job { session: id, inbox: inbox.clone(), task }));
         self.on_pool += 1;
+        session.timed.get_or_insert_with(Box::default).begin(&engine.statistics.clock, Wait::Disk);
         session.waiting = Waiting::Pool;
         Next::Wait
     }

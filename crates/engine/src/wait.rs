@@ -11,6 +11,7 @@ use crate::execute::{Hindrance, Next, OUTPUT_BYTES_MAX, Workbench, pressure};
 use crate::locks::{Duration as Held, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
+use crate::statistics::{Outcome, Timed, Wait};
 use crate::together::Together;
 use haypile_commands::Error;
 use haypile_log::Index;
@@ -24,10 +25,12 @@ impl Workbench {
             Waiting::Nothing => return Next::Read,
             Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {
                 session.waiting = Waiting::Stream(pieces);
+                timed(session).begin_pause(&engine.statistics.clock);
                 return Next::Drain;
             }
             Waiting::Stream(pieces) => {
                 let task = Task::Piece(pieces, session.state.protocol);
+                timed(session).begin(&engine.statistics.clock, Wait::Disk);
                 return self.offload(session, Waiting::Piece, task);
             }
             waiting => waiting,
@@ -44,6 +47,9 @@ impl Workbench {
             session.waiting = waiting;
             return Next::Wait;
         };
+        let was_locked = matches!(&event, What::Finished(finished) if finished.was_locked);
+        let begun = session.begun.take();
+        timed(session).end(&engine.statistics.clock, begun, was_locked);
         match (waiting, event) {
             (Waiting::Here(pending), What::Retry) => self.run_pending(engine, session, pending, out),
             (Waiting::Here(mut pending), What::Granted) => {
@@ -68,6 +74,7 @@ impl Workbench {
                 if finished.was_block {
                     engine.unwatch(session);
                 }
+                self.settle_block(engine, session, finished.called);
                 self.reply(engine, session, finished.reply, finished.gate, out)
             }
             (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
@@ -125,10 +132,11 @@ impl Workbench {
                 let answer = engine.exclusion.alone(|answer| {
                     Box::new(move || {
                         let what = if answer == Alone::WillBeGranted { What::Granted } else { What::Retry };
-                        inbox.push(Event { session: id, what });
+                        inbox.push(Event { session: id, what, begun: None });
                     })
                 });
                 if answer != Alone::Granted {
+                    timed(session).begin(&engine.statistics.clock, Wait::Queue);
                     session.waiting = Waiting::Here(pending);
                     return Next::Wait;
                 }
@@ -160,6 +168,7 @@ impl Workbench {
         let reply = match ran.reply {
             Ok(reply) => {
                 session.state = state;
+                self.settle_block(engine, session, ran.called);
                 reply
             }
             Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),
@@ -180,24 +189,30 @@ impl Workbench {
         mut pending: Box<Pending>,
         hindrance: Hindrance,
     ) -> Next {
-        let counters = engine.counters(self.index);
+        let (counters, clock) = (engine.counters(self.index), &engine.statistics.clock);
         let queued = match hindrance {
             Hindrance::Load if pending.loads >= LOADS_MAX => return self.run_on_pool(engine, session, pending),
             Hindrance::Load => {
                 counters.loads.add(1);
+                timed(session).begin(clock, Wait::Disk);
                 let task = Task::Load(pending, session.state.clone(), Together::new(1, None));
                 return self.offload(session, Waiting::Pool, task);
             }
             Hindrance::Long => return self.run_on_pool(engine, session, pending),
             Hindrance::Slow(wait) => {
                 counters.slowed.add(1);
+                timed(session).begin(clock, Wait::Stall);
                 pending.slowed = true;
                 session.waiting = Waiting::Here(pending);
                 return Next::Sleep(wait);
             }
-            Hindrance::Outside => engine.exclusion.wait_outside(self.waiter(session.id, What::Retry)).is_none(),
+            Hindrance::Outside => {
+                timed(session).begin(clock, Wait::Queue);
+                engine.exclusion.wait_outside(self.waiter(session.id, What::Retry)).is_none()
+            }
             Hindrance::Locked(refused) => {
                 counters.lock_waits.add(1);
+                timed(session).begin(clock, Wait::Lock);
                 let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
                 matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
             }
@@ -213,6 +228,7 @@ impl Workbench {
 
     fn run_on_pool(&mut self, engine: &Engine, session: &mut Session, pending: Box<Pending>) -> Next {
         engine.counters(self.index).offloaded.add(1);
+        timed(session).begin(&engine.statistics.clock, Wait::Pool);
         let task = Task::Run(pending, session.state.clone());
         self.offload(session, Waiting::Pool, task)
     }
@@ -226,11 +242,19 @@ impl Workbench {
 
     /// The store takes no writes now.
     fn give_up(&mut self, engine: &Engine, session: &mut Session, work: &Work, why: String, out: &mut Vec<u8>) -> Next {
-        if !work.is_block() {
-            return self.reply(engine, session, Reply::error(why), Index(0), out);
-        }
-        engine.unwatch(session);
-        let text = format!("EXECABORT Transaction discarded because of: {why}");
-        self.reply(engine, session, Reply::error(text), Index(0), out)
+        let reply = if work.is_block() {
+            engine.unwatch(session);
+            Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
+        } else {
+            Reply::error(why)
+        };
+        let next = self.reply(engine, session, reply, Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
     }
+}
+
+/// The times of the command that waits.
+fn timed(session: &mut Session) -> &mut Timed {
+    session.timed.get_or_insert_with(Box::default)
 }

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::host::Desk;
 use crate::locks::{Claims, Hold};
 use crate::session::{Block, State, Work};
+use crate::statistics::Called;
 use haypile_commands::{Args, Command, Control, Entry, Error, Flag, Run, Table};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
@@ -33,6 +34,8 @@ pub(crate) struct Ran {
     pub buffers: TxnBuffers,
     /// What a run in `Mode::Load` has read.
     pub pins: Pins,
+    /// The commands of a block that has run.
+    pub called: Vec<Called>,
 }
 
 impl Work {
@@ -73,12 +76,13 @@ impl Work {
     ) -> Ran {
         let mode = call.mode;
         let rehearsal = mode == Mode::Load;
+        let mut called = Vec::new();
         let mut txn = store.begin(buffers, call);
         let reply = match self {
             Work::Command(id, args) => {
                 run_command(engine, &mut txn, session, state, engine.table.entry(*id).command, args.as_args(), mode)
             }
-            Work::Block(block) => block.run(engine, &mut txn, session, state, mode),
+            Work::Block(block) => block.run(engine, &mut txn, session, state, mode, &mut called),
         };
         let reply = match reply {
             Ok(reply) if !rehearsal => commit(engine, store, &mut txn).map(|()| reply),
@@ -91,7 +95,7 @@ impl Work {
             engine.add_lookups(txn.lookups());
         }
         let pins = txn.take_pins();
-        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins }
+        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called }
     }
 }
 
@@ -117,6 +121,7 @@ impl Block {
         session: u64,
         state: &mut State,
         mode: Mode,
+        called: &mut Vec<Called>,
     ) -> Result<Reply, Error> {
         if self.is_outdated(txn)? {
             return Ok(Reply::NullArray);
@@ -124,6 +129,7 @@ impl Block {
         let mut replies: Vec<Reply> = Vec::with_capacity(self.commands.len());
         for queued in &self.commands {
             let command = engine.table.entry(queued.command).command;
+            let started = engine.statistics.clock.now();
             let (savepoint, before) = (txn.savepoint(), state.protocol);
             let reply = match run_command(engine, txn, session, state, command, queued.args.as_args(), mode) {
                 Ok(reply) => reply,
@@ -133,6 +139,7 @@ impl Block {
                     error.into_reply()
                 }
             };
+            called.push(Called::new(engine, queued.command, queued.args.as_args(), &reply, started));
             if state.protocol != before {
                 // Earlier replies stay in the protocol of their time.
                 for reply in replies.iter_mut().filter(|reply| !reply.has_stream()) {

@@ -280,6 +280,9 @@ impl Connection {
         }
         let gate = state.session.gate();
         let waits = state.output.release(gate, durable);
+        if state.session.is_owing() {
+            event_loop.worker.borrow_mut().on_left(&mut state.session, durable);
+        }
         if !self.draining.get() && !self.write(event_loop, &mut state.output) {
             self.draining.set(true);
             tokio::task::spawn_local(self.clone().drain(event_loop.clone()));

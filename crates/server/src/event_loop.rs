@@ -193,7 +193,9 @@ impl EventLoop {
         let Some(store) = self.engine.store() else { return Index(u64::MAX) };
         let log = store.log();
         if log.last() > log.written() {
+            let since = self.engine.moment();
             log.write();
+            self.engine.note_event("log-write", since);
         }
         log.durable()
     }

@@ -1,7 +1,9 @@
 //! A session without an engine, for the commands that ask only their session.
 
-use haypile_commands::host::{BackupBegun, ConfigError, Host, InfoSection, Library, Shutdown, Wait};
-use haypile_commands::{Error, Result, Run, Table};
+use haypile_commands::host::{
+    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Shutdown, SlowCall, Wait,
+};
+use haypile_commands::{CommandId, Error, Result, Run, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
 
 /// Records what commands did to it.
@@ -21,6 +23,8 @@ pub struct Session {
     /// Backups that were asked for: the first begins at once, the second later.
     pub backups: u32,
     pub shutdown: Option<Shutdown>,
+    pub slowlog: Vec<SlowCall>,
+    pub events: Vec<LatencyEvent>,
 }
 
 impl Session {
@@ -158,6 +162,35 @@ impl Host for Session {
 
     fn last_backup_s(&self) -> u64 {
         1_700_000_000
+    }
+
+    fn slowlog(&self, count: usize) -> Vec<SlowCall> {
+        self.slowlog.iter().take(count).cloned().collect()
+    }
+
+    fn slowlog_len(&self) -> usize {
+        self.slowlog.len()
+    }
+
+    fn reset_slowlog(&mut self) {
+        self.slowlog.clear();
+    }
+
+    fn latency_events(&self) -> Vec<LatencyEvent> {
+        self.events.clone()
+    }
+
+    fn reset_latency(&mut self, names: &[&[u8]]) -> usize {
+        let before = self.events.len();
+        self.events.retain(|event| !names.is_empty() && !names.contains(&event.name.as_bytes()));
+        before - self.events.len()
+    }
+
+    fn command_times(&self, id: CommandId) -> Option<CommandTimes> {
+        let name = &self.table.entry(id).full_name;
+        ["get", "config|get"]
+            .contains(&name.as_str())
+            .then(|| CommandTimes { calls: 3, until_us: vec![(1, 2), (33, 3)] })
     }
 
     fn info_sections(&self) -> &'static [InfoSection] {

@@ -40,21 +40,21 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 pub(super) const MONITORING: &[Row] = &[
-    Row::harmless(
+    Row::used(
         "slowlog-log-slower-than",
         unit(-1, i64::MAX, "microseconds"),
         "10000",
-        "Time from which a command is in the slow log; there is no slow log yet.",
+        "Time from which a command is in the slow log, whatever it waited for included; -1 turns the log off.",
     ),
-    Row::harmless("slowlog-max-len", LONG, "128", "Entries of the slow log."),
-    Row::harmless(
+    Row::used("slowlog-max-len", LONG, "128", "Entries of the slow log."),
+    Row::used(
         "latency-monitor-threshold",
         unit(0, i64::MAX, "milliseconds"),
         "0",
-        "Time from which an event is in LATENCY; there is no LATENCY yet.",
+        "Time from which an event is kept for LATENCY; 0 keeps none.",
     ),
-    Row::harmless("latency-tracking", BOOL, "yes", "Whether times of commands are measured."),
-    Row::harmless(
+    Row::used("latency-tracking", BOOL, "yes", "Whether the times of commands are kept as histograms."),
+    Row::used(
         "latency-tracking-info-percentiles",
         Kind::Special(Special::Percentiles),
         "50 99 99.9",

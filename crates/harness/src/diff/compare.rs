@@ -55,6 +55,8 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"client", b"id") | (b"command", b"count") => Rule::Form,
         (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
         (b"command", b"list") => Rule::Form,
+        // What took long is each server's own.
+        (b"slowlog", b"get" | b"len") | (b"latency", b"latest" | b"histogram" | b"doctor") => Rule::Form,
         // Without names they list every command that there is.
         (b"command", b"" | b"info" | b"docs") if command.len() <= 2 => Rule::Form,
         (b"command", b"info") => Rule::CommandInfo,

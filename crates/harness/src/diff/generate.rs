@@ -82,6 +82,8 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, |a| vec![a.word("SAVE")]),
     (1, bgsave),
     (1, |a| vec![a.word("LASTSAVE")]),
+    (1, slowlog),
+    (1, latency),
     (1, command_table),
     (1, shutdown_refused),
     // A node by itself.
@@ -255,6 +257,25 @@ fn info(a: &mut Arguments) -> Command {
     while a.random.percent(40) {
         let section = *a.random.pick(&["server", "memory", "stats", "everything", "all", "default", "nosuch"]);
         command.push(a.word(section));
+    }
+    command
+}
+
+fn slowlog(a: &mut Arguments) -> Command {
+    let subcommand = *a.random.pick(&["GET", "GET", "LEN", "RESET", "NOSUCH"]);
+    let mut command = vec![a.word("SLOWLOG"), a.word(subcommand)];
+    while a.random.percent(30) {
+        command.push(a.random.pick(&["0", "1", "-1", "-2", "x", "", "99999999999999999999"]).as_bytes().to_vec());
+    }
+    command
+}
+
+/// Events are not watched in these tests: there are none.
+fn latency(a: &mut Arguments) -> Command {
+    let subcommand = *a.random.pick(&["LATEST", "HISTORY", "GRAPH", "RESET", "HISTOGRAM", "DOCTOR", "NOSUCH"]);
+    let mut command = vec![a.word("LATENCY"), a.word(subcommand)];
+    while a.random.percent(50) {
+        command.push(a.random.pick(&["command", "flush", "get", "config", "nosuch", ""]).as_bytes().to_vec());
     }
     command
 }

@@ -243,7 +243,9 @@ struct P99s {
 impl P99s {
     fn add(&mut self, done: &Done, client: &mut Client) -> Result<()> {
         self.client_us.push(done.percentile_ms(99.0) * 1000.0);
-        let info = client.info("latencystats")?.unwrap_or_default();
+        // Ours has its own section; Redis answers nothing for it.
+        let [waits, commands] = ["waits", "latencystats"].map(|section| client.info(section));
+        let info = [waits?.unwrap_or_default(), commands?.unwrap_or_default()].concat();
         self.server_us.extend(server_p99_us(&info));
         Ok(())
     }
@@ -260,7 +262,7 @@ impl P99s {
 /// The 99th percentile of hot reads that a server itself counted: ours of commands that ran inline, from the read of
 /// their bytes to the write of their reply; Redis of GET, without what goes on before and after it.
 fn server_p99_us(info: &str) -> Option<f64> {
-    let fields = ["latency_percentiles_usec_inline", "latency_percentiles_usec_get"];
+    let fields = ["reply_usec_inline", "latency_percentiles_usec_get"];
     let line = fields.iter().find_map(|name| info_field(info, name))?;
     line.split(',').find_map(|part| part.strip_prefix("p99=")?.trim().parse().ok())
 }

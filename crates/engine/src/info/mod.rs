@@ -3,9 +3,12 @@
 //! Names are Redis's where Redis has the same fact; a fact that this server does not have is not made up. Nothing here is
 //! kept: every field is read when it is asked for.
 
+pub(crate) mod commands;
+
 use crate::backups;
-use crate::counters::{Counters, Distribution};
+use crate::counters::{Counters, Distribution, Histogram};
 use crate::engine::Engine;
+use crate::statistics::Wait;
 use haypile_commands::REDIS_VERSION;
 use haypile_commands::host::InfoSection;
 use haypile_store::{Counter, Txn};
@@ -14,6 +17,11 @@ use std::sync::atomic::Ordering;
 
 const fn section(name: &'static str, title: &'static str) -> InfoSection {
     InfoSection { name, title, usual: true }
+}
+
+/// One that INFO shows only where it is asked for, or all are.
+const fn unusual(name: &'static str, title: &'static str) -> InfoSection {
+    InfoSection { name, title, usual: false }
 }
 
 /// The sections in the order in which they are shown.
@@ -25,11 +33,17 @@ pub(crate) const SECTIONS: &[InfoSection] = &[
     section("stats", "Stats"),
     section("replication", "Replication"),
     section("cpu", "CPU"),
-    section("latencystats", "Latencystats"),
+    section("modules", "Modules"),
+    unusual("commandstats", "Commandstats"),
+    section("errorstats", "Errorstats"),
+    unusual("latencystats", "Latencystats"),
+    unusual("slowlog", "Slowlog"),
+    unusual("waits", "Waits"),
     section("store", "Store"),
     section("log", "Log"),
     section("cache", "Cache"),
     section("rocksdb", "RocksDB"),
+    section("cluster", "Cluster"),
     section("keyspace", "Keyspace"),
 ];
 
@@ -99,8 +113,9 @@ const FIELDS: &[Field] = &[
     ("replication", "connected_slaves", |_| "0".into()),
     ("cpu", "used_cpu_sys", |_| format!("{:.6}", cpu_seconds(CpuTime::System))),
     ("cpu", "used_cpu_user", |_| format!("{:.6}", cpu_seconds(CpuTime::User))),
-    ("latencystats", "latency_percentiles_usec_inline", |engine| percentiles(engine, |loop_| &loop_.inline_us)),
-    ("latencystats", "latency_percentiles_usec_waited", |engine| percentiles(engine, |loop_| &loop_.waited_us)),
+    ("cluster", "cluster_enabled", |_| "0".into()),
+    ("waits", "reply_usec_inline", |engine| percentiles(engine, |loop_| &loop_.inline_us, 1)),
+    ("waits", "reply_usec_waited", |engine| percentiles(engine, |loop_| &loop_.waited_us, 1)),
 ];
 
 /// Appends the fields of a section.
@@ -119,6 +134,16 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
             if let Some(store) = engine.store() {
                 field(out, "master_replid", &store.history().to_string());
                 field(out, "master_repl_offset", &store.log().last().0.to_string());
+            }
+        }
+        "commandstats" => commands::commandstats(engine, out),
+        "errorstats" => commands::errorstats(engine, out),
+        "latencystats" => commands::latencystats(engine, out),
+        "slowlog" => commands::slowlog(engine, out),
+        "waits" => {
+            for wait in Wait::ALL {
+                let value = percentiles(engine, |loop_| &loop_.waits_ns[wait as usize], 1000);
+                field(out, &format!("wait_usec_{}", wait.name()), &value);
             }
         }
         "keyspace" => keyspace(engine, txn, out),
@@ -156,10 +181,11 @@ fn sum(engine: &Engine, count: impl Fn(&Counters) -> u64) -> String {
     engine.all_counters().iter().map(count).sum::<u64>().to_string()
 }
 
-fn percentiles(engine: &Engine, of: impl Fn(&Counters) -> &crate::counters::Histogram) -> String {
+/// In units of `unit`.
+fn percentiles(engine: &Engine, of: impl Fn(&Counters) -> &Histogram, unit: u64) -> String {
     let mut all = Distribution::default();
     engine.all_counters().iter().for_each(|loop_| all.add(of(loop_)));
-    let at = |percent| all.percentile(percent);
+    let at = |percent| all.percentile(percent) / unit;
     format!("count={},p50={},p99={},p99.9={},max={}", all.total(), at(50.0), at(99.0), at(99.9), at(100.0))
 }
 
