@@ -1,5 +1,6 @@
-//! The soak test: mixed load for long, with clients that come and go and settings that change, while memory, threads and
-//! files of the server are watched. What it asserts: no unexpected error, no lost connection, nothing that only grows.
+//! The soak test: mixed load for long, with clients that come and go, settings that change, backups and databases that are
+//! emptied, while memory, threads and files of the server are watched. What it asserts: no unexpected error, no lost
+//! connection, no backup that fails, nothing that only grows.
 
 use std::fs;
 use std::sync::Mutex;
@@ -54,6 +55,8 @@ pub fn run(options: &Options) -> Result<bool> {
         }
         let (load_ref, port) = (&load, server.port());
         scope.spawn(move || load_ref.keep(change_settings(load_ref, &options.settings, port)));
+        scope.spawn(move || load_ref.keep(take_backups(load_ref, port)));
+        scope.spawn(move || load_ref.keep(empty_databases(load_ref, port)));
         let samples = watch(&server, options.time, &load);
         load.stop.store(true, Ordering::Relaxed);
         samples
@@ -64,13 +67,19 @@ pub fn run(options: &Options) -> Result<bool> {
         None => check_end(&mut server, &resources, &samples, options.time),
     };
     let flushes = server.client().and_then(|mut c| Ok(c.info("store")?)).ok().flatten().unwrap_or_default();
+    let [_, middle, last] = thirds(&samples).map(|bytes| bytes / 1e6);
     println!(
-        "soak: {} commands, {} connections, {} settings changed; resident memory at most {:.0} MB; {} flushes",
+        "soak: {} commands, {} connections, {} settings changed, {} backups, {} databases emptied, {} flushes",
         load.commands.load(Ordering::Relaxed),
         load.connections.load(Ordering::Relaxed),
         load.settings.load(Ordering::Relaxed),
-        samples.iter().copied().fold(0.0, f64::max) / 1e6,
+        load.backups.load(Ordering::Relaxed),
+        load.emptied.load(Ordering::Relaxed),
         info_field(&flushes, "flushes_completed").unwrap_or("no")
+    );
+    println!(
+        "soak: resident memory: median {middle:.0} MB in the middle third, {last:.0} MB in the last, at most {:.0} MB",
+        samples.iter().copied().fold(0.0, f64::max) / 1e6,
     );
     match result.and_then(|()| server.stop()) {
         Ok(()) => {
@@ -93,6 +102,8 @@ struct Load {
     commands: AtomicU64,
     connections: AtomicU64,
     settings: AtomicU64,
+    backups: AtomicU64,
+    emptied: AtomicU64,
 }
 
 impl Load {
@@ -120,7 +131,11 @@ fn clients_that_come_and_go(load: &Load, mut random: Random, port: u16) -> Resul
         }
         let pipelines = random.between(1, 500);
         for _ in 0..pipelines {
-            let commands: Vec<_> = (0..random.between(1, 32)).map(|_| command(&mut random)).collect();
+            let commands = if random.percent(5) {
+                transaction(&mut random)
+            } else {
+                (0..random.between(1, 32)).map(|_| command(&mut random)).collect()
+            };
             for command in &commands {
                 client.push(command);
             }
@@ -178,6 +193,83 @@ fn command(random: &mut Random) -> Vec<Vec<u8>> {
         95 => vec![word("INFO")],
         96..=97 => vec![word("TTL"), key],
         _ => vec![word("EXISTS"), key],
+    }
+}
+
+/// Two commands as one, on a watched key that others may change meanwhile.
+fn transaction(random: &mut Random) -> Vec<Vec<Vec<u8>>> {
+    let words = |line: String| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let (counter, key) = (random.below(1000), random.below(KEYS));
+    let lines = [
+        format!("WATCH counter:{counter}"),
+        "MULTI".into(),
+        format!("INCR counter:{counter}"),
+        format!("SET key:{key} {counter} EX 60"),
+        "EXEC".into(),
+    ];
+    lines.map(words).into()
+}
+
+/// A backup every few seconds, each waited for.
+fn take_backups(load: &Load, port: u16) -> Result<()> {
+    let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to take backups")?;
+    while !load.stopped() {
+        let reply = client.command("BGSAVE")?;
+        ensure!(reply.error().is_none(), "BGSAVE was answered by {reply}");
+        let begin = Instant::now();
+        loop {
+            let info = client.info("persistence")?.unwrap_or_default();
+            if info_field(&info, "rdb_bgsave_in_progress") == Some("0") {
+                let status = info_field(&info, "rdb_last_bgsave_status");
+                ensure!(
+                    status == Some("ok"),
+                    "a backup failed: {}",
+                    info_field(&info, "backup_last_error").unwrap_or("?")
+                );
+                break;
+            }
+            ensure!(begin.elapsed() < REPLY_TIMEOUT, "a backup takes more than {} s", REPLY_TIMEOUT.as_secs());
+            sleep(Duration::from_millis(20));
+        }
+        load.backups.fetch_add(1, Ordering::Relaxed);
+        pause(load, Duration::from_secs(2));
+    }
+    Ok(())
+}
+
+/// Fills a database that nobody else uses, and empties it, by its own name or by another one that it was given meanwhile.
+fn empty_databases(load: &Load, port: u16) -> Result<()> {
+    let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to empty databases")?;
+    for round in 0.. {
+        if load.stopped() {
+            break;
+        }
+        let mut script: Vec<String> = vec!["SELECT 1".into()];
+        script.extend((0..2000).map(|number| format!("SET filling:{number} {:0200}", number * round)));
+        script.extend(if round % 2 == 0 { vec![] } else { vec!["SWAPDB 1 2".into(), "SELECT 2".into()] });
+        script.extend(["FLUSHDB".into(), "DBSIZE".into()]);
+        for line in &script {
+            let words: Vec<&str> = line.split(' ').collect();
+            client.push(&words);
+        }
+        client.flush()?;
+        let mut last = Reply::ok();
+        for line in &script {
+            last = client.read().with_context(|| line.clone())?;
+            ensure!(last.error().is_none(), "{line} was answered by {last}");
+        }
+        ensure!(last == Reply::Integer(0), "a database that was emptied has {last} keys");
+        load.emptied.fetch_add(1, Ordering::Relaxed);
+        pause(load, Duration::from_millis(500));
+    }
+    Ok(())
+}
+
+/// Waits, but not longer than the test goes on.
+fn pause(load: &Load, time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time && !load.stopped() {
+        sleep(Duration::from_millis(50));
     }
 }
 
@@ -241,10 +333,18 @@ fn check_end(server: &mut Server, before: &Resources, samples: &[f64], time: Dur
         sleep(Duration::from_millis(100));
     }
     if time >= GROWTH_TIME_MIN && samples.len() >= 9 {
-        let third = samples.len() / 3;
-        let (middle, end) = (median(&samples[third..2 * third]), median(&samples[2 * third..]));
+        let [_, middle, end] = thirds(samples);
         let bound = middle * (1.0 + GROWTH_SHARE) + GROWTH_BYTES;
         ensure!(end <= bound, "memory grew from {:.0} MB to {:.0} MB", middle / 1e6, end / 1e6);
     }
     Ok(())
+}
+
+/// The medians of the samples of each third of the run.
+fn thirds(samples: &[f64]) -> [f64; 3] {
+    let third = samples.len() / 3;
+    if third == 0 {
+        return [0.0; 3];
+    }
+    [&samples[..third], &samples[third..2 * third], &samples[2 * third..]].map(median)
 }
