@@ -60,6 +60,9 @@ pub trait Host {
     /// Sets what INFO counts back to zero.
     fn reset_statistics(&mut self);
 
+    /// Closes and opens the data again; the reply of the running command is held back until then. Fails in a transaction.
+    fn reload(&mut self, how: Reload) -> Result<()>;
+
     /// Has a backup made: at once, or in a transaction when that has ended.
     fn begin_backup(&mut self) -> Result<BackupBegun>;
     /// Unix time in seconds: when the last backup was complete, or when the server started.
@@ -123,6 +126,15 @@ impl Wait {
 pub enum Library {
     Name,
     Version,
+}
+
+/// Where data come from that are opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// All from the base: DEBUG RELOAD.
+    Base,
+    /// What is newer than the base from the log: DEBUG LOADAOF.
+    Log,
 }
 
 /// When a backup begins.

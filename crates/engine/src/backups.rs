@@ -1,4 +1,5 @@
-//! SAVE and BGSAVE: one backup at a time, made by a thread of its own, and what INFO tells of them.
+//! SAVE and BGSAVE: one backup at a time, made by a thread of its own, and what INFO tells of them. The thread opens the data
+//! again, too (`reload`): neither may happen during the other.
 //!
 //! What a backup is and where it goes is up to the [`Archive`] that the server gives. The thread also lets the archive remove
 //! what is not needed any more, piece by piece, between backups. A session that waits in SAVE is told like one that waits
@@ -9,10 +10,11 @@ use crate::execute::{Next, Workbench};
 use crate::inbox::Inbox;
 use crate::session::{Event, Finished, Session, State as SessionState, Waiting, What};
 use haypile_commands::Error;
-use haypile_commands::host::BackupBegun;
+use haypile_commands::host::{BackupBegun, Reload};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::Store;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -51,7 +53,14 @@ pub(crate) struct Backups {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Who waits for a backup.
+/// What the thread does.
+enum Work {
+    /// A backup that was asked for then.
+    Backup(Instant),
+    Reload(Reload, Waiter),
+}
+
+/// Who waits for it.
 struct Waiter {
     session: u64,
     state: SessionState,
@@ -65,6 +74,8 @@ struct State {
     waiter: Option<Waiter>,
     /// The thread has it in hand.
     is_begun: bool,
+    /// Who wants the data opened again, which this thread does, too.
+    reloads: VecDeque<(Reload, Waiter)>,
     /// One is to begin when the transactions that asked for it have ended.
     scheduled: bool,
     /// Backups that were begun since the start.
@@ -130,41 +141,57 @@ impl Backups {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_closing(&self) -> bool {
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Sleeps until there is a backup to make, whose begin this is; `None` when the time is over or the server stops.
-    fn next(&self, wait: Option<Duration>) -> Option<Instant> {
-        let idle = |state: &mut State| !self.is_closing() && (state.since.is_none() || state.is_begun);
+    /// Sleeps until there is something to do, and takes it; nothing when the time is over or the server stops.
+    fn next(&self, wait: Option<Duration>) -> Option<Work> {
+        let idle = |state: &mut State| {
+            let has_backup = state.since.is_some() && !state.is_begun;
+            !self.is_closing() && !has_backup && state.reloads.is_empty()
+        };
         let state = self.state();
         let mut state = match wait {
             None => self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner),
             Some(wait) => self.changed.wait_timeout_while(state, wait, idle).unwrap_or_else(PoisonError::into_inner).0,
         };
-        if state.is_begun {
-            return None;
+        if let Some((how, waiter)) = state.reloads.pop_front() {
+            return Some(Work::Reload(how, waiter));
         }
-        state.is_begun = state.since.is_some();
-        state.since
+        let since = state.since.filter(|_| !state.is_begun)?;
+        state.is_begun = true;
+        Some(Work::Backup(since))
     }
 
     fn run(&self, engine: &Engine) {
-        let Some(archive) = self.archive.get() else { return };
-        let mut tidy_in = archive.tidy();
+        let archive = self.archive.get();
+        let tidy = || archive.and_then(|archive| archive.tidy());
+        let mut tidy_in = tidy();
         while !self.is_closing() {
-            match self.next(tidy_in) {
-                Some(since) => {
+            match (self.next(tidy_in), archive) {
+                (Some(Work::Backup(since)), Some(archive)) => {
                     let made = match engine.store() {
-                        Some(store) => archive.back_up(store, &|| !self.is_closing()),
-                        None => Err("the data is not loaded".into()),
+                        Some(store) => archive.back_up(&store, &|| !self.is_closing()),
+                        None => Err("the data are not loaded".into()),
                     };
                     self.end(since, made);
                 }
-                None if self.is_closing() => return,
-                None => {}
+                (Some(Work::Backup(_)), None) => unreachable!("without an archive none is begun"),
+                (Some(Work::Reload(how, waiter)), _) => {
+                    let since = Instant::now();
+                    waiter.tell(match engine.reload(how) {
+                        Ok(()) => {
+                            tracing::info!("the data were opened again in {} ms", since.elapsed().as_millis());
+                            Reply::ok()
+                        }
+                        Err(why) => Reply::error(format!("ERR the data are not opened again: {}", one_line(&why))),
+                    });
+                }
+                (None, _) if self.is_closing() => return,
+                (None, _) => {}
             }
-            tidy_in = archive.tidy();
+            tidy_in = tidy();
         }
     }
 
@@ -191,15 +218,26 @@ impl Backups {
             state.is_begun = false;
             state.waiter.take()
         };
-        if let Some(Waiter { session, state, inbox }) = waiter {
-            let finished =
-                Finished { state, reply, gate: Index(0), was_block: false, was_locked: false, called: Vec::new() };
-            inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
+        if let Some(waiter) = waiter {
+            waiter.tell(reply);
         }
     }
 }
 
+impl Waiter {
+    fn tell(self, reply: Reply) {
+        let Waiter { session, state, inbox } = self;
+        let finished =
+            Finished { state, reply, gate: Index(0), was_block: false, was_locked: false, called: Vec::new() };
+        inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
+    }
+}
+
 impl Engine {
+    pub(crate) fn is_closing(&self) -> bool {
+        self.backups.is_closing()
+    }
+
     /// Gives the backups a place; before `serve`.
     pub fn keep_backups(&self, archive: Box<dyn Archive>) {
         let is_first = self.backups.archive.set(archive).is_ok();
@@ -243,15 +281,27 @@ impl Engine {
 impl Workbench {
     /// SAVE: the session goes on when the backup is there.
     pub(crate) fn save(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
-        let waiter = Waiter { session: session.id, state: session.state.clone(), inbox: self.inbox.clone() };
-        match engine.backups.begin(Some(waiter)) {
-            Ok(()) => {
-                session.waiting = Waiting::Pool;
-                self.on_pool += 1;
-                Next::Wait
-            }
+        match engine.backups.begin(Some(self.waiter_for(session))) {
+            Ok(()) => self.wait_for_thread(session),
             Err(error) => self.reply(engine, session, error.into_reply(), Index(0), out),
         }
+    }
+
+    /// DEBUG RELOAD and its like: the session goes on when the data are open again.
+    pub(crate) fn reload(&mut self, engine: &Engine, session: &mut Session, how: Reload) -> Next {
+        engine.backups.state().reloads.push_back((how, self.waiter_for(session)));
+        engine.backups.changed.notify_all();
+        self.wait_for_thread(session)
+    }
+
+    fn waiter_for(&self, session: &Session) -> Waiter {
+        Waiter { session: session.id, state: session.state.clone(), inbox: self.inbox.clone() }
+    }
+
+    fn wait_for_thread(&mut self, session: &mut Session) -> Next {
+        session.waiting = Waiting::Pool;
+        self.on_pool += 1;
+        Next::Wait
     }
 }
 
@@ -304,7 +354,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ("module_fork_in_progress", |_| "0".into()),
     ("module_fork_last_cow_size", |_| "0".into()),
     ("aof_current_size", |engine| of_log(engine, |log| log.bytes)),
-    ("aof_base_size", |engine| engine.store().map_or(0, Store::base_disk_bytes).to_string()),
+    ("aof_base_size", |engine| engine.store().map_or(0, |store| store.base_disk_bytes()).to_string()),
     ("aof_pending_rewrite", |_| "0".into()),
     ("aof_buffer_length", |engine| of_log(engine, |log| log.unsynced_bytes)),
     ("aof_pending_bio_fsync", |engine| of_log(engine, |log| u64::from(log.unsynced_bytes > 0))),

@@ -68,6 +68,12 @@ impl Blocked {
             .for_each(|(session, inbox)| inbox.push(Event { session, what: What::Synced, begun: None }));
     }
 
+    /// Has all of them look.
+    pub(crate) fn look_again(&self) {
+        self.waits_for_sync.store(true, Ordering::SeqCst);
+        self.on_sync();
+    }
+
     fn add(&self, session: u64, inbox: Arc<Inbox>) {
         lock(&self.sessions).insert(session, inbox);
     }
@@ -156,6 +162,6 @@ impl Workbench {
 /// What a command that waits answers in a transaction, where nothing waits: as if its time were over at once.
 pub(crate) fn reply_at_once(engine: &Engine, wait: Wait) -> Reply {
     // Which records are the client's own is not known here: none of them is missing if no record is.
-    let is_synced = |store: &haypile_store::Store| store.log().synced() >= store.log().last();
+    let is_synced = |store: crate::engine::StoreRef| store.log().synced() >= store.log().last();
     wait.reply(engine.store().is_some_and(is_synced))
 }

@@ -7,14 +7,17 @@ use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
 use crate::locks::Locks;
 use crate::pool::Pool;
+use crate::reload::Opener;
 use crate::statistics::{Moment, Statistics};
 use crate::watch::Watches;
+use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::Shutdown;
 use haypile_commands::{Error, Table};
 use haypile_config::{Changed, Settings};
 use haypile_resp::{Limits, Reply};
 use haypile_store::{Lookups, Store};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -55,6 +58,18 @@ pub struct Loading {
     pub bytes_total: AtomicU64,
 }
 
+/// The store, as long as this lives: for a turn or a command, not for longer.
+pub struct StoreRef(Guard<Option<Arc<Store>>>);
+
+impl Deref for StoreRef {
+    type Target = Store;
+
+    #[inline]
+    fn deref(&self) -> &Store {
+        self.0.as_deref().expect("it was looked at when this was made")
+    }
+}
+
 /// The part of a server that all its threads share.
 pub struct Engine {
     pub settings: Arc<Settings>,
@@ -81,7 +96,10 @@ pub struct Engine {
     samples: Mutex<Samples>,
     /// A job that looks for expired keys in the base is queued or runs.
     pub(crate) expiring_in_base: AtomicBool,
-    store: OnceLock<Arc<Store>>,
+    store: ArcSwapOption<Store>,
+    /// Rises whenever the store is taken away or exchanged.
+    store_version: AtomicU64,
+    pub(crate) opener: OnceLock<Box<dyn Opener>>,
     counters: Box<[Counters]>,
     last_session: AtomicU64,
     stop: Box<dyn Fn(Shutdown) + Send + Sync>,
@@ -123,7 +141,9 @@ impl Engine {
             keyspace_misses: Count::default(),
             samples: Mutex::default(),
             expiring_in_base: AtomicBool::new(false),
-            store: OnceLock::new(),
+            store: ArcSwapOption::empty(),
+            store_version: AtomicU64::new(0),
+            opener: OnceLock::new(),
             counters,
             last_session: AtomicU64::new(0),
             stop: Box::new(stop),
@@ -136,10 +156,7 @@ impl Engine {
     /// A thread of the pool cannot be started.
     pub fn serve(self: &Arc<Self>, store: Arc<Store>) -> std::io::Result<()> {
         Pool::start(self, self.settings.config().io_pool)?;
-        let blocked = self.blocked.clone();
-        store.log().on_durable(Arc::new(move || blocked.on_sync()));
-        let is_first = self.store.set(store).is_ok();
-        assert!(is_first, "an engine gets one store");
+        self.attach(store);
         self.start_backups()
     }
 
@@ -155,10 +172,38 @@ impl Engine {
         &self.blocked
     }
 
-    /// The store, once it is loaded.
+    /// The store, once it is loaded and unless it is being opened again.
     #[inline]
-    pub fn store(&self) -> Option<&Store> {
-        self.store.get().map(|store| &**store)
+    pub fn store(&self) -> Option<StoreRef> {
+        let guard = self.store.load();
+        guard.is_some().then_some(StoreRef(guard))
+    }
+
+    /// The same, for who keeps it.
+    pub fn store_arc(&self) -> Option<Arc<Store>> {
+        self.store.load_full()
+    }
+
+    /// Changes with the store. Who runs on keys looks at it when it is inside the exclusion, which keeps it from changing.
+    #[inline]
+    pub(crate) fn store_version(&self) -> u64 {
+        self.store_version.load(Ordering::Acquire)
+    }
+
+    /// Puts a store in place.
+    pub(crate) fn attach(&self, store: Arc<Store>) {
+        let blocked = self.blocked.clone();
+        store.log().on_durable(Arc::new(move || blocked.on_sync()));
+        self.store.store(Some(store));
+        self.store_version.fetch_add(1, Ordering::AcqRel);
+        // They may have looked while there was none.
+        self.blocked.look_again();
+    }
+
+    /// Takes the store away.
+    pub(crate) fn detach(&self) {
+        self.store.store(None);
+        self.store_version.fetch_add(1, Ordering::AcqRel);
     }
 
     pub fn workers(&self) -> usize {

@@ -79,6 +79,8 @@ impl Exclusion {
             self.leave(index);
             return false;
         }
+        // What the last one who was alone has changed is seen from here on.
+        fence(Ordering::Acquire);
         true
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Workbench {
     pub(crate) outcome: Outcome,
     /// Replies wait until the log is synced.
     pub(crate) syncs: bool,
+    /// The version of the store that this turn uses.
+    store_version: u64,
     /// The version of the settings that `limits` come from.
     limits_version: u64,
     limits: Limits,
@@ -123,6 +125,7 @@ impl Worker {
                 seed: engine.random_seed(),
                 outcome: Outcome::Done,
                 syncs: engine.settings.config().durability == Durability::Fsync,
+                store_version: 0,
                 limits_version,
                 limits,
             },
@@ -207,6 +210,10 @@ impl Workbench {
             session.limits_version = self.limits_version;
             session.parser.set_limits(self.limits);
         }
+        // In this order: a store that is exchanged in between is not run on.
+        self.store_version = engine.store_version();
+        let store = engine.store();
+        let store = store.as_deref();
         let mut ahead = std::mem::take(&mut self.ahead);
         let (mut consumed, mut commands) = (0, 0);
         let next = loop {
@@ -216,7 +223,7 @@ impl Workbench {
             let rest = &input[consumed..];
             // Who still has to authenticate has its limits changed by the very next request.
             let behind = ahead.parse(&mut session.parser, rest, self.limits.authenticated);
-            let (bytes, count, next) = self.run_ahead(engine, session, &ahead, rest, out);
+            let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, out);
             consumed += bytes;
             commands += count;
             if next != Next::Read {
@@ -247,12 +254,13 @@ impl Workbench {
     fn run_ahead(
         &mut self,
         engine: &Engine,
+        store: Option<&Store>,
         session: &mut Session,
         ahead: &Ahead,
         input: &[u8],
         out: &mut Vec<u8>,
     ) -> (usize, usize, Next) {
-        let located = Located::new(ahead, input, &engine.table, engine.store(), session.state.database);
+        let located = Located::new(ahead, input, &engine.table, store, session.state.database);
         let (mut bytes, mut commands) = (0, 0);
         let mut started = engine.statistics.clock.now();
         for (at, call) in located.calls.iter().enumerate() {
@@ -262,7 +270,7 @@ impl Workbench {
             bytes = ahead.end(at);
             let Some(call) = call else { continue };
             commands += 1;
-            let next = match self.command(engine, session, call, &located.keys, out) {
+            let next = match self.command(engine, store, session, call, &located.keys, out) {
                 Ok(next) => next,
                 Err(hindrance) => self.take_long_way(engine, session, &located, at, hindrance, out),
             };
@@ -285,6 +293,7 @@ impl Workbench {
     fn command(
         &mut self,
         engine: &Engine,
+        store: Option<&Store>,
         session: &mut Session,
         call: &Planned<'_>,
         located: &[Key<'_>],
@@ -296,7 +305,6 @@ impl Workbench {
             Err(error) => return Ok(self.refuse_request(engine, session, args, error.clone(), out)),
         };
         let located = &located[call.keys.clone()];
-        let store = engine.store();
         if store.is_none() && !entry.flags.has(Flag::Loading) {
             return Ok(self.refuse(engine, session, engine.loading_error(), out));
         }
@@ -322,6 +330,9 @@ impl Workbench {
                     reply => {
                         if let Some(wait) = session.state.wait.take() {
                             return Ok(self.block(engine, session, wait, out));
+                        }
+                        if let Some(how) = session.state.reload.take() {
+                            return Ok(self.reload(engine, session, how));
                         }
                         let reply = reply.unwrap_or_else(Error::into_reply);
                         Ok(self.reply(engine, session, reply, Index(0), out))
@@ -363,7 +374,7 @@ impl Workbench {
             }
         }
         // Before the keys: which space they are in must not change until they are locked.
-        if !self.enter(engine) {
+        if !self.enter(engine) || self.store_version != engine.store_version() {
             return Err(Hindrance::Outside);
         }
         let database = session.state.database;

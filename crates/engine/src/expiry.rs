@@ -34,12 +34,19 @@ impl Worker {
     /// Removes some keys whose deadline has passed; whether there may be more of them right now.
     pub fn expire(&mut self, now_ms: u64) -> bool {
         let Worker { engine, desk } = self;
+        let version = engine.store_version();
         let Some(store) = engine.store() else { return false };
+        let store = &*store;
         if !has_deadlines(engine, store) || matches!(store.pressure_to_shrink(), WritePressure::Stop(_)) {
             return false;
         }
         let due = store.due_deadlines(now_ms, BATCH);
         if due.is_empty() || !engine.exclusion.enter(desk.index) {
+            return false;
+        }
+        if version != engine.store_version() {
+            // What was found is of a store that is closed by now.
+            engine.exclusion.leave(desk.index);
             return false;
         }
         let (mut gone, mut cold) = (0, 0);
@@ -66,7 +73,7 @@ impl Worker {
     /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.
     pub fn expire_in_base(&mut self) {
         let Some(store) = self.engine.store() else { return };
-        if has_deadlines(&self.engine, store) && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel) {
+        if has_deadlines(&self.engine, &store) && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel) {
             self.engine.pool.submit(Job { session: 0, inbox: self.desk.inbox.clone(), task: Task::Expire });
         }
     }
@@ -74,7 +81,15 @@ impl Worker {
 
 impl Engine {
     /// The I/O pool's part of the expiry.
-    pub(crate) fn expire_in_base(&self, store: &Store) {
+    pub(crate) fn expire_in_base(&self) {
+        let version = self.store_version();
+        if let Some(store) = self.store() {
+            self.expire_in_base_of(&store, version);
+        }
+        self.expiring_in_base.store(false, Ordering::Release);
+    }
+
+    fn expire_in_base_of(&self, store: &Store, version: u64) {
         let now_ms = self.now_ms();
         let mut buffers = TxnBuffers::default();
         for database in 0..self.databases {
@@ -93,6 +108,10 @@ impl Engine {
                 if !self.exclusion.enter_pool(|| Box::new(|| ())) {
                     break;
                 }
+                if version != self.store_version() {
+                    self.exclusion.leave_pool();
+                    return;
+                }
                 let (expired, back) = expire_key(self, store, due, now_ms, Mode::Disk, buffers);
                 buffers = back;
                 self.exclusion.leave_pool();
@@ -101,7 +120,6 @@ impl Engine {
                 }
             }
         }
-        self.expiring_in_base.store(false, Ordering::Release);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::info;
 use crate::session::State;
 use haypile_commands::host::{
-    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Shutdown, SlowCall, Wait,
+    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Reload, Shutdown, SlowCall, Wait,
 };
 use haypile_commands::{CommandId, Error, Result, Table};
 use haypile_resp::{Protocol, Reply};
@@ -143,6 +143,14 @@ impl Host for Desk<'_> {
         if !self.rehearsal {
             self.engine.reset_statistics();
         }
+    }
+
+    fn reload(&mut self, how: Reload) -> Result<()> {
+        if self.txn.is_some() {
+            return Err(Error::text("ERR data cannot be opened again inside a transaction"));
+        }
+        self.state.reload = Some(how);
+        Ok(())
     }
 
     fn begin_backup(&mut self) -> Result<BackupBegun> {

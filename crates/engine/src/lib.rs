@@ -17,6 +17,7 @@ mod wait;
 mod work;
 
 mod pool;
+mod reload;
 
 mod backups;
 mod host;
@@ -41,8 +42,9 @@ mod sync;
 pub use backups::{Archive, Made};
 pub use blocked::{Blocked, Unblock};
 pub use counters::{Count, Counters, Distribution, Histogram};
-pub use engine::{Engine, Loading, Process};
+pub use engine::{Engine, Loading, Process, StoreRef};
 pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};
 pub use inbox::{Inbox, Wake};
+pub use reload::Opener;
 pub use session::{Event, Session};
 pub use statistics::Moment;

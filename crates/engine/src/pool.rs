@@ -218,21 +218,24 @@ impl Job {
         let Job { session, inbox, task } = self;
         let begun = Some(engine.statistics.clock.now());
         let event = |what| Event { session, what, begun };
-        let Some(store) = engine.store() else { return };
+        if let Task::Expire = task {
+            return engine.expire_in_base();
+        }
+        let Some(store) = engine.wait_for_store() else { return };
         match task {
             Task::Load(mut pending, mut state, together) => {
-                let pins = load(engine, store, session, &mut pending, &mut state);
+                let pins = load(engine, &store, session, &mut pending, &mut state);
                 if let Some(loaded) = together.add(pins, Some(pending)) {
                     inbox.push(event(loaded));
                 }
             }
             Task::Ahead(wanted, state, together) => {
-                if let Some(loaded) = together.add(wanted.read(engine, store, session, state), None) {
+                if let Some(loaded) = together.add(wanted.read(engine, &store, session, state), None) {
                     inbox.push(event(loaded));
                 }
             }
             Task::Run(pending, state) => {
-                if let Some(finished) = run(engine, store, session, &inbox, pending, state) {
+                if let Some(finished) = run(engine, &store, session, &inbox, pending, state) {
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }
             }
@@ -245,7 +248,7 @@ impl Job {
                 };
                 inbox.push(event(what));
             }
-            Task::Expire => engine.expire_in_base(store),
+            Task::Expire => unreachable!("it was looked for above"),
         }
     }
 }
@@ -306,11 +309,13 @@ fn run(
             return None;
         }
     }
+    // From in here it is not exchanged.
+    let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
     let call =
         Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
     let (before, was_block) = (state.clone(), pending.work.is_block());
     let was_locked = matches!(pending.turn, Turn::Called(_));
-    let ran = pending.work.run(engine, store, session, &mut state, call, TxnBuffers::default());
+    let ran = pending.work.run(engine, &store, session, &mut state, call, TxnBuffers::default());
     if needs.alone {
         engine.exclusion.open();
     } else {

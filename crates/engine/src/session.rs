@@ -8,7 +8,7 @@ use crate::locks::Turn;
 use crate::statistics::{Called, Moment, Owing, Timed};
 use crate::watch::{Mark, Watched};
 use haypile_commands::CommandId;
-use haypile_commands::host::Wait;
+use haypile_commands::host::{Reload, Wait};
 use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
 use haypile_store::Pins;
@@ -30,6 +30,8 @@ pub struct State {
     pub closing: bool,
     /// The reply of the running command is held back.
     pub wait: Option<Wait>,
+    /// The running command has the data opened again.
+    pub reload: Option<Reload>,
 }
 
 /// One client's session.

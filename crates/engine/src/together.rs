@@ -3,7 +3,7 @@
 
 use crate::ahead::Call as Planned;
 use crate::engine::Engine;
-use crate::execute::{Next, Workbench};
+use crate::execute::{Hindrance, Next, Workbench};
 use crate::pool::{Job, Task};
 use crate::session::{Pending, Session, State, Waiting, What, Work};
 use crate::statistics::Wait;
@@ -87,7 +87,11 @@ impl Workbench {
         mut pending: Box<Pending>,
         calls: &[Option<Planned<'_>>],
     ) -> Next {
-        let Some(store) = engine.store() else { unreachable!("a command that lacks rows has a store") };
+        let Some(store) = engine.store() else {
+            // It is being opened again: there is nothing to look at ahead.
+            return self.hold(engine, session, pending, Hindrance::Outside);
+        };
+        let store = &*store;
         let mut wanted = Vec::new();
         self.add_lacking(store, session, &calls[..1], &mut wanted);
         // One that has several keys is read key by key, one that has not is read as a whole, below.

@@ -106,12 +106,13 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Next {
         let Some(store) = engine.store() else {
-            return self.refuse(engine, session, engine.loading_error(), out);
+            // It is being opened again, and who does that is alone.
+            return self.hold(engine, session, pending, Hindrance::Outside);
         };
-        let needs = pending.work.needs(&engine.table, store);
+        let needs = pending.work.needs(&engine.table, &store);
         // One that was called from a queue goes to its lock: those behind it wait for that.
         if needs.writes && !pending.alone && pending.turn == Turn::Newcomer {
-            match pressure(store, needs.grows) {
+            match pressure(&store, needs.grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
                     if let Some(wait) = session.owe(wait) {
                         return self.hold(engine, session, pending, Hindrance::Slow(wait));
@@ -150,6 +151,8 @@ impl Workbench {
             }
             pending.turn = Turn::Newcomer;
         }
+        // From in here it is not exchanged.
+        let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
         let mut state = session.state.clone();
         let call = Call {
             now_ms: self.now_ms,
@@ -158,7 +161,7 @@ impl Workbench {
             mode: Mode::Memory,
             pins: session.pins.as_deref(),
         };
-        let ran = pending.work.run(engine, store, session.id, &mut state, call, std::mem::take(&mut self.buffers));
+        let ran = pending.work.run(engine, &store, session.id, &mut state, call, std::mem::take(&mut self.buffers));
         self.buffers = ran.buffers;
         if needs.alone {
             engine.exclusion.open();

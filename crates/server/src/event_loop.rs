@@ -214,8 +214,7 @@ impl EventLoop {
 
     /// Lets leave what waited for the log and waits no longer.
     fn release_gated(self: &Rc<Self>) {
-        let Some(store) = self.engine.store() else { return };
-        let durable = store.log().durable();
+        let durable = self.durable();
         let (still, left): (Vec<_>, Vec<_>) =
             self.gated.take().into_iter().partition(|connection| connection.leave(self, durable));
         left.iter().for_each(|connection| connection.gated.set(false));

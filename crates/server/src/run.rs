@@ -15,10 +15,10 @@ use crate::{banner, event_loop};
 use haypile_commands::Table;
 use haypile_config::read::CommandLine;
 use haypile_config::{Config, Loaded, Note, Settings};
-use haypile_engine::{Engine, Process};
+use haypile_engine::{Engine, Opener, Process};
 use haypile_store::{Progress, Store};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, LocalOptions};
@@ -119,11 +119,12 @@ fn start(
         let _ = event_loop.join();
     }
     engine.close();
-    let closed = match ended? {
-        Some(store) => store
+    let closed = match (ended?, engine.store_arc()) {
+        (true, Some(store)) => store
             .close()
             .map_err(|why| format!("The data is safe as of its last sync, but the stop was not clean: {why}")),
-        None => Ok(()),
+        (true, None) => Err("The data could not be opened again.".into()),
+        (false, _) => Ok(()),
     };
     drop(data_dir);
     if closed.is_ok() {
@@ -148,7 +149,7 @@ fn start_loops(engine: &Arc<Engine>, mailboxes: &[Arc<Mailbox>]) -> Result<Vec<J
 }
 
 /// The main thread's part while the server runs: accepts clients, loads the store, and waits for the order to stop. Returns
-/// the store, if it was loaded by then.
+/// whether the data were loaded by then.
 async fn attend(
     engine: &Arc<Engine>,
     mailboxes: &Arc<Vec<Arc<Mailbox>>>,
@@ -156,7 +157,7 @@ async fn attend(
     config: &Arc<Config>,
     budget: &Budget,
     mut shutdown: mpsc::UnboundedReceiver<haypile_commands::host::Shutdown>,
-) -> Result<Option<Arc<Store>>, String> {
+) -> Result<bool, String> {
     let signals = |kind| signal(kind).map_err(|error| format!("Signals cannot be received: {error}"));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let names = listeners.names();
@@ -178,13 +179,13 @@ async fn attend(
     let loaded = tokio::select! {
         loaded = load(engine, config, budget)? => loaded.unwrap_or_else(|_| Err("The thread that loads the data has ended.".into()))?,
         // What is being replayed is in the log: the next start begins again.
-        () = stop() => return Ok(None),
+        () = stop() => return Ok(false),
     };
-    serve(engine, mailboxes, &loaded)?;
+    serve(engine, mailboxes, loaded)?;
     process::tell_ready(config);
     tracing::info!("ready to accept connections on {}", names.join(", "));
     stop().await;
-    Ok(Some(loaded))
+    Ok(true)
 }
 
 /// Opens the store on a thread of its own.
@@ -199,12 +200,11 @@ fn load(
         let started = Instant::now();
         let mut last = started;
         let opened = storage::open(&config, &budget, |progress| {
-            let Progress { done_bytes: bytes_done, total_bytes: bytes_total } = progress;
-            engine.loading.bytes_done.store(bytes_done, Ordering::Relaxed);
-            engine.loading.bytes_total.store(bytes_total, Ordering::Relaxed);
+            note(&engine, progress);
+            let Progress { done_bytes, total_bytes } = progress;
             if last.elapsed() >= PROGRESS_INTERVAL {
                 last = Instant::now();
-                tracing::info!("loading: {} of {} MB of the log replayed", bytes_done >> 20, bytes_total >> 20);
+                tracing::info!("loading: {} of {} MB of the log replayed", done_bytes >> 20, total_bytes >> 20);
             }
         });
         if opened.is_ok() {
@@ -223,10 +223,48 @@ fn load(
 }
 
 /// Begins to serve the loaded data.
-fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: &Arc<Store>) -> Result<(), String> {
-    storage::follow(&engine.settings, store, engine.process.memory_budget.clone());
+fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: Arc<Store>) -> Result<(), String> {
+    storage::follow(engine);
+    storage::apply_all(engine, &store);
+    wake_by(&store, mailboxes);
+    engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
+    engine.reopen_with(Box::new(Reopen { engine: Arc::downgrade(engine), mailboxes: mailboxes.clone() }));
+    engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))
+}
+
+/// Has the store's log wake the event loops.
+fn wake_by(store: &Store, mailboxes: &Arc<Vec<Arc<Mailbox>>>) {
     let mailboxes = mailboxes.clone();
     store.log().on_durable(Arc::new(move || mailboxes.iter().for_each(|mailbox| mailbox.on_durable())));
-    engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
-    engine.serve(store.clone()).map_err(|error| format!("The I/O pool cannot start: {error}"))
+}
+
+/// Opens the data again, for DEBUG RELOAD.
+struct Reopen {
+    engine: Weak<Engine>,
+    mailboxes: Arc<Vec<Arc<Mailbox>>>,
+}
+
+impl Opener for Reopen {
+    fn open(&self) -> Result<Arc<Store>, String> {
+        let engine = self.engine.upgrade().ok_or("the server has ended")?;
+        let config = engine.settings.config();
+        let budget = Budget::split(&config, &haypile_config::memory::detect());
+        let store = storage::open(&config, &budget, |progress| note(&engine, progress))?;
+        wake_by(&store, &self.mailboxes);
+        Ok(store)
+    }
+
+    fn opened(&self, store: &Store) {
+        if let Some(engine) = self.engine.upgrade() {
+            storage::apply_all(&engine, store);
+        }
+        // Replies that waited for the log while there was none.
+        self.mailboxes.iter().for_each(|mailbox| mailbox.on_durable());
+    }
+}
+
+/// How far the data are loaded.
+fn note(engine: &Engine, Progress { done_bytes, total_bytes }: Progress) {
+    engine.loading.bytes_done.store(done_bytes, Ordering::Relaxed);
+    engine.loading.bytes_total.store(total_bytes, Ordering::Relaxed);
 }

@@ -2,7 +2,8 @@
 //! them while the server runs.
 
 use crate::datadir;
-use haypile_config::{Compression, Config, Durability, Engine, Settings, Size};
+use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
+use haypile_engine::Engine;
 use haypile_log::Index;
 use haypile_store::base::Base;
 use haypile_store::{DiskFree, MemoryBase, Progress, Store, StoreOptions};
@@ -10,7 +11,7 @@ use haypile_store_rocks::{Options as RocksOptions, Rocks};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 const MIB: u64 = 1 << 20;
 
@@ -40,7 +41,7 @@ impl Budget {
         let share = |parts: u64| total / 64 * parts;
         // RocksDB ends the process if it cannot have its block cache.
         let size = |size: Size, parts: u64| size.or(share(parts)).min(available.bound());
-        if config.engine == Engine::Memory {
+        if config.engine == EngineKind::Memory {
             return Budget {
                 total,
                 memtable: share(52),
@@ -84,8 +85,8 @@ impl Budget {
 /// A text for people.
 pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) -> Result<Arc<Store>, String> {
     let base: Arc<dyn Base> = match config.engine {
-        Engine::Memory => Arc::new(MemoryBase::default()),
-        Engine::RocksDb => {
+        EngineKind::Memory => Arc::new(MemoryBase::default()),
+        EngineKind::RocksDb => {
             let base = Rocks::open(&datadir::base_dir(&config.dir), rocks_options(config, budget));
             Arc::new(base.map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?)
         }
@@ -112,7 +113,7 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
         presence_bytes: budget.presence,
         txn_bytes_max: config.txn_bytes_max,
         blind_set: config.blind_set,
-        memory_only: config.engine == Engine::Memory,
+        memory_only: config.engine == EngineKind::Memory,
         disk_free_min_bytes: config.disk_free_bytes_min,
         disk_free: disk_free(&config.dir),
         hash_seed: RandomState::new().build_hasher().finish(),
@@ -150,31 +151,67 @@ fn disk_free(dir: &Path) -> DiskFree {
     }))
 }
 
-/// Lets CONFIG SET reach the running store; `shown_budget` is what INFO tells of it.
-pub fn follow(settings: &Settings, store: &Arc<Store>, shown_budget: Arc<AtomicU64>) {
-    store.set_value_bytes_max(settings.config().proto_bulk_bytes_max);
-    let store = store.clone();
-    settings.listen(move |changed, _, after| {
-        for change in changed {
-            match change.name {
-                "durability" | "appendfsync" => store.log().set_durability(log_durability(after.durability)),
-                "blind-set" => store.set_blind_set(after.blind_set),
-                "flush-log-bytes" | "disk-free-min" => {
-                    store.set_flush_bounds(after.flush_log_bytes, after.disk_free_bytes_min);
+/// Directives that a running store follows.
+const FOLLOWED: &[&str] = &[
+    "durability",
+    "appendfsync",
+    "blind-set",
+    "flush-log-bytes",
+    "disk-free-min",
+    "txn-bytes-max",
+    "proto-max-bulk-len",
+    "maxmemory",
+    "memtable-size",
+    "row-cache-size",
+    "block-cache-size",
+];
+
+/// Those of them that change the budget.
+const MEMORY: &[&str] = &["maxmemory", "memtable-size", "row-cache-size", "block-cache-size"];
+
+/// Lets CONFIG SET reach the running store.
+pub fn follow(engine: &Arc<Engine>) {
+    // The settings belong to the engine.
+    let follower = Arc::downgrade(engine);
+    engine.settings.listen(move |changed, _, after| {
+        if let Some(engine) = follower.upgrade() {
+            let followed = changed.iter().filter(|change| FOLLOWED.contains(&change.name));
+            let store = engine.store_arc();
+            followed.for_each(|change| {
+                if let Some(store) = &store {
+                    apply(&engine, store, change.name, after);
                 }
-                "txn-bytes-max" => store.set_txn_bytes_max(after.txn_bytes_max),
-                "proto-max-bulk-len" => store.set_value_bytes_max(after.proto_bulk_bytes_max),
-                "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
-                    let budget = Budget::split(after, &haypile_config::memory::detect());
-                    budget.warn(after);
-                    store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);
-                    shown_budget.store(budget.total, Ordering::Relaxed);
+                if MEMORY.contains(&change.name) {
+                    Budget::split(after, &haypile_config::memory::detect()).warn(after);
                 }
-                _ => {}
-            }
+            });
         }
         Ok(())
     });
+}
+
+/// Tells a store all that CONFIG SET may have changed since its configuration was read.
+pub fn apply_all(engine: &Engine, store: &Store) {
+    let config = engine.settings.config();
+    FOLLOWED.iter().for_each(|name| apply(engine, store, name, &config));
+}
+
+fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
+    match name {
+        "durability" | "appendfsync" => store.log().set_durability(log_durability(config.durability)),
+        "blind-set" => store.set_blind_set(config.blind_set),
+        "flush-log-bytes" | "disk-free-min" => {
+            store.set_flush_bounds(config.flush_log_bytes, config.disk_free_bytes_min);
+        }
+        "txn-bytes-max" => store.set_txn_bytes_max(config.txn_bytes_max),
+        "proto-max-bulk-len" => store.set_value_bytes_max(config.proto_bulk_bytes_max),
+        "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
+            let budget = Budget::split(config, &haypile_config::memory::detect());
+            store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);
+            engine.process.memory_budget.store(budget.total, Ordering::Relaxed);
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -202,7 +239,7 @@ mod tests {
         let mut config = Config::defaults(Path::new("/data"));
         config.row_cache_size = haypile_config::Size::Bytes(0);
         assert_eq!(Budget::split(&config, &available).row_cache, 0);
-        config.engine = Engine::Memory;
+        config.engine = EngineKind::Memory;
         assert_eq!(Budget::split(&config, &available).block_cache, 0);
     }
 

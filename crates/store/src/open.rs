@@ -16,6 +16,12 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// How many stores this process has opened: what was read from one is never taken for what is in another.
+static STORES: AtomicU64 = AtomicU64::new(0);
+
+/// Flushes of one store take less than so many bits to count.
+const EPOCH_BITS: u32 = 40;
+
 /// Why a store does not open; the text says what to do where that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError(pub String);
@@ -51,7 +57,7 @@ impl Store {
             reclaimer: Reclaimer::default(),
             frozen: Mutex::new(None),
             applied: AtomicU64::new(applied.unwrap_or(0)),
-            epoch: AtomicU64::new(0),
+            epoch: AtomicU64::new(STORES.fetch_add(1, Ordering::Relaxed) << EPOCH_BITS),
             hash_seed: AtomicU64::new(options.hash_seed),
             blind_set: AtomicBool::new(options.blind_set),
             txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
@@ -134,11 +140,20 @@ impl Store {
 
     /// Brings everything to disk, marks the log as cleanly shut and closes the base. The store takes no call afterwards.
     pub fn close(&self) -> Result<(), String> {
+        self.close_with(true)
+    }
+
+    /// The same, but what is only in the log and in memory is left to the log.
+    pub fn close_without_flush(&self) -> Result<(), String> {
+        self.close_with(false)
+    }
+
+    fn close_with(&self, last_flush: bool) -> Result<(), String> {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.stop_reclaims();
-        self.stop_flushes(true);
+        self.stop_flushes(last_flush);
         let closed = self.log.close().map_err(|error| error.to_string());
         self.base.close();
         closed

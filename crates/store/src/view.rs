@@ -4,6 +4,7 @@
 //! files. It neither reads nor fills the row cache.
 
 use crate::base::{Cursor, Step};
+use crate::store::Store;
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
 use std::collections::BTreeMap;
@@ -56,6 +57,13 @@ impl Txn<'_> {
             let memory = rows.into_iter().peekable();
             return Ok(View { memory, base, ahead: None, base_ended: false, opened: Instant::now(), bytes, all_bytes });
         }
+    }
+}
+
+impl Store {
+    /// Views that have not been dropped.
+    pub fn views(&self) -> usize {
+        Arc::strong_count(&self.views_bytes) - 1
     }
 }
 

@@ -1,7 +1,7 @@
 //! A session without an engine, for the commands that ask only their session.
 
 use haypile_commands::host::{
-    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Shutdown, SlowCall, Wait,
+    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Reload, Shutdown, SlowCall, Wait,
 };
 use haypile_commands::{CommandId, Error, Result, Run, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -20,6 +20,7 @@ pub struct Session {
     pub closing: bool,
     pub wait: Option<Wait>,
     pub in_memory: bool,
+    pub reloads: Vec<Reload>,
     /// Backups that were asked for: the first begins at once, the second later.
     pub backups: u32,
     pub shutdown: Option<Shutdown>,
@@ -144,6 +145,11 @@ impl Host for Session {
             }
             _ => Err(ConfigError::Unknown(String::from_utf8_lossy(pairs[0].0).into_owned())),
         }
+    }
+
+    fn reload(&mut self, how: Reload) -> Result<()> {
+        self.reloads.push(how);
+        Ok(())
     }
 
     fn begin_backup(&mut self) -> Result<BackupBegun> {

@@ -4,12 +4,12 @@
 
 use haypile_commands::Table;
 use haypile_config::Settings;
-use haypile_engine::{Engine, Event, Next, Process, Session, Worker};
+use haypile_engine::{Engine, Event, Next, Opener, Process, Session, Worker};
 use haypile_store::testing::FaultBase;
-use haypile_store::{MemoryBase, Store};
+use haypile_store::{MemoryBase, Store, StoreOptions};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,6 +51,35 @@ impl Data {
     }
 }
 
+/// Opens the data of a test again, over the same base.
+pub struct Reopen {
+    options: StoreOptions,
+    base: Arc<FaultBase>,
+    /// Each open takes one from here first, if there is a sender: whether it is to fail.
+    pub gate: Mutex<Option<Receiver<bool>>>,
+}
+
+impl Reopen {
+    pub fn of(data: &Data) -> Reopen {
+        let mut options = haypile_store::testing::options(&data.dir);
+        options.row_cache_bytes = 0;
+        Reopen { options, base: data.faults.clone(), gate: Mutex::new(None) }
+    }
+}
+
+impl Opener for Reopen {
+    fn open(&self) -> Result<Arc<Store>, String> {
+        if let Some(gate) = &*self.gate.lock().expect("no panic")
+            && gate.recv_timeout(PATIENCE).map_err(|error| error.to_string())?
+        {
+            return Err("injected".into());
+        }
+        Store::open(self.options.clone(), self.base.clone(), |_| ()).map_err(|error| error.to_string())
+    }
+
+    fn opened(&self, _: &Store) {}
+}
+
 impl Drop for Data {
     fn drop(&mut self) {
         let _ = self.store.close();
@@ -83,6 +112,19 @@ impl Server {
         let server = Server::loading();
         server.engine.serve(server.store.store.clone()).expect("threads can start");
         server
+    }
+
+    /// A server that can open its data again; a sender for each open, to let it go on (false) or fail (true), if `gated`.
+    pub fn reopening(gated: bool) -> (Server, Sender<bool>) {
+        let server = Server::loading();
+        let reopen = Reopen::of(&server.store);
+        let (sender, gate) = channel();
+        if gated {
+            *reopen.gate.lock().expect("no panic") = Some(gate);
+        }
+        server.engine.reopen_with(Box::new(reopen));
+        server.engine.serve(server.store.store.clone()).expect("threads can start");
+        (server, sender)
     }
 
     /// A server whose store is not there yet.
@@ -247,6 +289,9 @@ impl Drop for Server {
         self.store.faults.hold_scans(false);
         self.store.faults.hold_gets(false);
         self.engine.close();
+        if let Some(store) = self.engine.store_arc() {
+            let _ = store.close();
+        }
     }
 }
 
