@@ -106,3 +106,36 @@ fn a_rewrite_that_fails_says_why_and_harms_nothing() {
     assert_eq!(client.ask("SET k v"), "+OK\r\n");
     server.stop();
 }
+
+/// However the process ends, the file is one of those that were written, and one to start from.
+#[test]
+fn a_kill_leaves_the_old_file_or_the_new_one() {
+    let dir = TempDir::new();
+    let port = process::free_port();
+    let file = dir.path().join("haypile.conf");
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).expect("it is new");
+    // Long enough for a write to be cut in two.
+    let comment = format!("# {}\n", "x".repeat(100)).repeat(2000);
+    let text =
+        format!("{comment}bind 127.0.0.1\nport {port}\ndir {}\nmaxmemory 64mb\nworkers 1\ntimeout 1\n", data.display());
+    std::fs::write(&file, text).expect("it is writable");
+    for round in 0..6 {
+        let mut server = Started::from(&file, port);
+        let mut client = server.client();
+        let mut sent = Vec::new();
+        for number in 0..200 {
+            sent.extend(format!("CONFIG SET timeout {}\r\nCONFIG REWRITE\r\n", 1000 + number).bytes());
+        }
+        client.send(&sent);
+        (0..10 + 7 * round).for_each(|_| assert_eq!(client.reply(), "+OK\r\n"));
+        server.child.kill().expect("it is our child");
+        server.child.wait().expect("it is our child");
+        let written = std::fs::read_to_string(&file).expect("it is there");
+        assert!(written.starts_with(&comment) && written.ends_with('\n'), "round {round}: {} bytes", written.len());
+        let timeout: u32 =
+            written.lines().find_map(|line| line.strip_prefix("timeout ")?.parse().ok()).expect("a value");
+        assert!((1000..1200).contains(&timeout), "round {round}: {timeout}");
+    }
+    Started::from(&file, port).stop();
+}
