@@ -34,6 +34,8 @@ pub const DIFFERENCES: &[Difference] = &[
             "module|help",
             "slowlog|help",
             "latency|help",
+            "memory|help",
+            "object|help",
         ],
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
@@ -57,6 +59,47 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "It is accepted and does nothing.",
         why: "The log does not grow for ever: what the base has by now goes.",
         test: "there_are_no_modules_and_nothing_to_rewrite",
+    },
+    Difference {
+        commands: &["object|encoding", "object|refcount"],
+        what: "They tell what Redis would make of the value if it were set as a whole; what it has been through (APPEND and \
+               SETRANGE leave `raw` in Redis) does not show.",
+        why: "Values are not kept in these encodings, and the answer must not cost every write something.",
+        test: "a_value_is_told_as_if_it_were_set_as_a_whole",
+    },
+    Difference {
+        commands: &["object|idletime"],
+        what: "It counts from the last write, not from the last read; for a key that is only on disk, from the last flush, \
+               and not from before the start of the server.",
+        why: "To note each read would cost every read something, and nothing is evicted by it.",
+        test: "a_key_is_idle_since_its_last_write",
+    },
+    Difference {
+        commands: &["object|freq"],
+        what: "It is an error with an LFU policy, too.",
+        why: "Nothing is evicted, so that nothing has to count.",
+        test: "the_policy_chooses_the_error",
+    },
+    Difference {
+        commands: &["memory|usage"],
+        what: "It tells what the key and its value would take in Redis, without the room that Redis keeps for more.",
+        why: "Tools compare and add up these figures; here a key takes memory only as far as it is cached.",
+        test: "a_value_is_told_as_if_it_were_set_as_a_whole",
+    },
+    Difference {
+        commands: &["memory|stats", "memory|doctor", "memory|malloc-stats"],
+        what: "The fields are Redis's, the texts our own. There are no tables of keys: `overhead.hashtable.*` is 0.",
+        why: "They speak of this process.",
+        test: "memory_tells_of_the_process",
+    },
+    Difference {
+        commands: &["debug"],
+        what: "SLEEP delays its own connection only, and nobody in a transaction. DIGEST and DIGEST-VALUE leave out keys whose \
+               deadline has passed; they equal Redis's if nobody writes meanwhile. SEGFAULT, PANIC, ASSERT and OOM end the process \
+               at once. OBJECT tells what Redis would make of the value. Tuning of what is not here is accepted without \
+               effect, CHANGE-REPL-ID too. POPULATE, LEAK, MALLCTL, RESTART, REPLICATE, STRINGMATCH-TEST and JMAP are not there.",
+        why: "One slow thing delays only those who asked for it; what is accepted lets the tests of others run.",
+        test: "sleep_delays_nobody_else",
     },
     Difference {
         commands: &["lolwut"],

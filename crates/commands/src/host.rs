@@ -3,8 +3,10 @@
 //! Owns the interface only. The engine implements it for a session, and decides when the changes take effect (in MULTI, with
 //! the other effects of the block). Every method is cheap and never blocks.
 
+use crate::args::Args;
 use crate::error::Result;
 use crate::lookup::{CommandId, Table};
+use crate::table::DataFn;
 use haypile_resp::{Protocol, Reply};
 
 /// The connection that a command came by, and the server behind it.
@@ -40,6 +42,18 @@ pub trait Host {
     /// Random bytes that nobody can guess.
     fn fill_secret(&self, bytes: &mut [u8]);
 
+    /// Who may call DEBUG, and whether this client is on the same host.
+    fn debug_access(&self) -> DebugAccess;
+    fn is_local(&self) -> bool;
+    /// Runs something that looks at data, in a transaction that is there already or on the I/O pool, without key locks.
+    fn in_transaction(&mut self, run: DataFn, args: Args) -> Result<Reply>;
+    /// Whether expired keys are removed although nobody asks for them.
+    fn set_active_expire(&mut self, is_on: bool);
+    /// Writes a line to the server's log.
+    fn log_line(&mut self, text: &[u8]);
+    /// Ends the process as a bug would.
+    fn crash(&mut self, why: &str);
+
     /// The number of databases; valid indexes are below it.
     fn databases(&self) -> u32;
     /// `index` is below [`Host::databases`].
@@ -56,6 +70,12 @@ pub trait Host {
     /// Writes the directives into the configuration file. Where the thread must not wait for the disk it answers
     /// [`Stop::Long`](haypile_store::Stop::Long), and the engine runs the command elsewhere.
     fn config_rewrite(&mut self) -> Result<()>;
+
+    fn memory(&self) -> MemoryFacts;
+    /// What the allocator says of itself, for people.
+    fn allocator_report(&self) -> String;
+    /// Has the allocator give back what is not in use; on the I/O pool, where it may wait.
+    fn purge_memory(&mut self) -> Result<()>;
 
     /// Sets what INFO counts back to zero.
     fn reset_statistics(&mut self);
@@ -119,6 +139,16 @@ impl Wait {
             WaitKind::WaitAof { .. } => Reply::array([i64::from(synced), 0].map(Reply::Integer)),
         }
     }
+}
+
+/// Who may call DEBUG: `enable-debug-command`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DebugAccess {
+    #[default]
+    No,
+    Yes,
+    /// Clients on the same host.
+    Local,
 }
 
 /// What a client library tells about itself.
@@ -215,4 +245,27 @@ pub enum ConfigError {
     Unknown(String),
     /// The value does not fit, the directive was given twice or cannot be set while the server runs.
     Refused { name: String, reason: String },
+}
+
+/// What MEMORY STATS makes its fields of. Bytes, but for the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFacts {
+    /// The most that was ever allocated, to the second.
+    pub peak: u64,
+    /// Allocated when the store was loaded.
+    pub startup: u64,
+    /// Given out by the allocator.
+    pub allocated: u64,
+    /// In pages that something given out lies in.
+    pub active: u64,
+    /// In memory on the allocator's behalf.
+    pub resident: u64,
+    /// In memory on the process's behalf.
+    pub process: u64,
+    /// Of sessions.
+    pub clients: u64,
+    /// Records that are not synced yet.
+    pub log: u64,
+    /// Each database, its keys, and those of them with a deadline.
+    pub databases: Vec<(u32, u64, u64)>,
 }

@@ -40,8 +40,13 @@ mod transactions;
 
 mod acl;
 mod cluster;
+mod debug;
+mod debug_protocol;
+mod digest;
 mod lolwut;
+mod memory;
 mod modules;
+mod object;
 mod replication;
 
 pub mod compatibility;
@@ -56,7 +61,7 @@ pub use table::{Command, Control, Flag, Run};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 20] {
+pub(crate) fn groups() -> [&'static [Command]; 23] {
     [
         string::COMMANDS,
         counter::COMMANDS,
@@ -77,6 +82,9 @@ pub(crate) fn groups() -> [&'static [Command]; 20] {
         acl::COMMANDS,
         modules::COMMANDS,
         lolwut::COMMANDS,
+        object::COMMANDS,
+        memory::COMMANDS,
+        debug::COMMANDS,
         cluster::COMMANDS,
     ]
 }

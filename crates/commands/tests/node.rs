@@ -3,7 +3,7 @@
 mod common;
 
 use common::Session;
-use haypile_commands::host::{Wait, WaitKind};
+use haypile_commands::host::{MemoryFacts, Wait, WaitKind};
 use haypile_resp::Reply;
 
 #[track_caller]
@@ -143,4 +143,42 @@ fn lolwut_draws_and_names_the_version() {
         assert!(text.ends_with("\nRedis ver. 7.2.0\n") && text.lines().count() > 5, "{line}: {text}");
     }
     fails("LOLWUT VERSION x", "ERR value is not an integer or out of range");
+}
+
+#[test]
+fn memory_tells_of_the_process() {
+    let facts = MemoryFacts {
+        peak: 1000,
+        startup: 100,
+        allocated: 500,
+        active: 750,
+        resident: 900,
+        process: 1800,
+        clients: 30,
+        log: 20,
+        databases: vec![(0, 7, 1), (1, 0, 0), (3, 3, 3)],
+    };
+    let mut session = Session { memory: facts, ..Session::default() };
+    let Reply::Map(fields) = session.call("MEMORY STATS") else { panic!("MEMORY STATS answers a map") };
+    let field = |name: &'static str| {
+        let found = fields.iter().find(|(key, _)| *key == Reply::bulk(name));
+        &found.unwrap_or_else(|| panic!("no field {name}")).1
+    };
+    assert_eq!(*field("keys.count"), Reply::Integer(10));
+    assert_eq!(*field("overhead.total"), Reply::Integer(150));
+    assert_eq!(*field("dataset.bytes"), Reply::Integer(350));
+    assert_eq!(*field("keys.bytes-per-key"), Reply::Integer(35));
+    assert_eq!(*field("dataset.percentage"), Reply::Double(87.5));
+    assert_eq!(*field("allocator-fragmentation.ratio"), Reply::Double(1.5));
+    assert_eq!(*field("rss-overhead.ratio"), Reply::Double(2.0));
+    assert!(matches!(field("db.3"), Reply::Map(_)));
+    assert!(!fields.iter().any(|(key, _)| *key == Reply::bulk("db.1")), "an empty database is left out");
+    let Reply::Map(nothing) = Session::default().call("MEMORY STATS") else { panic!("a map") };
+    assert!(nothing.contains(&(Reply::bulk("fragmentation"), Reply::Double(0.0))), "nothing is divided by nothing");
+
+    assert_eq!(session.call("MEMORY MALLOC-STATS"), Reply::Verbatim("txt", "all well".into()));
+    assert_eq!(session.call("MEMORY PURGE"), Reply::ok());
+    assert!(session.purged);
+    let text = "Hardly any memory is in use: there is nothing to examine yet.\n";
+    assert_eq!(session.call("MEMORY DOCTOR"), Reply::Verbatim("txt", text.into()));
 }

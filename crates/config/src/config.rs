@@ -42,6 +42,8 @@ pub struct Config {
     pub databases: u32,
     pub daemonize: bool,
     pub supervised: Supervised,
+    /// Who may call DEBUG.
+    pub debug_command: Protected,
     pub pidfile: Option<PathBuf>,
     pub loglevel: LogLevel,
     /// None = standard output.
@@ -99,6 +101,15 @@ const PIDFILE_OF_DAEMON: &str = "/var/run/haypile.pid";
 pub enum Size {
     Auto,
     Bytes(u64),
+}
+
+/// Who may do what is dangerous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protected {
+    No,
+    Yes,
+    /// Clients on the same host.
+    Local,
 }
 
 /// What acknowledged means.
@@ -223,6 +234,11 @@ impl Config {
                 2 => Supervised::Systemd,
                 3 => Supervised::Auto,
                 _ => Supervised::No,
+            },
+            debug_command: match fields.choice("enable-debug-command") {
+                1 => Protected::Yes,
+                2 => Protected::Local,
+                _ => Protected::No,
             },
             pidfile: below_dir(fields.path("pidfile")).or_else(|| daemonize.then(|| PIDFILE_OF_DAEMON.into())),
             loglevel: match fields.choice("loglevel") {

@@ -298,7 +298,7 @@ pub(crate) fn lenient_integer(word: &[u8]) -> Option<i64> {
 }
 
 /// A number of bytes with an optional unit (`memtoull`); too large a number becomes the largest.
-pub(crate) fn bytes(word: &[u8]) -> Option<u64> {
+pub fn bytes(word: &[u8]) -> Option<u64> {
     let unit_at = word.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(word.len());
     let (digits, unit) = word.split_at(unit_at);
     let factor: u64 = match unit.to_ascii_lowercase().as_slice() {

@@ -6,6 +6,7 @@ use crate::blocked::Blocked;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
 use crate::locks::Locks;
+use crate::memory::{Allocator, MemoryMarks};
 use crate::pool::Pool;
 use crate::reload::Opener;
 use crate::statistics::{Moment, Statistics};
@@ -33,6 +34,7 @@ pub struct Process {
     pub version: &'static str,
     /// Bytes that the allocator has given out.
     pub allocated: fn() -> u64,
+    pub allocator: Allocator,
 }
 
 impl Process {
@@ -84,6 +86,9 @@ pub struct Engine {
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
     pub(crate) statistics: Arc<Statistics>,
+    /// Expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.
+    pub(crate) active_expire: AtomicBool,
+    pub(crate) memory_marks: MemoryMarks,
     pub(crate) started: Instant,
     /// Names this run of the process: 40 hex digits.
     pub(crate) run_id: String,
@@ -133,6 +138,8 @@ impl Engine {
             blocked: Arc::default(),
             backups: Backups::new(),
             statistics,
+            active_expire: AtomicBool::new(true),
+            memory_marks: MemoryMarks::default(),
             started: Instant::now(),
             run_id,
             sessions: Count::default(),
@@ -156,6 +163,7 @@ impl Engine {
     /// A thread of the pool cannot be started.
     pub fn serve(self: &Arc<Self>, store: Arc<Store>) -> std::io::Result<()> {
         Pool::start(self, self.settings.config().io_pool)?;
+        self.note_memory();
         self.attach(store);
         self.start_backups()
     }

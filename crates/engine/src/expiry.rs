@@ -123,8 +123,10 @@ impl Engine {
     }
 }
 
+/// Whether there is something to look for.
 fn has_deadlines(engine: &Engine, store: &Store) -> bool {
-    (0..engine.databases).any(|database| store.counter(database, Counter::Deadlines) > 0)
+    engine.active_expire.load(Ordering::Relaxed)
+        && (0..engine.databases).any(|database| store.counter(database, Counter::Deadlines) > 0)
 }
 
 fn expire_key(

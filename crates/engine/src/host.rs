@@ -8,27 +8,31 @@ use crate::engine::Engine;
 use crate::info;
 use crate::session::State;
 use haypile_commands::host::{
-    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Reload, Shutdown, SlowCall, Wait,
+    BackupBegun, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent, Library, MemoryFacts, Reload,
+    Shutdown, SlowCall, Wait,
 };
-use haypile_commands::{CommandId, Error, Result, Table};
+use haypile_commands::table::DataFn;
+use haypile_commands::{Args, CommandId, Error, Result, Table};
+use haypile_config::Protected;
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A session command's view of its session and the server.
-pub(crate) struct Desk<'a> {
+pub(crate) struct Desk<'a, 's> {
     pub engine: &'a Engine,
     pub session: u64,
     pub state: &'a mut State,
     /// The transaction that the command is part of, whose own keys count.
-    pub txn: Option<&'a Txn<'a>>,
+    pub txn: Option<&'a mut Txn<'s>>,
     /// A run that only finds out which rows a block needs: nothing beyond `state` may change.
     pub rehearsal: bool,
     /// The thread may wait for the disk: it is one of the I/O pool.
     pub may_wait: bool,
 }
 
-impl Host for Desk<'_> {
+impl Host for Desk<'_, '_> {
     fn table(&self) -> &Table {
         &self.engine.table
     }
@@ -90,6 +94,43 @@ impl Host for Desk<'_> {
         Reply::None
     }
 
+    fn debug_access(&self) -> DebugAccess {
+        match self.engine.settings.config().debug_command {
+            Protected::No => DebugAccess::No,
+            Protected::Yes => DebugAccess::Yes,
+            Protected::Local => DebugAccess::Local,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        self.state.is_local
+    }
+
+    fn in_transaction(&mut self, run: DataFn, args: Args<'_>) -> Result<Reply> {
+        match &mut self.txn {
+            Some(txn) => run(txn, args),
+            None => Err(Error::Stop(Stop::Long)),
+        }
+    }
+
+    fn set_active_expire(&mut self, is_on: bool) {
+        if !self.rehearsal {
+            self.engine.active_expire.store(is_on, Ordering::Relaxed);
+        }
+    }
+
+    fn log_line(&mut self, text: &[u8]) {
+        if !self.rehearsal {
+            tracing::warn!("DEBUG LOG: {}", text.escape_ascii());
+        }
+    }
+
+    fn crash(&mut self, why: &str) {
+        if !self.rehearsal {
+            panic!("DEBUG {why}: as asked for");
+        }
+    }
+
     fn fill_secret(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("a running system has random numbers");
     }
@@ -137,6 +178,22 @@ impl Host for Desk<'_> {
                 Err(Error::text(format!("ERR Rewriting config file: {why}")))
             }
         }
+    }
+
+    fn memory(&self) -> MemoryFacts {
+        self.engine.memory_facts(self.txn.as_deref())
+    }
+
+    fn allocator_report(&self) -> String {
+        (self.engine.process.allocator.report)()
+    }
+
+    fn purge_memory(&mut self) -> Result<()> {
+        if !self.may_wait {
+            return Err(Error::Stop(Stop::Long));
+        }
+        (self.engine.process.allocator.purge)()
+            .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))
     }
 
     fn reset_statistics(&mut self) {
@@ -198,7 +255,7 @@ impl Host for Desk<'_> {
     }
 
     fn info(&self, section: &str, out: &mut String) {
-        info::write(self.engine, self.txn, section, out);
+        info::write(self.engine, self.txn.as_deref(), section, out);
     }
 
     fn shutdown(&mut self, how: Shutdown) -> Result<()> {

@@ -28,6 +28,7 @@ mod engine;
 mod expiry;
 
 mod info;
+mod memory;
 
 mod counters;
 mod statistics;
@@ -45,6 +46,7 @@ pub use counters::{Count, Counters, Distribution, Histogram};
 pub use engine::{Engine, Loading, Process, StoreRef};
 pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};
 pub use inbox::{Inbox, Wake};
+pub use memory::Allocator;
 pub use reload::Opener;
 pub use session::{Event, Session};
 pub use statistics::Moment;

@@ -28,6 +28,8 @@ pub struct State {
     pub library_version: Vec<u8>,
     /// The connection ends after the reply.
     pub closing: bool,
+    /// The client is on the same host.
+    pub is_local: bool,
     /// The reply of the running command is held back.
     pub wait: Option<Wait>,
     /// The running command has the data opened again.
@@ -188,6 +190,11 @@ impl Session {
             owing: Vec::new(),
             pins: None,
         }
+    }
+
+    /// Tells whether the client is on the same host.
+    pub fn set_local(&mut self, is_local: bool) {
+        self.state.is_local = is_local;
     }
 
     /// The newest record that a reply made so far depends on.

@@ -184,7 +184,7 @@ fn run_command(
         Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
         Run::Session(run) => {
             let (rehearsal, may_wait) = (mode == Mode::Load, mode == Mode::Disk);
-            let mut desk = Desk { engine, session, state, txn: Some(&*txn), rehearsal, may_wait };
+            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), rehearsal, may_wait };
             let reply = run(&mut desk, Args::from(args))?;
             txn.select(state.database);
             Ok(reply)

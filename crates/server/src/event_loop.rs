@@ -248,9 +248,11 @@ impl EventLoop {
     }
 
     fn welcome(self: &Rc<Self>, client: Accepted) {
+        let is_local = client.is_local();
         match client.into_halves() {
             Ok((reader, writer)) => {
-                let session = self.worker.borrow_mut().connect();
+                let mut session = self.worker.borrow_mut().connect();
+                session.set_local(is_local);
                 let connection = Rc::new(Connection::new(session, writer, now_us()));
                 self.connections.borrow_mut().insert(connection.id, connection.clone());
                 tokio::task::spawn_local(connection::serve(self.clone(), connection, reader));
@@ -278,6 +280,9 @@ impl EventLoop {
         loop {
             interval.tick().await;
             round += 1;
+            if round.is_multiple_of(SECOND) && self.index == 0 {
+                self.engine.note_memory();
+            }
             if round.is_multiple_of(SECOND) {
                 self.output_limit.set(self.engine.settings.config().normal_output_limit);
                 self.look_at_clients();
@@ -286,6 +291,9 @@ impl EventLoop {
             if self.index == 0 {
                 self.engine.sample();
                 self.engine.begin_scheduled_backup();
+                if let Some(store) = self.engine.store() {
+                    store.note_time(now_us() / 1000);
+                }
                 self.expire(round.is_multiple_of(SECOND)).await;
             }
         }

@@ -5,6 +5,7 @@
 
 mod run;
 
+mod allocator;
 mod backups;
 mod banner;
 mod datadir;

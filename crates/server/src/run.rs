@@ -11,7 +11,7 @@ use crate::logging::{self, Logging};
 use crate::mailbox::Mailbox;
 use crate::process::{self, PidFile};
 use crate::storage::{self, Budget};
-use crate::{banner, event_loop};
+use crate::{allocator, banner, event_loop};
 use haypile_commands::Table;
 use haypile_config::read::CommandLine;
 use haypile_config::{Config, Loaded, Note, Settings};
@@ -98,6 +98,7 @@ fn start(
         memory_budget: Arc::new(AtomicU64::new(budget.total)),
         version: env!("CARGO_PKG_VERSION"),
         allocated: process::allocated_bytes,
+        allocator: allocator::JEMALLOC,
     };
     let engine = Engine::new(settings, table, workers, about, move |how| {
         // Nobody listens any more once the server stops.

@@ -151,6 +151,10 @@ fn disk_free(dir: &Path) -> DiskFree {
     }))
 }
 
+fn counts_frequency(policy: &str) -> bool {
+    policy.ends_with("-lfu")
+}
+
 /// Directives that a running store follows.
 const FOLLOWED: &[&str] = &[
     "durability",
@@ -160,6 +164,7 @@ const FOLLOWED: &[&str] = &[
     "disk-free-min",
     "txn-bytes-max",
     "proto-max-bulk-len",
+    "maxmemory-policy",
     "maxmemory",
     "memtable-size",
     "row-cache-size",
@@ -205,6 +210,7 @@ fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
         }
         "txn-bytes-max" => store.set_txn_bytes_max(config.txn_bytes_max),
         "proto-max-bulk-len" => store.set_value_bytes_max(config.proto_bulk_bytes_max),
+        "maxmemory-policy" => store.set_frequency_policy(counts_frequency(&config.maxmemory_policy)),
         "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
             let budget = Budget::split(config, &haypile_config::memory::detect());
             store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);

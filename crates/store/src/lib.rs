@@ -7,6 +7,7 @@
 mod backup;
 pub mod base;
 mod cache;
+mod clock;
 mod commit;
 mod databases;
 mod flush;

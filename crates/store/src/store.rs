@@ -3,6 +3,7 @@
 
 use crate::base::{Base, Lookup, Tier};
 use crate::cache::RowCache;
+use crate::clock::Clock;
 use crate::databases::{Counter, Databases};
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::Memtable;
@@ -107,6 +108,8 @@ pub struct Store {
     pub(crate) blind_set: AtomicBool,
     pub(crate) txn_bytes_max: AtomicU64,
     pub(crate) value_bytes_max: AtomicU64,
+    pub(crate) frequency_policy: AtomicBool,
+    pub(crate) clock: Clock,
     /// While the log is replayed: the last record in the memtable. Afterwards the log says.
     pub(crate) replayed: AtomicU64,
     pub(crate) replaying: AtomicBool,
@@ -238,6 +241,16 @@ impl Store {
     /// The longest value that a command may make by adding to one, from now on.
     pub fn set_value_bytes_max(&self, bytes: u64) {
         self.value_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether `maxmemory-policy` is one that counts how often keys are used, from now on: only the texts of errors differ.
+    pub fn set_frequency_policy(&self, is_one: bool) {
+        self.frequency_policy.store(is_one, Ordering::Relaxed);
+    }
+
+    /// Notes the time for what has been written by now: to be called about once a second.
+    pub fn note_time(&self, now_ms: u64) {
+        self.clock.note(self.last_applied(), now_ms);
     }
 
     /// Whether writes may come, should slow down, or must stop.

@@ -259,6 +259,24 @@ impl<'s> Txn<'s> {
         self.store.value_bytes_max.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Whether `maxmemory-policy` is one that counts how often keys are used.
+    pub fn has_frequency_policy(&self) -> bool {
+        self.store.frequency_policy.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// A time, to about a second, by which a key that exists had been written last. A key that only the base knows was
+    /// written before the last flush, which is all that is known then.
+    pub fn written_by_ms(&self, key: &Key<'_>) -> u64 {
+        if self.own_key(key).is_some() {
+            return self.now_ms();
+        }
+        let index = match self.store.memtable.meta(key) {
+            Found::Row(_, index) | Found::Deleted(index) => index,
+            Found::Unknown => Index(self.store.applied.load(std::sync::atomic::Ordering::Acquire)),
+        };
+        self.store.clock.time_of(index).unwrap_or(self.now_ms())
+    }
+
     /// The space of a database as this transaction sees it.
     pub fn space(&self, database: u32) -> Space {
         match self.moved.iter().rev().find(|(moved, _)| *moved == database) {

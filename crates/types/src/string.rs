@@ -107,7 +107,8 @@ pub fn length(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<u64> {
     length_of(key, &entry)
 }
 
-fn length_of(key: &Key<'_>, entry: &Entry) -> Result<u64> {
+/// Bytes of the string of a key that was looked up.
+pub fn length_of(key: &Key<'_>, entry: &Entry) -> Result<u64> {
     match Form::of(key, entry)? {
         Form::Inline => Ok(entry.payload().len() as u64),
         Form::Chunked(chunked) => Ok(chunked.length),

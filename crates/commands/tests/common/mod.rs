@@ -1,9 +1,11 @@
 //! A session without an engine, for the commands that ask only their session.
 
 use haypile_commands::host::{
-    BackupBegun, CommandTimes, ConfigError, Host, InfoSection, LatencyEvent, Library, Reload, Shutdown, SlowCall, Wait,
+    BackupBegun, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent, Library, MemoryFacts, Reload,
+    Shutdown, SlowCall, Wait,
 };
-use haypile_commands::{CommandId, Error, Result, Run, Table};
+use haypile_commands::table::DataFn;
+use haypile_commands::{Args, CommandId, Error, Result, Run, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
 
 /// Records what commands did to it.
@@ -23,6 +25,13 @@ pub struct Session {
     pub reloads: Vec<Reload>,
     /// Backups that were asked for: the first begins at once, the second later.
     pub backups: u32,
+    pub memory: MemoryFacts,
+    pub purged: bool,
+    pub debug_access: DebugAccess,
+    pub local: bool,
+    pub active_expire: Option<bool>,
+    pub logged: Vec<u8>,
+    pub crashed: Option<String>,
     pub shutdown: Option<Shutdown>,
     pub slowlog: Vec<SlowCall>,
     pub events: Vec<LatencyEvent>,
@@ -109,6 +118,30 @@ impl Host for Session {
         bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = 0xa0 + at as u8);
     }
 
+    fn debug_access(&self) -> DebugAccess {
+        self.debug_access
+    }
+
+    fn is_local(&self) -> bool {
+        self.local
+    }
+
+    fn in_transaction(&mut self, _run: DataFn, _args: Args) -> Result<Reply> {
+        panic!("there is no data")
+    }
+
+    fn set_active_expire(&mut self, is_on: bool) {
+        self.active_expire = Some(is_on);
+    }
+
+    fn log_line(&mut self, text: &[u8]) {
+        self.logged = text.to_vec();
+    }
+
+    fn crash(&mut self, why: &str) {
+        self.crashed = Some(why.to_owned());
+    }
+
     fn databases(&self) -> u32 {
         16
     }
@@ -133,6 +166,19 @@ impl Host for Session {
 
     fn config_rewrite(&mut self) -> Result<()> {
         Err(Error::text("ERR The server is running without a config file"))
+    }
+
+    fn memory(&self) -> MemoryFacts {
+        self.memory.clone()
+    }
+
+    fn allocator_report(&self) -> String {
+        "all well".to_owned()
+    }
+
+    fn purge_memory(&mut self) -> Result<()> {
+        self.purged = true;
+        Ok(())
     }
 
     fn reset_statistics(&mut self) {}

@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         "Whether CONFIG SET may change protected directives; `local` means the same as `yes`. Only `dbfilename` is one that it could change.",
     )
     .immutable(),
-    Row::harmless("enable-debug-command", Kind::Choice(PROTECTED_ACTIONS), "no", "Whether DEBUG may be called; there is no DEBUG.").immutable(),
+    Row::used("enable-debug-command", Kind::Choice(PROTECTED_ACTIONS), "no", "Whether DEBUG may be called: by nobody, by all (`yes`), or by clients on the same host (`local`).").immutable(),
     Row::harmless("shutdown-timeout", SECONDS, "10", "How long a shutdown waits for replicas; there are none."),
     Row::harmless("shutdown-on-sigint", SHUTDOWN, "default", "Whether SIGINT saves; every stop leaves all data on disk."),
     Row::harmless("shutdown-on-sigterm", SHUTDOWN, "default", "Whether SIGTERM saves; every stop leaves all data on disk."),

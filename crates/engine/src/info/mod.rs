@@ -204,7 +204,7 @@ fn os() -> String {
 }
 
 /// Bytes of memory that the process has from the operating system.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
     // The page size of all platforms that this runs on.

@@ -102,6 +102,7 @@ pub fn engine(workers: usize) -> Arc<Engine> {
         memory_budget: Arc::default(),
         version: "test",
         allocated: || 0,
+        allocator: haypile_engine::Allocator::NONE,
     };
     let settings = Arc::new(Settings::defaults(std::path::Path::new("/")));
     Engine::new(settings, Table::new(), workers, about, |_| ())

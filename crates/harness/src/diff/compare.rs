@@ -47,13 +47,17 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"keys", _) => Rule::Unordered,
         (b"randomkey", _) => Rule::AnyKey,
         (b"scan", _) => Rule::ScanPage,
-        (b"dbsize", _) => Rule::Size,
+        // Redis counts keys whose deadline has passed until they are removed.
+        (b"dbsize", _) | (b"debug", b"digest" | b"digest-value") => Rule::Size,
+        (b"debug", b"object" | b"htstats") => Rule::Form,
         (b"hello", _) => Rule::Hello,
         (b"info", _) => Rule::Info,
         (b"save" | b"bgsave", _) => Rule::Backup,
         (b"lastsave", _) => Rule::Form,
         (b"client", b"id") | (b"command", b"count") => Rule::Form,
         (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
+        // Redis's objects keep room for more, depending on what was done to them.
+        (b"memory", b"usage" | b"stats" | b"doctor" | b"malloc-stats") | (b"object", b"idletime") => Rule::Form,
         (b"command", b"list") => Rule::Form,
         // What took long is each server's own.
         (b"slowlog", b"get" | b"len") | (b"latency", b"latest" | b"histogram" | b"doctor") => Rule::Form,

@@ -86,6 +86,10 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, latency),
     (1, command_table),
     (1, shutdown_refused),
+    // What is inside.
+    (3, object),
+    (1, memory),
+    (2, debug),
     // A node by itself.
     (1, node),
     (1, wait),
@@ -427,6 +431,72 @@ fn command_table(a: &mut Arguments) -> Command {
 fn shutdown_refused(a: &mut Arguments) -> Command {
     let words = *a.random.pick(&["SHUTDOWN ABORT", "shutdown nosuch", "SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW"]);
     words.split_whitespace().map(|w| w.as_bytes().to_vec()).collect()
+}
+
+fn object(a: &mut Arguments) -> Command {
+    let subcommand = *a.random.pick(&["ENCODING", "ENCODING", "REFCOUNT", "IDLETIME", "FREQ", "NOSUCH"]);
+    vec![a.word("OBJECT"), a.word(subcommand), a.key()]
+}
+
+fn memory(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("MEMORY")];
+    match a.random.below(8) {
+        0 => command.push(a.word("DOCTOR")),
+        1 => command.push(a.word("STATS")),
+        2 => command.push(a.word("PURGE")),
+        3 => command.push(a.word("MALLOC-STATS")),
+        _ => {
+            command.extend([a.word("USAGE"), a.key()]);
+            if a.random.percent(30) {
+                command.extend([a.word("SAMPLES"), a.number()]);
+            }
+        }
+    }
+    command
+}
+
+/// Only what changes nothing that a later step can see.
+fn debug(a: &mut Arguments) -> Command {
+    let words = *a.random.pick(&[
+        "DIGEST",
+        "DIGEST",
+        "DIGEST-VALUE",
+        "PROTOCOL string",
+        "PROTOCOL integer",
+        "PROTOCOL double",
+        "PROTOCOL bignum",
+        "PROTOCOL null",
+        "PROTOCOL array",
+        "PROTOCOL set",
+        "PROTOCOL map",
+        "PROTOCOL verbatim",
+        "PROTOCOL true",
+        "PROTOCOL nosuch",
+        "ERROR hay",
+        "SLEEP 0",
+        "CHANGE-REPL-ID",
+        "PAUSE-CRON 0",
+        "QUICKLIST-PACKED-THRESHOLD 100",
+        "QUICKLIST-PACKED-THRESHOLD 4gb",
+        "REPLYBUFFER RESIZING 1",
+        "REPLYBUFFER PEAK-RESET-TIME x",
+        "STRUCTSIZE",
+        "CLIENT-EVICTION",
+        "HTSTATS 0",
+        "HTSTATS 99",
+        "NOSUCH",
+    ]);
+    let mut command: Command =
+        std::iter::once(a.word("DEBUG")).chain(words.split_whitespace().map(|w| w.as_bytes().to_vec())).collect();
+    match words {
+        "DIGEST-VALUE" => command.extend([a.key(), a.key()]),
+        "NOSUCH" if a.random.percent(60) => {
+            let subcommand = *a.random.pick(&["OBJECT", "LISTPACK", "QUICKLIST", "HTSTATS-KEY"]);
+            command = vec![a.word("DEBUG"), a.word(subcommand), a.key()];
+        }
+        _ => {}
+    }
+    command
 }
 
 /// What a node without replicas, modules and users of its own answers.

@@ -56,8 +56,10 @@ impl Servers {
     fn start(base: &Template, ours: &Template) -> Result<Servers> {
         let base_place = Workplace::new("diff-base", None)?;
         let our_place = Workplace::new("diff", None)?;
-        let (base, _) = Server::start(base, &base_place).context("starting the base")?;
-        let (ours, _) = Server::start(ours, &our_place).context("starting the server under test")?;
+        // DEBUG is compared, too.
+        let [base, ours] = [base, ours].map(|template| template.with("--enable-debug-command yes"));
+        let (base, _) = Server::start(&base?, &base_place).context("starting the base")?;
+        let (ours, _) = Server::start(&ours?, &our_place).context("starting the server under test")?;
         Ok(Servers { pair: Pair::new(&base, &ours)?, base, ours, base_place, our_place })
     }
 

@@ -1,0 +1,64 @@
+//! What the process takes, for MEMORY: the allocator's figures, which the server hands in, and what the engine knows itself.
+
+use crate::engine::Engine;
+use crate::info::resident_bytes;
+use crate::session::Session;
+use haypile_commands::host::MemoryFacts;
+use haypile_store::{Counter, Txn};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How the engine asks the process's allocator, and has it tidy up.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// Bytes given out, bytes of the pages that they lie in, and bytes of all pages that it holds.
+    pub figures: fn() -> [u64; 3],
+    /// Gives back what is not in use. Takes a while.
+    pub purge: fn() -> Result<(), String>,
+    /// For people.
+    pub report: fn() -> String,
+}
+
+impl Allocator {
+    /// One that knows nothing, for tests.
+    pub const NONE: Allocator = Allocator { figures: || [0; 3], purge: || Ok(()), report: String::new };
+}
+
+/// What the figures were before.
+#[derive(Default)]
+pub(crate) struct MemoryMarks {
+    startup: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Engine {
+    /// Notes what is allocated: to be called about once a second.
+    pub fn note_memory(&self) {
+        let [allocated, _, _] = (self.process.allocator.figures)();
+        self.memory_marks.peak.fetch_max(allocated, Ordering::Relaxed);
+        // The first time is when the store has just been loaded.
+        let _ = self.memory_marks.startup.compare_exchange(0, allocated, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn memory_facts(&self, txn: Option<&Txn<'_>>) -> MemoryFacts {
+        self.note_memory();
+        let [allocated, active, resident] = (self.process.allocator.figures)();
+        let count = |database, counter| match (txn, self.store()) {
+            (Some(txn), _) => txn.peek_counter(txn.space(database), counter),
+            (None, Some(store)) => store.counter(database, counter),
+            (None, None) => 0,
+        };
+        let counts =
+            |database| (database, count(database, Counter::Keys) as u64, count(database, Counter::Deadlines) as u64);
+        MemoryFacts {
+            peak: self.memory_marks.peak.load(Ordering::Relaxed).max(allocated),
+            startup: self.memory_marks.startup.load(Ordering::Relaxed),
+            allocated,
+            active,
+            resident,
+            process: resident_bytes(),
+            clients: self.connected() * size_of::<Session>() as u64,
+            log: self.store().map_or(0, |store| store.log().stats().unsynced_bytes),
+            databases: (0..self.databases).map(counts).collect(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the allocator says of itself, and how it gives memory back.
+
+use haypile_engine::Allocator;
+use std::fmt::Write;
+use tikv_jemalloc_ctl::{Access, AsName, arenas, epoch, stats};
+
+/// Bytes by what they are to the allocator.
+pub const JEMALLOC: Allocator = Allocator { figures, purge, report };
+
+/// `allocated`, `active`, `resident`: what was given out, the pages that it lies in, and all pages that are the process's.
+fn figures() -> [u64; 3] {
+    // The statistics are renewed with the epoch; without them the figures are 0.
+    let _ = epoch::advance();
+    [stats::allocated::read(), stats::active::read(), stats::resident::read()]
+        .map(|bytes| bytes.map_or(0, |bytes| bytes as u64))
+}
+
+/// The two ages at which an arena gives back what is not in use: setting one to 0 has it done at once.
+const DECAYS: [&str; 2] = ["dirty_decay_ms", "muzzy_decay_ms"];
+
+fn purge() -> Result<(), String> {
+    let count = arenas::narenas::read().map_err(|error| error.to_string())?;
+    for arena in 0..count {
+        for decay in DECAYS {
+            let name = format!("arena.{arena}.{decay}\0");
+            // An arena that nobody has used yet has nothing to give back, and is an error. (Not `update`: it hands jemalloc one
+            // place for the old value and the new one.)
+            let Ok(before) = Access::<isize>::read(name.name()) else { continue };
+            for decay_ms in [0, before] {
+                Access::write(name.name(), decay_ms).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The figures as lines for people.
+fn report() -> String {
+    let [allocated, active, resident] = figures();
+    let other = [stats::metadata::read(), stats::mapped::read(), stats::retained::read()];
+    let [metadata, mapped, retained] = other.map(|bytes| bytes.map_or(0, |bytes| bytes as u64));
+    let lines = [
+        ("allocated", allocated, "given out"),
+        ("active", active, "in pages that something given out lies in"),
+        ("metadata", metadata, "of the allocator itself"),
+        ("resident", resident, "in memory, unused pages that it keeps included"),
+        ("mapped", mapped, "of addresses in use"),
+        ("retained", retained, "of addresses kept for later, without memory"),
+    ];
+    let mut text = format!("jemalloc, {} arenas\n", arenas::narenas::read().unwrap_or_default());
+    for (name, bytes, about) in lines {
+        writeln!(text, "{name:>10} {bytes:>15} bytes {about}").expect("a String takes any text");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purge_gives_back_what_is_not_in_use() {
+        let held: Vec<Vec<u8>> = (0..1000).map(|number| vec![number as u8; 50_000]).collect();
+        let [allocated, active, resident] = figures();
+        assert!(
+            allocated >= 50_000_000 && active >= allocated && resident >= active,
+            "{allocated} {active} {resident}"
+        );
+        drop(held);
+        purge().expect("jemalloc can");
+        let [_, _, after] = figures();
+        assert!(after + 40_000_000 < resident, "{resident} before, {after} after");
+        assert!(report().contains("retained"));
+    }
+}
