@@ -119,6 +119,11 @@ fn redis_cli_looks_through_the_keys() {
     assert_eq!(cli(&port, &["--scan", "--pattern", "key:99?"], "").lines().count(), 10);
     let big = cli(&port, &["--bigkeys"], "");
     assert!(big.contains("Biggest string found '\"big\"' has 50001 bytes"), "{big}");
+    let memory = cli(&port, &["--memkeys"], "");
+    assert!(memory.contains("Biggest string found '\"big\"'"), "{memory}");
+    // Which keys are hot is known under an LFU policy only, and the text says so.
+    let hot = failure("redis-cli", &["-p", &port, "--hotkeys"]);
+    assert!(hot.contains("ERR An LFU maxmemory policy is not selected"), "{hot}");
     server.stop().expect("it stops cleanly");
 }
 
