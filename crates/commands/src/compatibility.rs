@@ -97,7 +97,8 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "SLEEP delays its own connection only, and nobody in a transaction. DIGEST and DIGEST-VALUE leave out keys whose \
                deadline has passed; they equal Redis's if nobody writes meanwhile. SEGFAULT, PANIC, ASSERT and OOM end the process \
                at once. OBJECT tells what Redis would make of the value. Tuning of what is not here is accepted without \
-               effect, CHANGE-REPL-ID too. POPULATE, LEAK, MALLCTL, RESTART, REPLICATE, STRINGMATCH-TEST and JMAP are not there.",
+               effect, CHANGE-REPL-ID too. RELOAD and LOADAOF close the data and open them again, which \
+               is an error in a transaction. POPULATE, LEAK, MALLCTL, RESTART, REPLICATE, STRINGMATCH-TEST and JMAP are not there.",
         why: "One slow thing delays only those who asked for it; what is accepted lets the tests of others run.",
         test: "sleep_delays_nobody_else",
     },

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::{DebugAccess, Host, Wait, WaitKind};
 use crate::object::{Encoding, idle_ms, string_encoding};
 use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run, SessionFn};
-use crate::{debug_protocol, digest};
+use crate::{debug_protocol, digest, reload};
 use haypile_config::{glob, value};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
@@ -147,6 +147,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: Data(listpack),
     },
     Subcommand {
+        name: "LOADAOF",
+        arguments: 0..=ANY,
+        syntax: "",
+        about: "Closes the data and opens them again, from the log as far as the base does not have them.",
+        run: Session(reload::load_log),
+    },
+    Subcommand {
         name: "LOG",
         arguments: 1..=1,
         syntax: "<message>",
@@ -189,6 +196,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
         syntax: "<size>",
         about: "Accepted, without effect.",
         run: Session(packed_threshold),
+    },
+    Subcommand {
+        name: "RELOAD",
+        arguments: 0..=ANY,
+        syntax: "[MERGE] [NOFLUSH] [NOSAVE]",
+        about: "Closes the data and opens them again, from the base; with NOSAVE as LOADAOF does.",
+        run: Session(reload::reload),
     },
     Subcommand {
         name: "REPLYBUFFER",

@@ -47,6 +47,7 @@ mod lolwut;
 mod memory;
 mod modules;
 mod object;
+mod reload;
 mod replication;
 
 pub mod compatibility;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Session;
-use haypile_commands::host::{DebugAccess, Wait, WaitKind};
+use haypile_commands::host::{DebugAccess, Reload, Wait, WaitKind};
 use haypile_resp::{Protocol, Reply};
 
 fn allowed() -> Session {
@@ -146,4 +146,16 @@ fn protocol_shows_each_type() {
         "ERR Wrong protocol type name. Please use one of the following: \
          string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
     );
+}
+
+#[test]
+fn reload_and_loadaof_open_the_data_again() {
+    let mut session = allowed();
+    let lines = ["RELOAD", "RELOAD NOFLUSH merge", "RELOAD NOSAVE NOFLUSH MERGE", "LOADAOF", "loadaof what ever"];
+    for line in lines {
+        assert_eq!(session.call(&format!("DEBUG {line}")), Reply::ok(), "{line}");
+    }
+    assert_eq!(session.reloads, [Reload::Base, Reload::Base, Reload::Log, Reload::Log, Reload::Log]);
+    let text = "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.";
+    assert_eq!(session.call("DEBUG RELOAD NOW"), Reply::error(text));
 }

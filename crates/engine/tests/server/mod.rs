@@ -4,6 +4,7 @@
 
 use haypile_commands::Table;
 use haypile_config::Settings;
+use haypile_config::read::CommandLine;
 use haypile_engine::{Engine, Event, Next, Opener, Process, Session, Worker};
 use haypile_store::testing::FaultBase;
 use haypile_store::{MemoryBase, Store, StoreOptions};
@@ -95,6 +96,12 @@ pub struct Client {
     pub next: Next,
 }
 
+/// The defaults, but for who may call DEBUG.
+fn settings() -> Settings {
+    let line = CommandLine { options: vec![b"enable-debug-command yes".to_vec()], ..CommandLine::default() };
+    haypile_config::load(&line, &mut std::io::empty()).expect("a right line").settings
+}
+
 pub fn engine(workers: usize) -> Arc<Engine> {
     let about = Process {
         executable: "test".into(),
@@ -104,7 +111,7 @@ pub fn engine(workers: usize) -> Arc<Engine> {
         allocated: || 0,
         allocator: haypile_engine::Allocator::NONE,
     };
-    let settings = Arc::new(Settings::defaults(std::path::Path::new("/")));
+    let settings = Arc::new(settings());
     Engine::new(settings, Table::new(), workers, about, |_| ())
 }
 
