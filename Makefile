@@ -49,6 +49,7 @@ lint: build-tools
 docs: build-tools ## rewrite the pages that are generated from tables
 	$(CARGO) run --release --locked -p haypile-config --example write_configuration
 	$(CARGO) run --release --locked -p haypile-commands --example write_compatibility
+	$(CARGO) run --release --locked -p haypile-engine --example write_info
 
 harness: build-tools
 	$(CARGO) build --release --locked -p haypile-harness

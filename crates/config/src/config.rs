@@ -83,6 +83,8 @@ pub struct Config {
     pub maxmemory_policy: String,
 
     // Monitoring.
+    /// 0 = none.
+    pub metrics_port: u16,
     /// None = no slow log.
     pub slowlog_slower_than_us: Option<u64>,
     pub slowlog_entries_max: u64,
@@ -275,6 +277,7 @@ impl Config {
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),
             maxmemory_policy: fields.printed("maxmemory-policy"),
+            metrics_port: fields.int("metrics-port"),
             slowlog_slower_than_us: u64::try_from(fields.int::<i64>("slowlog-log-slower-than")).ok(),
             slowlog_entries_max: fields.int("slowlog-max-len"),
             latency_threshold_ms: Some(fields.int("latency-monitor-threshold")).filter(|ms| *ms > 0),

@@ -354,7 +354,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ("module_fork_in_progress", |_| "0".into()),
     ("module_fork_last_cow_size", |_| "0".into()),
     ("aof_current_size", |engine| of_log(engine, |log| log.bytes)),
-    ("aof_base_size", |engine| engine.store().map_or(0, |store| store.base_disk_bytes()).to_string()),
+    ("aof_base_size", |engine| engine.base_disk_bytes().to_string()),
     ("aof_pending_rewrite", |_| "0".into()),
     ("aof_buffer_length", |engine| of_log(engine, |log| log.unsynced_bytes)),
     ("aof_pending_bio_fsync", |engine| of_log(engine, |log| u64::from(log.unsynced_bytes > 0))),

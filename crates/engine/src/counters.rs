@@ -45,6 +45,9 @@ pub struct Counters {
     pub rejected_connections: Count,
     pub input_bytes: Count,
     pub output_bytes: Count,
+    /// Reads and writes of sockets.
+    pub reads: Count,
+    pub writes: Count,
     /// Keys that were looked up to read their values, and were there or not.
     pub keyspace_hits: Count,
     pub keyspace_misses: Count,
@@ -90,6 +93,8 @@ impl Counters {
             &self.rejected_connections,
             &self.input_bytes,
             &self.output_bytes,
+            &self.reads,
+            &self.writes,
             &self.keyspace_hits,
             &self.keyspace_misses,
             &self.ticks,
@@ -115,22 +120,28 @@ const BUCKETS: usize = 38 * STEPS;
 
 /// How often which time was seen, in buckets that grow with the time.
 #[derive(Debug)]
-pub struct Histogram(Box<[Count]>);
+pub struct Histogram {
+    counts: Box<[Count]>,
+    /// Of all values.
+    sum: Count,
+}
 
 impl Default for Histogram {
     fn default() -> Self {
-        Histogram((0..BUCKETS).map(|_| Count::default()).collect())
+        Histogram { counts: (0..BUCKETS).map(|_| Count::default()).collect(), sum: Count::default() }
     }
 }
 
 impl Histogram {
     #[inline]
     pub fn add(&self, value: u64, times: u64) {
-        self.0[bucket_of(value)].add(times);
+        self.counts[bucket_of(value)].add(times);
+        self.sum.add(value.wrapping_mul(times));
     }
 
     pub(crate) fn reset(&self) {
-        self.0.iter().for_each(Count::reset);
+        self.counts.iter().for_each(Count::reset);
+        self.sum.reset();
     }
 }
 
@@ -157,12 +168,19 @@ fn top_of(bucket: usize) -> u64 {
 #[derive(Debug, Default)]
 pub struct Distribution {
     counts: Vec<u64>,
+    sum: u64,
 }
 
 impl Distribution {
     pub fn add(&mut self, histogram: &Histogram) {
         self.counts.resize(BUCKETS, 0);
-        self.counts.iter_mut().zip(&histogram.0).for_each(|(sum, count)| *sum += count.get());
+        self.counts.iter_mut().zip(&histogram.counts).for_each(|(sum, count)| *sum += count.get());
+        self.sum = self.sum.wrapping_add(histogram.sum.get());
+    }
+
+    /// Of all values.
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
     pub fn total(&self) -> u64 {

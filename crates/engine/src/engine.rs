@@ -5,6 +5,7 @@ use crate::backups::Backups;
 use crate::blocked::Blocked;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
+use crate::figures::Figures;
 use crate::locks::Locks;
 use crate::memory::{Allocator, MemoryMarks};
 use crate::pool::Pool;
@@ -32,21 +33,21 @@ pub struct Process {
     /// The budget in bytes that the store has its shares of; CONFIG SET may change it.
     pub memory_budget: Arc<AtomicU64>,
     pub version: &'static str,
-    /// Bytes that the allocator has given out.
-    pub allocated: fn() -> u64,
     pub allocator: Allocator,
 }
 
-impl Process {
-    pub(crate) fn allocated_bytes(&self) -> u64 {
-        (self.allocated)()
-    }
+/// What is measured over the last samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rate {
+    Commands = 0,
+    Input = 1,
+    Output = 2,
 }
 
-/// How many commands had run when, lately: `instantaneous_ops_per_sec`.
+/// How many commands had run when, and bytes come and gone, lately: `instantaneous_ops_per_sec`.
 #[derive(Default)]
 pub(crate) struct Samples {
-    taken: [Option<(Instant, u64)>; SAMPLES],
+    taken: [Option<(Instant, [u64; 3])>; SAMPLES],
     next: usize,
 }
 
@@ -95,6 +96,9 @@ pub struct Engine {
     /// Sessions that are connected now.
     pub(crate) sessions: Count,
     pub(crate) expired_keys: Count,
+    /// What removing them took.
+    pub(crate) expire_ns: Count,
+    pub(crate) figures: Figures,
     /// Lookups of what took the long way, by any thread.
     pub(crate) keyspace_hits: Count,
     pub(crate) keyspace_misses: Count,
@@ -144,6 +148,8 @@ impl Engine {
             run_id,
             sessions: Count::default(),
             expired_keys: Count::default(),
+            expire_ns: Count::default(),
+            figures: Figures::default(),
             keyspace_hits: Count::default(),
             keyspace_misses: Count::default(),
             samples: Mutex::default(),
@@ -165,12 +171,14 @@ impl Engine {
         Pool::start(self, self.settings.config().io_pool)?;
         self.note_memory();
         self.attach(store);
+        self.figures.start(self)?;
         self.start_backups()
     }
 
     /// Ends the I/O pool's threads, and a backup that is being made; event loops have ended before. The store is still open
     /// afterwards.
     pub fn close(&self) {
+        self.figures.close();
         self.backups.close();
         self.pool.close();
     }
@@ -232,7 +240,9 @@ impl Engine {
     pub(crate) fn reset_statistics(&self) {
         self.counters.iter().for_each(Counters::reset);
         self.statistics.errors.reset();
-        [&self.expired_keys, &self.keyspace_hits, &self.keyspace_misses].into_iter().for_each(Count::reset);
+        [&self.expired_keys, &self.expire_ns, &self.keyspace_hits, &self.keyspace_misses]
+            .into_iter()
+            .for_each(Count::reset);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.taken.fill(None);
     }
@@ -272,20 +282,45 @@ impl Engine {
 
     /// Notes how many commands have run: to be called about ten times a second.
     pub fn sample(&self) {
-        let now = (Instant::now(), self.commands_processed());
+        let now = (Instant::now(), self.samples_now());
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let next = samples.next;
         samples.taken[next] = Some(now);
         samples.next = (next + 1) % SAMPLES;
     }
 
+    /// By `Rate`.
+    fn samples_now(&self) -> [u64; 3] {
+        let sum = |count: fn(&Counters) -> &Count| self.counters.iter().map(|loop_| count(loop_).get()).sum();
+        [sum(|loop_| &loop_.commands), sum(|loop_| &loop_.input_bytes), sum(|loop_| &loop_.output_bytes)]
+    }
+
+    /// The store's figures: section, name, value. Those of the base are as of the last look.
+    pub(crate) fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let Some(store) = self.store() else { return Vec::new() };
+        let mut figures = store.own_figures();
+        figures.extend(self.figures.of_base().into_iter().map(|(name, value)| ("rocksdb", name, value)));
+        figures
+    }
+
+    /// Bytes of the base on disk, as of the last look.
+    pub(crate) fn base_disk_bytes(&self) -> u64 {
+        self.figures.disk_bytes()
+    }
+
+    /// /metrics: everything that is counted, as Prometheus reads it.
+    pub fn metrics(&self) -> String {
+        crate::info::metrics::page(self)
+    }
+
     /// Over the last samples.
-    pub(crate) fn commands_per_second(&self) -> u64 {
+    pub(crate) fn per_second(&self, rate: Rate) -> u64 {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = (0..SAMPLES).find_map(|back| samples.taken[(samples.next + back) % SAMPLES]);
         match oldest {
-            Some((since, commands)) if since.elapsed().as_millis() > 0 => {
-                (self.commands_processed().saturating_sub(commands) as u128 * 1000 / since.elapsed().as_millis()) as u64
+            Some((since, before)) if since.elapsed().as_millis() > 0 => {
+                let grown = self.samples_now()[rate as usize].saturating_sub(before[rate as usize]);
+                (grown as u128 * 1000 / since.elapsed().as_millis()) as u64
             }
             _ => 0,
         }

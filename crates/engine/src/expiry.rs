@@ -63,6 +63,7 @@ impl Worker {
             }
         }
         engine.exclusion.leave(desk.index);
+        engine.expire_ns.add_shared(engine.statistics.clock.ns(started, engine.moment()));
         engine.note_event("expire-cycle", started);
         if cold > 0 {
             self.expire_in_base();

@@ -27,6 +27,7 @@ mod session;
 mod engine;
 mod expiry;
 
+mod figures;
 mod info;
 mod memory;
 
@@ -46,6 +47,7 @@ pub use counters::{Count, Counters, Distribution, Histogram};
 pub use engine::{Engine, Loading, Process, StoreRef};
 pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};
 pub use inbox::{Inbox, Wake};
+pub use info::page::page as info_page;
 pub use memory::Allocator;
 pub use reload::Opener;
 pub use session::{Event, Session};

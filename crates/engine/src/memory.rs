@@ -39,6 +39,16 @@ impl Engine {
         let _ = self.memory_marks.startup.compare_exchange(0, allocated, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    pub(crate) fn memory_peak(&self) -> u64 {
+        self.note_memory();
+        self.memory_marks.peak.load(Ordering::Relaxed)
+    }
+
+    /// When the data had just been loaded.
+    pub(crate) fn memory_at_start(&self) -> u64 {
+        self.memory_marks.startup.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn memory_facts(&self, txn: Option<&Txn<'_>>) -> MemoryFacts {
         self.note_memory();
         let [allocated, active, resident] = (self.process.allocator.figures)();

@@ -286,3 +286,30 @@ fn info_shows_the_sections_of_redis() {
     });
     assert_eq!(ours, theirs);
 }
+
+#[test]
+fn info_has_every_field_of_redis() {
+    let [theirs, ours] = on_both(|client| {
+        client.command("SET a 1").expect("is answered");
+        client.command("GET").expect("is answered");
+        client.info("everything").expect("is answered").expect("is text")
+    });
+    let fields = |info: &str| -> Vec<(String, String)> {
+        let mut section = String::new();
+        let mut found = Vec::new();
+        for line in info.lines() {
+            match line.strip_prefix("# ") {
+                Some(title) => section = title.to_owned(),
+                None => found.extend(line.split_once(':').map(|(name, _)| (section.clone(), name.to_owned()))),
+            }
+        }
+        found
+    };
+    let ours = fields(&ours);
+    // What was called by the harness itself differs.
+    let compared = |field: &&(String, String)| !["Commandstats", "Latencystats"].contains(&field.0.as_str());
+    let missing: Vec<_> =
+        fields(&theirs).into_iter().filter(|field| compared(&field) && !ours.contains(field)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(ours.len() > 200);
+}

@@ -328,6 +328,11 @@ impl Log {
         }
     }
 
+    /// What the slowest sync since the last call took.
+    pub fn take_slowest_sync_us(&self) -> u64 {
+        std::mem::take(&mut self.shared.state.lock().counters.slowest_sync_us)
+    }
+
     /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from here on.
     pub fn close(&self) -> Result<(), SyncError> {
         let shared = &*self.shared;

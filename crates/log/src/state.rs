@@ -176,6 +176,8 @@ pub(crate) struct Counters {
     pub deferred_writes: u64,
     pub syncs: u64,
     pub last_sync_us: u64,
+    /// Since `Log::take_slowest_sync_us`.
+    pub slowest_sync_us: u64,
     pub recoveries: u64,
     /// What led to the newest recovery.
     pub last_failure: Option<String>,

@@ -76,6 +76,7 @@ impl Shared {
         state.last_sync = Instant::now();
         state.counters.syncs += 1;
         state.counters.last_sync_us = begun.elapsed().as_micros() as u64;
+        state.counters.slowest_sync_us = state.counters.slowest_sync_us.max(state.counters.last_sync_us);
         match result {
             Ok(()) => {
                 state.release(written);

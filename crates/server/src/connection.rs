@@ -152,6 +152,7 @@ impl Connection {
             Poll::Ready(Ok(())) => {}
         }
         let filled = buffer.filled().len();
+        event_loop.counters().reads.add(1);
         let input = &scratch[..filled];
         if filled == 0 {
             // A client that has only closed its own direction still gets its replies.
@@ -302,6 +303,7 @@ impl Connection {
         match self.writer.try_write(ready) {
             Ok(count) => {
                 event_loop.counters().output_bytes.add(count as u64);
+                event_loop.counters().writes.add(1);
                 output.on_sent(count, &mut event_loop.spare.borrow_mut());
                 self.wake_if_drained(output);
                 count == all

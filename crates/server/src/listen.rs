@@ -116,6 +116,24 @@ impl Drop for Listeners {
     }
 }
 
+/// Listens on another port of all addresses of `bind`.
+///
+/// # Errors
+/// A text for people that names the address.
+pub fn bind_port(config: &Config, port: u16) -> Result<Vec<std::net::TcpListener>, String> {
+    let mut sockets = Vec::new();
+    for bind in &config.bind {
+        for address in addresses(bind, port)? {
+            match listen(address, config.tcp_backlog) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) if bind.optional && is_unavailable(&error) => {}
+                Err(error) => return Err(format!("Can't listen on {address} for metrics: {error}")),
+            }
+        }
+    }
+    Ok(sockets)
+}
+
 /// The addresses of a `bind`: `*` and `::*` are all of their kind, a name may have several.
 fn addresses(bind: &Bind, port: u16) -> Result<Vec<SocketAddr>, String> {
     let host = match bind.address.as_str() {

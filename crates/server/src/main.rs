@@ -14,6 +14,7 @@ mod storage;
 
 mod listen;
 mod mailbox;
+mod metrics;
 
 mod connection;
 mod event_loop;

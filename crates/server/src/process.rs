@@ -95,13 +95,6 @@ fn notify(path: &Path, text: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes that the allocator has given out.
-pub fn allocated_bytes() -> u64 {
-    // The statistics are renewed with the epoch; without them the figure is 0.
-    let _ = tikv_jemalloc_ctl::epoch::advance();
-    tikv_jemalloc_ctl::stats::allocated::read().map_or(0, |bytes| bytes as u64)
-}
-
 /// A panic is a bug of ours, and may leave locks held: the process ends at once, as after a kill, and the next start
 /// replays the log.
 pub fn abort_on_panic() {

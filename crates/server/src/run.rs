@@ -9,6 +9,7 @@ use crate::datadir::DataDir;
 use crate::listen::{self, Listeners};
 use crate::logging::{self, Logging};
 use crate::mailbox::Mailbox;
+use crate::metrics;
 use crate::process::{self, PidFile};
 use crate::storage::{self, Budget};
 use crate::{allocator, banner, event_loop};
@@ -97,7 +98,6 @@ fn start(
         config_file: file,
         memory_budget: Arc::new(AtomicU64::new(budget.total)),
         version: env!("CARGO_PKG_VERSION"),
-        allocated: process::allocated_bytes,
         allocator: allocator::JEMALLOC,
     };
     let engine = Engine::new(settings, table, workers, about, move |how| {
@@ -105,6 +105,7 @@ fn start(
         let _ = stop.send(how);
     });
     let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
+    metrics::start(&config, &engine)?;
     let loops = start_loops(&engine, &mailboxes)?;
 
     let runtime = Builder::new_current_thread()

@@ -429,6 +429,18 @@ impl Store {
 
     /// Figures for INFO: section, name, value.
     pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut figures = self.own_figures();
+        figures.extend(self.base_figures().into_iter().map(|(name, value)| ("rocksdb", name, value)));
+        figures
+    }
+
+    /// Those of the base alone: may wait for it.
+    pub fn base_figures(&self) -> Vec<(&'static str, u64)> {
+        self.base.figures()
+    }
+
+    /// Without those of the base; waits for nothing that takes long.
+    pub fn own_figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         let log = self.log.stats();
         let mut figures = vec![
             ("store", "memtable_active_bytes", self.memtable.active_bytes()),
@@ -442,7 +454,6 @@ impl Store {
         figures.extend(self.reclaimer.figures().map(|(name, value)| ("store", name, value)));
         figures.extend(log_figures(&log).into_iter().map(|(name, value)| ("log", name, value)));
         figures.extend(self.cache.figures().map(|(name, value)| ("cache", name, value)));
-        figures.extend(self.base.figures().into_iter().map(|(name, value)| ("rocksdb", name, value)));
         figures
     }
 

@@ -60,4 +60,12 @@ pub(super) const MONITORING: &[Row] = &[
         "50 99 99.9",
         "Percentiles of those times that INFO shows.",
     ),
+    Row::used(
+        "metrics-port",
+        PORT,
+        "0",
+        "Port for Prometheus, on the addresses of `bind`: HTTP, without a password, at /metrics; 0 is none.",
+    )
+    .immutable()
+    .ours(),
 ];

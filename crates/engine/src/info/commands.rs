@@ -108,3 +108,27 @@ pub(crate) fn slowlog(engine: &Engine, out: &mut String) {
         super::field(out, &format!("slowlog_{id}"), &value);
     }
 }
+
+/// Fields whose names depend on what happens: the section, the form, what it tells.
+pub(crate) const PATTERNS: &[(&str, &str, &str)] = &[
+    (
+        "Commandstats",
+        "cmdstat_<command>",
+        "Calls that ran, their microseconds until the reply was made (with all waits but that for the log), calls that were \
+         refused, and calls that failed.",
+    ),
+    ("Errorstats", "errorstat_<word>", "Error replies by their first word, of 128 words at most."),
+    (
+        "Latencystats",
+        "latency_percentiles_usec_<command>",
+        "Percentiles of the times until replies could leave; at most an eighth too high.",
+    ),
+    ("Slowlog", "slowlog_<id>", "What an entry of the slow log took, and what of that it waited for, in microseconds."),
+    (
+        "Waits",
+        "wait_usec_<what>",
+        "How often and how long commands waited for what: queue, disk, lock, stall, pool, gate.",
+    ),
+    ("Keyspace", "db<n>", "Keys, and keys with a deadline; `avg_ttl` is always 0."),
+    ("Types", "types_db<n>", "Keys by type."),
+];

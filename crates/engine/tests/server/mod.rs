@@ -108,7 +108,6 @@ pub fn engine(workers: usize) -> Arc<Engine> {
         config_file: None,
         memory_budget: Arc::default(),
         version: "test",
-        allocated: || 0,
         allocator: haypile_engine::Allocator::NONE,
     };
     let settings = Arc::new(settings());

@@ -1,0 +1,182 @@
+//! The section `memory`. What the memory is for in detail stands in `store`, `cache` and `rocksdb`.
+
+use super::field::{Field, constant, gauge, real, text};
+use crate::engine::Engine;
+use std::sync::atomic::Ordering::Relaxed;
+
+const NO_SCRIPTS: &str = "There are no scripts yet.";
+const NO_REPLICAS: &str = "There are no replicas yet.";
+const NO_DEFRAG: &str = "The allocator needs no help.";
+
+pub(super) const FIELDS: &[Field] = &[
+    gauge("used_memory", used, "Bytes that the allocator has given out."),
+    text("used_memory_human", |engine| human(used(engine)), "The same for people."),
+    gauge("used_memory_rss", |_| resident(), "Bytes that the process has from the operating system."),
+    text("used_memory_rss_human", |_| human(resident()), "The same for people."),
+    gauge("used_memory_peak", Engine::memory_peak, "The largest `used_memory` that was seen, once a second."),
+    text("used_memory_peak_human", |engine| human(engine.memory_peak()), "The same for people."),
+    text("used_memory_peak_perc", |engine| percent(used(engine), engine.memory_peak()), "`used_memory` of the peak."),
+    gauge("used_memory_overhead", |engine| used(engine).saturating_sub(dataset(engine)), "What is no data."),
+    gauge("used_memory_startup", Engine::memory_at_start, "When the data was loaded."),
+    gauge("used_memory_dataset", dataset, "Data in memory: memtables, the row cache and the block cache."),
+    text("used_memory_dataset_perc", |engine| percent(dataset(engine), used(engine)), "Of `used_memory`."),
+    gauge("allocator_allocated", |engine| memory(engine).allocated, "Bytes that the allocator has given out."),
+    gauge("allocator_active", |engine| memory(engine).active, "Bytes of the pages that these lie in."),
+    gauge("allocator_resident", |engine| memory(engine).resident, "Bytes that the allocator has from the system."),
+    gauge("total_system_memory", |_| system(), "Bytes of memory that the machine has."),
+    text("total_system_memory_human", |_| human(system()), "The same for people."),
+    constant("used_memory_lua", "0", NO_SCRIPTS),
+    constant("used_memory_vm_eval", "0", NO_SCRIPTS),
+    constant("used_memory_lua_human", "0B", NO_SCRIPTS),
+    constant("used_memory_scripts_eval", "0", NO_SCRIPTS),
+    constant("number_of_cached_scripts", "0", NO_SCRIPTS),
+    constant("number_of_functions", "0", NO_SCRIPTS),
+    constant("number_of_libraries", "0", NO_SCRIPTS),
+    constant("used_memory_vm_functions", "0", NO_SCRIPTS),
+    constant("used_memory_vm_total", "0", NO_SCRIPTS),
+    constant("used_memory_vm_total_human", "0B", NO_SCRIPTS),
+    constant("used_memory_functions", "0", NO_SCRIPTS),
+    constant("used_memory_scripts", "0", NO_SCRIPTS),
+    constant("used_memory_scripts_human", "0B", NO_SCRIPTS),
+    gauge(
+        "maxmemory",
+        |engine| engine.settings.config().maxmemory,
+        "The directive; 0 stands for a share of the machine.",
+    ),
+    text("maxmemory_human", |engine| human(engine.settings.config().maxmemory), "The same for people."),
+    text(
+        "maxmemory_policy",
+        |engine| engine.settings.config().maxmemory_policy.clone(),
+        "The directive; nothing is evicted.",
+    ),
+    gauge("memory_budget", |engine| engine.process.memory_budget.load(Relaxed), "The budget that is shared out."),
+    real(
+        "allocator_frag_ratio",
+        |engine| ratio(memory(engine).active, memory(engine).allocated),
+        2,
+        "`allocator_active` to `allocator_allocated`.",
+    ),
+    text(
+        "allocator_frag_bytes",
+        |engine| difference(memory(engine).active, memory(engine).allocated),
+        "`allocator_active` less `allocator_allocated`.",
+    ),
+    real(
+        "allocator_rss_ratio",
+        |engine| ratio(memory(engine).resident, memory(engine).active),
+        2,
+        "`allocator_resident` to `allocator_active`.",
+    ),
+    text(
+        "allocator_rss_bytes",
+        |engine| difference(memory(engine).resident, memory(engine).active),
+        "`allocator_resident` less `allocator_active`.",
+    ),
+    real(
+        "rss_overhead_ratio",
+        |engine| ratio(resident(), memory(engine).resident),
+        2,
+        "`used_memory_rss` to `allocator_resident`.",
+    ),
+    text(
+        "rss_overhead_bytes",
+        |engine| difference(resident(), memory(engine).resident),
+        "`used_memory_rss` less `allocator_resident`.",
+    ),
+    real("mem_fragmentation_ratio", |engine| ratio(resident(), used(engine)), 2, "`used_memory_rss` to `used_memory`."),
+    text(
+        "mem_fragmentation_bytes",
+        |engine| difference(resident(), used(engine)),
+        "`used_memory_rss` less `used_memory`.",
+    ),
+    constant("mem_not_counted_for_evict", "0", "Nothing is evicted."),
+    constant("mem_replication_backlog", "0", NO_REPLICAS),
+    constant("mem_total_replication_buffers", "0", NO_REPLICAS),
+    constant("mem_clients_slaves", "0", NO_REPLICAS),
+    // To be counted by the registry of clients.
+    constant("mem_clients_normal", "0", "Not counted yet."),
+    constant("mem_cluster_links", "0", "There is no cluster yet."),
+    gauge(
+        "mem_aof_buffer",
+        |engine| engine.store().map_or(0, |store| store.log().stats().unsynced_bytes),
+        "Bytes of the log that are kept until they are synced.",
+    ),
+    constant("mem_allocator", "jemalloc", "The allocator of the whole process."),
+    constant("active_defrag_running", "0", NO_DEFRAG),
+    constant("lazyfree_pending_objects", "0", "What is deleted is not freed piece by piece: see `reclaim_jobs`."),
+    constant("lazyfreed_objects", "0", "What is deleted is not freed piece by piece: see `reclaimed_ranges`."),
+];
+
+/// Bytes of the allocator.
+struct Memory {
+    allocated: u64,
+    /// Of the pages that these lie in.
+    active: u64,
+    /// Of all pages that it holds.
+    resident: u64,
+}
+
+fn memory(engine: &Engine) -> Memory {
+    let [allocated, active, resident] = (engine.process.allocator.figures)();
+    Memory { allocated, active, resident }
+}
+
+fn used(engine: &Engine) -> u64 {
+    memory(engine).allocated
+}
+
+fn dataset(engine: &Engine) -> u64 {
+    const DATA: &[&str] = &["memtable_active_bytes", "memtable_frozen_bytes", "row_cache_bytes", "block_cache_bytes"];
+    engine.figures().iter().filter(|(_, name, _)| DATA.contains(name)).map(|(_, _, bytes)| bytes).sum()
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2}%", ratio(part, whole) * 100.0)
+}
+
+fn difference(more: u64, less: u64) -> String {
+    (more as i64 - less as i64).to_string()
+}
+
+/// As Redis prints sizes: `1.50M`.
+fn human(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
+    match UNITS.iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => format!("{:.2}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Bytes of memory that the process has from the operating system.
+pub(crate) fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
+    // The page size of all platforms that this runs on.
+    resident.unwrap_or(0) * 4096
+}
+
+fn system() -> u64 {
+    let facts = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        facts.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_printed_as_redis_does() {
+        assert_eq!([human(0), human(1023), human(1536), human(3 << 30)], ["0B", "1023B", "1.50K", "3.00G"]);
+    }
+
+    #[test]
+    fn the_process_and_the_machine_have_memory() {
+        assert!(resident() > 1 << 20 && system() > resident());
+    }
+}

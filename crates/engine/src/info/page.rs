@@ -1,0 +1,63 @@
+//! docs/info.md: what the fields of INFO mean, from their table. A test keeps the page current, and
+//! `cargo run --release -p haypile-engine --example write_info` writes it.
+
+use super::figures::{FIGURES, Grows};
+use super::{TABLE, commands, metrics};
+use std::fmt::Write;
+
+/// The whole page.
+pub fn page() -> String {
+    let mut page = String::new();
+    let mut line = |text: &str| writeln!(page, "{text}").expect("a string takes any text");
+    line("# INFO and /metrics");
+    line("");
+    line("Generated from the table of fields (`crates/engine/src/info`); change that, then run `make docs`.");
+    line("");
+    line("A *counter* grows until CONFIG RESETSTAT or the end of the process, a *gauge* goes up and down; both are in");
+    line(
+        "/metrics (`metrics-port`) under the name in the last column. A *constant* is a field of Redis that has no other value",
+    );
+    line("here, for the reason given.");
+    for section in &TABLE {
+        if section.fields.is_empty() {
+            continue;
+        }
+        line("");
+        line(&format!("## {}", section.shown.title));
+        line("");
+        line("| field | kind | | metric |");
+        line("|---|---|---|---|");
+        for field in section.fields {
+            let metric = metrics::name_of(field).map_or(String::new(), |name| format!("`{name}`"));
+            line(&format!("| `{}` | {} | {} | {metric} |", field.name, field.kind(), field.about));
+        }
+    }
+    line("");
+    line("## Store, Log, Cache, RocksDB");
+    line("");
+    line("Those of RocksDB are as of the last half second: to ask it may take long.");
+    line("");
+    line("| field | kind | | metric |");
+    line("|---|---|---|---|");
+    for (name, grows, about) in FIGURES {
+        let kind = if *grows == Grows::Yes { "counter" } else { "gauge" };
+        line(&format!("| `{name}` | {kind} | {about} | `{}` |", metrics::figure_name(name, *grows)));
+    }
+    line("");
+    line("## Fields whose names depend on what happens");
+    line("");
+    line("| section | field | |");
+    line("|---|---|---|");
+    for (section, field, about) in commands::PATTERNS {
+        line(&format!("| {section} | `{field}` | {about} |"));
+    }
+    line("");
+    line("## Metrics that are no fields of INFO");
+    line("");
+    line("| metric | type | |");
+    line("|---|---|---|");
+    for (name, kind, about) in metrics::FAMILIES {
+        line(&format!("| `{name}` | {} | {about} |", kind.name()));
+    }
+    page
+}

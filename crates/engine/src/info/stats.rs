@@ -1,0 +1,208 @@
+//! The section `stats`: what was counted since the start, or since CONFIG RESETSTAT.
+
+use super::field::{Field, constant, counter, gauge, real, real_counter};
+use crate::counters::Counters;
+use crate::engine::{Engine, Rate};
+
+const NO_REPLICAS: &str = "There are no replicas yet.";
+const NO_EVICTION: &str = "Nothing is evicted.";
+const NO_FORK: &str = "Nothing is forked.";
+const NO_DEFRAG: &str = "The allocator needs no help.";
+const NO_TRACKING: &str = "There is no client-side caching yet.";
+const NO_SAMPLING: &str = "Expired keys are found by their deadlines, not by sampling.";
+const NO_IO_THREADS: &str = "Event loops read and write themselves.";
+
+pub(super) const FIELDS: &[Field] = &[
+    counter(
+        "total_connections_received",
+        |engine| sum(engine, |loop_| loop_.connections.get()),
+        "Clients that were let in.",
+    ),
+    counter(
+        "total_commands_processed",
+        Engine::commands_processed,
+        "Commands that began, those that MULTI queued included.",
+    ),
+    gauge(
+        "instantaneous_ops_per_sec",
+        |engine| engine.per_second(Rate::Commands),
+        "Commands a second, over the last ones.",
+    ),
+    counter("total_net_input_bytes", |engine| sum(engine, |loop_| loop_.input_bytes.get()), "Bytes of requests."),
+    counter("total_net_output_bytes", |engine| sum(engine, |loop_| loop_.output_bytes.get()), "Bytes of replies."),
+    constant("total_net_repl_input_bytes", "0", NO_REPLICAS),
+    constant("total_net_repl_output_bytes", "0", NO_REPLICAS),
+    real(
+        "instantaneous_input_kbps",
+        |engine| engine.per_second(Rate::Input) as f64 / 1024.0,
+        2,
+        "KiB of requests a second.",
+    ),
+    real(
+        "instantaneous_output_kbps",
+        |engine| engine.per_second(Rate::Output) as f64 / 1024.0,
+        2,
+        "KiB of replies a second.",
+    ),
+    constant("instantaneous_input_repl_kbps", "0.00", NO_REPLICAS),
+    constant("instantaneous_output_repl_kbps", "0.00", NO_REPLICAS),
+    counter(
+        "rejected_connections",
+        |engine| sum(engine, |loop_| loop_.rejected_connections.get()),
+        "Clients that were not let in.",
+    ),
+    constant("sync_full", "0", NO_REPLICAS),
+    constant("sync_partial_ok", "0", NO_REPLICAS),
+    constant("sync_partial_err", "0", NO_REPLICAS),
+    counter("expired_keys", |engine| engine.expired_keys.get(), "Keys that were removed after their deadlines."),
+    constant("expired_stale_perc", "0.00", NO_SAMPLING),
+    constant("expired_time_cap_reached_count", "0", NO_SAMPLING),
+    counter(
+        "expire_cycle_cpu_milliseconds",
+        |engine| engine.expire_ns.get() / 1_000_000,
+        "Time that removing expired keys took.",
+    ),
+    constant("evicted_keys", "0", NO_EVICTION),
+    constant("evicted_clients", "0", "Clients are closed by client-output-buffer-limit only."),
+    constant("total_eviction_exceeded_time", "0", NO_EVICTION),
+    constant("current_eviction_exceeded_time", "0", NO_EVICTION),
+    counter(
+        "keyspace_hits",
+        |engine| {
+            let of_loops: u64 = engine.all_counters().iter().map(|loop_| loop_.keyspace_hits.get()).sum();
+            of_loops + engine.keyspace_hits.get()
+        },
+        "Lookups to read that found a key.",
+    ),
+    counter(
+        "keyspace_misses",
+        |engine| {
+            let of_loops: u64 = engine.all_counters().iter().map(|loop_| loop_.keyspace_misses.get()).sum();
+            of_loops + engine.keyspace_misses.get()
+        },
+        "Lookups to read that found none.",
+    ),
+    // To be counted with pub/sub.
+    constant("pubsub_channels", "0", "Not counted yet."),
+    constant("pubsub_patterns", "0", "Not counted yet."),
+    constant("pubsubshard_channels", "0", "Not counted yet."),
+    constant("latest_fork_usec", "0", NO_FORK),
+    constant("total_forks", "0", NO_FORK),
+    constant("migrate_cached_sockets", "0", "There is no MIGRATE yet."),
+    constant("slave_expires_tracked_keys", "0", NO_REPLICAS),
+    constant("active_defrag_hits", "0", NO_DEFRAG),
+    constant("active_defrag_misses", "0", NO_DEFRAG),
+    constant("active_defrag_key_hits", "0", NO_DEFRAG),
+    constant("active_defrag_key_misses", "0", NO_DEFRAG),
+    constant("total_active_defrag_time", "0", NO_DEFRAG),
+    constant("current_active_defrag_time", "0", NO_DEFRAG),
+    constant("tracking_total_keys", "0", NO_TRACKING),
+    constant("tracking_total_items", "0", NO_TRACKING),
+    constant("tracking_total_prefixes", "0", NO_TRACKING),
+    constant("unexpected_error_replies", "0", "There are no replicas that could send errors."),
+    counter(
+        "total_error_replies",
+        |engine| sum(engine, |loop_| loop_.error_replies.get()),
+        "Replies that were errors.",
+    ),
+    constant("dump_payload_sanitizations", "0", "There is no RESTORE yet."),
+    counter("total_reads_processed", |engine| sum(engine, |loop_| loop_.reads.get()), "Reads of sockets."),
+    counter("total_writes_processed", |engine| sum(engine, |loop_| loop_.writes.get()), "Writes of sockets."),
+    constant("io_threaded_reads_processed", "0", NO_IO_THREADS),
+    constant("io_threaded_writes_processed", "0", NO_IO_THREADS),
+    constant("reply_buffer_shrinks", "0", "A client has a buffer only while it has replies."),
+    constant("reply_buffer_expands", "0", "A client has a buffer only while it has replies."),
+    counter(
+        "event_loop_ticks",
+        |engine| sum(engine, |loop_| loop_.ticks.get()),
+        "Rounds of event loops in which replies left.",
+    ),
+    counter(
+        "commands_that_loaded_rows",
+        |engine| sum(engine, |loop_| loop_.loads.get()),
+        "Commands that waited for rows from the disk.",
+    ),
+    counter(
+        "commands_on_io_pool",
+        |engine| sum(engine, |loop_| loop_.offloaded.get()),
+        "Commands that ran on the I/O pool.",
+    ),
+    counter(
+        "lock_waits",
+        |engine| sum(engine, |loop_| loop_.lock_waits.get()),
+        "Commands that waited for a key's lock.",
+    ),
+    counter(
+        "slowed_writes",
+        |engine| sum(engine, |loop_| loop_.slowed.get()),
+        "Writes that waited because the flush was behind.",
+    ),
+    counter(
+        "replies_waited_for_log",
+        |engine| sum(engine, |loop_| loop_.gate_waits.get()),
+        "Times that replies waited for the log after a round.",
+    ),
+];
+
+/// The section `cpu`.
+pub(super) const CPU: &[Field] = &[
+    real_counter("used_cpu_sys", |_| cpu_seconds("self", CpuTime::System), 6, "Seconds in the kernel."),
+    real_counter("used_cpu_user", |_| cpu_seconds("self", CpuTime::User), 6, "Seconds outside of the kernel."),
+    real_counter(
+        "used_cpu_sys_children",
+        |_| cpu_seconds("self", CpuTime::ChildrenSystem),
+        6,
+        "Of processes that it started.",
+    ),
+    real_counter(
+        "used_cpu_user_children",
+        |_| cpu_seconds("self", CpuTime::ChildrenUser),
+        6,
+        "Of processes that it started.",
+    ),
+    real_counter(
+        "used_cpu_sys_main_thread",
+        |_| main_thread(CpuTime::System),
+        6,
+        "Of the thread that accepts clients.",
+    ),
+    real_counter("used_cpu_user_main_thread", |_| main_thread(CpuTime::User), 6, "Of the thread that accepts clients."),
+];
+
+pub(super) fn sum(engine: &Engine, count: impl Fn(&Counters) -> u64) -> u64 {
+    engine.all_counters().iter().map(count).sum()
+}
+
+/// The position of the field behind the process's name in /proc/self/stat.
+#[derive(Clone, Copy)]
+enum CpuTime {
+    User = 11,
+    System = 12,
+    ChildrenUser = 13,
+    ChildrenSystem = 14,
+}
+
+fn main_thread(which: CpuTime) -> f64 {
+    cpu_seconds(&format!("self/task/{}", std::process::id()), which)
+}
+
+/// The kernel counts in hundredths of a second here, on every Linux.
+fn cpu_seconds(whose: &str, which: CpuTime) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{whose}/stat")).unwrap_or_default();
+    let ticks =
+        stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(which as usize)?.parse::<u64>().ok());
+    ticks.unwrap_or(0) as f64 / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_uses_time() {
+        let mut sum = 0u64;
+        while cpu_seconds("self", CpuTime::User) + cpu_seconds("self", CpuTime::System) < 0.01 {
+            (0..1_000_000u64).for_each(|n| sum = std::hint::black_box(sum ^ n));
+        }
+    }
+}

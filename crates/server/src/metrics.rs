@@ -1,0 +1,133 @@
+//! `metrics-port`: /metrics over HTTP/1.1, for Prometheus.
+//!
+//! A thread of its own with a runtime of its own: whoever asks, and however slowly, no event loop notices. Each connection
+//! is one request and one reply; how many there are, how long they may take and how much they may send is bounded.
+
+use crate::listen;
+use haypile_config::Config;
+use haypile_engine::Engine;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Semaphore;
+
+/// Connections at a time; the next one waits to be accepted.
+const CONNECTIONS_MAX: usize = 16;
+
+/// From the accept to the last byte of the reply.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes of a request. Nobody who asks for metrics sends more.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// How long nobody is let in after an accept has failed, for want of file descriptors as a rule.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens and serves until the process ends; nothing where the port is 0.
+///
+/// # Errors
+/// A text for people that names the address.
+pub fn start(config: &Config, engine: &Arc<Engine>) -> Result<(), String> {
+    if config.metrics_port == 0 {
+        return Ok(());
+    }
+    let sockets = listen::bind_port(config, config.metrics_port)?;
+    let engine = engine.clone();
+    let serve = move || {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+        let served = runtime.and_then(|runtime| runtime.block_on(serve_all(sockets, engine)));
+        if let Err(error) = served {
+            tracing::error!("metrics cannot be served: {error}");
+        }
+    };
+    let thread = std::thread::Builder::new().name("metrics".into()).spawn(serve);
+    thread.map(drop).map_err(|error| format!("A thread cannot start: {error}"))
+}
+
+async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> io::Result<()> {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut tasks = Vec::new();
+    for socket in sockets {
+        let socket = TcpListener::from_std(socket)?;
+        tasks.push(tokio::task::spawn_local(accept(socket, engine.clone(), room.clone())));
+    }
+    for task in tasks {
+        // They end with the process.
+        let _ = task.await;
+    }
+    Ok(())
+}
+
+async fn accept(socket: TcpListener, engine: Arc<Engine>, room: Arc<Semaphore>) {
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok((client, _)) = socket.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let engine = engine.clone();
+        tokio::task::spawn_local(async move {
+            // Who is too slow or breaks off gets nothing more.
+            let _ = tokio::time::timeout(TIME_MAX, answer(client, &engine)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn answer(client: TcpStream, engine: &Engine) -> io::Result<()> {
+    let mut request = Vec::new();
+    let reply = loop {
+        client.readable().await?;
+        let mut piece = [0; 1024];
+        match client.try_read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => request.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        }
+        if request.windows(4).any(|end| end == b"\r\n\r\n") {
+            break reply(&request, engine);
+        }
+        if request.len() > REQUEST_BYTES_MAX {
+            break response("431 Request Header Fields Too Large", "The request is too large.\n", true);
+        }
+    };
+    let mut rest = &reply[..];
+    while !rest.is_empty() {
+        client.writable().await?;
+        match client.try_write(rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn reply(request: &[u8], engine: &Engine) -> Vec<u8> {
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let path = target.unwrap_or_default().split(|byte| *byte == b'?').next().unwrap_or_default();
+    let has_body = method != Some(b"HEAD");
+    match (method, path) {
+        _ if !version.is_some_and(|version| version.starts_with(b"HTTP/1.")) || words.next().is_some() => {
+            response("400 Bad Request", "This is no request of HTTP/1.\n", true)
+        }
+        (Some(b"GET" | b"HEAD"), b"/metrics") => response("200 OK", &engine.metrics(), has_body),
+        (Some(b"GET" | b"HEAD"), _) => response("404 Not Found", "Metrics are at /metrics.\n", has_body),
+        _ => response("405 Method Not Allowed", "Only GET is allowed.\n", true),
+    }
+}
+
+fn response(status: &str, body: &str, has_body: bool) -> Vec<u8> {
+    let kind = if status.starts_with("200") { "text/plain; version=0.0.4; charset=utf-8" } else { "text/plain" };
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), if has_body { body.as_bytes() } else { b"" }].concat()
+}

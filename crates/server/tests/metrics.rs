@@ -1,0 +1,209 @@
+//! /metrics over HTTP: what Prometheus reads, and what hostile clients get.
+
+mod process;
+
+use process::{Server, TempDir};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// A server whose metrics are at the port that comes with it.
+fn server(dir: &TempDir) -> (Server, u16) {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = free.local_addr().expect("it is bound").port();
+    drop(free);
+    (Server::start(dir.path(), &["--metrics-port", &port.to_string()]), port)
+}
+
+fn connect(port: u16) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", port)).expect("metrics are served")
+}
+
+/// Sends a request; all that comes back.
+fn ask(port: u16, request: &str) -> String {
+    let mut socket = connect(port);
+    socket.write_all(request.as_bytes()).expect("it is read");
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).expect("it is answered");
+    reply
+}
+
+fn metrics(port: u16) -> String {
+    let reply = ask(port, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    body.to_owned()
+}
+
+fn value<'a>(metrics: &'a str, sample: &str) -> &'a str {
+    let found = metrics.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("{sample} is in {metrics}"))
+}
+
+#[test]
+fn metrics_tell_what_info_tells() {
+    let dir = TempDir::new();
+    let (server, port) = server(&dir);
+    let mut client = server.client();
+    (0..5).for_each(|n| assert_eq!(client.ask(&format!("SET k{n} v")), "+OK\r\n"));
+    assert!(client.ask("GET").starts_with("-ERR"));
+    assert!(client.ask("INCR k1").starts_with("-ERR"));
+    let metrics = metrics(port);
+    assert_eq!(value(&metrics, "haypile_command_calls_total{command=\"set\"}"), "5");
+    assert_eq!(value(&metrics, "haypile_command_seconds_count{command=\"set\"}"), "5");
+    assert_eq!(value(&metrics, "haypile_command_seconds_bucket{command=\"set\",le=\"+Inf\"}"), "5");
+    assert_eq!(value(&metrics, "haypile_command_rejected_total{command=\"get\"}"), "1");
+    assert_eq!(value(&metrics, "haypile_command_failed_total{command=\"incr\"}"), "1");
+    assert_eq!(value(&metrics, "haypile_errors_total{kind=\"ERR\"}"), "2");
+    assert_eq!(value(&metrics, "haypile_db_keys{db=\"db0\"}"), "5");
+    assert_eq!(value(&metrics, "haypile_db_type_keys{db=\"db0\",type=\"strings\"}"), "5");
+    let commands: u64 = value(&metrics, "haypile_commands_processed_total").parse().expect("a number");
+    assert!(commands >= 7, "{commands}");
+    assert_eq!(value(&metrics, "haypile_connected_clients"), "1");
+    // Of the process, the log, the caches and RocksDB.
+    for name in
+        ["haypile_used_memory", "haypile_log_writes_total", "haypile_row_cache_bytes", "haypile_block_cache_bytes"]
+    {
+        value(&metrics, name).parse::<f64>().expect("a number");
+    }
+    // Every figure of the store is explained, and so it is here.
+    for section in ["store", "log", "cache", "rocksdb"] {
+        let info = client.ask(&format!("INFO {section}"));
+        for name in info.lines().skip(2).filter_map(|line| line.split_once(':')).map(|(name, _)| name) {
+            let is_there = ["", "_total"].iter().any(|end| metrics.contains(&format!("\nhaypile_{name}{end} ")));
+            assert!(is_there, "{name} of {section}");
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn a_strict_parser_reads_them() {
+    let dir = TempDir::new();
+    let (server, port) = server(&dir);
+    let mut client = server.client();
+    for command in ["SET k v", "GET k", "GET none", "CONFIG GET port", "INCR k", "NOSUCH"] {
+        client.ask(command);
+    }
+    let page = metrics(port);
+    let (mut families, mut current) = (std::collections::HashMap::new(), None);
+    let mut samples = std::collections::HashSet::new();
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').expect("a help has a text");
+            assert!(!help.is_empty() && families.insert(name.to_owned(), None).is_none(), "{name} comes once");
+            current = Some(name.to_owned());
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a type has a name");
+            assert_eq!(current.as_deref(), Some(name), "the type follows its help");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            families.insert(name.to_owned(), Some(kind.to_owned()));
+        } else {
+            let (sample, number) = line.rsplit_once(' ').expect("a sample has a value");
+            number.parse::<f64>().unwrap_or_else(|_| panic!("{line}"));
+            assert!(samples.insert(sample.to_owned()), "{sample} comes once");
+            let family = current.as_deref().expect("a sample follows its head");
+            let kind = families[family].as_deref().expect("it has a type");
+            let name = sample.split('{').next().expect("a name");
+            let allowed = match kind {
+                "histogram" => ["_bucket", "_sum", "_count"].iter().any(|end| name == format!("{family}{end}")),
+                "counter" => name == family && name.ends_with("_total"),
+                _ => name == family,
+            };
+            assert!(allowed, "{line} below {family}, a {kind}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{name}");
+        }
+    }
+    assert!(families.len() > 100);
+    server.stop();
+}
+
+#[test]
+fn the_dashboard_asks_for_what_is_there() {
+    let dir = TempDir::new();
+    let (server, port) = server(&dir);
+    let mut client = server.client();
+    for command in ["SET k v", "GET k", "GET"] {
+        client.ask(command);
+    }
+    let page = metrics(port);
+    let here: std::path::PathBuf = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into();
+    let dashboard = std::fs::read_to_string(here.join("../../deploy/grafana/haypile.json")).expect("it is there");
+    let expressions: Vec<String> = dashboard
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("\"expr\": \"")?.trim_end_matches(',').strip_suffix('"'))
+        .map(|expression| expression.replace("\\\"", "\""))
+        .collect();
+    assert!(expressions.len() > 20, "{expressions:?}");
+    for expression in &expressions {
+        let mut rest = expression.as_str();
+        let mut found = 0;
+        while let Some(at) = rest.find("haypile_") {
+            rest = &rest[at..];
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            let (name, behind) = rest.split_at(end);
+            let is_here = |line: &&str| line.starts_with(&format!("{name} ")) || line.starts_with(&format!("{name}{{"));
+            let sample = page.lines().find(is_here).unwrap_or_else(|| panic!("{name} of {expression} is not served"));
+            // Labels that the expression asks for, and those that it groups by.
+            if let Some(labels) = behind.strip_prefix('{').and_then(|labels| labels.split('}').next()) {
+                for matcher in labels.split(',').filter(|matcher| !matcher.is_empty()) {
+                    let (label, wanted) = matcher.split_once('=').expect("a matcher has a value");
+                    let label = label.trim_end_matches('!');
+                    if ["instance", "job"].contains(&label) {
+                        continue;
+                    }
+                    assert!(sample.contains(&format!("{label}=\"")), "{label} of {expression}: {sample}");
+                    let wanted = wanted.trim_matches(['~', '"']);
+                    let exists = |value: &str| {
+                        page.lines()
+                            .any(|line| line.starts_with(name) && line.contains(&format!("{label}=\"{value}\"")))
+                    };
+                    assert!(wanted.contains('$') || wanted.split('|').all(exists), "{label}={wanted} of {expression}");
+                }
+            }
+            if let Some(by) = expression.split("by (").nth(1).and_then(|by| by.split(')').next()) {
+                for label in by.split(", ").filter(|label| *label != "instance") {
+                    let has = page.lines().any(|line| line.starts_with(name) && line.contains(&format!("{label}=\"")));
+                    assert!(has, "{label} of {expression}");
+                }
+            }
+            found += 1;
+            rest = behind;
+        }
+        assert!(found > 0, "{expression} asks for nothing of ours");
+    }
+    server.stop();
+}
+
+#[test]
+fn other_requests_are_refused() {
+    let dir = TempDir::new();
+    let (server, port) = server(&dir);
+    let status = |request: &str| ask(port, request).lines().next().unwrap_or_default().to_owned();
+    assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+    assert_eq!(status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), "HTTP/1.1 200 OK");
+    assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(status("GET /metrics\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(status("\0\u{1}\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    let head = ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    // All of it is read, so that the answer is not lost with the rest.
+    let endless = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(8600));
+    assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
+    server.stop();
+}
+
+#[test]
+fn who_says_nothing_holds_up_no_client_and_not_everybody_who_asks() {
+    let dir = TempDir::new();
+    let (server, port) = server(&dir);
+    // As many as are served at a time, but for one.
+    let silent: Vec<TcpStream> = (0..15).map(|_| connect(port)).collect();
+    let mut client = server.client();
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    assert!(metrics(port).contains("haypile_connected_clients 1\n"), "who asks for metrics is no client");
+    drop(silent);
+    (0..40).for_each(|_| drop(metrics(port)));
+    server.stop();
+}
