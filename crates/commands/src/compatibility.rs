@@ -30,6 +30,7 @@ pub const DIFFERENCES: &[Difference] = &[
             "command|help",
             "config|help",
             "client|help",
+            "pubsub|help",
             "acl|help",
             "module|help",
             "slowlog|help",
@@ -40,6 +41,13 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
         test: "help_lists_the_subcommands_of_the_table",
+    },
+    Difference {
+        commands: &["client|list", "client|info"],
+        what: "`argv-mem`, `oll` and `omem` are always 0, `obl` counts all replies that have not left; `idle` is the time since \
+               the connection's last turn.",
+        why: "Arguments are read where they were received, and the replies of a connection lie in one buffer.",
+        test: "clients_are_listed_and_closed",
     },
     Difference {
         commands: &["replicaof", "slaveof"],

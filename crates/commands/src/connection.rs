@@ -1,17 +1,16 @@
-//! The commands about the connection: greeting, protocol version, names, the selected database.
+//! The commands about the connection: greeting, login, protocol version, the selected database.
 //!
-//! Owns their options and replies. What a connection is belongs to the engine, behind [`Host`]. HELP of any container is in
-//! `introspect.rs`.
+//! Owns their options and replies. What a connection is belongs to the engine, behind [`Host`]. CLIENT is in `client.rs`.
 
 use crate::REDIS_VERSION;
 use crate::args::Args;
+use crate::client::client_name;
 use crate::error::{Error, Result};
-use crate::host::{Host, Library};
-use crate::introspect::help;
-use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run};
+use crate::host::Host;
+use crate::table::{Arity, Command, Control, Deprecated, Flag, Group, Keys, Run};
 use haypile_resp::{Protocol, Reply, number};
 
-pub(crate) const COMMANDS: &[Command] = &[PING, ECHO, HELLO, SELECT, QUIT, CLIENT];
+pub(crate) const COMMANDS: &[Command] = &[PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT];
 
 const PING: Command = Command {
     name: "ping",
@@ -27,12 +26,17 @@ const PING: Command = Command {
     ..Command::USUAL
 };
 
-fn ping(_: &mut dyn Host, args: Args) -> Result<Reply> {
-    match args.len() {
-        1 => Ok(Reply::Simple("PONG")),
-        2 => Ok(Reply::bulk(args.get(1).to_vec())),
-        _ => Err(Error::WrongArity("ping".to_owned())),
+/// A RESP2 client that is subscribed gets an answer of the form of its messages.
+fn ping(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let text = match args.len() {
+        1 => None,
+        2 => Some(args.get(1).to_vec()),
+        _ => return Err(Error::WrongArity("ping".to_owned())),
+    };
+    if host.is_bound_to_channels() {
+        return Ok(Reply::array([Reply::bulk("pong"), Reply::bulk(text.unwrap_or_default())]));
     }
+    Ok(text.map_or(Reply::Simple("PONG"), Reply::bulk))
 }
 
 const ECHO: Command = Command {
@@ -50,6 +54,37 @@ const ECHO: Command = Command {
 
 fn echo(_: &mut dyn Host, args: Args) -> Result<Reply> {
     Ok(Reply::bulk(args.get(1).to_vec()))
+}
+
+const AUTH: Command = Command {
+    name: "auth",
+    since: "1.0.0",
+    group: Group::Connection,
+    arity: Arity::at_least(2),
+    keys: Keys::NONE,
+    summary: "Logs the connection in.",
+    syntax: "[username@6.0.0] password",
+    complexity: "O(N) where N is the number of passwords defined for the user",
+    run: Run::Session(auth),
+    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    history: &[("6.0.0", "Added ACL style (username and password).")],
+    ..Command::USUAL
+};
+
+fn auth(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let (user, password) = match args.len() {
+        2 if !host.has_password() => {
+            return Err(Error::text(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        2 => (&b"default"[..], args.get(1)),
+        3 => (args.get(1), args.get(2)),
+        _ => return Err(Error::Syntax),
+    };
+    host.authenticate(user, password)?;
+    Ok(Reply::ok())
 }
 
 const HELLO: Command = Command {
@@ -139,6 +174,19 @@ fn select(host: &mut dyn Host, args: Args) -> Result<Reply> {
     Ok(Reply::ok())
 }
 
+const RESET: Command = Command {
+    name: "reset",
+    since: "6.2.0",
+    group: Group::Connection,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Makes the connection as it was when it was opened.",
+    syntax: "",
+    run: Run::Control(Control::Reset),
+    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    ..Command::USUAL
+};
+
 const QUIT: Command = Command {
     name: "quit",
     since: "1.0.0",
@@ -157,123 +205,3 @@ fn quit(host: &mut dyn Host, _: Args) -> Result<Reply> {
     host.close_after_reply();
     Ok(Reply::ok())
 }
-
-const CLIENT: Command = Command {
-    name: "client",
-    since: "2.4.0",
-    group: Group::Connection,
-    arity: Arity::at_least(2),
-    keys: Keys::NONE,
-    summary: "A container for commands about the client connection.",
-    syntax: "",
-    complexity: "Depends on subcommand.",
-    run: Run::Container,
-    subcommands: &[CLIENT_ID, CLIENT_GETNAME, CLIENT_SETNAME, CLIENT_SETINFO, CLIENT_HELP],
-    ..Command::USUAL
-};
-
-const CLIENT_ID: Command = Command {
-    name: "id",
-    since: "5.0.0",
-    group: Group::Connection,
-    arity: Arity::exactly(2),
-    keys: Keys::NONE,
-    summary: "Returns the unique number of the connection.",
-    syntax: "",
-    run: Run::Session(client_id),
-    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};
-
-fn client_id(host: &mut dyn Host, _: Args) -> Result<Reply> {
-    Ok(Reply::Integer(host.client_id() as i64))
-}
-
-const CLIENT_GETNAME: Command = Command {
-    name: "getname",
-    since: "2.6.9",
-    group: Group::Connection,
-    arity: Arity::exactly(2),
-    keys: Keys::NONE,
-    summary: "Returns the name of the connection.",
-    syntax: "",
-    run: Run::Session(client_getname),
-    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};
-
-fn client_getname(host: &mut dyn Host, _: Args) -> Result<Reply> {
-    Ok(match host.client_name() {
-        [] => Reply::Null,
-        name => Reply::bulk(name.to_vec()),
-    })
-}
-
-const CLIENT_SETNAME: Command = Command {
-    name: "setname",
-    since: "2.6.9",
-    group: Group::Connection,
-    arity: Arity::exactly(3),
-    keys: Keys::NONE,
-    summary: "Names the connection.",
-    syntax: "connection-name",
-    run: Run::Session(client_setname),
-    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};
-
-fn client_setname(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    host.set_client_name(client_name(args.get(2))?);
-    Ok(Reply::ok())
-}
-
-/// A name that may stand in CLIENT LIST without breaking its format; empty takes the name away.
-fn client_name(name: &[u8]) -> Result<&[u8]> {
-    if name.iter().all(u8::is_ascii_graphic) {
-        Ok(name)
-    } else {
-        Err(Error::text("ERR Client names cannot contain spaces, newlines or special characters."))
-    }
-}
-
-const CLIENT_SETINFO: Command = Command {
-    name: "setinfo",
-    since: "7.2.0",
-    group: Group::Connection,
-    arity: Arity::exactly(4),
-    keys: Keys::NONE,
-    summary: "Tells the server the name or version of the client library.",
-    syntax: "attr=('lib-name' libname | 'lib-ver' libver)",
-    run: Run::Session(client_setinfo),
-    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};
-
-fn client_setinfo(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    let (attribute, value) = (args.get(2), args.get(3));
-    let part = if args.is(2, "lib-name") {
-        Library::Name
-    } else if args.is(2, "lib-ver") {
-        Library::Version
-    } else {
-        return Err(Error::quoting("ERR Unrecognized option '", attribute, "'"));
-    };
-    if !value.iter().all(u8::is_ascii_graphic) {
-        return Err(Error::quoting("ERR ", attribute, " cannot contain spaces, newlines or special characters."));
-    }
-    host.set_library(part, value);
-    Ok(Reply::ok())
-}
-
-const CLIENT_HELP: Command = Command {
-    name: "help",
-    since: "5.0.0",
-    group: Group::Connection,
-    arity: Arity::exactly(2),
-    keys: Keys::NONE,
-    summary: "Lists the subcommands of CLIENT.",
-    syntax: "",
-    run: Run::Session(help),
-    flags: &[Flag::Loading, Flag::Stale],
-    ..Command::USUAL
-};

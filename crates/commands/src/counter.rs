@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
+use haypile_types::event;
 use haypile_types::extended::Extended;
 use haypile_types::string;
 
@@ -83,7 +84,9 @@ fn decrby(txn: &mut Txn, args: Args) -> Result<Reply> {
 
 fn add(txn: &mut Txn, args: Args, delta: i64) -> Result<Reply> {
     let key = args.key(txn, 1);
-    Ok(Reply::Integer(string::increment(txn, &key, delta)?))
+    let sum = string::increment(txn, &key, delta)?;
+    txn.on_event(event::STRING, "incrby", &key);
+    Ok(Reply::Integer(sum))
 }
 
 const INCRBYFLOAT: Command = Command {
@@ -102,5 +105,6 @@ const INCRBYFLOAT: Command = Command {
 fn incrbyfloat(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let sum = string::increment_float(txn, &key, Extended::parse(args.get(2)))?;
+    txn.on_event(event::STRING, "incrbyfloat", &key);
     Ok(Reply::bulk(sum.into_bytes()))
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
+use haypile_types::event;
 use haypile_types::key;
 
 pub(crate) const COMMANDS: &[Command] =
@@ -96,8 +97,14 @@ fn set_deadline(txn: &mut Txn, args: Args, time: Time, command: &'static str) ->
         return Ok(Reply::Integer(0));
     }
     match u64::try_from(deadline) {
-        Ok(deadline) if deadline > now => key::set_deadline(txn, &key, &entry, Some(deadline))?,
-        _ => key::remove(txn, &key, &entry.header)?,
+        Ok(deadline) if deadline > now => {
+            key::set_deadline(txn, &key, &entry, Some(deadline))?;
+            txn.on_event(event::GENERIC, "expire", &key);
+        }
+        _ => {
+            key::remove(txn, &key, &entry.header)?;
+            txn.on_event(event::GENERIC, "del", &key);
+        }
     }
     Ok(Reply::Integer(1))
 }
@@ -273,6 +280,7 @@ fn persist(txn: &mut Txn, args: Args) -> Result<Reply> {
     match key::lookup_write(txn, &key)? {
         Some(entry) if entry.header.deadline_ms.is_some() => {
             key::set_deadline(txn, &key, &entry, None)?;
+            txn.on_event(event::GENERIC, "persist", &key);
             Ok(Reply::Integer(1))
         }
         _ => Ok(Reply::Integer(0)),

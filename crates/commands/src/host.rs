@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::lookup::{CommandId, Table};
 use crate::table::DataFn;
 use haypile_resp::{Protocol, Reply};
+use std::sync::Arc;
 
 /// The connection that a command came by, and the server behind it.
 pub trait Host {
@@ -24,7 +25,10 @@ pub trait Host {
     /// From the reply of the running command on.
     fn set_protocol(&mut self, protocol: Protocol);
 
-    /// Whether the client may run commands: no password is needed, or it gave one.
+    /// Whether the default user has a password.
+    fn has_password(&self) -> bool;
+    fn has_user(&self, name: &[u8]) -> bool;
+    /// Whether the client may run commands: no password was needed when it came, or it gave one.
     fn authenticated(&self) -> bool;
     /// Logs the client in, or says why not (`WRONGPASS ...`).
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()>;
@@ -61,6 +65,41 @@ pub trait Host {
 
     /// Sends the reply of the running command and closes the connection.
     fn close_after_reply(&mut self);
+    /// From the running command on; ON only lets later replies through.
+    fn set_replies(&mut self, replies: Replies);
+    fn set_no_evict(&mut self, on: bool);
+    fn set_no_touch(&mut self, on: bool);
+    /// From now on the client is shown every command that the server runs.
+    fn monitor(&mut self);
+
+    /// The clients that the filter lets through, in the order of their ids, as lines of CLIENT LIST.
+    fn clients(&mut self, filter: &ClientFilter) -> String;
+    /// Closes those clients and says how many they are. The running one is closed after its reply.
+    fn kill_clients(&mut self, filter: &ClientFilter) -> usize;
+    /// Holds commands until a Unix time in milliseconds. An earlier pause that lasts longer or holds more stands.
+    fn pause(&mut self, until_ms: u64, what: Paused);
+    fn unpause(&mut self);
+    /// Ends the wait of a client's blocking command, as if its time were over or by an error; whether it waited.
+    fn unblock(&mut self, client: u64, with_error: bool) -> bool;
+
+    /// Whether the client may do little else than change its subscriptions: it has some, and speaks RESP2.
+    fn is_bound_to_channels(&self) -> bool;
+    /// The channels of the client: names of channels or patterns, in order.
+    fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>>;
+    /// How many subscriptions the client has: shard channels are counted by themselves, the others together.
+    fn subscription_count(&self, kind: Channels) -> usize;
+    /// The same, with one more.
+    fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
+    /// The same, without that one, if there was such a subscription.
+    fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
+    /// Sends a message to all who are subscribed to its channel, when the command has taken effect; how many get it.
+    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> usize;
+    /// The channels that somebody is subscribed to.
+    fn channels(&self, kind: Channels) -> Vec<Arc<[u8]>>;
+    /// How many clients are subscribed to a channel.
+    fn subscribers(&self, kind: Channels, name: &[u8]) -> usize;
+    /// How many patterns there are that somebody is subscribed to.
+    fn patterns(&self) -> usize;
 
     /// Name and value of each directive whose name matches one of the patterns, in the order of the configuration.
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)>;
@@ -149,6 +188,71 @@ pub enum DebugAccess {
     Yes,
     /// Clients on the same host.
     Local,
+}
+
+/// What a subscription names. Messages to shard channels reach nobody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Channels {
+    Plain,
+    /// All channels that match.
+    Pattern,
+    Shard,
+}
+
+/// Which commands a pause holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// Those that change data or send messages.
+    Writes,
+    All,
+}
+
+/// Which replies a client gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    #[default]
+    On,
+    Off,
+    /// None to the running command and the one behind it.
+    SkipNext,
+    /// None to the running command.
+    Skip,
+}
+
+/// The kinds of clients that CLIENT LIST and CLIENT KILL tell apart, and that have output limits of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientType {
+    Normal,
+    Replica,
+    PubSub,
+    Master,
+}
+
+impl ClientType {
+    /// By name, in any case.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        let names = [
+            ("normal", Self::Normal),
+            ("slave", Self::Replica),
+            ("replica", Self::Replica),
+            ("pubsub", Self::PubSub),
+            ("master", Self::Master),
+        ];
+        names.iter().find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
+    }
+}
+
+/// Some of the clients: those that fit everything that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFilter {
+    pub ids: Option<Vec<u64>>,
+    pub kind: Option<ClientType>,
+    /// As CLIENT LIST prints it: `127.0.0.1:6379`, `[::1]:6379`, the path of a unix socket with `:0`.
+    pub address: Option<Vec<u8>>,
+    pub local_address: Option<Vec<u8>>,
+    pub user: Option<Vec<u8>>,
+    /// Not the one that asks.
+    pub skip_me: bool,
 }
 
 /// What a client library tells about itself.

@@ -113,7 +113,7 @@ fn keys_of<'h>(host: &'h mut dyn Host, call: Args<'h>) -> Result<(&'h Entry, Vec
     let Some(entry) = host.table().lookup(call) else {
         return Err(Error::text("ERR Invalid command specified"));
     };
-    if entry.command.keys.specs().is_empty() {
+    if entry.command.keys.of_keys().is_empty() {
         return Err(Error::text("ERR The command has no key arguments"));
     }
     if !entry.command.arity.allows(call.len()) {
@@ -273,7 +273,7 @@ fn described(table: &Table, entry: &Entry) -> Reply {
 }
 
 fn key_spec(spec: &KeySpec) -> Reply {
-    let mode = std::iter::once(spec.mode.name());
+    let mode = std::iter::once(spec.mode.name()).filter(|name| !name.is_empty());
     let uses = spec.uses.iter().map(|use_| use_.name());
     let (begin, begin_spec) = match spec.begin {
         Begin::Index(index) => ("index", vec![("index", Reply::Integer(index.into()))]),

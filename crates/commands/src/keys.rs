@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::table::{Arity, Command, Flag, Group, KeySpec, Keys, Mode, Run, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
+use haypile_types::event;
 use haypile_types::key::{self, Entry, Header, Type};
 use haypile_types::string;
 
@@ -33,7 +34,10 @@ fn del(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut deleted = 0;
     for i in 1..args.len() {
         let key = args.key(txn, i);
-        deleted += i64::from(key::delete(txn, &key)?);
+        if key::delete(txn, &key)? {
+            txn.on_event(event::GENERIC, "del", &key);
+            deleted += 1;
+        }
     }
     Ok(Reply::Integer(deleted))
 }
@@ -180,6 +184,8 @@ fn move_to_name(txn: &mut Txn, args: Args, taken: Taken) -> Result<bool> {
         return Ok(false);
     }
     key::rename(txn, &from, &entry, &to, replaced.as_ref())?;
+    txn.on_event(event::GENERIC, "rename_from", &from);
+    txn.on_event(event::GENERIC, "rename_to", &to);
     Ok(true)
 }
 
@@ -221,6 +227,10 @@ fn copy(txn: &mut Txn, args: Args) -> Result<Reply> {
         return Ok(Reply::Integer(0));
     }
     copy_value(txn, &from, &entry, &to, replaced.as_ref())?;
+    if replaced.is_some() {
+        txn.on_event(event::NEW, "new", &to);
+    }
+    txn.on_event(event::GENERIC, "copy_to", &to);
     Ok(Reply::Integer(1))
 }
 
@@ -256,5 +266,7 @@ fn move_to_database(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     copy_value(txn, &from, &entry, &to, None)?;
     key::remove(txn, &from, &entry.header)?;
+    txn.on_event(event::GENERIC, "move_from", &from);
+    txn.on_event(event::GENERIC, "move_to", &to);
     Ok(Reply::Integer(1))
 }

@@ -12,6 +12,8 @@ pub enum Keys {
     None,
     One(KeySpec),
     Many(&'static [KeySpec]),
+    /// Shard channels: they decide about the cluster's slot as keys do, but are none.
+    Channels(KeySpec),
 }
 
 impl Keys {
@@ -27,6 +29,13 @@ impl Keys {
         let mut spec = KeySpec::at(first);
         spec.find = Find::Range { last: -1, step, limit: 0 };
         Self::One(spec)
+    }
+
+    /// Shard channels from argument 1 to the last one, or the first of them only.
+    pub const fn channels(all: bool) -> Self {
+        let mut spec = KeySpec::at(1).with(Mode::None, &[Use::NotKey]);
+        spec.find = Find::Range { last: if all { -1 } else { 0 }, step: 1, limit: 0 };
+        Self::Channels(spec)
     }
 
     /// The same keys, only read; `uses` is empty where the value's content does not leave the server.
@@ -56,7 +65,7 @@ impl Keys {
                 spec.notes = notes;
                 Self::One(spec)
             }
-            Self::None | Self::Many(_) => panic!("only a single key spec can be noted this way"),
+            _ => panic!("only a single key spec can be noted this way"),
         }
     }
 
@@ -71,14 +80,23 @@ impl Keys {
     const fn with(self, mode: Mode, uses: &'static [Use]) -> Self {
         match self {
             Self::One(spec) => Self::One(spec.with(mode, uses)),
-            Self::None | Self::Many(_) => panic!("only a single key spec can be changed this way"),
+            _ => panic!("only a single key spec can be changed this way"),
         }
     }
 
-    #[inline]
+    /// Everything that COMMAND INFO shows.
     pub const fn specs(&self) -> &[KeySpec] {
         match self {
-            Self::None => &[],
+            Self::Channels(spec) => std::slice::from_ref(spec),
+            _ => self.of_keys(),
+        }
+    }
+
+    /// Those of keys.
+    #[inline]
+    pub const fn of_keys(&self) -> &[KeySpec] {
+        match self {
+            Self::None | Self::Channels(_) => &[],
             Self::One(spec) => std::slice::from_ref(spec),
             Self::Many(specs) => specs,
         }
@@ -116,7 +134,7 @@ impl KeySpec {
     /// Whether the command may change the key, so that it needs the key for itself.
     #[inline]
     pub const fn writes(&self) -> bool {
-        !matches!(self.mode, Mode::Ro)
+        !matches!(self.mode, Mode::Ro | Mode::None)
     }
 
     /// Whether what the key held before does not matter.
@@ -183,15 +201,19 @@ pub enum Mode {
     Rw,
     Ow,
     Rm,
+    /// What is no key has no content.
+    None,
 }
 
 impl Mode {
+    /// Empty if there is nothing to name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ro => "RO",
             Self::Rw => "RW",
             Self::Ow => "OW",
             Self::Rm => "RM",
+            Self::None => "",
         }
     }
 }

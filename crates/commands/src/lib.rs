@@ -31,9 +31,13 @@ mod expire;
 mod scan;
 
 mod backup;
+mod client;
 mod connection;
+mod pubsub;
+
 mod introspect;
 mod latency;
+mod monitor;
 mod server;
 mod slowlog;
 mod transactions;
@@ -62,7 +66,7 @@ pub use table::{Command, Control, Flag, Run};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 23] {
+pub(crate) fn groups() -> [&'static [Command]; 26] {
     [
         string::COMMANDS,
         counter::COMMANDS,
@@ -73,11 +77,14 @@ pub(crate) fn groups() -> [&'static [Command]; 23] {
         scan::COMMANDS,
         database::COMMANDS,
         connection::COMMANDS,
+        client::COMMANDS,
+        pubsub::COMMANDS,
         server::COMMANDS,
         backup::COMMANDS,
         slowlog::COMMANDS,
         latency::COMMANDS,
         introspect::COMMANDS,
+        monitor::COMMANDS,
         transactions::COMMANDS,
         replication::COMMANDS,
         acl::COMMANDS,

@@ -9,8 +9,9 @@ use crate::expire::Time;
 use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, write};
-use haypile_store::Txn;
+use haypile_store::{Key, Txn};
 use haypile_types::chunks::Long;
+use haypile_types::event;
 use haypile_types::key;
 use haypile_types::string::{self, Content};
 
@@ -92,6 +93,7 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (key, value) = (args.key(txn, 1), args.get(2));
     if args.len() == 3 {
         string::set(txn, &key, value)?;
+        on_set(txn, &key, None);
         return Ok(Reply::ok());
     }
     let options = Options::parse(args, 3, &Options::OF_SET)?;
@@ -99,6 +101,7 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
     if options.condition.is_none() && !options.get && options.expiry != Expiry::Keep {
         let before = key::lookup_overwrite(txn, &key)?;
         string::put(txn, &key, before.as_ref(), value, deadline)?;
+        on_set(txn, &key, deadline);
         return Ok(Reply::ok());
     }
     let entry = if options.get { key::lookup_update(txn, &key)? } else { key::lookup_write(txn, &key)? };
@@ -110,13 +113,22 @@ fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
     let allowed = options.condition.is_none_or(|condition| condition == Condition::met_by(before.is_some()));
     if allowed {
         let kept = before.and_then(|before| before.deadline_ms);
-        let deadline = if options.expiry == Expiry::Keep { kept } else { deadline };
-        string::put(txn, &key, before.as_ref(), value, deadline)?;
+        let after = if options.expiry == Expiry::Keep { kept } else { deadline };
+        string::put(txn, &key, before.as_ref(), value, after)?;
+        on_set(txn, &key, deadline);
     }
     Ok(match options.get {
         false if allowed => Reply::ok(),
         _ => old,
     })
+}
+
+/// Tells of a string that was set, and of the deadline that it was given.
+fn on_set(txn: &mut Txn, key: &Key, deadline: Option<u64>) {
+    txn.on_event(event::STRING, "set", key);
+    if deadline.is_some() {
+        txn.on_event(event::GENERIC, "expire", key);
+    }
 }
 
 /// When SET sets.
@@ -257,6 +269,7 @@ fn set_until(txn: &mut Txn, args: Args, time: Time, command: &'static str) -> Re
     let key = args.key(txn, 1);
     let before = key::lookup_overwrite(txn, &key)?;
     string::put(txn, &key, before.as_ref(), args.get(3), Some(deadline))?;
+    on_set(txn, &key, Some(deadline));
     Ok(Reply::ok())
 }
 
@@ -280,6 +293,7 @@ fn setnx(txn: &mut Txn, args: Args) -> Result<Reply> {
         return Ok(Reply::Integer(0));
     }
     string::put(txn, &key, None, args.get(2), None)?;
+    on_set(txn, &key, None);
     Ok(Reply::Integer(1))
 }
 
@@ -306,6 +320,7 @@ fn getset(txn: &mut Txn, args: Args) -> Result<Reply> {
         None => Reply::Null,
     };
     string::put(txn, &key, before.as_ref(), args.get(2), None)?;
+    on_set(txn, &key, None);
     Ok(old)
 }
 
@@ -333,9 +348,16 @@ fn getex(txn: &mut Txn, args: Args) -> Result<Reply> {
     match options.expiry {
         Expiry::At(time, _) if time.is_absolute() && deadline.is_some_and(|deadline| deadline <= txn.now_ms()) => {
             key::remove(txn, &key, &entry.header)?;
+            txn.on_event(event::GENERIC, "del", &key);
         }
-        Expiry::At(..) => key::set_deadline(txn, &key, &entry, deadline)?,
-        Expiry::Persist if entry.header.deadline_ms.is_some() => key::set_deadline(txn, &key, &entry, None)?,
+        Expiry::At(..) => {
+            key::set_deadline(txn, &key, &entry, deadline)?;
+            txn.on_event(event::GENERIC, "expire", &key);
+        }
+        Expiry::Persist if entry.header.deadline_ms.is_some() => {
+            key::set_deadline(txn, &key, &entry, None)?;
+            txn.on_event(event::GENERIC, "persist", &key);
+        }
         _ => {}
     }
     Ok(reply)
@@ -360,6 +382,7 @@ fn getdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     let header = entry.header;
     let reply = bulk(string::content(txn, &key, entry)?);
     key::remove(txn, &key, &header)?;
+    txn.on_event(event::GENERIC, "del", &key);
     Ok(reply)
 }
 
@@ -421,6 +444,7 @@ fn set_all(txn: &mut Txn, args: Args) -> Result<()> {
     for i in (1..args.len()).step_by(2) {
         let key = args.key(txn, i);
         string::set(txn, &key, args.get(i + 1))?;
+        on_set(txn, &key, None);
     }
     Ok(())
 }

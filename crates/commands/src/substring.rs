@@ -9,6 +9,7 @@ use crate::string::bulk;
 use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
+use haypile_types::event;
 use haypile_types::string;
 
 pub(crate) const COMMANDS: &[Command] = &[APPEND, STRLEN, GETRANGE, SUBSTR, SETRANGE];
@@ -33,7 +34,9 @@ const APPEND: Command = Command {
 fn append(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let length_max = txn.value_bytes_max();
-    Ok(integer(string::append(txn, &key, args.get(2), length_max)?))
+    let length = string::append(txn, &key, args.get(2), length_max)?;
+    txn.on_event(event::STRING, "append", &key);
+    Ok(integer(length))
 }
 
 fn integer(length: u64) -> Reply {
@@ -121,5 +124,9 @@ fn setrange(txn: &mut Txn, args: Args) -> Result<Reply> {
     let offset = u64::try_from(args.int(2)?).map_err(|_| Error::OffsetOutOfRange)?;
     let key = args.key(txn, 1);
     let length_max = txn.value_bytes_max();
-    Ok(integer(string::set_range(txn, &key, offset, args.get(3), length_max)?))
+    let length = string::set_range(txn, &key, offset, args.get(3), length_max)?;
+    if !args.get(3).is_empty() {
+        txn.on_event(event::STRING, "setrange", &key);
+    }
+    Ok(integer(length))
 }

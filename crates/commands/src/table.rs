@@ -82,6 +82,7 @@ pub enum Control {
     Unwatch,
     /// Waits for a backup.
     Save,
+    Reset,
 }
 
 /// The number of arguments, the command's name (and its subcommand's) included.
@@ -119,6 +120,7 @@ pub enum Group {
     String,
     Generic,
     Connection,
+    Pubsub,
     Server,
     Transactions,
     Cluster,
@@ -130,6 +132,7 @@ impl Group {
             Self::String => "string",
             Self::Generic => "generic",
             Self::Connection => "connection",
+            Self::Pubsub => "pubsub",
             Self::Server => "server",
             Self::Transactions => "transactions",
             Self::Cluster => "cluster",
@@ -143,7 +146,7 @@ impl Group {
             Self::Generic => Some(Category::Keyspace),
             Self::Connection => Some(Category::Connection),
             Self::Transactions => Some(Category::Transaction),
-            Self::Server | Self::Cluster => None,
+            Self::Pubsub | Self::Server | Self::Cluster => None,
         }
     }
 }
@@ -221,7 +224,7 @@ impl Command {
     /// COMMAND GETKEYS use.
     #[inline]
     pub fn keys<'a>(&'a self, args: Args<'a>) -> KeyPositions<'a> {
-        KeyPositions::new(self.keys.specs(), args)
+        KeyPositions::new(self.keys.of_keys(), args)
     }
 
     /// First, last and step of the keys as Redis told them before there were key specs: last counts from the end if

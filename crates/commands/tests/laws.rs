@@ -44,8 +44,8 @@ fn every_entry_says_what_it_does() {
         let command = entry.command;
         let text = |text: &str| !text.trim().is_empty() && text.trim() == text;
         assert!(text(command.summary) && command.summary.ends_with('.'), "{}: summary", entry.full_name);
-        // LOLWUT has no complexity in Redis.
-        let complexity = text(command.complexity) || entry.full_name == "lolwut";
+        // LOLWUT and MONITOR have no complexity in Redis.
+        let complexity = text(command.complexity) || ["lolwut", "monitor"].contains(&&*entry.full_name);
         assert!(text(command.since) && complexity, "{}", entry.full_name);
         if let Err(error) = syntax::parse(command.syntax) {
             panic!("{}: {error}", entry.full_name);
@@ -57,7 +57,7 @@ fn every_entry_says_what_it_does() {
 fn keys_are_inside_the_arity() {
     for entry in entries(&Table::new()) {
         let least = usize::from(entry.command.arity.least);
-        for spec in entry.command.keys.specs() {
+        for spec in entry.command.keys.of_keys() {
             if let Begin::Index(first) = spec.begin {
                 assert!(first >= 1 && usize::from(first) < least, "{}", entry.full_name);
             }
@@ -75,7 +75,7 @@ fn keys_are_inside_the_arity() {
 #[test]
 fn only_writes_write_keys() {
     for entry in entries(&Table::new()) {
-        let specs = entry.command.keys.specs();
+        let specs = entry.command.keys.of_keys();
         match entry.command.run {
             Run::Write(_) => assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name),
             Run::Exclusive(_) | Run::Session(_) | Run::Container => assert!(specs.is_empty(), "{}", entry.full_name),

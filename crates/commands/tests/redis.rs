@@ -9,14 +9,18 @@ use haypile_resp::Protocol;
 
 /// What 7.2 has otherwise than 7.0: a full name and the field of COMMAND INFO or COMMAND DOCS.
 const CHANGED_IN_7_2: &[(&str, &str)] = &[
+    ("client|kill", "arguments"),
+    ("client|pause", "since"),
     ("command|getkeys", "arity"),
     ("command|getkeysandflags", "arity"),
+    ("publish", "flags"),
     ("psetex", "deprecated_since"),
     ("psetex", "doc_flags"),
     ("psetex", "replaced_by"),
     ("quit", "deprecated_since"),
     ("quit", "doc_flags"),
     ("quit", "replaced_by"),
+    ("spublish", "flags"),
     ("setex", "deprecated_since"),
     ("setex", "doc_flags"),
     ("setex", "replaced_by"),
@@ -30,7 +34,7 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
 ];
 
 /// New in 7.2.
-const ADDED_IN_7_2: &[&str] = &["client|setinfo", "cluster|myshardid", "waitaof"];
+const ADDED_IN_7_2: &[&str] = &["client|no-touch", "client|setinfo", "cluster|myshardid", "waitaof"];
 
 const INFO_FIELDS: [&str; 10] =
     ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specs", "subcommands"];

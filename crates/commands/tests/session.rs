@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Session, args};
-use haypile_commands::host::{LatencyEvent, LatencySample, Library, Shutdown, SlowCall};
+use haypile_commands::host::{
+    ClientFilter, ClientType, LatencyEvent, LatencySample, Library, Replies, Shutdown, SlowCall,
+};
 use haypile_resp::{Protocol, Reply};
 
 #[track_caller]
@@ -350,4 +352,83 @@ fn bgsave_begins_a_backup_and_lastsave_tells_of_the_last() {
     fails("BGSAVE SCHEDULE SCHEDULE", "ERR syntax error");
     check("in seconds", "LASTSAVE", Reply::Integer(1_700_000_000));
     fails("LASTSAVE now", "ERR wrong number of arguments for 'lastsave' command");
+}
+
+#[test]
+fn client_kill_and_list_read_their_filters() {
+    let kill = |line: &str| {
+        let mut session = Session::default();
+        let reply = session.call(line);
+        (reply, session.filter)
+    };
+    let (reply, filter) = kill("CLIENT KILL ID 5 TYPE replica ADDR 1:2 LADDR 3:4 USER default SKIPME no");
+    assert_eq!(reply, Reply::Integer(1));
+    let expected = ClientFilter {
+        ids: Some(vec![5]),
+        kind: Some(ClientType::Replica),
+        address: Some(b"1:2".to_vec()),
+        local_address: Some(b"3:4".to_vec()),
+        user: Some(b"default".to_vec()),
+        skip_me: false,
+    };
+    assert_eq!(filter, Some(expected));
+    assert!(kill("CLIENT KILL TYPE normal").1.expect("a filter was made").skip_me, "by default");
+    assert!(!kill("CLIENT KILL 1:2").1.expect("a filter was made").skip_me, "an address alone may be one's own");
+    for (line, text) in [
+        ("CLIENT KILL nowhere:1", "ERR No such client"),
+        ("CLIENT KILL ID 0", "ERR client-id should be greater than 0"),
+        ("CLIENT KILL ID x", "ERR client-id should be greater than 0"),
+        ("CLIENT KILL TYPE odd", "ERR Unknown client type 'odd'"),
+        ("CLIENT KILL USER nobody", "ERR No such user 'nobody'"),
+        ("CLIENT KILL SKIPME maybe", "ERR syntax error"),
+        ("CLIENT KILL ID 1 TYPE", "ERR syntax error"),
+        ("CLIENT LIST TYPE odd", "ERR Unknown client type 'odd'"),
+        ("CLIENT LIST ID x", "ERR Invalid client ID"),
+        ("CLIENT LIST ID", "ERR syntax error"),
+        ("CLIENT REPLY maybe", "ERR syntax error"),
+        ("CLIENT NO-EVICT maybe", "ERR syntax error"),
+        ("CLIENT PAUSE x", "ERR timeout is not an integer or out of range"),
+        ("CLIENT PAUSE -1", "ERR timeout is negative"),
+        ("CLIENT PAUSE 9223372036854775807", "ERR timeout is out of range"),
+        ("CLIENT PAUSE 1 some", "ERR CLIENT PAUSE mode must be WRITE or ALL"),
+        ("CLIENT PAUSE 1 ALL 2", "ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP."),
+        ("CLIENT UNBLOCK 1 some", "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+        ("CLIENT UNBLOCK x", "ERR value is not an integer or out of range"),
+        ("PUBSUB CHANNELS a b", "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP."),
+    ] {
+        assert_eq!(Session::default().call(line), Reply::error(text), "{line}");
+    }
+    let (_, filter) = kill("CLIENT LIST ID 1 -3 2");
+    assert_eq!(filter.expect("a filter was made").ids, Some(vec![1, 2]));
+}
+
+#[test]
+fn client_commands_reach_their_host() {
+    let mut session = Session::default();
+    for line in [
+        "CLIENT PAUSE 10 WRITE",
+        "CLIENT PAUSE 0",
+        "CLIENT UNPAUSE",
+        "CLIENT NO-EVICT on",
+        "CLIENT NO-TOUCH off",
+        "MONITOR",
+    ] {
+        assert_eq!(session.call(line), Reply::ok(), "{line}");
+    }
+    assert_eq!(session.call("CLIENT UNBLOCK 8 ERROR"), Reply::Integer(1));
+    assert_eq!(session.call("CLIENT UNBLOCK 9"), Reply::Integer(0));
+    let expected = [
+        "pause Writes until 1700000000010",
+        "pause All until 1700000000000",
+        "unpause",
+        "no-evict true",
+        "no-touch false",
+        "monitor",
+        "unblock 8 error true",
+        "unblock 9 error false",
+    ];
+    assert_eq!(session.done, expected);
+    assert_eq!(session.call("CLIENT REPLY off"), Reply::None);
+    assert_eq!(session.replies, Replies::Off);
+    assert_eq!(session.call("CLIENT GETREDIR"), Reply::Integer(-1));
 }

@@ -35,6 +35,10 @@ pub struct Config {
     pub normal_output_limit: Limit,
     pub replica_output_limit: Limit,
     pub pubsub_output_limit: Limit,
+    /// The letters of `notify-keyspace-events`.
+    pub keyspace_events: Vec<u8>,
+    /// Empty = clients need none.
+    pub requirepass: Vec<u8>,
 
     // Process.
     /// Absolute; the paths of other directives are relative to it, and already joined with it here.
@@ -229,6 +233,8 @@ impl Config {
             normal_output_limit: limits[0],
             replica_output_limit: limits[1],
             pubsub_output_limit: limits[2],
+            keyspace_events: fields.text("notify-keyspace-events"),
+            requirepass: fields.text("requirepass"),
             databases: fields.int("databases"),
             daemonize,
             supervised: match fields.choice("supervised") {
@@ -365,6 +371,13 @@ impl<'a> Fields<'a> {
             Value::Text(text) if text.is_empty() => None,
             Value::Text(text) => Some(PathBuf::from(OsString::from_vec(text.clone()))),
             other => unreachable!("{name} is a path, not {other:?}"),
+        }
+    }
+
+    fn text(&mut self, name: &'static str) -> Vec<u8> {
+        match self.value(name) {
+            Value::Text(text) => text.clone(),
+            other => unreachable!("{name} is a text, not {other:?}"),
         }
     }
 

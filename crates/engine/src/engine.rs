@@ -1,15 +1,20 @@
 //! `Engine`: what all event loops and the I/O pool share. Owns the store from the moment it is loaded, the locks, the
 //! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
 
+use crate::attention::Attention;
 use crate::backups::Backups;
 use crate::blocked::Blocked;
+use crate::clients::Clients;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
 use crate::figures::Figures;
+use crate::inbox::{Inbox, Notice};
 use crate::locks::Locks;
 use crate::memory::{Allocator, MemoryMarks};
 use crate::pool::Pool;
+use crate::pubsub::PubSub;
 use crate::reload::Opener;
+use crate::session::State;
 use crate::statistics::{Moment, Statistics};
 use crate::watch::Watches;
 use arc_swap::{ArcSwapOption, Guard};
@@ -18,10 +23,11 @@ use haypile_commands::{Error, Table};
 use haypile_config::{Changed, Settings};
 use haypile_resp::{Limits, Reply};
 use haypile_store::{Lookups, Store};
+use haypile_types::event;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -83,6 +89,9 @@ pub struct Engine {
     pub(crate) locks: Locks,
     pub(crate) exclusion: Exclusion,
     pub(crate) watches: Watches,
+    pub(crate) clients: Clients,
+    pub(crate) pubsub: PubSub,
+    pub(crate) attention: Attention,
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
@@ -110,6 +119,12 @@ pub struct Engine {
     store_version: AtomicU64,
     pub(crate) opener: OnceLock<Box<dyn Opener>>,
     counters: Box<[Counters]>,
+    /// By event loop. Each is there from the moment when its event loop is made.
+    inboxes: Box<[OnceLock<Arc<Inbox>>]>,
+    /// Clients in MONITOR, by event loop.
+    monitors: Box<[Count]>,
+    /// The classes of `notify-keyspace-events`.
+    events: Arc<AtomicU32>,
     last_session: AtomicU64,
     stop: Box<dyn Fn(Shutdown) + Send + Sync>,
 }
@@ -127,6 +142,12 @@ impl Engine {
         let databases = settings.config().databases;
         let statistics = Statistics::new(&settings);
         let counters = (0..workers).map(|_| Counters::new(table.ids())).collect();
+        let events = Arc::new(AtomicU32::new(event::classes(&settings.config().keyspace_events)));
+        let events_of_settings = events.clone();
+        settings.listen(move |_, _, after| {
+            events_of_settings.store(event::classes(&after.keyspace_events), Ordering::Relaxed);
+            Ok(())
+        });
         let seeds = RandomState::new();
         let run_id = (0..5u64).map(|part| format!("{:08x}", seeds.hash_one(part) as u32)).collect();
         Arc::new(Engine {
@@ -138,6 +159,9 @@ impl Engine {
             locks: Locks::default(),
             exclusion: Exclusion::new(workers),
             watches: Watches::default(),
+            clients: Clients::default(),
+            pubsub: PubSub::default(),
+            attention: Attention::default(),
             pool: Pool::default(),
             blocked: Arc::default(),
             backups: Backups::new(),
@@ -158,6 +182,9 @@ impl Engine {
             store_version: AtomicU64::new(0),
             opener: OnceLock::new(),
             counters,
+            inboxes: (0..workers).map(|_| OnceLock::new()).collect(),
+            monitors: (0..workers).map(|_| Count::default()).collect(),
+            events,
             last_session: AtomicU64::new(0),
             stop: Box::new(stop),
         })
@@ -232,6 +259,44 @@ impl Engine {
         &self.counters[index]
     }
 
+    pub(crate) fn add_inbox(&self, index: usize, inbox: Arc<Inbox>) {
+        let is_first = self.inboxes[index].set(inbox).is_ok();
+        assert!(is_first, "an event loop is made once");
+    }
+
+    /// Tells an event loop something.
+    pub(crate) fn notify(&self, worker: usize, notice: Notice) {
+        if let Some(inbox) = self.inboxes[worker].get()
+            && inbox.notify(notice)
+        {
+            self.attention.set_congested(true);
+        }
+    }
+
+    /// Clients of an event loop that are shown all commands.
+    pub(crate) fn monitors_of(&self, worker: usize) -> u64 {
+        self.monitors[worker].get()
+    }
+
+    pub(crate) fn set_monitor(&self, worker: usize, on: bool) {
+        match on {
+            true => {
+                self.monitors[worker].add_shared(1);
+                self.attention.add_monitor();
+            }
+            false => {
+                self.monitors[worker].subtract_shared(1);
+                self.attention.remove_monitor();
+            }
+        }
+    }
+
+    /// The classes of events that `notify-keyspace-events` asks for.
+    #[inline]
+    pub(crate) fn events(&self) -> u32 {
+        self.events.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn all_counters(&self) -> &[Counters] {
         &self.counters
     }
@@ -270,6 +335,11 @@ impl Engine {
     /// Gives the place back: the client has gone.
     pub fn on_disconnect(&self) {
         self.sessions.subtract_shared(1);
+    }
+
+    /// The state of a client that has just come.
+    pub(crate) fn fresh_state(&self) -> State {
+        State { authenticated: self.settings.config().requirepass.is_empty(), ..State::default() }
     }
 
     pub(crate) fn next_session(&self) -> u64 {

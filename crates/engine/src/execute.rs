@@ -5,14 +5,18 @@
 //! `Pending` in its session and takes the long way (`wait.rs`). MULTI and its relatives are in `multi.rs`.
 
 use crate::ahead::{Ahead, Behind, Call as Planned, Located};
+use crate::attention::Attended;
+use crate::clients::{Client, Names, Peer};
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::host::Desk;
-use crate::inbox::{Inbox, Wake};
+use crate::inbox::{Inbox, Notice, Wake};
 use crate::locks::{Claims, Duration as Held, Hold, Refused, Turn as LockTurn};
 use crate::pool::Job;
-use crate::session::{Event, Pending, Session, Waiting, Work};
+use crate::pubsub::{Change, Subscribers};
+use crate::session::{Effect, Event, Pending, Session, State, Waiting, What, Work};
 use crate::statistics::Outcome;
+use haypile_commands::host::Replies;
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
 use haypile_config::Durability;
@@ -20,6 +24,7 @@ use haypile_log::Index;
 use haypile_resp::{self as resp, Limits, Reply};
 use haypile_store::{Call, Key, Mode, Stop, Store, TxnBuffers, WritePressure};
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +54,10 @@ pub(crate) struct Workbench {
     pub on_pool: usize,
     /// The exclusion was entered in this turn.
     inside: bool,
+    /// Who gets which messages.
+    pub subscribers: Subscribers,
+    /// Sessions that a pause keeps waiting.
+    paused: HashSet<u64>,
     /// Wall clock of this turn, in milliseconds since 1970.
     pub now_ms: u64,
     seed: u64,
@@ -92,6 +101,16 @@ pub enum Next {
     Close,
 }
 
+/// Something that comes for a session unasked.
+pub enum Delivery<'a> {
+    /// Bytes that the client is sent: `Session::push` takes them.
+    Push { bytes: &'a [u8], gate: Index },
+    /// What `Session::deliver_unasked` takes.
+    Event(Event),
+    /// Its connection is to end.
+    Close,
+}
+
 /// Why a command did not run to its end at once.
 pub(crate) enum Hindrance {
     /// Somebody is alone.
@@ -111,16 +130,20 @@ impl Worker {
     pub fn new(engine: Arc<Engine>, index: usize, wake: Wake) -> Self {
         assert!(index < engine.workers(), "the engine was made for this many event loops");
         let (limits_version, limits) = engine.limits();
+        let inbox = Arc::new(Inbox::new(wake));
+        engine.add_inbox(index, inbox.clone());
         Worker {
             desk: Workbench {
                 index,
-                inbox: Arc::new(Inbox::new(wake)),
+                inbox,
                 buffers: TxnBuffers::default(),
                 claims: Claims::default(),
                 ahead: Ahead::default(),
                 jobs: Vec::new(),
                 on_pool: 0,
                 inside: false,
+                subscribers: Subscribers::default(),
+                paused: HashSet::new(),
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
                 outcome: Outcome::Done,
@@ -148,10 +171,42 @@ impl Worker {
     }
 
     /// A new client.
-    pub fn connect(&mut self) -> Session {
-        self.counters().connections.add(1);
-        self.desk.refresh_limits(&self.engine);
-        Session::new(self.engine.next_session(), self.desk.limits, self.desk.limits_version)
+    pub fn connect(&mut self, peer: Peer) -> Session {
+        let Worker { engine, desk } = self;
+        engine.counters(desk.index).connections.add(1);
+        desk.refresh_limits(engine);
+        let client = Arc::new(Client::new(engine.next_session(), desk.index, peer, engine.now_ms()));
+        engine.clients.add(client.clone());
+        let state = State { is_local: client.peer.is_local, ..engine.fresh_state() };
+        Session::new(client, state, desk.limits, desk.limits_version)
+    }
+
+    /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called before
+    /// each turn if the inbox has notices.
+    pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {
+        let Worker { engine, desk } = self;
+        let (notices, was_congested) = desk.inbox.take_notices();
+        if was_congested {
+            engine.attention.set_congested(false);
+        }
+        for notice in notices {
+            match notice {
+                Notice::Message(message) => {
+                    let gate = message.gate;
+                    desk.subscribers.route(&message, |session, bytes| deliver(session, Delivery::Push { bytes, gate }));
+                }
+                Notice::Line(bytes) => {
+                    let push = || Delivery::Push { bytes: &bytes, gate: Index(0) };
+                    desk.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
+                }
+                Notice::Close(session) => deliver(session, Delivery::Close),
+                Notice::Resume => {
+                    for session in std::mem::take(&mut desk.paused) {
+                        deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
+                    }
+                }
+            }
+        }
     }
 
     /// Whether some session waits for the I/O pool: others are answered without delay then, rather than together.
@@ -175,11 +230,14 @@ impl Worker {
     /// A client has gone. It was not waiting for anything: what waits ends first.
     pub fn disconnect(&mut self, session: &mut Session) {
         debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
-        self.engine.unwatch(session);
+        let Worker { engine, desk } = self;
+        desk.reset(engine, session);
         if matches!(session.waiting, Waiting::Blocked(_)) {
-            self.engine.blocked.remove(session.id);
+            engine.blocked.remove(session.id);
         }
-        self.engine.on_disconnect();
+        desk.paused.remove(&session.id);
+        engine.clients.remove(session.id);
+        engine.on_disconnect();
     }
 
     /// Runs what `input` holds for `session`, replies into `out`. `now_ms` is the wall clock.
@@ -188,6 +246,7 @@ impl Worker {
         desk.now_ms = now_ms;
         let turn = desk.turn(engine, session, input, out);
         desk.leave(engine);
+        session.client.show(session, desk.now_ms, session.last_command);
         turn
     }
 }
@@ -208,7 +267,7 @@ impl Workbench {
         if session.limits_version != self.limits_version || self.limits_version != engine.settings.version() {
             self.refresh_limits(engine);
             session.limits_version = self.limits_version;
-            session.parser.set_limits(self.limits);
+            self.set_limits(session);
         }
         // In this order: a store that is exchanged in between is not run on.
         self.store_version = engine.store_version();
@@ -222,7 +281,7 @@ impl Workbench {
             }
             let rest = &input[consumed..];
             // Who still has to authenticate has its limits changed by the very next request.
-            let behind = ahead.parse(&mut session.parser, rest, self.limits.authenticated);
+            let behind = ahead.parse(&mut session.parser, rest, session.state.authenticated);
             let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, out);
             consumed += bytes;
             commands += count;
@@ -267,13 +326,20 @@ impl Workbench {
             if out.len() >= OUTPUT_BYTES_MAX {
                 return (bytes, commands, Next::Drain);
             }
-            bytes = ahead.end(at);
+            let before = std::mem::replace(&mut bytes, ahead.end(at));
             let Some(call) = call else { continue };
-            commands += 1;
-            let next = match self.command(engine, store, session, call, &located.keys, out) {
-                Ok(next) => next,
-                Err(hindrance) => self.take_long_way(engine, session, &located, at, hindrance, out),
+            let attended = match engine.attention.bits() | session.attention {
+                0 => Attended::Go,
+                _ => self.attend(engine, session, call, out),
             };
+            let ran = match attended {
+                Attended::Go => self.command(engine, store, session, call, &located.keys, out),
+                Attended::Answered(next) => Ok(next),
+                Attended::Held(next) => return (before, commands, next),
+            };
+            commands += 1;
+            let next =
+                ran.unwrap_or_else(|hindrance| self.take_long_way(engine, session, &located, at, hindrance, out));
             if let Ok(entry) = &call.entry {
                 if session.is_waiting() {
                     self.put_off(engine, session, entry, call.args, started);
@@ -283,6 +349,10 @@ impl Workbench {
             }
             if next != Next::Read {
                 return (bytes, commands, next);
+            }
+            // What this command has sent to its own client comes before the next reply.
+            if session.listens() && self.inbox.has_notices() {
+                return (bytes, commands, Next::Yield);
             }
         }
         (bytes, commands, Next::Read)
@@ -304,6 +374,7 @@ impl Workbench {
             Ok(entry) => *entry,
             Err(error) => return Ok(self.refuse_request(engine, session, args, error.clone(), out)),
         };
+        session.last_command = Some(entry.id);
         let located = &located[call.keys.clone()];
         if store.is_none() && !entry.flags.has(Flag::Loading) {
             return Ok(self.refuse(engine, session, engine.loading_error(), out));
@@ -315,6 +386,7 @@ impl Workbench {
             (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, located, out),
             (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, located, out),
             (Run::Session(run), _) => {
+                session.client.show(session, self.now_ms, session.last_command);
                 let mut desk = Desk {
                     engine,
                     session: session.id,
@@ -335,6 +407,7 @@ impl Workbench {
                             return Ok(self.reload(engine, session, how));
                         }
                         let reply = reply.unwrap_or_else(Error::into_reply);
+                        self.adopt(engine, session);
                         Ok(self.reply(engine, session, reply, Index(0), out))
                     }
                 }
@@ -398,6 +471,7 @@ impl Workbench {
             let pins = session.pins.as_deref();
             let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins };
             let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
+            txn.note_events(engine.events());
             if !locked {
                 txn.read_one_row();
             }
@@ -408,6 +482,10 @@ impl Workbench {
                     Ok(_) => {}
                     Err(stop) => reply = Err(Error::Stop(stop)),
                 }
+            }
+            if !txn.events().is_empty() && reply.is_ok() {
+                // Under the locks: in the order in which the keys changed.
+                engine.tell(&txn);
             }
             let (gate, lookups) = (txn.gate(), txn.lookups());
             self.buffers = txn.finish();
@@ -470,14 +548,17 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Next {
         session.gate = session.gate.max(gate);
-        if reply.has_stream() {
-            session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
-            return self.go_on(engine, session, out);
-        }
         if reply.is_error() {
             self.outcome = Outcome::Failed;
             engine.counters(self.index).error_replies.add(1);
             engine.statistics.errors.add(&reply);
+        }
+        if session.state.replies != Replies::On && !session.state.wants_reply() {
+            return if session.state.closing { Next::Close } else { Next::Read };
+        }
+        if reply.has_stream() {
+            session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
+            return self.go_on(engine, session, out);
         }
         reply.encode(session.state.protocol, out);
         if session.state.closing { Next::Close } else { Next::Read }
@@ -548,6 +629,75 @@ impl Workbench {
         self.seed
     }
 
+    /// Makes what session commands have changed true for everybody else.
+    #[inline]
+    pub(crate) fn adopt(&mut self, engine: &Engine, session: &mut Session) {
+        if session.state.changed {
+            self.adopt_changed(engine, session);
+        }
+    }
+
+    #[cold]
+    fn adopt_changed(&mut self, engine: &Engine, session: &mut Session) {
+        session.state.changed = false;
+        for effect in std::mem::take(&mut session.state.effects) {
+            match effect {
+                Effect::Subscription(change) => self.subscribers.change(engine, self.index, session.id, &change),
+                Effect::Publish { kind, channel, payload, audience } => {
+                    engine.publish(kind, channel, &payload, audience, Index(0));
+                }
+            }
+        }
+        let state = &session.state;
+        session.client.show_names(&state.names);
+        session.client.show_subscriptions(state.subscriptions.counts());
+        session.attention = state.attention();
+        if state.monitors != session.is_monitor {
+            session.is_monitor = state.monitors;
+            engine.set_monitor(self.index, state.monitors);
+            match state.monitors {
+                true => self.subscribers.monitors.insert(session.id),
+                false => self.subscribers.monitors.remove(&session.id),
+            };
+        }
+        self.set_limits(session);
+    }
+
+    /// RESET: everything as it was when the client came, but for what it told about its library.
+    pub(crate) fn reset(&mut self, engine: &Engine, session: &mut Session) {
+        session.multi = None;
+        engine.unwatch(session);
+        let fresh = engine.fresh_state();
+        let ended = session.state.subscriptions.iter().map(|(kind, name)| Change {
+            kind,
+            name: name.clone(),
+            subscribed: false,
+        });
+        let effects = ended.map(Effect::Subscription).collect();
+        let names = Names { name: Vec::new(), ..Names::clone(&session.state.names) };
+        session.state = State {
+            names: Arc::new(names),
+            effects,
+            no_evict: session.state.no_evict,
+            is_local: session.state.is_local,
+            ..fresh
+        };
+        self.adopt_changed(engine, session);
+    }
+
+    fn set_limits(&self, session: &mut Session) {
+        session.parser.set_limits(Limits { authenticated: session.state.authenticated, ..self.limits });
+    }
+
+    /// Notes that a pause holds the session, so that its end can be told to it.
+    pub(crate) fn hold_back(&mut self, session: &Session) {
+        self.paused.insert(session.id);
+    }
+
+    pub(crate) fn go_on_after_pause(&mut self, session: &Session) {
+        self.paused.remove(&session.id);
+    }
+
     fn refresh_limits(&mut self, engine: &Engine) {
         (self.limits_version, self.limits) = engine.limits();
         self.syncs = engine.settings.config().durability == Durability::Fsync;
@@ -572,7 +722,7 @@ pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
 }
 
 /// Whether MULTI queues the command, rather than letting it run at once.
-fn is_queued(entry: &Entry) -> bool {
+pub(crate) fn is_queued(entry: &Entry) -> bool {
     match entry.command.run {
         Run::Control(control) => matches!(control, Control::Unwatch | Control::Save),
         _ => entry.command.name != "quit",

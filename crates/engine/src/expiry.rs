@@ -37,7 +37,11 @@ impl Worker {
         let version = engine.store_version();
         let Some(store) = engine.store() else { return false };
         let store = &*store;
-        if !has_deadlines(engine, store) || matches!(store.pressure_to_shrink(), WritePressure::Stop(_)) {
+        // As in Redis, a pause keeps expired keys too: a replica that catches up meanwhile gets no news.
+        if engine.attention.paused(now_ms).is_some()
+            || !has_deadlines(engine, store)
+            || matches!(store.pressure_to_shrink(), WritePressure::Stop(_))
+        {
             return false;
         }
         let due = store.due_deadlines(now_ms, BATCH);
@@ -149,6 +153,7 @@ fn expire_key(
     }
     let call = Call { now_ms, seed: 0, database, mode, pins: None };
     let mut txn = store.begin(buffers, call);
+    txn.note_events(engine.events());
     let removed = types_key::expire(&mut txn, &key, due.deadline_ms).and_then(|removed| {
         // A deadline that is not its key's any more goes too.
         txn.commit()?;
@@ -159,6 +164,7 @@ fn expire_key(
             if engine.watches.any() {
                 engine.watches.on_expired(due.space, &due.name, due.deadline_ms, |database| txn.space(database));
             }
+            engine.tell(&txn);
             engine.expired_keys.add_shared(1);
             Expired::Gone
         }

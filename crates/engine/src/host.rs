@@ -3,19 +3,22 @@
 //! Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to who makes it.
 //! What INFO shows is in `info`.
 
-use crate::blocked;
+use crate::blocked::{self, Unblock};
+use crate::clients::USER;
 use crate::engine::Engine;
 use crate::info;
-use crate::session::State;
+use crate::pubsub::{Audience, Change};
+use crate::session::{Effect, State};
 use haypile_commands::host::{
-    BackupBegun, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent, Library, MemoryFacts, Reload,
-    Shutdown, SlowCall, Wait,
+    BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
+    Library, MemoryFacts, Paused, Reload, Replies, Shutdown, SlowCall, Wait,
 };
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, CommandId, Error, Result, Table};
 use haypile_config::Protected;
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,17 +45,18 @@ impl Host for Desk<'_, '_> {
     }
 
     fn client_name(&self) -> &[u8] {
-        &self.state.name
+        &self.state.names.name
     }
 
     fn set_client_name(&mut self, name: &[u8]) {
-        self.state.name = name.to_vec();
+        Arc::make_mut(&mut self.changing().names).name = name.to_vec();
     }
 
     fn set_library(&mut self, part: Library, value: &[u8]) {
+        let names = Arc::make_mut(&mut self.changing().names);
         match part {
-            Library::Name => self.state.library_name = value.to_vec(),
-            Library::Version => self.state.library_version = value.to_vec(),
+            Library::Name => names.library_name = value.to_vec(),
+            Library::Version => names.library_version = value.to_vec(),
         }
     }
 
@@ -61,17 +65,26 @@ impl Host for Desk<'_, '_> {
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
-        self.state.protocol = protocol;
+        self.changing().protocol = protocol;
     }
 
-    /// There are no passwords yet, and directives that ask for one stop the start.
+    fn has_password(&self) -> bool {
+        !self.engine.settings.config().requirepass.is_empty()
+    }
+
+    fn has_user(&self, name: &[u8]) -> bool {
+        name == USER.as_bytes()
+    }
+
     fn authenticated(&self) -> bool {
-        true
+        self.state.authenticated
     }
 
-    fn authenticate(&mut self, user: &[u8], _password: &[u8]) -> Result<()> {
-        // The default user needs no password, so that any will do, as in Redis.
-        if user == b"default" {
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()> {
+        let config = self.engine.settings.config();
+        // Where the default user needs no password, any will do, as in Redis.
+        if self.has_user(user) && (config.requirepass.is_empty() || is_same(&config.requirepass, password)) {
+            self.changing().authenticated = true;
             return Ok(());
         }
         Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
@@ -145,6 +158,117 @@ impl Host for Desk<'_, '_> {
 
     fn close_after_reply(&mut self) {
         self.state.closing = true;
+    }
+
+    fn set_replies(&mut self, replies: Replies) {
+        let now = self.state.replies;
+        // Who gets no replies at all skips none.
+        if !(replies == Replies::SkipNext && now == Replies::Off) {
+            self.state.replies = replies;
+        }
+    }
+
+    fn set_no_evict(&mut self, on: bool) {
+        self.state.no_evict = on;
+    }
+
+    fn set_no_touch(&mut self, on: bool) {
+        self.state.no_touch = on;
+    }
+
+    fn monitor(&mut self) {
+        self.changing().monitors = true;
+    }
+
+    fn clients(&mut self, filter: &ClientFilter) -> String {
+        let engine = self.engine;
+        if !self.rehearsal
+            && let Some(client) = engine.clients.get(self.session)
+        {
+            // What an earlier command of the same block has changed.
+            client.show_names(&self.state.names);
+        }
+        engine.clients.list(filter, self.session, &engine.table, engine.now_ms())
+    }
+
+    fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
+        let clients = self.engine.clients.find(filter, self.session);
+        for client in &clients {
+            match client.id == self.session {
+                true => self.state.closing = true,
+                false if self.rehearsal => {}
+                false => self.engine.close_client(client),
+            }
+        }
+        clients.len()
+    }
+
+    fn pause(&mut self, until_ms: u64, what: Paused) {
+        if !self.rehearsal {
+            self.engine.attention.pause(until_ms, what, self.engine.now_ms());
+        }
+    }
+
+    fn unpause(&mut self) {
+        if !self.rehearsal {
+            self.engine.unpause();
+        }
+    }
+
+    fn unblock(&mut self, client: u64, with_error: bool) -> bool {
+        let how = if with_error { Unblock::Error } else { Unblock::Timeout };
+        !self.rehearsal && self.engine.blocked.unblock(client, how)
+    }
+
+    fn is_bound_to_channels(&self) -> bool {
+        self.state.is_bound()
+    }
+
+    fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>> {
+        self.state.subscriptions.of(kind).iter().cloned().collect()
+    }
+
+    fn subscription_count(&self, kind: Channels) -> usize {
+        self.state.subscriptions.count(kind)
+    }
+
+    fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
+        if !self.state.subscriptions.of(kind).contains(name) {
+            let (name, state) = (Arc::<[u8]>::from(name), self.changing());
+            Arc::make_mut(&mut state.subscriptions).of_mut(kind).insert(name.clone());
+            state.effects.push(Effect::Subscription(Change { kind, name, subscribed: true }));
+        }
+        self.state.subscriptions.count(kind)
+    }
+
+    fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
+        if self.state.subscriptions.of(kind).contains(name) {
+            let state = self.changing();
+            Arc::make_mut(&mut state.subscriptions).of_mut(kind).remove(name);
+            let change = Change { kind, name: name.into(), subscribed: false };
+            state.effects.push(Effect::Subscription(change));
+        }
+        self.state.subscriptions.count(kind)
+    }
+
+    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> usize {
+        let mut audience = self.engine.pubsub.audience(kind, channel);
+        let count = self.add_own(kind, channel, &mut audience);
+        let (channel, payload) = (channel.into(), message.into());
+        self.changing().effects.push(Effect::Publish { kind, channel, payload, audience });
+        count
+    }
+
+    fn channels(&self, kind: Channels) -> Vec<Arc<[u8]>> {
+        self.engine.pubsub.channels(kind)
+    }
+
+    fn subscribers(&self, kind: Channels, name: &[u8]) -> usize {
+        self.engine.pubsub.subscribers(kind, name)
+    }
+
+    fn patterns(&self) -> usize {
+        self.engine.pubsub.count(Channels::Pattern)
     }
 
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
@@ -265,6 +389,38 @@ impl Host for Desk<'_, '_> {
     fn abort_shutdown(&mut self) -> Result<()> {
         Err(Error::text("ERR No shutdown in progress."))
     }
+}
+
+impl Desk<'_, '_> {
+    /// The state, for a change that others are to see.
+    fn changing(&mut self) -> &mut State {
+        self.state.changed = true;
+        self.state
+    }
+
+    /// Adds to an audience what the client has subscribed to and ended in the block under way; how many get the message.
+    fn add_own(&self, kind: Channels, channel: &[u8], audience: &mut Audience) -> usize {
+        let mut ended = 0;
+        for effect in &self.state.effects {
+            let Effect::Subscription(Change { kind: of, name, subscribed }) = effect else { continue };
+            let gets = match (kind, of) {
+                (Channels::Plain, Channels::Pattern) => haypile_config::glob::matches(name, channel, false),
+                _ => kind == *of && **name == *channel,
+            };
+            match (gets, subscribed, self.engine.clients.get(self.session)) {
+                (true, true, Some(client)) => audience.add_new(*of, name, client.worker),
+                (true, false, _) => ended += 1,
+                _ => {}
+            }
+        }
+        audience.count.saturating_sub(ended)
+    }
+}
+
+/// Compares in a time that does not tell where they differ.
+fn is_same(right: &[u8], given: &[u8]) -> bool {
+    let differing = right.iter().zip(given).fold(0, |bits, (a, b)| bits | (a ^ b));
+    right.len() == given.len() && std::hint::black_box(differing) == 0
 }
 
 /// The settings answer with the whole text of the reply; the command makes it from its parts.

@@ -19,10 +19,15 @@ mod work;
 mod pool;
 mod reload;
 
+mod attention;
 mod backups;
+mod clients;
 mod host;
 mod inbox;
 mod session;
+
+mod monitor;
+mod pubsub;
 
 mod engine;
 mod expiry;
@@ -43,9 +48,10 @@ mod sync;
 
 pub use backups::{Archive, Made};
 pub use blocked::{Blocked, Unblock};
+pub use clients::{Client, Names, Peer};
 pub use counters::{Count, Counters, Distribution, Histogram};
 pub use engine::{Engine, Loading, Process, StoreRef};
-pub use execute::{Next, OUTPUT_BYTES_MAX, Turn, Worker};
+pub use execute::{Delivery, Next, OUTPUT_BYTES_MAX, Turn, Worker};
 pub use inbox::{Inbox, Wake};
 pub use info::page::page as info_page;
 pub use memory::Allocator;

@@ -74,6 +74,10 @@ impl Workbench {
                 engine.unwatch(session);
                 Reply::ok()
             }
+            (Control::Reset, _) => {
+                self.reset(engine, session);
+                Reply::Simple("RESET")
+            }
         };
         self.reply(engine, session, reply, Index(0), out)
     }

@@ -4,11 +4,13 @@
 //! it. A session that waits holds the command that waits, so that nothing else of its connection can overtake it.
 
 use crate::blocked::{Held, Unblock};
+use crate::clients::{Client, Names};
 use crate::locks::Turn;
+use crate::pubsub::{Audience, Change, Name, Subscriptions};
 use crate::statistics::{Called, Moment, Owing, Timed};
 use crate::watch::{Mark, Watched};
 use haypile_commands::CommandId;
-use haypile_commands::host::{Reload, Wait};
+use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
 use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
 use haypile_store::Pins;
@@ -19,13 +21,19 @@ use std::time::Duration;
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// What session commands may change. EXEC runs them on a copy, which becomes the session's with the block's effects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
     pub database: u32,
     pub protocol: Protocol,
-    pub name: Vec<u8>,
-    pub library_name: Vec<u8>,
-    pub library_version: Vec<u8>,
+    pub names: Arc<Names>,
+    /// No password was needed when the client came, or it gave one.
+    pub authenticated: bool,
+    pub replies: Replies,
+    pub no_evict: bool,
+    pub no_touch: bool,
+    /// It is shown all commands.
+    pub monitors: bool,
+    pub subscriptions: Arc<Subscriptions>,
     /// The connection ends after the reply.
     pub closing: bool,
     /// The client is on the same host.
@@ -34,13 +42,34 @@ pub struct State {
     pub wait: Option<Wait>,
     /// The running command has the data opened again.
     pub reload: Option<Reload>,
+    /// What others are to see once the command that made it has taken effect.
+    pub(crate) effects: Vec<Effect>,
+    /// Something that `adopt` looks at may be another than before.
+    pub(crate) changed: bool,
+}
+
+/// What a session command does to others.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
+    Subscription(Change),
+    Publish { kind: Channels, channel: Name, payload: Box<[u8]>, audience: Audience },
 }
 
 /// One client's session.
 pub struct Session {
     /// Unique among all sessions since the server started, rising.
     pub id: u64,
+    /// What others know of it.
+    pub client: Arc<Client>,
     pub(crate) state: State,
+    /// The bits of `attention`.
+    pub(crate) attention: u32,
+    /// It is counted among those that are shown all commands.
+    pub(crate) is_monitor: bool,
+    /// The command that ran last.
+    pub(crate) last_command: Option<CommandId>,
+    /// Messages that wait for the end of a long reply.
+    pub(crate) deferred: Vec<u8>,
     pub(crate) parser: Parser,
     /// The version of the settings that the parser's limits come from.
     pub(crate) limits_version: u64,
@@ -88,6 +117,8 @@ pub(crate) struct Queued {
 pub(crate) enum Waiting {
     #[default]
     Nothing,
+    /// The end of a pause; its request was not looked at.
+    Paused,
     /// A lock, its turn or some time; the command is here.
     Here(Box<Pending>),
     /// The I/O pool, which has the command.
@@ -171,12 +202,30 @@ pub(crate) struct Finished {
     pub called: Vec<Called>,
 }
 
+impl State {
+    /// Whether the running command's reply is sent, where not every one is.
+    pub(crate) fn wants_reply(&mut self) -> bool {
+        match self.replies {
+            Replies::On => return true,
+            Replies::Off => {}
+            Replies::SkipNext => self.replies = Replies::Skip,
+            Replies::Skip => self.replies = Replies::On,
+        }
+        false
+    }
+}
+
 impl Session {
-    pub fn new(id: u64, limits: Limits, limits_version: u64) -> Self {
+    pub(crate) fn new(client: Arc<Client>, state: State, limits: Limits, limits_version: u64) -> Self {
         Session {
-            id,
-            state: State::default(),
-            parser: Parser::new(limits),
+            id: client.id,
+            client,
+            attention: state.attention(),
+            parser: Parser::new(Limits { authenticated: state.authenticated, ..limits }),
+            state,
+            is_monitor: false,
+            last_command: None,
+            deferred: Vec::new(),
             limits_version,
             gate: Index(0),
             multi: None,
@@ -190,11 +239,6 @@ impl Session {
             owing: Vec::new(),
             pins: None,
         }
-    }
-
-    /// Tells whether the client is on the same host.
-    pub fn set_local(&mut self, is_local: bool) {
-        self.state.is_local = is_local;
     }
 
     /// The newest record that a reply made so far depends on.
@@ -212,6 +256,15 @@ impl Session {
         if !concerns_blocked || matches!(self.waiting, Waiting::Blocked(_)) && self.event.is_none() {
             (self.event, self.begun) = (Some(event.what), event.begun);
         }
+    }
+
+    /// Hands over something that concerns one way of waiting only; whether the session waits so.
+    pub fn deliver_unasked(&mut self, event: Event) -> bool {
+        let concerns = matches!((&self.waiting, &event.what), (Waiting::Paused, What::Retry));
+        if concerns {
+            self.deliver(event);
+        }
+        concerns
     }
 
     /// The time that a slowed write had to wait is over.
@@ -238,7 +291,32 @@ impl Session {
 
     /// Where the client is, as SLOWLOG shows it.
     pub(crate) fn address(&self) -> &str {
-        ""
+        &self.client.peer.address
+    }
+
+    /// Whether CLIENT PAUSE keeps it waiting.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.waiting, Waiting::Paused)
+    }
+
+    /// Whether a long reply has begun and not ended: nothing may come in between.
+    pub fn is_half_out(&self) -> bool {
+        matches!(self.waiting, Waiting::Stream(_) | Waiting::Piece)
+    }
+
+    /// The kind of client that it is, which decides how much it may leave unread.
+    pub fn kind(&self) -> ClientType {
+        if self.state.subscriptions.is_empty() { ClientType::Normal } else { ClientType::PubSub }
+    }
+
+    /// Whether it may be silent for as long as it likes: it only listens.
+    pub fn listens(&self) -> bool {
+        self.state.monitors || !self.state.subscriptions.is_empty()
+    }
+
+    /// Bytes of messages that wait for the end of a long reply.
+    pub fn deferred_bytes(&self) -> usize {
+        self.deferred.len()
     }
 
     /// Whether something was delivered that the next turn goes on with.

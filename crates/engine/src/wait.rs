@@ -23,6 +23,12 @@ impl Workbench {
     pub(crate) fn go_on(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
         let waiting = match std::mem::take(&mut session.waiting) {
             Waiting::Nothing => return Next::Read,
+            // The turn goes on with the request that was held, which may be held again.
+            Waiting::Paused => {
+                session.event = None;
+                self.go_on_after_pause(session);
+                return Next::Read;
+            }
             Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {
                 session.waiting = Waiting::Stream(pieces);
                 timed(session).begin_pause(&engine.statistics.clock);
@@ -71,6 +77,7 @@ impl Workbench {
             (Waiting::Pool, What::Finished(finished)) => {
                 self.on_pool -= 1;
                 session.state = finished.state;
+                self.adopt(engine, session);
                 if finished.was_block {
                     engine.unwatch(session);
                 }
@@ -80,6 +87,9 @@ impl Workbench {
             (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
                 self.on_pool -= 1;
                 out.extend_from_slice(&bytes);
+                if rest.is_none() && failed.is_none() {
+                    out.append(&mut session.deferred);
+                }
                 match (rest, failed) {
                     (_, Some(why)) => {
                         tracing::warn!("a reply could not be read to its end, its connection is closed: {why}");
@@ -172,6 +182,7 @@ impl Workbench {
             Ok(reply) => {
                 session.state = state;
                 self.settle_block(engine, session, ran.called);
+                self.adopt(engine, session);
                 reply
             }
             Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),

@@ -78,6 +78,9 @@ impl Work {
         let rehearsal = mode == Mode::Load;
         let mut called = Vec::new();
         let mut txn = store.begin(buffers, call);
+        if !rehearsal {
+            txn.note_events(engine.events());
+        }
         let reply = match self {
             Work::Command(id, args) => {
                 run_command(engine, &mut txn, session, state, engine.table.entry(*id).command, args.as_args(), mode)
@@ -91,6 +94,9 @@ impl Work {
             Err(Error::Stop(stop)) => Err(stop),
             Err(error) => Ok(error.into_reply()),
         };
+        if !txn.events().is_empty() && reply.is_ok() {
+            engine.tell(&txn);
+        }
         if !rehearsal && reply.is_ok() {
             engine.add_lookups(txn.lookups());
         }

@@ -235,7 +235,8 @@ fn commands_on_data_are_refused_while_it_is_loaded() {
 fn event_loops_share_keys() {
     const LOOPS: usize = 4;
     const ROUNDS: usize = 300;
-    let engine = engine(LOOPS);
+    // One more looks at the end.
+    let engine = engine(LOOPS + 1);
     let store = Data::new();
     engine.serve(store.store.clone()).expect("threads can start");
     let threads: Vec<_> = (0..LOOPS)
@@ -254,8 +255,8 @@ fn event_loops_share_keys() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("the loop ends well"));
-    let mut check = Worker::new(engine.clone(), 0, Box::new(|| ()));
-    let mut session = check.connect();
+    let mut check = Worker::new(engine.clone(), LOOPS, Box::new(|| ()));
+    let mut session = check.connect(haypile_engine::Peer::default());
     let mut out = Vec::new();
     check.turn(&mut session, b"MGET a b\r\nDBSIZE\r\n", &mut out, engine.now_ms());
     let sum = LOOPS * ROUNDS;
@@ -265,7 +266,7 @@ fn event_loops_share_keys() {
 
     fn drive(mut worker: Worker, wakes: std::sync::mpsc::Receiver<()>, index: usize) {
         let engine = Arc::clone(worker.engine());
-        let mut session = worker.connect();
+        let mut session = worker.connect(haypile_engine::Peer::default());
         let (mut out, mut events) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             let mut input: &[u8] = match (index, round % 10) {

@@ -55,6 +55,7 @@ impl ReplyPieces {
                 write::push_len(protocol, out, elements.len());
                 self.push_all(elements);
             }
+            Reply::Several(replies) => self.push_all(replies),
             Reply::Map(pairs) => {
                 write::map_len(protocol, out, pairs.len());
                 self.push_pairs(pairs);

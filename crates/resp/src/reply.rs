@@ -43,6 +43,9 @@ pub enum Reply {
     Attribute(Vec<(Reply, Reply)>, Box<Reply>),
     /// A reply too long to be held at once. Only [`crate::ReplyPieces`] can write it.
     Stream(Box<dyn Pieces>),
+    /// Several replies, one behind the other: SUBSCRIBE answers for each of its channels. In an array it has the place of
+    /// one element all the same, as in Redis.
+    Several(Vec<Reply>),
     /// Bytes that are encoded already, for the protocol in question.
     Raw(Bytes),
     /// Nothing is sent.
@@ -90,7 +93,7 @@ impl Reply {
     pub fn has_stream(&self) -> bool {
         match self {
             Reply::Stream(_) => true,
-            Reply::Array(elements) | Reply::Set(elements) | Reply::Push(elements) => {
+            Reply::Array(elements) | Reply::Set(elements) | Reply::Push(elements) | Reply::Several(elements) => {
                 elements.iter().any(Reply::has_stream)
             }
             Reply::Map(pairs) => pairs.iter().any(|(k, v)| k.has_stream() || v.has_stream()),
@@ -146,6 +149,7 @@ impl Reply {
                 }
                 reply.encode(protocol, out);
             }
+            Reply::Several(replies) => encode_all(replies, protocol, out),
             Reply::Raw(bytes) => out.extend_from_slice(bytes),
             Reply::None => {}
             Reply::Stream(_) => panic!("a stream is written piece by piece, by Reply::into_pieces"),
@@ -188,9 +192,10 @@ impl PartialEq for Reply {
             (Reply::Null, Reply::Null) | (Reply::NullArray, Reply::NullArray) | (Reply::None, Reply::None) => true,
             (Reply::Bulk(a), Reply::Bulk(b)) | (Reply::Raw(a), Reply::Raw(b)) => a == b,
             (Reply::Verbatim(a, b), Reply::Verbatim(c, d)) => a == c && b == d,
-            (Reply::Array(a), Reply::Array(b)) | (Reply::Set(a), Reply::Set(b)) | (Reply::Push(a), Reply::Push(b)) => {
-                a == b
-            }
+            (Reply::Array(a), Reply::Array(b))
+            | (Reply::Set(a), Reply::Set(b))
+            | (Reply::Push(a), Reply::Push(b))
+            | (Reply::Several(a), Reply::Several(b)) => a == b,
             (Reply::Map(a), Reply::Map(b)) => a == b,
             (Reply::Attribute(a, b), Reply::Attribute(c, d)) => a == c && b == d,
             _ => false,
@@ -225,6 +230,10 @@ impl fmt::Debug for Reply {
             Reply::Push(elements) => {
                 f.write_str(">")?;
                 elements.fmt(f)
+            }
+            Reply::Several(replies) => {
+                f.write_str("several ")?;
+                replies.fmt(f)
             }
             Reply::Attribute(entries, reply) => {
                 f.write_str("|")?;

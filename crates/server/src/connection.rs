@@ -5,16 +5,17 @@
 //! beyond a bound. Replies leave in the tick or before it (`event_loop`); what a socket does not take at once is written
 //! by a task of its own.
 
-use crate::event_loop::{EventLoop, now_us};
+use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::Output;
 use crate::stream::{Reader, Writer};
-use haypile_config::Limit;
-use haypile_engine::{Counters, Event, Next, OUTPUT_BYTES_MAX, Session, Worker};
+use haypile_engine::{Client, Counters, Delivery, Event, Next, OUTPUT_BYTES_MAX, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::ReadBuf;
@@ -31,6 +32,8 @@ const BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// One client.
 pub struct Connection {
     pub id: u64,
+    /// What others know of it.
+    client: Arc<Client>,
     writer: Writer,
     state: RefCell<State>,
     /// Wakes the task that serves the connection, whatever it waits for.
@@ -57,6 +60,13 @@ struct State {
     output: Output,
 }
 
+impl State {
+    /// What the client has still to read, as far as it is made.
+    fn unread_bytes(&self) -> usize {
+        self.output.unsent() + self.session.deferred_bytes()
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Turns {
     since_us: u64,
@@ -80,6 +90,7 @@ impl Connection {
     pub fn new(session: Session, writer: Writer, now_us: u64) -> Self {
         Connection {
             id: session.id,
+            client: session.client.clone(),
             writer,
             state: RefCell::new(State { session, output: Output::default() }),
             waker: RefCell::default(),
@@ -170,6 +181,8 @@ impl Connection {
             rest.extend_from_slice(input);
             self.run_rest(event_loop, rest)
         };
+        self.client.input_bytes.store(rest.len(), Ordering::Relaxed);
+        self.client.input_capacity.store(rest.capacity(), Ordering::Relaxed);
         // A client that sends without end gives the others their turn.
         let more_waits = filled == scratch.len();
         Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
@@ -185,6 +198,7 @@ impl Connection {
         time: Option<Duration>,
     ) -> Result<(), Lost> {
         let mut ended = false;
+        let is_paused = self.state.borrow().session.is_paused();
         let event = poll_fn(|cx| {
             loop {
                 if self.lost.get() {
@@ -201,8 +215,8 @@ impl Connection {
                 match reader.poll_read(cx, &mut buffer) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Lost)),
-                    // One that has only closed its own direction gets its reply, if there is going to be one.
-                    Poll::Ready(Ok(())) if buffer.filled().is_empty() && time.is_none() => {
+                    // One that has only closed its own direction gets its reply, if there is going to be one soon.
+                    Poll::Ready(Ok(())) if buffer.filled().is_empty() && (time.is_none() || is_paused) => {
                         return Poll::Ready(Err(Lost));
                     }
                     Poll::Ready(Ok(())) => {
@@ -232,6 +246,9 @@ impl Connection {
 
     #[inline]
     fn turn(self: &Rc<Self>, event_loop: &Rc<EventLoop>, input: &[u8]) -> (usize, Next) {
+        if event_loop.has_notices() {
+            event_loop.take_notices();
+        }
         let began_us = now_us();
         self.last_active_us.set(began_us);
         let mut state = self.state.borrow_mut();
@@ -288,8 +305,34 @@ impl Connection {
             self.draining.set(true);
             tokio::task::spawn_local(self.clone().drain(event_loop.clone()));
         }
-        self.close_above(event_loop.output_limit.get().hard_bytes, &mut state.output);
+        let limits = event_loop.output_limits();
+        self.close_above(limits.for_kind(state.session.kind()).hard_bytes, &mut state);
+        self.client.output_bytes.store(state.output.unsent(), Ordering::Relaxed);
+        self.client.output_capacity.store(state.output.capacity(), Ordering::Relaxed);
         waits
+    }
+
+    /// Something that comes unasked.
+    pub fn take(self: &Rc<Self>, event_loop: &Rc<EventLoop>, delivery: Delivery<'_>) {
+        let mut state = self.state.borrow_mut();
+        match delivery {
+            _ if self.lost.get() => {}
+            Delivery::Close => self.close(&mut state.output),
+            Delivery::Event(event) => {
+                if state.session.deliver_unasked(event) {
+                    self.wake();
+                }
+            }
+            Delivery::Push { bytes, gate } => {
+                let State { session, output } = &mut *state;
+                session.push(bytes, gate, output.buffer(&mut event_loop.spare.borrow_mut()));
+                let limits = event_loop.output_limits();
+                self.close_above(limits.for_kind(state.session.kind()).hard_bytes, &mut state);
+                if !self.dirty.replace(true) {
+                    event_loop.mark_dirty(self.clone());
+                }
+            }
+        }
     }
 
     /// One write of what may leave; whether all of it went.
@@ -377,24 +420,27 @@ impl Connection {
     /// Closes the connection if its client has not said a word for so long; one that waits for us is not idle.
     pub fn close_if_idle(&self, now_us: u64, timeout_us: u64) {
         let mut state = self.state.borrow_mut();
-        if now_us.saturating_sub(self.last_active_us.get()) > timeout_us && !state.session.is_waiting() {
+        let is_idle = now_us.saturating_sub(self.last_active_us.get()) > timeout_us;
+        if is_idle && !state.session.is_waiting() && !state.session.listens() {
             self.close(&mut state.output);
         }
     }
 
     /// Closes the connection if its client has left more unread than `bytes_max`, unless that is 0.
-    fn close_above(&self, bytes_max: u64, output: &mut Output) {
-        if bytes_max > 0 && output.unsent() as u64 > bytes_max {
-            tracing::warn!("client {} is closed: it leaves {} bytes of replies unread", self.id, output.unsent());
-            self.close(output);
+    fn close_above(&self, bytes_max: u64, state: &mut State) {
+        let unread = state.unread_bytes();
+        if bytes_max > 0 && unread as u64 > bytes_max {
+            tracing::warn!("client {} is closed: it leaves {unread} bytes of replies unread", self.id);
+            self.close(&mut state.output);
         }
     }
 
     /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as they say.
-    pub fn close_if_unread(&self, now_us: u64, limit: &Limit) {
+    pub fn close_if_unread(&self, now_us: u64, limits: &OutputLimits) {
         let mut state = self.state.borrow_mut();
-        self.close_above(limit.hard_bytes, &mut state.output);
-        let is_above = limit.soft_bytes > 0 && state.output.unsent() as u64 > limit.soft_bytes;
+        let limit = limits.for_kind(state.session.kind());
+        self.close_above(limit.hard_bytes, &mut state);
+        let is_above = limit.soft_bytes > 0 && state.unread_bytes() as u64 > limit.soft_bytes;
         match (is_above, self.unread_since_us.get()) {
             (false, _) => self.unread_since_us.set(0),
             (true, 0) => self.unread_since_us.set(now_us),

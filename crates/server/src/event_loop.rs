@@ -10,8 +10,9 @@
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
 use crate::stream::Accepted;
-use haypile_config::Limit;
-use haypile_engine::{Counters, Engine, Event, Worker};
+use haypile_commands::host::ClientType;
+use haypile_config::{Config, Limit};
+use haypile_engine::{Counters, Engine, Event, Inbox, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -47,6 +48,7 @@ pub struct EventLoop {
     pub scratch: RefCell<Box<[u8]>>,
     pub spare: RefCell<Vec<Vec<u8>>>,
     pub mailbox: Arc<Mailbox>,
+    inbox: Arc<Inbox>,
     index: usize,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Connections with new replies since the last tick, each once.
@@ -57,8 +59,25 @@ pub struct EventLoop {
     tick: RefCell<Option<Waker>>,
     /// There is something to do at the end of the tick that no reply waits for.
     tick_is_wanted: Cell<bool>,
-    /// How much a client may leave unread.
-    pub output_limit: Cell<Limit>,
+    /// How much a client may leave unread, by its kind.
+    output_limits: Cell<OutputLimits>,
+}
+
+/// The `client-output-buffer-limit` of those kinds of clients that there are.
+#[derive(Clone, Copy)]
+pub struct OutputLimits {
+    normal: Limit,
+    pubsub: Limit,
+}
+
+impl OutputLimits {
+    fn of(config: &Config) -> Self {
+        OutputLimits { normal: config.normal_output_limit, pubsub: config.pubsub_output_limit }
+    }
+
+    pub fn for_kind(&self, kind: ClientType) -> &Limit {
+        if kind == ClientType::PubSub { &self.pubsub } else { &self.normal }
+    }
 }
 
 /// Microseconds since 1970.
@@ -75,9 +94,10 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         .build_local(LocalOptions::default())?;
     let wake = mailbox.clone();
     let worker = Worker::new(engine.clone(), index, Box::new(move || wake.wake.notify_one()));
-    let output_limit = engine.settings.config().normal_output_limit;
+    let output_limits = OutputLimits::of(&engine.settings.config());
     let event_loop = Rc::new(EventLoop {
         engine,
+        inbox: worker.inbox().clone(),
         worker: RefCell::new(worker),
         scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
         spare: RefCell::new(Vec::with_capacity(SPARE_BUFFERS)),
@@ -88,7 +108,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         gated: RefCell::default(),
         tick: RefCell::default(),
         tick_is_wanted: Cell::new(false),
-        output_limit: Cell::new(output_limit),
+        output_limits: Cell::new(output_limits),
     });
     runtime.block_on(async {
         tokio::task::spawn_local(event_loop.clone().ticks());
@@ -125,6 +145,27 @@ impl EventLoop {
         if let Some(tick) = &*self.tick.borrow() {
             tick.wake_by_ref();
         }
+    }
+
+    pub fn output_limits(&self) -> OutputLimits {
+        self.output_limits.get()
+    }
+
+    /// Whether others have something for clients of this loop. One load.
+    #[inline]
+    pub fn has_notices(&self) -> bool {
+        self.inbox.has_notices()
+    }
+
+    /// Hands them what others have for them. No connection is in its turn.
+    #[cold]
+    pub fn take_notices(self: &Rc<Self>) {
+        let connections = self.connections.borrow();
+        self.worker.borrow_mut().take_notices(|session, delivery| {
+            if let Some(connection) = connections.get(&session) {
+                connection.take(self, delivery);
+            }
+        });
     }
 
     /// This loop's numbers.
@@ -227,12 +268,15 @@ impl EventLoop {
 
     /// Takes what other threads have left in the mailbox.
     async fn read_mail(self: Rc<Self>) {
-        let inbox = self.worker.borrow().inbox().clone();
+        let inbox = self.inbox.clone();
         let mut events: Vec<Event> = Vec::new();
         loop {
             self.mailbox.wake.notified().await;
             for client in self.mailbox.take_accepted() {
                 self.welcome(client);
+            }
+            if self.has_notices() {
+                self.take_notices();
             }
             inbox.take(&mut events);
             for event in events.drain(..) {
@@ -248,11 +292,10 @@ impl EventLoop {
     }
 
     fn welcome(self: &Rc<Self>, client: Accepted) {
-        let is_local = client.is_local();
+        let peer = client.peer();
         match client.into_halves() {
             Ok((reader, writer)) => {
-                let mut session = self.worker.borrow_mut().connect();
-                session.set_local(is_local);
+                let session = self.worker.borrow_mut().connect(peer);
                 let connection = Rc::new(Connection::new(session, writer, now_us()));
                 self.connections.borrow_mut().insert(connection.id, connection.clone());
                 tokio::task::spawn_local(connection::serve(self.clone(), connection, reader));
@@ -284,7 +327,7 @@ impl EventLoop {
                 self.engine.note_memory();
             }
             if round.is_multiple_of(SECOND) {
-                self.output_limit.set(self.engine.settings.config().normal_output_limit);
+                self.output_limits.set(OutputLimits::of(&self.engine.settings.config()));
                 self.look_at_clients();
             }
             // The server's as a whole: one loop's business.
@@ -320,12 +363,12 @@ impl EventLoop {
     /// Closes clients that have not said a word for `timeout` seconds, and those that leave too much unread for too long.
     fn look_at_clients(&self) {
         let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
-        let (now_us, limit) = (now_us(), self.output_limit.get());
+        let (now_us, limits) = (now_us(), self.output_limits.get());
         for connection in self.connections.borrow().values() {
             if timeout_us > 0 {
                 connection.close_if_idle(now_us, timeout_us);
             }
-            connection.close_if_unread(now_us, &limit);
+            connection.close_if_unread(now_us, &limits);
         }
     }
 }

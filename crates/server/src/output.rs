@@ -35,6 +35,11 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
+    /// Bytes of the buffer that holds them.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Lets leave what has become durable; everything that was appended depends on `gate` at most. Whether something still
     /// waits for the log.
     pub fn release(&mut self, gate: Index, durable: Index) -> bool {

@@ -1,7 +1,9 @@
 //! A client's socket, TCP or unix: one half that reads, one half that writes, so that the tick can write what the
 //! connection's own task did not.
 
+use haypile_engine::Peer;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -50,6 +52,33 @@ impl Accepted {
         match self {
             Accepted::Unix(_) => true,
             Accepted::Tcp(socket) => socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback()),
+        }
+    }
+
+    /// Where it is connected from and to.
+    pub fn peer(&self) -> Peer {
+        let is_local = self.is_local();
+        match self {
+            Accepted::Tcp(socket) => {
+                let text = |address: io::Result<std::net::SocketAddr>| {
+                    let canonical =
+                        |at: std::net::SocketAddr| std::net::SocketAddr::new(at.ip().to_canonical(), at.port());
+                    address.map_or_else(|_| "?:0".to_owned(), |address| canonical(address).to_string())
+                };
+                Peer {
+                    address: text(socket.peer_addr()),
+                    local_address: text(socket.local_addr()),
+                    descriptor: socket.as_raw_fd(),
+                    is_local,
+                    is_unix: false,
+                }
+            }
+            Accepted::Unix(socket) => {
+                let path = socket.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
+                let address = format!("{}:0", path.unwrap_or_default().display());
+                let local_address = address.clone();
+                Peer { address, local_address, descriptor: socket.as_raw_fd(), is_local, is_unix: true }
+            }
         }
     }
 

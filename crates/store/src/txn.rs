@@ -100,6 +100,7 @@ pub struct Savepoint {
     next_space: Option<Space>,
     issued: usize,
     lapsed: Vec<Lapsed>,
+    events: usize,
 }
 
 /// A key that was removed because its deadline had passed.
@@ -152,8 +153,19 @@ pub struct Txn<'s> {
     /// How many rows it may still read, where it holds no key locks: one, which is what it is at some moment.
     rows_left: Option<u8>,
     lookups: Lookups,
+    /// The classes of events that somebody wants to hear of, as bits; what they are is the caller's business.
+    event_classes: u32,
+    events: Vec<KeyEvent>,
     random: u64,
     pins: Pins,
+}
+
+/// Something that happened to a key, to be told when the transaction has committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyEvent {
+    pub name: &'static str,
+    pub database: u32,
+    pub key: Box<[u8]>,
 }
 
 /// Bytes of a new object that are kept back before they are written ahead of the rest, or, on an event loop, before the
@@ -181,10 +193,42 @@ impl<'s> Txn<'s> {
             lapsed: Vec::new(),
             rows_left: None,
             lookups: Lookups::default(),
+            event_classes: 0,
+            events: Vec::new(),
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
             call,
         }
+    }
+
+    /// From now on, events of these classes are noted.
+    #[inline]
+    pub fn note_events(&mut self, classes: u32) {
+        self.event_classes = classes;
+    }
+
+    /// Something has happened to a key.
+    #[inline]
+    pub fn on_event(&mut self, class: u32, name: &'static str, key: &Key<'_>) {
+        if self.event_classes & class != 0 {
+            self.note_event(name, key);
+        }
+    }
+
+    #[cold]
+    fn note_event(&mut self, name: &'static str, key: &Key<'_>) {
+        let is_there = |database: &u32| self.space(*database) == key.space;
+        // Nearly always the selected one.
+        let database = Some(self.call.database).filter(is_there).or_else(|| (0..self.databases()).find(is_there));
+        if let Some(database) = database {
+            self.events.push(KeyEvent { name, database, key: key.name.into() });
+        }
+    }
+
+    /// What has happened so far, in order.
+    #[inline]
+    pub fn events(&self) -> &[KeyEvent] {
+        &self.events
     }
 
     /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with `Stop::NeedsLocks`.
@@ -575,6 +619,7 @@ impl<'s> Txn<'s> {
             next_space: self.next_space,
             issued: self.issued.len(),
             lapsed: self.lapsed.clone(),
+            events: self.events.len(),
         }
     }
 
@@ -586,6 +631,7 @@ impl<'s> Txn<'s> {
         self.moved = to.moved;
         self.next_space = to.next_space;
         self.lapsed = to.lapsed;
+        self.events.truncate(to.events);
         let undone = &self.issued[to.issued..];
         let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();
         if !garbage.is_empty() {

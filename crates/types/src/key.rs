@@ -8,7 +8,7 @@
 //! these until a write removes it. Every change of a value writes the meta row, even if its bytes stay: that is how
 //! others learn that the key was touched.
 
-use crate::Result;
+use crate::{Result, event};
 use haypile_store::row::{self, Key, ObjectId, Slot};
 use haypile_store::{Counter, Presence, Stop, Txn, Value};
 
@@ -203,7 +203,7 @@ pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
 #[inline]
 pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = peek(txn, key)?;
-    txn.on_lookup(entry.is_some());
+    on_lookup(txn, key, entry.is_some());
     Ok(entry)
 }
 
@@ -218,8 +218,16 @@ pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 /// The key as those see it who read it and then write it.
 pub fn lookup_update(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = lookup_write(txn, key)?;
-    txn.on_lookup(entry.is_some());
+    on_lookup(txn, key, entry.is_some());
     Ok(entry)
+}
+
+#[inline]
+fn on_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
+    txn.on_lookup(found);
+    if !found {
+        txn.on_event(event::KEY_MISS, "keymiss", key);
+    }
 }
 
 /// The key as writers see it: one whose deadline has passed is removed first.
@@ -229,6 +237,7 @@ pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     if let Some(deadline_ms) = entry.header.deadline_ms.filter(|_| entry.header.is_expired(txn.now_ms())) {
         remove(txn, key, &entry.header)?;
         txn.on_lapsed(key, deadline_ms);
+        txn.on_event(event::EXPIRED, "expired", key);
         return Ok(None);
     }
     Ok(Some(entry))
@@ -240,7 +249,15 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
     match txn.presence(key)? {
         Presence::Absent => Ok(None),
         Presence::Plain => Ok(Some(Header::inline(None))),
-        Presence::Row(row) => Ok(Some(Entry::parse(row)?.header)),
+        Presence::Row(row) => {
+            let header = Entry::parse(row)?.header;
+            if header.is_expired(txn.now_ms()) {
+                // It counts as one that was not there: what is written now is a key that is new.
+                txn.on_event(event::EXPIRED, "expired", key);
+                txn.on_event(event::NEW, "new", key);
+            }
+            Ok(Some(header))
+        }
     }
 }
 
@@ -299,6 +316,7 @@ pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<bool
             let expired = header.is_expired(txn.now_ms());
             if expired {
                 remove(txn, key, &header)?;
+                txn.on_event(event::EXPIRED, "expired", key);
             }
             Ok(expired)
         }
@@ -339,6 +357,10 @@ pub fn rename(
     settle(txn, from, Some(&left), None)?;
     txn.delete_meta(from)?;
     settle(txn, to, to_before, Some(&entry.header))?;
+    if to_before.is_some() {
+        // What had the name is gone, as in Redis.
+        txn.on_event(event::NEW, "new", to);
+    }
     put(txn, to, &entry.header, &[entry.payload()])
 }
 
@@ -366,7 +388,10 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
             txn.count(key.space, is.counter(), 1);
         }
         match types {
-            (None, Some(_)) => txn.count(key.space, Counter::Keys, 1),
+            (None, Some(_)) => {
+                txn.count(key.space, Counter::Keys, 1);
+                txn.on_event(event::NEW, "new", key);
+            }
             (Some(_), None) => txn.count(key.space, Counter::Keys, -1),
             _ => {}
         }

@@ -12,6 +12,8 @@ pub mod chunks;
 pub mod extended;
 pub mod integer;
 
+pub mod event;
+
 mod error;
 
 pub use error::{Error, Result};

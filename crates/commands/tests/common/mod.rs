@@ -1,12 +1,14 @@
 //! A session without an engine, for the commands that ask only their session.
 
 use haypile_commands::host::{
-    BackupBegun, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent, Library, MemoryFacts, Reload,
-    Shutdown, SlowCall, Wait,
+    BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
+    Library, MemoryFacts, Paused, Reload, Replies, Shutdown, SlowCall, Wait,
 };
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, CommandId, Error, Result, Run, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Records what commands did to it.
 #[derive(Default)]
@@ -32,6 +34,12 @@ pub struct Session {
     pub active_expire: Option<bool>,
     pub logged: Vec<u8>,
     pub crashed: Option<String>,
+    pub replies: Replies,
+    pub channels: BTreeSet<(Channels, Vec<u8>)>,
+    /// The filter that was asked for last.
+    pub filter: Option<ClientFilter>,
+    /// What else was done, in words.
+    pub done: Vec<String>,
     pub shutdown: Option<Shutdown>,
     pub slowlog: Vec<SlowCall>,
     pub events: Vec<LatencyEvent>,
@@ -87,6 +95,14 @@ impl Host for Session {
 
     fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
+    }
+
+    fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn has_user(&self, name: &[u8]) -> bool {
+        name == b"default"
     }
 
     fn authenticated(&self) -> bool {
@@ -152,6 +168,84 @@ impl Host for Session {
 
     fn close_after_reply(&mut self) {
         self.closing = true;
+    }
+
+    fn set_replies(&mut self, replies: Replies) {
+        self.replies = replies;
+    }
+
+    fn set_no_evict(&mut self, on: bool) {
+        self.done.push(format!("no-evict {on}"));
+    }
+
+    fn set_no_touch(&mut self, on: bool) {
+        self.done.push(format!("no-touch {on}"));
+    }
+
+    fn monitor(&mut self) {
+        self.done.push("monitor".to_owned());
+    }
+
+    fn clients(&mut self, filter: &ClientFilter) -> String {
+        self.filter = Some(filter.clone());
+        "id=7\n".to_owned()
+    }
+
+    fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
+        self.filter = Some(filter.clone());
+        usize::from(filter.address.as_deref() != Some(b"nowhere:1"))
+    }
+
+    fn pause(&mut self, until_ms: u64, what: Paused) {
+        self.done.push(format!("pause {what:?} until {until_ms}"));
+    }
+
+    fn unpause(&mut self) {
+        self.done.push("unpause".to_owned());
+    }
+
+    fn unblock(&mut self, client: u64, with_error: bool) -> bool {
+        self.done.push(format!("unblock {client} error {with_error}"));
+        client == 8
+    }
+
+    fn is_bound_to_channels(&self) -> bool {
+        self.protocol == Protocol::Resp2 && !self.channels.is_empty()
+    }
+
+    fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>> {
+        self.channels.iter().filter(|(of, _)| *of == kind).map(|(_, name)| name.as_slice().into()).collect()
+    }
+
+    fn subscription_count(&self, kind: Channels) -> usize {
+        let is_shard = |of: Channels| of == Channels::Shard;
+        self.channels.iter().filter(|(of, _)| is_shard(*of) == is_shard(kind)).count()
+    }
+
+    fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
+        self.channels.insert((kind, name.to_vec()));
+        self.subscription_count(kind)
+    }
+
+    fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
+        self.channels.remove(&(kind, name.to_vec()));
+        self.subscription_count(kind)
+    }
+
+    fn publish(&mut self, kind: Channels, channel: &[u8], _message: &[u8]) -> usize {
+        self.subscribers(kind, channel)
+    }
+
+    fn channels(&self, kind: Channels) -> Vec<Arc<[u8]>> {
+        self.subscriptions(kind)
+    }
+
+    fn subscribers(&self, kind: Channels, name: &[u8]) -> usize {
+        usize::from(self.channels.contains(&(kind, name.to_vec())))
+    }
+
+    fn patterns(&self) -> usize {
+        self.subscriptions(Channels::Pattern).len()
     }
 
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {

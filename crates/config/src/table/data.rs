@@ -6,11 +6,11 @@ use crate::special::Special;
 use crate::value::Kind;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::not_yet(
+    Row::used(
         "notify-keyspace-events",
         Kind::Special(Special::KeyspaceEvents),
         "\"\"",
-        "Publishes events about keys.",
+        "Classes of events about keys that are published, `K` to channels `__keyspace@<db>__:<key>`, `E` to `__keyevent@<db>__:<event>`.",
     ),
     Row::harmless("hash-max-listpack-entries", LONG, "512", "Fields up to which Redis packs a hash.")
         .alias("hash-max-ziplist-entries"),

@@ -1,11 +1,17 @@
-//! Passwords, users and encryption. None of it is there yet, so none of it may be asked for.
+//! Passwords, users and encryption. Beyond the one password none of it is there yet, so none of it may be asked for.
 
 use super::Row;
 use super::kinds::*;
 use crate::value::Kind;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::not_yet("requirepass", TEXT, "\"\"", "Password of the default user.").sensitive(),
+    Row::used(
+        "requirepass",
+        TEXT,
+        "\"\"",
+        "Password that clients have to give (`AUTH`, `HELLO`) before anything else; empty means none. Who is connected stays logged in.",
+    )
+    .sensitive(),
     Row::not_yet("aclfile", TEXT, "\"\"", "File of users and their rights.").immutable(),
     Row::harmless(
         "acl-pubsub-default",

@@ -95,10 +95,10 @@ fn what_is_not_there_yet_cannot_be_set() {
     let refused = |name: &str| {
         Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - it is not supported yet"))
     };
-    assert_eq!(settings.set(&[(b"requirepass", b"secret")]), refused("requirepass"));
+    assert_eq!(settings.set(&[(b"masterauth", b"secret")]), refused("masterauth"));
     assert_eq!(settings.set(&[(b"timeout", b"5"), (b"tls-port", b"1")]), refused("tls-port"));
     assert_eq!(settings.set(&[(b"min-slaves-to-write", b"1")]), refused("min-slaves-to-write"));
-    assert_eq!(settings.set(&[(b"requirepass", b"")]), Ok(vec![]));
+    assert_eq!(settings.set(&[(b"masterauth", b"")]), Ok(vec![]));
     assert_eq!(settings.config().timeout_s, 0);
 }
 

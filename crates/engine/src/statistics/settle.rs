@@ -220,7 +220,7 @@ fn note(engine: &Engine, session: &Session, entry: &Entry, shown: impl FnOnce() 
     let waited_ns = spent.iter().map(|(_, ns)| ns).sum();
     let is_shown = !entry.flags.has(Flag::SkipSlowlog) || statistics.is_slow(waited_ns) && waited_ns > 0;
     if statistics.is_slow(ns) && is_shown {
-        let caller = Caller { address: session.address(), name: &session.state.name };
+        let caller = Caller { address: session.address(), name: &session.state.names.name };
         statistics.log_slow(shown(), ns, spent, &caller);
     }
 }

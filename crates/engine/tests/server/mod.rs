@@ -5,7 +5,7 @@
 use haypile_commands::Table;
 use haypile_config::Settings;
 use haypile_config::read::CommandLine;
-use haypile_engine::{Engine, Event, Next, Opener, Process, Session, Worker};
+use haypile_engine::{Delivery, Engine, Event, Next, Opener, Peer, Process, Session, Worker};
 use haypile_store::testing::FaultBase;
 use haypile_store::{MemoryBase, Store, StoreOptions};
 use std::path::PathBuf;
@@ -94,6 +94,8 @@ pub struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
     pub next: Next,
+    /// It was found to wait for a moment, or for somebody, at this time.
+    blocked_at: Option<u64>,
 }
 
 /// The defaults, but for who may call DEBUG.
@@ -168,8 +170,18 @@ impl Server {
     pub fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
         while self.clients.len() <= client {
             assert!(self.engine.admit());
-            let session = self.worker.connect();
-            self.clients.push(Client { session, input: Vec::new(), output: Vec::new(), next: Next::Read });
+            let session = self.worker.connect(Peer {
+                address: format!("client:{}", self.clients.len()),
+                is_local: true,
+                ..Peer::default()
+            });
+            self.clients.push(Client {
+                session,
+                input: Vec::new(),
+                output: Vec::new(),
+                next: Next::Read,
+                blocked_at: None,
+            });
         }
         self.clients[client].input.extend_from_slice(bytes);
         self.run(client);
@@ -181,13 +193,19 @@ impl Server {
 
     /// Takes turns until the client has to wait for something or to send more.
     fn run(&mut self, client: usize) {
-        let client = &mut self.clients[client];
+        let at = client;
         loop {
+            self.take_notices();
+            let client = &mut self.clients[at];
             if client.next == Next::Wait && !client.session.has_event() {
                 return;
             }
             if let Next::Sleep(_) = client.next {
                 client.session.wake();
+            }
+            let looks_again = client.session.has_event() || client.blocked_at != Some(self.now_ms);
+            if matches!(client.next, Next::Block(_)) && !looks_again {
+                return;
             }
             if client.next == Next::Close {
                 return;
@@ -196,10 +214,25 @@ impl Server {
             self.worker.start_jobs();
             client.input.drain(..turn.consumed);
             client.next = turn.next;
+            client.blocked_at = matches!(turn.next, Next::Block(_)).then_some(self.now_ms);
             if matches!(turn.next, Next::Read | Next::Drain) {
                 return;
             }
         }
+    }
+
+    /// Hands clients what others have sent them.
+    fn take_notices(&mut self) {
+        let Server { worker, clients, .. } = self;
+        worker.take_notices(|session, delivery| {
+            let client = clients.iter_mut().find(|client| client.session.id == session);
+            let client = client.expect("a notice is for a session");
+            match delivery {
+                Delivery::Push { bytes, gate } => client.session.push(bytes, gate, &mut client.output),
+                Delivery::Event(event) => _ = client.session.deliver_unasked(event),
+                Delivery::Close => client.next = Next::Close,
+            }
+        });
     }
 
     /// Takes what has come from other threads, waiting for it if nothing has; false if nothing comes.
@@ -221,8 +254,18 @@ impl Server {
         true
     }
 
+    /// The client goes.
+    pub fn leave(&mut self, client: usize) {
+        let mut client = self.clients.remove(client);
+        self.worker.disconnect(&mut client.session);
+    }
+
     /// Everything the client gets until nothing of it is under way, line ends shown as blanks.
     pub fn reply(&mut self, client: usize) -> String {
+        self.take_notices();
+        if self.clients[client].session.has_event() {
+            self.run(client);
+        }
         while self.clients[client].session.is_waiting() || !self.clients[client].input.is_empty() {
             assert!(self.receive(), "client {client} waits for ever");
             self.run(client);
@@ -322,8 +365,8 @@ pub fn check_on(server: &mut Server, name: &str, lines: &str) {
             continue;
         }
         let (client, rest) = line.split_once(": ").expect("client: command => reply");
-        let (command, expected) = rest.split_once(" => ").expect("client: command => reply");
+        let (command, expected) = rest.split_once(" =>").expect("client: command => reply");
         let client = client.parse().expect("a number");
-        assert_eq!(server.ask(client, command.trim()), expected, "{name}: {line}");
+        assert_eq!(server.ask(client, command.trim()), expected.trim_start(), "{name}: {line}");
     }
 }

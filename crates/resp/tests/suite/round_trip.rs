@@ -80,7 +80,7 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
         (Protocol::Resp3, Reply::Attribute(pairs, reply)) => {
             Reply::Attribute(both(pairs), Box::new(as_received(reply, protocol)))
         }
-        (_, Reply::Stream(_) | Reply::Raw(_) | Reply::None) => unreachable!("not generated"),
+        (_, Reply::Stream(_) | Reply::Several(_) | Reply::Raw(_) | Reply::None) => unreachable!("not generated"),
     }
 }
 

@@ -209,7 +209,7 @@ impl<S: Read + Write> Client<S> {
                 bytes.resize(from + count + 2, 0);
                 self.socket.read_exact(&mut bytes[from..])
             }
-            b'*' | b'~' => (0..count).try_for_each(|_| self.read_reply(bytes)),
+            b'*' | b'~' | b'>' => (0..count).try_for_each(|_| self.read_reply(bytes)),
             b'%' => (0..2 * count).try_for_each(|_| self.read_reply(bytes)),
             _ => Ok(()),
         }

@@ -1,0 +1,28 @@
+//! MONITOR.
+
+use crate::args::Args;
+use crate::error::Result;
+use crate::host::Host;
+use crate::table::{Arity, Command, Flag, Group, Keys, Run};
+use haypile_resp::Reply;
+
+pub(crate) const COMMANDS: &[Command] = &[MONITOR];
+
+const MONITOR: Command = Command {
+    name: "monitor",
+    since: "1.0.0",
+    group: Group::Server,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Shows the connection every command that the server runs.",
+    syntax: "",
+    complexity: "",
+    run: Run::Session(monitor),
+    flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
+    ..Command::USUAL
+};
+
+fn monitor(host: &mut dyn Host, _: Args) -> Result<Reply> {
+    host.monitor();
+    Ok(Reply::ok())
+}

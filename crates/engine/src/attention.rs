@@ -1,0 +1,236 @@
+//! What stands between a request and its command only at times: a login that is missing, a client bound to its channels, a
+//! pause, clients in MONITOR, inboxes that are too full. Each is a bit; while none is set, a command pays for one load.
+
+use crate::ahead::Call as Planned;
+use crate::engine::Engine;
+use crate::execute::{Next, Workbench};
+use crate::inbox::Notice;
+use crate::session::{Session, State, Waiting};
+use haypile_commands::host::Paused;
+use haypile_commands::{Control, Entry, Flag, Run};
+use haypile_resp::{Args, Protocol, Reply};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Set in the engine.
+const PAUSED: u32 = 1;
+const MONITORED: u32 = 2;
+/// Messages come faster than some event loop takes them.
+const CONGESTED: u32 = 4;
+/// Set in a session.
+const UNAUTHENTICATED: u32 = 8;
+/// It is subscribed and speaks RESP2, in which a message cannot be told from a reply.
+const BOUND: u32 = 16;
+
+/// Commands that a client in that state may call.
+const ALLOWED_WHILE_BOUND: [&str; 9] =
+    ["ping", "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "quit", "reset"];
+
+/// How long a command waits for a congested inbox before it looks again.
+const CONGESTED_WAIT: Duration = Duration::from_millis(1);
+
+/// The engine's part.
+#[derive(Default)]
+pub(crate) struct Attention {
+    bits: AtomicU32,
+    pause: Mutex<Option<Pause>>,
+    monitors: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until_ms: u64,
+    what: Paused,
+}
+
+/// What is to become of a request.
+pub(crate) enum Attended {
+    Go,
+    /// It is not looked at before its connection's next turn.
+    Held(Next),
+    Answered(Next),
+}
+
+impl Attention {
+    #[inline]
+    pub fn bits(&self) -> u32 {
+        self.bits.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, bit: u32, on: bool) {
+        match on {
+            true => self.bits.fetch_or(bit, Ordering::Relaxed),
+            false => self.bits.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+
+    pub fn set_congested(&self, on: bool) {
+        self.set(CONGESTED, on);
+    }
+
+    /// A client begins or ends to be shown all commands.
+    pub fn add_monitor(&self) {
+        self.monitors.fetch_add(1, Ordering::Relaxed);
+        self.set(MONITORED, true);
+    }
+
+    pub fn remove_monitor(&self) {
+        if self.monitors.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.set(MONITORED, false);
+        }
+    }
+
+    /// CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.
+    pub fn pause(&self, until_ms: u64, what: Paused, now_ms: u64) {
+        let mut pause = lock_pause(&self.pause);
+        let earlier = pause.filter(|earlier| earlier.until_ms > now_ms);
+        let is_all = what == Paused::All || earlier.is_some_and(|earlier| earlier.what == Paused::All);
+        let until_ms = until_ms.max(earlier.map_or(0, |earlier| earlier.until_ms));
+        *pause = Some(Pause { until_ms, what: if is_all { Paused::All } else { Paused::Writes } });
+        self.set(PAUSED, true);
+    }
+
+    /// What is paused, and until when.
+    pub fn paused(&self, now_ms: u64) -> Option<(Paused, u64)> {
+        if self.bits() & PAUSED == 0 {
+            return None;
+        }
+        let mut pause = lock_pause(&self.pause);
+        match *pause {
+            Some(Pause { until_ms, what }) if until_ms > now_ms => Some((what, until_ms)),
+            _ => {
+                *pause = None;
+                self.set(PAUSED, false);
+                None
+            }
+        }
+    }
+
+    fn unpause(&self) {
+        *lock_pause(&self.pause) = None;
+        self.set(PAUSED, false);
+    }
+}
+
+fn lock_pause(pause: &Mutex<Option<Pause>>) -> std::sync::MutexGuard<'_, Option<Pause>> {
+    pause.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Engine {
+    /// CLIENT UNPAUSE: what was held goes on, on all event loops.
+    pub(crate) fn unpause(&self) {
+        self.attention.unpause();
+        (0..self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
+    }
+}
+
+impl State {
+    /// The session's bits.
+    pub fn attention(&self) -> u32 {
+        let mut bits = 0;
+        if !self.authenticated {
+            bits |= UNAUTHENTICATED;
+        }
+        if self.is_bound() {
+            bits |= BOUND;
+        }
+        bits
+    }
+
+    /// Whether the client is subscribed to something and speaks RESP2.
+    pub fn is_bound(&self) -> bool {
+        self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()
+    }
+}
+
+impl Workbench {
+    /// Looks at a request because one of the bits is set, in the order in which Redis does.
+    #[cold]
+    pub(crate) fn attend(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        call: &Planned<'_>,
+        out: &mut Vec<u8>,
+    ) -> Attended {
+        // What is no command is answered as such, whoever asks.
+        let Ok(entry) = &call.entry else { return Attended::Go };
+        if !session.state.authenticated && !entry.flags.has(Flag::NoAuth) {
+            return self.deny(engine, session, "NOAUTH Authentication required.".into(), out);
+        }
+        if session.state.is_bound() && !ALLOWED_WHILE_BOUND.contains(&entry.command.name) {
+            let text = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
+                 context",
+                entry.full_name
+            );
+            return self.deny(engine, session, text, out);
+        }
+        if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
+            return Attended::Go;
+        }
+        if let Some((what, until_ms)) = engine.attention.paused(self.now_ms)
+            && (what == Paused::All || may_change(engine, session, entry))
+        {
+            self.hold_back(session);
+            return hold(session, Duration::from_millis(until_ms - self.now_ms));
+        }
+        let bits = engine.attention.bits();
+        if bits & CONGESTED != 0 && sends(engine, session, entry) {
+            return hold(session, CONGESTED_WAIT);
+        }
+        if bits & MONITORED != 0 && !(session.multi.is_some() && crate::execute::is_queued(entry)) {
+            self.show_monitors(engine, session, entry, call.args);
+        }
+        Attended::Go
+    }
+
+    fn deny(&mut self, engine: &Engine, session: &mut Session, text: String, out: &mut Vec<u8>) -> Attended {
+        Attended::Answered(self.refuse(engine, session, Reply::error(text), out))
+    }
+
+    /// What every client in MONITOR gets of a command that is about to run.
+    fn show_monitors(&mut self, engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) {
+        // Those of a transaction come when it runs, before EXEC itself.
+        if let (Run::Control(Control::Exec), Some(multi)) = (entry.command.run, &session.multi)
+            && !multi.refused
+            && session.mark.as_ref().is_none_or(|mark| !mark.is_set())
+        {
+            for queued in &multi.commands {
+                let entry = engine.table.entry(queued.command);
+                crate::monitor::show(engine, session, entry, queued.args.as_args());
+            }
+        }
+        crate::monitor::show(engine, session, entry, args);
+    }
+}
+
+fn hold(session: &mut Session, wait: Duration) -> Attended {
+    session.waiting = Waiting::Paused;
+    Attended::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))))
+}
+
+/// Whether the command, or one that EXEC is about to run, has one of these flags.
+fn has_any(engine: &Engine, session: &Session, entry: &Entry, flags: &[Flag]) -> bool {
+    let has = |entry: &Entry| flags.iter().any(|&flag| entry.flags.has(flag));
+    let is_exec = matches!(entry.command.run, Run::Control(Control::Exec));
+    let queued = session.multi.iter().filter(|_| is_exec).flat_map(|multi| &multi.commands);
+    has(entry) || queued.map(|queued| engine.table.entry(queued.command)).any(has)
+}
+
+/// Whether CLIENT PAUSE WRITE holds it.
+fn may_change(engine: &Engine, session: &Session, entry: &Entry) -> bool {
+    has_any(engine, session, entry, &[Flag::Write, Flag::MayReplicate])
+}
+
+/// Whether it may add to the inboxes.
+fn sends(engine: &Engine, session: &Session, entry: &Entry) -> bool {
+    let writes_send = engine.events() != 0;
+    has_any(
+        engine,
+        session,
+        entry,
+        if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] },
+    )
+}

@@ -1,0 +1,101 @@
+//! Keyspace events: what is told of which command, when, and in which order. `events: command => reply | what was told`.
+
+mod server;
+
+use server::Server;
+
+/// Runs commands by one client and shows what the others were told of: `set k` for the event of a key in database 0.
+struct Told(Server);
+
+impl Told {
+    fn new(classes: &str) -> Told {
+        let mut server = Server::new();
+        assert_eq!(server.ask(0, &format!("CONFIG SET notify-keyspace-events {classes}")), "+OK");
+        server.ask(1, "PSUBSCRIBE __key*");
+        Told(server)
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        let text = self.0.ask(1, "PING");
+        let pushes = text.split("*4 $8 pmessage ").skip(1);
+        pushes
+            .map(|push| {
+                let words: Vec<&str> = push.split_whitespace().filter(|word| !word.starts_with(['$', '*'])).collect();
+                let [_, channel, payload] = words[..3] else { panic!("{push}") };
+                format!("{} {payload}", channel.trim_start_matches("__key"))
+            })
+            .map(|told| told.split(" pong").next().expect("there is a first part").to_owned())
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(&mut self, command: &str, expected: &[&str]) {
+        let reply = self.0.ask(0, command);
+        assert_eq!(self.told(), expected, "{command}: {reply}");
+    }
+}
+
+#[test]
+fn each_command_tells_what_it_did() {
+    let mut told = Told::new("EAn");
+    told.check("SET k v EX 100", &["event@0__:new k", "event@0__:set k", "event@0__:expire k"]);
+    told.check("SET k v", &["event@0__:set k"]);
+    told.check("SET k v NX", &[]);
+    told.check("APPEND k w", &["event@0__:append k"]);
+    told.check("SETRANGE k 1 xyz", &["event@0__:setrange k"]);
+    told.check("GET k", &[]);
+    told.check("INCR k", &[]);
+    told.check("INCRBYFLOAT n 1.5", &["event@0__:new n", "event@0__:incrbyfloat n"]);
+    told.check("MSET a 1 b 2", &["event@0__:new a", "event@0__:set a", "event@0__:new b", "event@0__:set b"]);
+    told.check("DECR a", &["event@0__:incrby a"]);
+    told.check("EXPIRE a 100", &["event@0__:expire a"]);
+    told.check("PERSIST a", &["event@0__:persist a"]);
+    told.check("GETEX a EX 5", &["event@0__:expire a"]);
+    told.check("EXPIRE a -1", &["event@0__:del a"]);
+    told.check("RENAME b c", &["event@0__:new c", "event@0__:rename_from b", "event@0__:rename_to c"]);
+    told.check("COPY c d", &["event@0__:new d", "event@0__:copy_to d"]);
+    told.check("MOVE d 3", &["event@3__:new d", "event@0__:move_from d", "event@3__:move_to d"]);
+    told.check("DEL c nosuch k", &["event@0__:del c", "event@0__:del k"]);
+    told.check("GETDEL n", &["event@0__:del n"]);
+}
+
+#[test]
+fn classes_choose() {
+    let mut told = Told::new("K$");
+    told.check("SET k v EX 100", &["space@0__:k set"]);
+    told.0.ask(0, "CONFIG SET notify-keyspace-events KEg");
+    told.check("SET k v EX 100", &["space@0__:k expire", "event@0__:expire k"]);
+    told.0.ask(0, "CONFIG SET notify-keyspace-events Em");
+    told.check("GET k", &[]);
+    told.check("GET nosuch", &["event@0__:keymiss nosuch"]);
+    told.0.ask(0, "CONFIG SET notify-keyspace-events A");
+    told.check("SET k v", &[]);
+}
+
+#[test]
+fn what_expires_is_told_once() {
+    let mut told = Told::new("Ex");
+    told.0.ask(0, "SET a v PX 10");
+    told.0.ask(0, "SET b v PX 10");
+    told.0.ask(0, "SET c v PX 10");
+    told.0.now_ms += 11;
+    told.check("SET a w", &["event@0__:expired a"]);
+    told.check("APPEND b w", &["event@0__:expired b"]);
+    let now_ms = told.0.now_ms;
+    told.0.worker.expire(now_ms);
+    assert_eq!(told.told(), ["event@0__:expired c"]);
+    told.check("GET c", &[]);
+}
+
+#[test]
+fn a_transaction_tells_when_it_has_committed() {
+    let mut told = Told::new("E$");
+    told.0.ask(0, "SET cold 5");
+    told.told();
+    told.0.freeze();
+    told.0.ask(0, "MULTI");
+    told.0.ask(0, "SET k 1");
+    told.0.ask(0, "INCR cold");
+    told.0.ask(0, "LCS k cold IDX LEN");
+    told.check("EXEC", &["event@0__:set k", "event@0__:incrby cold"]);
+}

@@ -1,0 +1,299 @@
+//! Publish and subscribe, MONITOR and what clients do to each other, without sockets: `client: command => all that it gets`.
+
+mod server;
+
+use server::{Server, check, check_on};
+
+#[test]
+fn a_message_reaches_those_who_are_subscribed() {
+    check(
+        "by name, by pattern, by both, and in the order of the connection",
+        "
+        0: SUBSCRIBE news sport => *3 $9 subscribe $4 news :1 *3 $9 subscribe $5 sport :2
+        1: PSUBSCRIBE n* ne[v-x]s => *3 $10 psubscribe $2 n* :1 *3 $10 psubscribe $8 ne[v-x]s :2
+        1: SUBSCRIBE news => *3 $9 subscribe $4 news :3
+        2: PUBLISH news hello => :4
+        0: PING => *3 $7 message $4 news $5 hello *2 $4 pong $0
+        2: PUBLISH weather rain => :0
+        2: PUBLISH sport goal => :1
+        0: PING text => *3 $7 message $5 sport $4 goal *2 $4 pong $4 text
+        0: UNSUBSCRIBE news => *3 $11 unsubscribe $4 news :1
+        2: PUBLISH news again => :3
+        0: PING => *2 $4 pong $0
+        ",
+    );
+}
+
+#[test]
+fn the_order_of_copies_is_the_channel_first() {
+    let mut server = Server::new();
+    check_on(
+        &mut server,
+        "one client, its name and one pattern",
+        "
+        0: SUBSCRIBE news => *3 $9 subscribe $4 news :1
+        0: PSUBSCRIBE n* => *3 $10 psubscribe $2 n* :2
+        1: PUBLISH news hello => :2
+        0: PING => *3 $7 message $4 news $5 hello *4 $8 pmessage $2 n* $4 news $5 hello *2 $4 pong $0
+        ",
+    );
+    server.leave(0);
+    check_on(&mut server, "who has gone gets nothing", "0: PUBLISH news hello => :0\n0: PUBSUB NUMPAT => :0");
+}
+
+#[test]
+fn shard_channels_are_a_world_of_their_own() {
+    check(
+        "counted and published by themselves",
+        "
+        0: SUBSCRIBE a => *3 $9 subscribe $1 a :1
+        0: SSUBSCRIBE a b => *3 $10 ssubscribe $1 a :1 *3 $10 ssubscribe $1 b :2
+        1: SPUBLISH a x => :1
+        0: PING => *3 $8 smessage $1 a $1 x *2 $4 pong $0
+        1: PUBSUB SHARDNUMSUB a b c => *6 $1 a :1 $1 b :1 $1 c :0
+        1: PUBSUB SHARDCHANNELS b => *1 $1 b
+        1: PUBSUB CHANNELS => *1 $1 a
+        1: PUBSUB NUMSUB a b => *4 $1 a :1 $1 b :0
+        0: SUNSUBSCRIBE => *3 $12 sunsubscribe $1 a :1 *3 $12 sunsubscribe $1 b :0
+        0: SUNSUBSCRIBE => *3 $12 sunsubscribe $-1 :0
+        0: PUNSUBSCRIBE => *3 $12 punsubscribe $-1 :1
+        0: UNSUBSCRIBE => *3 $11 unsubscribe $1 a :0
+        0: GET a => $-1
+        ",
+    );
+}
+
+#[test]
+fn a_resp2_subscriber_may_do_little_else() {
+    let denied = "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
+                  context";
+    check(
+        "until it has no subscription left, or resets",
+        &format!(
+            "
+            0: SUBSCRIBE a => *3 $9 subscribe $1 a :1
+            0: GET k => {denied}
+            0: CLIENT LIST => {}
+            0: RESET => +RESET
+            0: GET k => $-1
+            1: PUBLISH a x => :0
+            ",
+            denied.replace("'get'", "'client|list'")
+        ),
+    );
+}
+
+#[test]
+fn resp3_pushes_come_after_the_reply_that_caused_them() {
+    let mut server = Server::new();
+    server.ask(0, "HELLO 3");
+    check_on(
+        &mut server,
+        "its own message, and those of others",
+        "
+        0: SUBSCRIBE a => >3 $9 subscribe $1 a :1
+        0: PUBLISH a x => :1 >3 $7 message $1 a $1 x
+        0: SET k v => +OK
+        1: PUBLISH a y => :1
+        0: GET k => >3 $7 message $1 a $1 y $1 v
+        ",
+    );
+    // In a pipeline, too.
+    server.send_together(0, &["PUBLISH a 1", "GET k", "PUBLISH a 2", "PING"]);
+    assert_eq!(
+        server.reply(0),
+        ":1 >3 $7 message $1 a $1 1 $1 v :1 >3 $7 message $1 a $1 2 +PONG",
+        "each message comes before the next reply"
+    );
+}
+
+#[test]
+fn a_transaction_publishes_when_it_has_taken_effect() {
+    let mut server = Server::new();
+    server.ask(1, "SUBSCRIBE a");
+    check_on(
+        &mut server,
+        "nothing before EXEC, and nothing of what is discarded",
+        "
+        0: MULTI => +OK
+        0: PUBLISH a x => +QUEUED
+        1: PING => *2 $4 pong $0
+        0: DISCARD => +OK
+        0: MULTI => +OK
+        0: PUBLISH a y => +QUEUED
+        0: SET k v => +QUEUED
+        0: EXEC => *2 :1 +OK
+        1: PING => *3 $7 message $1 a $1 y *2 $4 pong $0
+        ",
+    );
+    server.ask(0, "SET cold value");
+    server.freeze();
+    check_on(
+        &mut server,
+        "a block that needs the disk runs more than once and publishes once",
+        "
+        0: MULTI => +OK
+        0: PUBLISH a z => +QUEUED
+        0: GET cold => +QUEUED
+        0: SUBSCRIBE own => +QUEUED
+        0: PUBLISH own mine => +QUEUED
+        0: EXEC => *4 :1 $5 value *3 $9 subscribe $3 own :1 :1 *3 $7 message $3 own $4 mine
+        1: PING => *3 $7 message $1 a $1 z *2 $4 pong $0
+        ",
+    );
+}
+
+#[test]
+fn monitor_shows_commands_before_they_run() {
+    let mut server = Server::new();
+    server.ask(1, "SELECT 3");
+    assert_eq!(server.ask(0, "MONITOR"), "+OK");
+    server.ask(1, "SET k v");
+    server.ask(1, "CONFIG GET maxmemory");
+    server.ask(1, "AUTH user secret");
+    server.send_words(1, &[b"ECHO", b"\"\r\n\x00"]);
+    server.reply(1);
+    for command in ["MULTI", "GET k", "EXEC", "NOSUCH"] {
+        server.ask(1, command);
+    }
+    let shown = server.ask(0, "PING");
+    let commands: Vec<&str> =
+        shown.split('+').filter_map(|line| line.trim_end().split_once("] ")).map(|(_, c)| c).collect();
+    let expected = [
+        "\"SET\" \"k\" \"v\"",
+        "\"AUTH\" \"(redacted)\" \"(redacted)\"",
+        "\"ECHO\" \"\\\"\\r\\n\\x00\"",
+        "\"MULTI\"",
+        "\"GET\" \"k\"",
+        "\"EXEC\"",
+        "\"PING\"",
+    ];
+    assert_eq!(commands, expected, "administration and what is no command are not shown");
+    assert!(shown.contains("[3 client:1] "), "{shown}");
+    assert_eq!(server.ask(0, "RESET"), "+RESET");
+    server.ask(1, "GET k");
+    assert_eq!(server.ask(0, "PING"), "+PONG");
+}
+
+#[test]
+fn clients_are_listed_and_closed() {
+    let mut server = Server::new();
+    server.ask(0, "CLIENT SETNAME one");
+    server.ask(1, "SELECT 2");
+    server.ask(1, "MULTI");
+    server.ask(1, "GET k");
+    server.ask(2, "SUBSCRIBE a b");
+    server.ask(2, "PSUBSCRIBE c*");
+    let list = server.ask(0, "CLIENT LIST");
+    let lines: Vec<&str> = list.split("id=").skip(1).collect();
+    assert_eq!(lines.len(), 3, "{list}");
+    let has =
+        |line: &str, fields: &[&str]| fields.iter().for_each(|field| assert!(line.contains(field), "{field}: {line}"));
+    has(
+        lines[0],
+        &["addr=client:0 ", " name=one ", " flags=N ", " db=0 ", " cmd=client|list ", " user=default ", " resp=2 "],
+    );
+    has(lines[1], &[" flags=x ", " db=2 ", " multi=1 ", " cmd=get "]);
+    has(lines[2], &[" flags=P ", " sub=2 psub=1 ssub=0 ", " cmd=psubscribe "]);
+    assert_eq!(server.ask(0, "CLIENT LIST TYPE pubsub").matches("id=").count(), 1);
+    assert_eq!(server.ask(0, "CLIENT LIST ID 2 99 1").matches("id=").count(), 2);
+    assert_eq!(server.ask(0, "CLIENT KILL TYPE pubsub"), ":1");
+    assert!(
+        server.is_closed(2) || {
+            server.ask(0, "PING");
+            server.is_closed(2)
+        }
+    );
+    assert_eq!(server.ask(0, "CLIENT KILL client:9"), "-ERR No such client");
+    assert_eq!(server.ask(0, "CLIENT KILL ADDR client:1 SKIPME no"), ":1");
+    assert_eq!(server.ask(0, "CLIENT KILL USER default"), ":2", "the closed ones are still leaving");
+    assert_eq!(server.ask(0, "CLIENT KILL client:0"), "+OK");
+    assert!(server.is_closed(0), "after its reply");
+}
+
+#[test]
+fn a_pause_holds_what_it_says_and_no_longer() {
+    let mut server = Server::new();
+    assert_eq!(server.ask(0, "CLIENT PAUSE 60000 WRITE"), "+OK");
+    assert_eq!(server.ask(1, "GET k"), "$-1");
+    server.send_together(1, &["SET k v", "GET k"]);
+    server.send(2, "MULTI");
+    server.send(2, "PUBLISH a b");
+    assert!(server.waits(1) && server.waits(2));
+    assert_eq!(server.ask(0, "GET k"), "$-1");
+    assert_eq!(server.ask(0, "CLIENT UNPAUSE"), "+OK");
+    assert_eq!(server.reply(2), "+OK +QUEUED");
+    assert_eq!(server.reply(1), "+OK $1 v");
+    assert_eq!(server.ask(0, "CLIENT PAUSE 50"), "+OK");
+    server.send(1, "PING");
+    assert!(server.waits(1));
+    // The pause counts from the real time, which may be later than the test's.
+    server.now_ms += 60_000;
+    assert_eq!(server.ask(0, "PING"), "+PONG", "it is over");
+}
+
+#[test]
+fn replies_are_off_or_skipped() {
+    check(
+        "ON alone answers",
+        "
+        0: CLIENT REPLY SKIP =>
+        0: SET a b =>
+        0: GET a => $1 b
+        0: CLIENT REPLY OFF =>
+        0: GET a =>
+        0: CLIENT REPLY SKIP =>
+        0: GET a =>
+        0: CLIENT REPLY ON => +OK
+        0: GET a => $1 b
+        ",
+    );
+}
+
+#[test]
+fn reset_makes_a_connection_new() {
+    let mut server = Server::new();
+    for command in ["HELLO 3 SETNAME me", "SELECT 5", "WATCH k", "SUBSCRIBE a", "CLIENT REPLY OFF", "MULTI", "SET k v"]
+    {
+        server.ask(0, command);
+    }
+    assert_eq!(server.ask(0, "RESET"), "+RESET");
+    assert_eq!(server.ask(0, "CLIENT GETNAME"), "$-1", "and RESP2");
+    assert_eq!(server.ask(0, "EXEC"), "-ERR EXEC without MULTI");
+    let info = server.ask(0, "CLIENT INFO");
+    assert!(info.contains(" db=0 ") && info.contains(" flags=N "), "{info}");
+    assert_eq!(server.ask(1, "PUBLISH a x"), ":0");
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let mut server = Server::new();
+    assert!(server.ask(0, "AUTH secret").starts_with("-ERR AUTH <password> called without any password configured"));
+    assert_eq!(server.ask(0, "AUTH default whatever"), "+OK");
+    assert_eq!(server.ask(0, "CONFIG SET requirepass secret"), "+OK");
+    let refused = "-NOAUTH Authentication required.";
+    check_on(
+        &mut server,
+        "who was there before stays; others have to give it",
+        &format!(
+            "
+            0: GET k => $-1
+            1: GET k => {refused}
+            1: MULTI => {refused}
+            1: NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
+            1: AUTH wrong => -WRONGPASS invalid username-password pair or user is disabled.
+            1: AUTH nobody secret => -WRONGPASS invalid username-password pair or user is disabled.
+            1: AUTH a b c => -ERR syntax error
+            1: QUIT => +OK
+            2: AUTH secret => +OK
+            2: GET k => $-1
+            2: RESET => +RESET
+            2: GET k => {refused}
+            3: HELLO 3 AUTH default secret SETNAME me => %7 $6 server $5 redis $7 version $5 7.2.0 $5 proto :3 $2 id :4 $4 mode $10 standalone $4 role $6 master $7 modules *0
+            "
+        ),
+    );
+    let large = "x".repeat(20_000);
+    server.send_words(2, &[b"AUTH", large.as_bytes()]);
+    assert!(server.reply_so_far(2).starts_with("-ERR Protocol error: unauthenticated bulk length"));
+}

@@ -1,0 +1,164 @@
+//! What clients do to each other, over sockets and across event loops: messages, MONITOR, CLIENT and its limits.
+
+mod process;
+
+use process::{Client, Server, TempDir, request, wait_until};
+use std::net::TcpStream;
+
+/// Enough that both event loops have some.
+const CLIENTS: usize = 6;
+
+fn start(more: &[&str]) -> (TempDir, Server) {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), more);
+    (dir, server)
+}
+
+#[test]
+fn a_message_is_there_before_whatever_follows_its_publication() {
+    let (_dir, server) = start(&[]);
+    let mut subscribers: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    for client in &mut subscribers {
+        assert_eq!(client.ask("SUBSCRIBE news"), "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    }
+    let mut publishers = [server.client(), server.client()];
+    for round in 0..300 {
+        let publisher = &mut publishers[round % 2];
+        assert_eq!(publisher.ask(&format!("PUBLISH news {round:03}")), format!(":{CLIENTS}\r\n"));
+        // Its publication was answered: no subscriber may be told anything else first.
+        let subscriber = &mut subscribers[round % CLIENTS];
+        subscriber.send(b"PING\r\n");
+        let heard: Vec<String> = std::iter::from_fn(|| {
+            let reply = subscriber.reply();
+            (!reply.contains("pong")).then_some(reply)
+        })
+        .collect();
+        let last = heard.last().unwrap_or_else(|| panic!("round {round}: nothing was heard before the answer"));
+        assert!(last.ends_with(&format!("$3\r\n{round:03}\r\n")), "round {round}: {last:?}");
+    }
+    server.stop();
+}
+
+#[test]
+fn who_does_not_read_its_messages_is_closed_at_its_limit() {
+    let (_dir, server) = start(&["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
+    let (mut deaf, mut listens, mut publisher) = (server.client(), server.client(), server.client());
+    deaf.ask("SUBSCRIBE news");
+    listens.ask("SUBSCRIBE news");
+    let message = vec![b'x'; 100_000];
+    let mut sent = 0;
+    // What the sockets take is beyond the server's reach.
+    while publisher.ask_words(&[b"PUBLISH", b"news", &message]) == ":2\r\n" {
+        assert!(listens.reply().len() > message.len());
+        sent += 1;
+        assert!(sent < 1000, "a hundred megabytes are unread");
+    }
+    assert!(sent > 10, "no earlier than at the limit");
+    assert_eq!(publisher.ask("PUBSUB NUMSUB news"), "*2\r\n$4\r\nnews\r\n:1\r\n");
+    assert!(deaf.rest().len() < sent * message.len(), "the rest was dropped");
+    // Replies have no such limit: who asks for much more gets it.
+    publisher.ask_words(&[b"SET", b"k", &message]);
+    publisher.send(&request(&[b"GET", b"k"]).repeat(50));
+    (0..50).for_each(|_| assert_eq!(publisher.reply().len(), message.len() + 11));
+    server.stop();
+}
+
+#[test]
+fn monitor_sees_both_event_loops() {
+    let (_dir, server) = start(&[]);
+    let mut monitor = server.client();
+    assert_eq!(monitor.ask("MONITOR"), "+OK\r\n");
+    for number in 0..CLIENTS {
+        let mut client = server.client();
+        assert_eq!(client.ask(&format!("SET key:{number} v")), "+OK\r\n");
+        let line = monitor.reply();
+        let port = client.socket.local_addr().expect("it is connected").port();
+        assert!(line.ends_with(&format!(" [0 127.0.0.1:{port}] \"SET\" \"key:{number}\" \"v\"\r\n")), "{line}");
+    }
+    drop(monitor);
+    let mut client = server.client();
+    wait_until("it is gone", || client.ask("CLIENT LIST").matches("flags=O").count() == 0);
+    server.stop();
+}
+
+#[test]
+fn clients_of_all_event_loops_are_listed_and_killed() {
+    let (_dir, server) = start(&[]);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    let ids: Vec<String> =
+        clients.iter_mut().map(|client| client.ask("CLIENT ID")[1..].trim_end().to_owned()).collect();
+    let address = |client: &Client<TcpStream>| client.socket.local_addr().expect("it is connected").to_string();
+    let list = clients[0].ask("CLIENT LIST");
+    for (client, id) in clients.iter().zip(&ids) {
+        let line = list.lines().find(|line| line.contains(&format!("id={id} "))).expect("everyone is listed");
+        assert!(line.contains(&format!(" addr={} ", address(client))), "{line}");
+        assert!(line.contains(&format!(" laddr=127.0.0.1:{} ", server.port)), "{line}");
+    }
+    let victims = [clients.remove(5), clients.remove(4)];
+    let kill = format!("CLIENT KILL {}", address(&victims[0]));
+    assert_eq!(clients[0].ask(&kill), "+OK\r\n");
+    assert_eq!(clients[0].ask(&format!("CLIENT KILL ID {}", ids[4])), ":1\r\n");
+    for mut victim in victims {
+        assert_eq!(victim.rest(), "");
+    }
+    assert_eq!(clients[0].ask("CLIENT KILL TYPE normal"), ":3\r\n", "but not the one that asks");
+    assert_eq!(clients[0].ask("CLIENT KILL SKIPME no LADDR 127.0.0.1:1"), ":0\r\n");
+    assert_eq!(clients[0].ask("CLIENT KILL SKIPME no TYPE normal"), ":1\r\n", "that one too, after its reply");
+    assert_eq!(clients[0].rest(), "");
+    server.stop();
+}
+
+#[test]
+fn a_pause_holds_all_event_loops_and_ends_at_once() {
+    let (_dir, server) = start(&[]);
+    let (mut admin, mut gone) = (server.client(), server.client());
+    let mut writers: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    writers.iter_mut().for_each(|writer| assert_eq!(writer.ask("PING"), "+PONG\r\n"));
+    assert_eq!(admin.ask("CLIENT PAUSE 600000 WRITE"), "+OK\r\n");
+    writers.iter_mut().for_each(|writer| writer.send(b"INCR k\r\n"));
+    gone.send(b"INCR k\r\n");
+    drop(gone);
+    wait_until("the one that has gone is noticed", || admin.info("connected_clients") == (CLIENTS + 1).to_string());
+    assert_eq!(admin.ask("GET k"), "$-1\r\n");
+    assert_eq!(admin.ask("CLIENT UNPAUSE"), "+OK\r\n");
+    let mut replies: Vec<String> = writers.iter_mut().map(Client::reply).collect();
+    replies.sort();
+    let expected: Vec<String> = (1..=CLIENTS).map(|number| format!(":{number}\r\n")).collect();
+    assert_eq!(replies, expected, "each once, and nothing of the one that has gone");
+    server.stop();
+}
+
+#[test]
+fn a_password_keeps_others_out() {
+    let (_dir, server) = start(&[]);
+    assert_eq!(server.client().ask("CONFIG SET requirepass s3cret"), "+OK\r\n");
+    let mut client = server.client();
+    assert_eq!(client.ask("GET k"), "-NOAUTH Authentication required.\r\n");
+    assert_eq!(client.ask("AUTH wrong"), "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    assert_eq!(client.ask("AUTH s3cret"), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), "$-1\r\n");
+    assert_eq!(client.ask("CONFIG SET requirepass other"), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), "$-1\r\n", "who is in stays in");
+    // Many small requests of one that is not logged in, in one go.
+    let mut stranger = server.client();
+    stranger.send(b"PING\r\nAUTH other\r\nPING\r\n");
+    assert_eq!(stranger.reply(), "-NOAUTH Authentication required.\r\n");
+    assert_eq!(stranger.reply(), "+OK\r\n");
+    assert_eq!(stranger.reply(), "+PONG\r\n");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_listens_may_be_silent() {
+    let (_dir, server) = start(&["--timeout", "1"]);
+    let (mut silent, mut subscriber, mut monitor) = (server.client(), server.client(), server.client());
+    subscriber.ask("SUBSCRIBE news");
+    monitor.ask("MONITOR");
+    silent.ask("PING");
+    assert_eq!(silent.rest(), "", "it is closed after its second");
+    let mut publisher = server.client();
+    assert_eq!(publisher.ask("PUBLISH news hello"), ":1\r\n");
+    assert!(subscriber.reply().contains("hello"));
+    assert!(monitor.reply().contains("PING"));
+    server.stop();
+}
