@@ -81,6 +81,11 @@ impl Attention {
         }
     }
 
+    /// Clients that are shown all commands.
+    pub fn monitors(&self) -> usize {
+        self.monitors.load(Ordering::Relaxed)
+    }
+
     /// CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.
     pub fn pause(&self, until_ms: u64, what: Paused, now_ms: u64) {
         let mut pause = lock_pause(&self.pause);

@@ -161,6 +161,13 @@ impl Client {
         if self.has(Fact::PubSub) { ClientType::PubSub } else { ClientType::Normal }
     }
 
+    /// Bytes of memory that it holds, with its buffers.
+    fn bytes(&self) -> u64 {
+        let buffers = [&self.input_capacity, &self.output_capacity, &self.queued_bytes];
+        let buffers: usize = buffers.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        (std::mem::size_of::<Session>() + std::mem::size_of::<Client>() + buffers) as u64
+    }
+
     fn has(&self, fact: Fact) -> bool {
         match fact {
             Fact::Unix => self.peer.is_unix,
@@ -197,7 +204,6 @@ impl Client {
         let (input, input_capacity) = (number(&self.input_bytes), number(&self.input_capacity));
         let (output, output_capacity) = (number(&self.output_bytes), number(&self.output_capacity));
         let queued_bytes = number(&self.queued_bytes);
-        let own_bytes = std::mem::size_of::<Session>() + std::mem::size_of::<Client>();
         let fields: [(&str, &dyn std::fmt::Display); 28] = [
             ("id", &self.id),
             ("addr", &self.peer.address),
@@ -221,7 +227,7 @@ impl Client {
             ("obl", &output),
             ("oll", &0),
             ("omem", &0),
-            ("tot-mem", &(own_bytes + input_capacity + output_capacity + queued_bytes)),
+            ("tot-mem", &self.bytes()),
             ("events", &if output > 0 { "rw" } else { "r" }),
             ("cmd", &command),
             ("user", &USER),
@@ -277,6 +283,24 @@ impl Clients {
             lines.push('\n');
         }
         lines
+    }
+}
+
+/// Facts for INFO. They cost a walk over all clients.
+impl Clients {
+    /// How many clients something is true of.
+    pub fn count(&self, is: impl Fn(&Client) -> bool) -> u64 {
+        lock(&self.by_id).values().filter(|client| is(client)).count() as u64
+    }
+
+    /// The largest of the clients' numbers.
+    pub fn largest(&self, number: impl Fn(&Client) -> &AtomicUsize) -> u64 {
+        lock(&self.by_id).values().map(|client| number(client).load(Ordering::Relaxed)).max().unwrap_or(0) as u64
+    }
+
+    /// Bytes of memory that the clients hold.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.by_id).values().map(|client| client.bytes()).sum()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::engine::Engine;
 use crate::info::resident_bytes;
-use crate::session::Session;
 use haypile_commands::host::MemoryFacts;
 use haypile_store::{Counter, Txn};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +65,7 @@ impl Engine {
             active,
             resident,
             process: resident_bytes(),
-            clients: self.connected() * size_of::<Session>() as u64,
+            clients: self.clients.bytes(),
             log: self.store().map_or(0, |store| store.log().stats().unsynced_bytes),
             databases: (0..self.databases).map(counts).collect(),
         }

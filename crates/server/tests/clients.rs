@@ -162,3 +162,35 @@ fn a_client_that_listens_may_be_silent() {
     assert!(monitor.reply().contains("PING"));
     server.stop();
 }
+
+#[test]
+fn info_counts_who_listens() {
+    let (_dir, server) = start(&[]);
+    let (mut admin, mut one, mut two) = (server.client(), server.client(), server.client());
+    one.ask("SUBSCRIBE a b");
+    two.ask("SUBSCRIBE a");
+    one.reply();
+    one.send(b"PSUBSCRIBE n*\r\nSSUBSCRIBE s\r\nPING\r\n");
+    assert!((0..3).all(|_| !one.reply().is_empty()));
+    let fields = [
+        ("pubsub_clients", "2"),
+        ("pubsub_channels", "2"),
+        ("pubsub_patterns", "1"),
+        ("pubsubshard_channels", "1"),
+        ("monitor_clients", "0"),
+        ("blocked_clients", "0"),
+    ];
+    for (field, value) in fields {
+        assert_eq!(admin.info(field), value, "{field}");
+    }
+    let mut half = server.client();
+    half.send(b"*2\r\n$3\r\nGET\r\n$100000\r\n");
+    half.send(&[b'x'; 50_000]);
+    wait_until("half a request is seen", || {
+        admin.info("client_recent_max_input_buffer").parse::<u64>().is_ok_and(|bytes| bytes > 50_000)
+    });
+    assert!(admin.info("mem_clients_normal").parse::<u64>().is_ok_and(|bytes| bytes > 50_000));
+    drop((one, two, half));
+    wait_until("they are gone", || admin.info("pubsub_channels") == "0" && admin.info("connected_clients") == "1");
+    server.stop();
+}

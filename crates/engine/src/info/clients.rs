@@ -1,16 +1,28 @@
 //! The section `clients`: who is connected, and what their commands wait for.
 
 use super::field::{Field, constant, gauge};
-
-const NOT_YET: &str = "Not counted yet.";
+use haypile_commands::host::ClientType;
 
 pub(super) const FIELDS: &[Field] = &[
     gauge("connected_clients", |engine| engine.connected(), "Clients that are connected."),
     constant("cluster_connections", "0", "There is no cluster yet."),
     gauge("maxclients", |engine| u64::from(engine.settings.config().maxclients), "Clients that may be connected."),
-    // To be counted by the registry of clients.
-    constant("client_recent_max_input_buffer", "0", NOT_YET),
-    constant("client_recent_max_output_buffer", "0", NOT_YET),
+    gauge(
+        "client_recent_max_input_buffer",
+        |engine| engine.clients.largest(|client| &client.input_bytes),
+        "The most bytes of an incomplete request that one client has sent.",
+    ),
+    gauge(
+        "client_recent_max_output_buffer",
+        |engine| engine.clients.largest(|client| &client.output_bytes),
+        "The most bytes of replies and messages that one client has still to read.",
+    ),
+    gauge(
+        "pubsub_clients",
+        |engine| engine.clients.count(|client| client.kind() == ClientType::PubSub),
+        "Clients that are subscribed to something.",
+    ),
+    gauge("monitor_clients", |engine| engine.attention.monitors() as u64, "Clients that are shown all commands."),
     gauge(
         "blocked_clients",
         |engine| engine.blocked.count() as u64,

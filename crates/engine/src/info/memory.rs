@@ -93,8 +93,7 @@ pub(super) const FIELDS: &[Field] = &[
     constant("mem_replication_backlog", "0", NO_REPLICAS),
     constant("mem_total_replication_buffers", "0", NO_REPLICAS),
     constant("mem_clients_slaves", "0", NO_REPLICAS),
-    // To be counted by the registry of clients.
-    constant("mem_clients_normal", "0", "Not counted yet."),
+    gauge("mem_clients_normal", |engine| engine.clients.bytes(), "Bytes that clients hold, with their buffers."),
     constant("mem_cluster_links", "0", "There is no cluster yet."),
     gauge(
         "mem_aof_buffer",

@@ -3,6 +3,7 @@
 use super::field::{Field, constant, counter, gauge, real, real_counter};
 use crate::counters::Counters;
 use crate::engine::{Engine, Rate};
+use haypile_commands::host::Channels;
 
 const NO_REPLICAS: &str = "There are no replicas yet.";
 const NO_EVICTION: &str = "Nothing is evicted.";
@@ -82,10 +83,21 @@ pub(super) const FIELDS: &[Field] = &[
         },
         "Lookups to read that found none.",
     ),
-    // To be counted with pub/sub.
-    constant("pubsub_channels", "0", "Not counted yet."),
-    constant("pubsub_patterns", "0", "Not counted yet."),
-    constant("pubsubshard_channels", "0", "Not counted yet."),
+    gauge(
+        "pubsub_channels",
+        |engine| engine.pubsub.count(Channels::Plain) as u64,
+        "Channels that somebody is subscribed to.",
+    ),
+    gauge(
+        "pubsub_patterns",
+        |engine| engine.pubsub.count(Channels::Pattern) as u64,
+        "Patterns that somebody is subscribed to.",
+    ),
+    gauge(
+        "pubsubshard_channels",
+        |engine| engine.pubsub.count(Channels::Shard) as u64,
+        "Shard channels that somebody is subscribed to.",
+    ),
     constant("latest_fork_usec", "0", NO_FORK),
     constant("total_forks", "0", NO_FORK),
     constant("migrate_cached_sockets", "0", "There is no MIGRATE yet."),
