@@ -129,8 +129,9 @@ fn the_compose_file_starts_what_there_is() {
     let limit = haypile["mem_limit"].as_str().unwrap().strip_suffix('g').unwrap().parse::<u64>().unwrap() << 30;
     assert!(config.maxmemory > 0 && limit > config.maxmemory, "the container has room for the budget");
 
+    let services = compose["services"].as_hash().expect("services by name");
     let volumes = compose["volumes"].as_hash().expect("named volumes");
-    for (name, service) in compose["services"].as_hash().unwrap() {
+    for (name, service) in services {
         for mount in texts(&service["volumes"]) {
             let source = mount.split(':').next().unwrap();
             let known = if source.starts_with("./") {
@@ -143,4 +144,17 @@ fn the_compose_file_starts_what_there_is() {
         let image = service["image"].as_str().unwrap();
         assert!(image == "haypile" || image.contains(":v") || image.contains(":1"), "{image} has a version");
     }
+
+    // Who watches looks where the others are.
+    let prometheus = &YamlLoader::load_from_str(&read("deploy/prometheus.yml")).expect("it is YAML")[0];
+    let targets = texts(&prometheus["scrape_configs"][0]["static_configs"][0]["targets"]);
+    assert_eq!(targets, [format!("haypile:{}", config.metrics_port)]);
+    assert!(config.metrics_port != 0);
+    let source = &YamlLoader::load_from_str(&read("deploy/grafana/datasources.yaml")).expect("it is YAML")[0];
+    assert_eq!(source["datasources"][0]["url"].as_str(), Some("http://prometheus:9090"));
+    assert!(services.contains_key(&Yaml::String("prometheus".into())));
+    let boards = &YamlLoader::load_from_str(&read("deploy/grafana/dashboards.yaml")).expect("it is YAML")[0];
+    let folder = boards["providers"][0]["options"]["path"].as_str().expect("a folder");
+    let mounts = texts(&compose["services"]["grafana"]["volumes"]);
+    assert!(mounts.contains(&format!("./grafana/haypile.json:{folder}/haypile.json:ro")), "{mounts:?}");
 }
