@@ -60,6 +60,8 @@ fn redis_cli_watches() {
         if fields.first() == Some(&"2") {
             assert!(fields[1].ends_with('M') || fields[1].ends_with('K'), "{line}");
             assert!(fields[2].parse::<u32>().is_ok_and(|clients| clients >= 1), "{line}");
+            assert_eq!(fields[3], "0", "{line}");
+            assert!(fields[4].parse::<u32>().is_ok_and(|requests| requests >= 1), "{line}");
             rows += 1;
         }
         rows == 3
