@@ -3,9 +3,9 @@
 
 use crate::ahead::Call as Planned;
 use crate::engine::Engine;
-use crate::execute::{Next, Workbench};
 use crate::inbox::Notice;
 use crate::session::{Session, State, Waiting};
+use crate::worker::{Next, Workbench};
 use haypile_commands::host::Paused;
 use haypile_commands::{Control, Entry, Flag, Run};
 use haypile_resp::{Args, Protocol, Reply};

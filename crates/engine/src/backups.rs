@@ -6,9 +6,9 @@
 //! for the I/O pool.
 
 use crate::engine::Engine;
-use crate::execute::{Next, Workbench};
 use crate::inbox::Inbox;
 use crate::session::{Event, Finished, Session, State as SessionState, Waiting, What};
+use crate::worker::{Next, Workbench};
 use haypile_commands::Error;
 use haypile_commands::host::{BackupBegun, Reload};
 use haypile_log::Index;

@@ -5,10 +5,10 @@
 //! and unblocking exactly one wins: whoever takes the session out of the table.
 
 use crate::engine::Engine;
-use crate::execute::{Next, Workbench};
 use crate::inbox::Inbox;
 use crate::session::{Event, Session, Waiting, What};
 use crate::sync::{Mutex, lock};
+use crate::worker::{Next, Workbench};
 use haypile_commands::Error;
 use haypile_commands::host::{Wait, WaitKind};
 use haypile_log::Index;

@@ -6,9 +6,9 @@
 //! it again.
 
 use crate::engine::Engine;
-use crate::execute::Worker;
 use crate::locks::{Claims, Duration, Hold, Turn};
 use crate::pool::{Job, Task};
+use crate::worker::Worker;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, TxnBuffers, WritePressure};
 use haypile_types::key as types_key;
 use std::sync::atomic::Ordering;

@@ -5,13 +5,17 @@
 //! server gives it a store, calls `Worker::turn` with what a connection has sent, and lets the replies leave when the log
 //! is as durable as `Session::gate` asks. It never knows what a command does: that is the command table's.
 //!
-//! Read `execute` first (the hot path), then `wait` (what happens when a command cannot go on), `work` and `pool` (the same
-//! command elsewhere), `multi`, and below them `locks`, `exclusion` and `watch`.
+//! Read `worker` and `execute` first (the hot path), then `wait` (what happens when a command cannot go on), `work` and
+//! `pool` (the same command elsewhere), `multi`, and below them `locks`, `exclusion` and `watch`.
 
+mod worker;
+
+mod adopt;
 mod ahead;
 mod blocked;
 mod execute;
 mod multi;
+mod reply;
 mod together;
 mod wait;
 mod work;
@@ -51,10 +55,11 @@ pub use blocked::{Blocked, Unblock};
 pub use clients::{Client, Names, Peer};
 pub use counters::{Count, Counters, Distribution, Histogram};
 pub use engine::{Engine, Loading, Process, StoreRef};
-pub use execute::{Delivery, Next, OUTPUT_BYTES_MAX, Turn, Worker};
+pub use execute::OUTPUT_BYTES_MAX;
 pub use inbox::{Inbox, Wake};
 pub use info::page::page as info_page;
 pub use memory::Allocator;
 pub use reload::Opener;
 pub use session::{Event, Session};
 pub use statistics::Moment;
+pub use worker::{Delivery, Next, Turn, Worker};

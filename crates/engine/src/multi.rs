@@ -4,10 +4,10 @@
 //! does not see it yet was visible before it, to whatever the session reads next.
 
 use crate::engine::Engine;
-use crate::execute::{Next, Workbench};
 use crate::session::{Block, Multi, Pending, Queued, Session, Work};
 use crate::statistics::Outcome;
 use crate::watch::Watched;
+use crate::worker::{Next, Workbench};
 use haypile_commands::{Control, Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::{Args, Reply};

@@ -3,11 +3,12 @@
 
 use crate::ahead::Call as Planned;
 use crate::engine::Engine;
-use crate::execute::{Hindrance, Next, Workbench};
+use crate::execute::Hindrance;
 use crate::pool::{Job, Task};
 use crate::session::{Pending, Session, State, Waiting, What, Work};
 use crate::statistics::Wait;
 use crate::sync::{Mutex, lock};
+use crate::worker::{Next, Workbench};
 use haypile_commands::{Args, Error, Run};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use smallvec::SmallVec;

@@ -7,12 +7,13 @@
 
 use crate::engine::Engine;
 use crate::exclusion::Alone;
-use crate::execute::{Hindrance, Next, OUTPUT_BYTES_MAX, Workbench, pressure};
+use crate::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
 use crate::locks::{Duration as Held, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
 use crate::statistics::{Outcome, Timed, Wait};
 use crate::together::Together;
+use crate::worker::{Next, Workbench};
 use haypile_commands::Error;
 use haypile_log::Index;
 use haypile_resp::Reply;

@@ -1,0 +1,82 @@
+//! The reply of a command that has ended, or of a request that is not run.
+
+use crate::engine::Engine;
+use crate::session::{Session, Waiting};
+use crate::statistics::Outcome;
+use crate::worker::{Next, Workbench};
+use haypile_commands::host::Replies;
+use haypile_commands::{Control, Error, Run};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Reply};
+
+impl Workbench {
+    /// Encodes a reply whose command has ended.
+    #[inline]
+    pub(crate) fn reply(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        reply: Reply,
+        gate: Index,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        session.gate = session.gate.max(gate);
+        if reply.is_error() {
+            self.outcome = Outcome::Failed;
+            engine.counters(self.index).error_replies.add(1);
+            engine.statistics.errors.add(&reply);
+        }
+        if session.state.replies != Replies::On && !session.state.wants_reply() {
+            return if session.state.closing { Next::Close } else { Next::Read };
+        }
+        if reply.has_stream() {
+            session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
+            return self.go_on(engine, session, out);
+        }
+        reply.encode(session.state.protocol, out);
+        if session.state.closing { Next::Close } else { Next::Read }
+    }
+
+    /// Answers a request that is not run; a transaction that is being queued will not run either.
+    #[cold]
+    pub(crate) fn refuse(&mut self, engine: &Engine, session: &mut Session, reply: Reply, out: &mut Vec<u8>) -> Next {
+        if let Some(multi) = &mut session.multi {
+            multi.refused = true;
+        }
+        let next = self.reply(engine, session, reply, Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
+    }
+
+    /// Answers a request that is none: no such command, or a wrong number of arguments.
+    #[cold]
+    pub(crate) fn refuse_request(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        args: resp::Args<'_>,
+        error: Error,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        if let Error::WrongArity(name) = &error
+            && let Some(entry) = engine.table.find_full(name.as_bytes())
+        {
+            engine.counters(self.index).commands_by_id.of(entry.id).rejected.add(1);
+        }
+        let entry = engine.table.find(args.get(0));
+        let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
+        if is_exec {
+            // An EXEC that is refused ends the transaction all the same, and says so even where there is none, as in Redis.
+            session.multi = None;
+            engine.unwatch(session);
+            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+            let next = self.reply(engine, session, Reply::error(text), Index(0), out);
+            self.outcome = Outcome::Done;
+            return next;
+        }
+        let next = self.refuse(engine, session, error.into_reply(), out);
+        // It was counted above: nobody else knows which command was meant.
+        self.outcome = Outcome::Done;
+        next
+    }
+}
