@@ -76,7 +76,7 @@ const CLIENT_INFO: Command = Command {
 
 fn client_info(host: &mut dyn Host, _: Args) -> Result<Reply> {
     let own = ClientFilter { ids: Some(vec![host.client_id()]), ..ClientFilter::default() };
-    Ok(text(host.clients(&own)))
+    Ok(text(host.clients(&own)?))
 }
 
 fn text(lines: String) -> Reply {
@@ -119,7 +119,7 @@ fn client_list(host: &mut dyn Host, args: Args) -> Result<Reply> {
     } else if args.len() != 2 {
         return Err(Error::Syntax);
     }
-    Ok(text(host.clients(&filter)))
+    Ok(text(host.clients(&filter)?))
 }
 
 fn client_type(word: &[u8]) -> Result<ClientType> {

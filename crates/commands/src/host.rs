@@ -73,7 +73,8 @@ pub trait Host {
     fn monitor(&mut self);
 
     /// The clients that the filter lets through, in the order of their ids, as lines of CLIENT LIST.
-    fn clients(&mut self, filter: &ClientFilter) -> String;
+    /// Where there are many clients, on the I/O pool only, as [`Host::config_rewrite`].
+    fn clients(&mut self, filter: &ClientFilter) -> Result<String>;
     /// Closes those clients and says how many they are. The running one is closed after its reply.
     fn kill_clients(&mut self, filter: &ClientFilter) -> usize;
     /// Holds commands until a Unix time in milliseconds. An earlier pause that lasts longer or holds more stands.

@@ -22,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Lines of CLIENT LIST that an event loop makes by itself: each takes some microseconds.
+const LINES_AT_ONCE: u64 = 128;
+
 /// A session command's view of its session and the server.
 pub(crate) struct Desk<'a, 's> {
     pub engine: &'a Engine,
@@ -180,15 +183,20 @@ impl Host for Desk<'_, '_> {
         self.changing().monitors = true;
     }
 
-    fn clients(&mut self, filter: &ClientFilter) -> String {
+    fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
         let engine = self.engine;
+        // Without data there is no I/O pool yet.
+        let is_long = filter.ids.is_none() && engine.connected() > LINES_AT_ONCE && engine.store().is_some();
+        if is_long && !self.may_wait {
+            return Err(Error::Stop(Stop::Long));
+        }
         if !self.rehearsal
             && let Some(client) = engine.clients.get(self.session)
         {
             // What an earlier command of the same block has changed.
             client.show_names(&self.state.names);
         }
-        engine.clients.list(filter, self.session, &engine.table, engine.now_ms())
+        Ok(engine.clients.list(filter, self.session, &engine.table, engine.now_ms()))
     }
 
     fn kill_clients(&mut self, filter: &ClientFilter) -> usize {

@@ -212,6 +212,22 @@ fn clients_are_listed_and_closed() {
 }
 
 #[test]
+fn many_clients_are_listed_elsewhere() {
+    let mut server = Server::new();
+    for client in 0..300 {
+        server.ask(client, "PING");
+    }
+    assert_eq!(server.ask(7, "CLIENT LIST").matches("id=").count(), 300);
+    assert_eq!(server.info(7, "commands_on_io_pool"), "1");
+    server.ask(7, "MULTI");
+    server.ask(7, "CLIENT SETNAME seven");
+    server.ask(7, "CLIENT LIST");
+    let replies = server.ask(7, "EXEC");
+    assert!(replies.starts_with("*2 +OK") && replies.contains(" name=seven "), "{}", &replies[..200]);
+    assert_eq!(server.ask(7, "CLIENT LIST ID 1 2").matches("id=").count(), 2);
+}
+
+#[test]
 fn a_pause_holds_what_it_says_and_no_longer() {
     let mut server = Server::new();
     assert_eq!(server.ask(0, "CLIENT PAUSE 60000 WRITE"), "+OK");

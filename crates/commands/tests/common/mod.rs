@@ -186,9 +186,9 @@ impl Host for Session {
         self.done.push("monitor".to_owned());
     }
 
-    fn clients(&mut self, filter: &ClientFilter) -> String {
+    fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
         self.filter = Some(filter.clone());
-        "id=7\n".to_owned()
+        Ok("id=7\n".to_owned())
     }
 
     fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
