@@ -95,8 +95,8 @@ pub trait Host {
     fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
     /// Sends a message to all who are subscribed to its channel, when the command has taken effect; how many get it.
     fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> usize;
-    /// The channels that somebody is subscribed to.
-    fn channels(&self, kind: Channels) -> Vec<Arc<[u8]>>;
+    /// The channels that somebody is subscribed to. Where there are many, on the I/O pool only, as [`Host::config_rewrite`].
+    fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>>;
     /// How many clients are subscribed to a channel.
     fn subscribers(&self, kind: Channels, name: &[u8]) -> usize;
     /// How many patterns there are that somebody is subscribed to.

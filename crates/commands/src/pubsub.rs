@@ -229,7 +229,7 @@ fn channels(host: &mut dyn Host, args: Args, kind: Channels) -> Result<Reply> {
     if args.len() > 3 {
         return Err(wrong_number(args));
     }
-    let names = host.channels(kind);
+    let names = host.channels(kind)?;
     let asked = names.iter().filter(|name| args.opt(2).is_none_or(|pattern| glob::matches(pattern, name, false)));
     Ok(Reply::array(asked.map(|name| Reply::bulk(name.to_vec()))))
 }

@@ -25,6 +25,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Lines of CLIENT LIST that an event loop makes by itself: each takes some microseconds.
 const LINES_AT_ONCE: u64 = 128;
 
+/// Channels that an event loop looks at in one command.
+const CHANNELS_AT_ONCE: usize = 4096;
+
 /// A session command's view of its session and the server.
 pub(crate) struct Desk<'a, 's> {
     pub engine: &'a Engine,
@@ -267,8 +270,12 @@ impl Host for Desk<'_, '_> {
         count
     }
 
-    fn channels(&self, kind: Channels) -> Vec<Arc<[u8]>> {
-        self.engine.pubsub.channels(kind)
+    fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>> {
+        let is_long = self.engine.pubsub.count(kind) > CHANNELS_AT_ONCE && self.engine.store().is_some();
+        if is_long && !self.may_wait {
+            return Err(Error::Stop(Stop::Long));
+        }
+        Ok(self.engine.pubsub.channels(kind))
     }
 
     fn subscribers(&self, kind: Channels, name: &[u8]) -> usize {

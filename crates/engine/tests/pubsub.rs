@@ -212,6 +212,16 @@ fn clients_are_listed_and_closed() {
 }
 
 #[test]
+fn many_channels_are_listed_elsewhere() {
+    let mut server = Server::new();
+    let names: Vec<String> = (0..5000).map(|number| format!("channel:{number}")).collect();
+    server.ask(0, &format!("SUBSCRIBE {}", names.join(" ")));
+    assert!(server.ask(1, "PUBSUB CHANNELS").starts_with("*5000 "));
+    assert_eq!(server.ask(1, "PUBSUB CHANNELS channel:777"), "*1 $11 channel:777");
+    assert_eq!(server.info(1, "commands_on_io_pool"), "2");
+}
+
+#[test]
 fn many_clients_are_listed_elsewhere() {
     let mut server = Server::new();
     for client in 0..300 {

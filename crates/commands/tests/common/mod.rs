@@ -236,8 +236,8 @@ impl Host for Session {
         self.subscribers(kind, channel)
     }
 
-    fn channels(&self, kind: Channels) -> Vec<Arc<[u8]>> {
-        self.subscriptions(kind)
+    fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>> {
+        Ok(self.subscriptions(kind))
     }
 
     fn subscribers(&self, kind: Channels, name: &[u8]) -> usize {
