@@ -2,11 +2,10 @@
 
 mod process;
 
-use process::{Client, Server, TempDir, fails, free_port, wait_until};
+use process::{Client, Server, SmallDisk, TempDir, fails, free_port, wait_until};
 use std::fs;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// The visible names in `backups`, oldest first.
 fn backups(dir: &Path) -> Vec<String> {
@@ -191,28 +190,6 @@ fn points_of_save_make_no_backups() {
     assert_eq!(client.info("rdb_saves"), "0");
     assert_eq!(all_names(dir.path()), Vec::<String>::new());
     server.stop();
-}
-
-/// A small tmpfs; unmounted when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// Where this process may mount one; elsewhere the test says so and ends.
-    fn mount(path: &Path, size: &str) -> Option<SmallDisk> {
-        fs::create_dir_all(path).expect("a directory can be made");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(path).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(SmallDisk(path.to_owned()));
-        }
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        None
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 #[test]

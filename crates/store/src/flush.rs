@@ -52,6 +52,25 @@ pub fn settled_row() -> RowKey {
     system_row(SystemScope::Local, b"objects-settled")
 }
 
+/// The part of `disk-free-min` that is left to flushes and the log: what only makes room goes on down to here.
+const RESERVE_PART: u64 = 4;
+
+/// How far apart flushes are that make such room.
+const ROOM_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Why there are no writes now.
+struct Stopped {
+    why: String,
+    /// Those that only make room go on.
+    shrinking_goes_on: bool,
+}
+
+impl Stopped {
+    fn wholly(reason: &str) -> Stopped {
+        Stopped { why: format!("MISCONF Haypile cannot write: {reason}. Reads go on."), shrinking_goes_on: false }
+    }
+}
+
 /// What the flush thread and the others tell each other.
 pub struct FlushControl {
     memtable_bytes: AtomicU64,
@@ -64,6 +83,8 @@ pub struct FlushControl {
     changed: Condvar,
     /// Mirrors whether `State::stopped` is set, for a look without a lock.
     is_stopped: AtomicBool,
+    /// While the disk was short something was written that makes room: it does so when it has been flushed.
+    shrunk: AtomicBool,
     /// The same for `State::failure`.
     is_failing: AtomicBool,
     /// Since when the log refuses records: it is told now and then to try again, whoever else asks it.
@@ -92,7 +113,7 @@ struct State {
     /// Why the last flush failed, if it did.
     failure: Option<String>,
     /// Why the store takes no writes.
-    stopped: Option<String>,
+    stopped: Option<Stopped>,
 }
 
 /// A generation on its way down, and what was true at its index.
@@ -123,6 +144,7 @@ impl FlushControl {
             state: Mutex::default(),
             changed: Condvar::new(),
             is_stopped: AtomicBool::new(false),
+            shrunk: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
             log_refused: Mutex::default(),
             frozen_at: Mutex::default(),
@@ -162,12 +184,18 @@ impl FlushControl {
         }
     }
 
-    /// Why there are no writes now.
-    pub fn stopped(&self) -> Option<String> {
+    /// Why there are no writes now, or none that cannot make the data larger.
+    pub fn stopped(&self, shrinks: bool) -> Option<String> {
         if !self.is_stopped.load(Ordering::Relaxed) {
             return None;
         }
-        self.state.lock().stopped.clone()
+        let state = self.state.lock();
+        let stopped = state.stopped.as_ref()?;
+        if shrinks && stopped.shrinking_goes_on {
+            self.shrunk.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(stopped.why.clone())
     }
 
     /// Why the last flush failed.
@@ -194,17 +222,21 @@ impl FlushControl {
         self.frozen_at.lock().is_some_and(|frozen| frozen.elapsed() < QUIET_AFTER)
     }
 
-    fn set_stopped(&self, why: Option<String>) {
+    fn set_stopped(&self, stopped: Option<Stopped>) {
         let mut state = self.state.lock();
         // The text tells how much room there is, which changes all the time.
-        if state.stopped.is_some() != why.is_some() {
-            match &why {
-                Some(why) => tracing::error!("{why}"),
+        let kind = |stopped: &Option<Stopped>| stopped.as_ref().map(|stopped| stopped.shrinking_goes_on);
+        if kind(&state.stopped) != kind(&stopped) {
+            match &stopped {
+                Some(stopped) => tracing::error!("{}", stopped.why),
                 None => tracing::info!("writes go on"),
             }
         }
-        self.is_stopped.store(why.is_some(), Ordering::Relaxed);
-        state.stopped = why;
+        if stopped.is_none() {
+            self.shrunk.store(false, Ordering::Relaxed);
+        }
+        self.is_stopped.store(stopped.is_some(), Ordering::Relaxed);
+        state.stopped = stopped;
         self.changed.notify_all();
     }
 
@@ -263,7 +295,8 @@ impl Store {
         }
         let held_over = self.memtable.has_frozen();
         let whole = work.is_forced || work.closing;
-        let mut result = if whole || held_over || self.flush_is_due() { self.flush_once() } else { Ok(()) };
+        let due = whole || held_over || self.flush_is_due() || self.flush_makes_room();
+        let mut result = if due { self.flush_once() } else { Ok(()) };
         if result.is_ok() && whole && held_over {
             // That was the generation of a flush that had failed; what was asked for is the one after it.
             result = self.flush_once();
@@ -299,22 +332,38 @@ impl Store {
         self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > logged_max
     }
 
+    /// Deletions on a short disk: what they give back comes after the flush, which needs room itself.
+    fn flush_makes_room(&self) -> bool {
+        self.flush.shrunk.load(Ordering::Relaxed)
+            && self.flush.frozen_at.lock().is_none_or(|frozen| frozen.elapsed() > ROOM_INTERVAL)
+            && self.memtable.active_bytes() < self.disk_free()
+    }
+
+    fn disk_free(&self) -> u64 {
+        (self.options.disk_free.0)().unwrap_or(u64::MAX)
+    }
+
     /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by itself.
     fn look_at_the_disk(&self, failure: Option<&String>) {
-        let free = (self.options.disk_free.0)().unwrap_or(u64::MAX);
+        let (free, least) = (self.disk_free(), self.flush.disk_free_min_bytes());
         let full = self.memtable.active_bytes() > self.flush.memtable_bytes();
-        let why = if free < self.flush.disk_free_min_bytes.load(Ordering::Relaxed) {
-            Some(format!(
-                "MISCONF Haypile cannot write: the disk has {free} bytes left, less than disk-free-min. Reads go on."
-            ))
+        let stopped = if free < least / RESERVE_PART {
+            Some(Stopped::wholly(&format!("the disk has {free} bytes left, far less than disk-free-min")))
         } else if let (Some(failure), true) = (failure, full) {
-            Some(format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
+            Some(Stopped::wholly(failure))
+        } else if let Some(failure) = self.log.failed() {
+            Some(Stopped::wholly(&failure))
+        } else if free < least {
+            let why = format!(
+                "MISCONF Haypile cannot write: the disk has {free} bytes left, less than disk-free-min. Reads and deletions go on."
+            );
+            Some(Stopped { why, shrinking_goes_on: true })
         } else {
-            self.log.failed().map(|failure| format!("MISCONF Haypile cannot write: {failure}. Reads go on."))
+            None
         };
         let mut refused = self.flush.log_refused.lock();
-        self.base.pace_removals(why.is_some() || refused.is_some());
-        self.flush.set_stopped(why);
+        self.base.pace_removals(stopped.is_some() || refused.is_some());
+        self.flush.set_stopped(stopped);
         if refused.is_some_and(|since| since.elapsed() > RETRY_INTERVAL) {
             // If it refuses again, that begins anew.
             *refused = None;

@@ -255,7 +255,11 @@ impl Store {
 
     /// Whether writes may come, should slow down, or must stop.
     pub fn pressure(&self) -> WritePressure {
-        if let Some(why) = self.flush.stopped() {
+        self.pressure_unless(self.flush.stopped(false))
+    }
+
+    fn pressure_unless(&self, stopped: Option<String>) -> WritePressure {
+        if let Some(why) = stopped {
             return WritePressure::Stop(why);
         }
         let part = self.memtable.active_bytes() as f64 / self.flush.memtable_bytes() as f64;
@@ -280,12 +284,12 @@ impl Store {
         WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
     }
 
-    /// The same for a command that cannot make the data larger: in `engine memory` it is what makes room.
+    /// The same for a command that cannot make the data larger: in `engine memory`, and on a disk that is short, it is what
+    /// makes room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
-        match (self.options.memory_only, self.flush.stopped()) {
+        match (self.options.memory_only, self.flush.stopped(true)) {
             (true, None) => WritePressure::Go,
-            (true, Some(why)) => WritePressure::Stop(why),
-            (false, _) => self.pressure(),
+            (_, stopped) => self.pressure_unless(stopped),
         }
     }
 

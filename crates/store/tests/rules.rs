@@ -8,12 +8,14 @@ use haypile_log::{Durability, Index};
 use haypile_store::base::{BaseError, Pressure};
 use haypile_store::testing::options;
 use haypile_store::{
-    Counter, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn, TxnBuffers,
+    Counter, DiskFree, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn, TxnBuffers,
     WritePressure, row,
 };
 use machine::{Machine, call, usual};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_reply_depends_on_the_newest_record_that_it_read_from_wherever() {
@@ -72,6 +74,39 @@ fn an_absent_key_of_a_database_that_was_just_flushed_depends_on_that() {
     let mut txn = machine.begin();
     assert_eq!(txn.meta(&txn.key(b"k")), Ok(None));
     assert_eq!(txn.gate(), flushed, "the reply must not be seen before it is sure");
+}
+
+#[test]
+fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
+    static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+    let machine = Machine::new(|options| {
+        options.disk_free_min_bytes = 1 << 30;
+        options.disk_free = DiskFree(Arc::new(|| Some(FREE.load(Ordering::Relaxed))));
+    });
+    let store = &machine.store;
+    let wait_for = |what: &str, is_there: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_there() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let flushes = || store.figures().into_iter().find(|(_, name, _)| *name == "flushes_completed").expect("a figure").2;
+    let stops =
+        |pressure: WritePressure, text: &str| matches!(pressure, WritePressure::Stop(why) if why.contains(text));
+    machine.put("k", b"v").expect("room");
+    assert_eq!((store.pressure(), store.pressure_to_shrink()), (WritePressure::Go, WritePressure::Go));
+
+    FREE.store(900 << 20, Ordering::Relaxed);
+    wait_for("writes stop", &|| stops(store.pressure(), "less than disk-free-min. Reads and deletions go on."));
+    assert_eq!(flushes(), 0, "nothing was deleted yet");
+    assert_eq!(store.pressure_to_shrink(), WritePressure::Go);
+    wait_for("what was deleted gives its room back", &|| flushes() == 1);
+
+    FREE.store(200 << 20, Ordering::Relaxed);
+    wait_for("everything stops", &|| stops(store.pressure_to_shrink(), "far less than disk-free-min. Reads go on."));
+    FREE.store(u64::MAX, Ordering::Relaxed);
+    wait_for("all goes on", &|| store.pressure() == WritePressure::Go);
 }
 
 #[test]

@@ -42,6 +42,6 @@ pub(super) const ROWS: &[Row] = &[
     )
     .ours(),
     Row::used("backups-keep", COUNT, "2", "Backups that are kept in `backups`; when SAVE or BGSAVE has made one more, the oldest goes. 0 keeps all of them.").ours(),
-    Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error.").ours(),
+    Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error; those that cannot make the data larger go on down to a quarter of it.").ours(),
     Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),
 ];
