@@ -1,4 +1,4 @@
-// What a user of go-redis does with strings and keys, over RESP2 and RESP3; run by clients.rs with the port as its argument.
+// What a user of go-redis does with strings and keys (others.go: with other clients), over RESP2 and RESP3; run by clients.rs with the port as its argument.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,8 @@ func check(name string, got, expected interface{}) {
 // The value of a call that must not fail.
 func must[T any](value T, err error) T {
 	if err != nil {
-		fatal("an unexpected error: %v", err)
+		_, _, line, _ := runtime.Caller(1)
+		fatal("an unexpected error in line %d: %v", line, err)
 	}
 	return value
 }
@@ -175,6 +177,12 @@ func main() {
 		values(r)
 		pipelines(r)
 		transactions(r)
+		messages(r)
+		events(r)
+		clients(r, protocol)
+		pool(r)
+		passwords(r)
+		operators(r)
 		iterators(r)
 		must(0, r.Close())
 	}

@@ -1,6 +1,9 @@
 //! The soak test: mixed load for long, with clients that come and go, settings that change, backups and databases that are
-//! emptied, while memory, threads and files of the server are watched. What it asserts: no unexpected error, no lost
-//! connection, no backup that fails, nothing that only grows.
+//! emptied, while memory, threads and files of the server are watched; `audience.rs` has the clients that see each other.
+//! What it asserts: no unexpected error, no connection lost that nobody closed, no message lost, no backup that fails,
+//! nothing that only grows.
+
+mod audience;
 
 use std::fs;
 use std::sync::Mutex;
@@ -35,6 +38,8 @@ block-cache-size 16mb;block-cache-size auto;timeout 0;timeout 100;durability fsy
 /// The key space of the load: with values of some hundred bytes about a hundred megabytes.
 const KEYS: u64 = 200_000;
 const BIG_KEYS: u64 = 50;
+/// Threads that publish and hear.
+const AUDIENCE: u64 = 4;
 /// How much more memory the last third of the run may use than the second one, beside [`GROWTH_BYTES`].
 const GROWTH_SHARE: f64 = 0.10;
 const GROWTH_BYTES: f64 = 16e6;
@@ -57,6 +62,13 @@ pub fn run(options: &Options) -> Result<bool> {
         scope.spawn(move || load_ref.keep(change_settings(load_ref, &options.settings, port)));
         scope.spawn(move || load_ref.keep(take_backups(load_ref, port)));
         scope.spawn(move || load_ref.keep(empty_databases(load_ref, port)));
+        for number in 0..AUDIENCE {
+            let random = Random::of_part(options.seed, options.clients + number);
+            scope.spawn(move || load_ref.keep(audience::publish_and_hear(load_ref, random, port, number)));
+        }
+        scope.spawn(move || load_ref.keep(audience::look_at_everything(load_ref, port)));
+        let random = Random::of_part(options.seed, options.clients + AUDIENCE);
+        scope.spawn(move || load_ref.keep(audience::close_clients(load_ref, random, port)));
         let samples = watch(&server, options.time, &load);
         load.stop.store(true, Ordering::Relaxed);
         samples
@@ -64,7 +76,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let problem = load.problem.lock().expect("no thread panics with it").take();
     let result = match problem {
         Some(problem) => Err(problem),
-        None => check_end(&mut server, &resources, &samples, options.time),
+        None => check_end(&mut server, &load, &resources, &samples, options.time),
     };
     let flushes = server.client().and_then(|mut c| Ok(c.info("store")?)).ok().flatten().unwrap_or_default();
     let [_, middle, last] = thirds(&samples).map(|bytes| bytes / 1e6);
@@ -76,6 +88,12 @@ pub fn run(options: &Options) -> Result<bool> {
         load.backups.load(Ordering::Relaxed),
         load.emptied.load(Ordering::Relaxed),
         info_field(&flushes, "flushes_completed").unwrap_or("no")
+    );
+    println!(
+        "soak: {} messages heard, {} lines of MONITOR, {} clients closed",
+        load.messages.load(Ordering::Relaxed),
+        load.monitored.load(Ordering::Relaxed),
+        load.kills.load(Ordering::Relaxed),
     );
     println!(
         "soak: resident memory: median {middle:.0} MB in the middle third, {last:.0} MB in the last, at most {:.0} MB",
@@ -104,6 +122,12 @@ struct Load {
     settings: AtomicU64,
     backups: AtomicU64,
     emptied: AtomicU64,
+    messages: AtomicU64,
+    /// Lines that MONITOR has shown.
+    monitored: AtomicU64,
+    /// Clients closed by CLIENT KILL, and connections that turned out to be closed.
+    kills: AtomicU64,
+    losses: AtomicU64,
 }
 
 impl Load {
@@ -123,37 +147,38 @@ impl Load {
 /// Clients one after the other, each for a few hundred pipelines; some leave without a word, in the middle of a reply.
 fn clients_that_come_and_go(load: &Load, mut random: Random, port: u16) -> Result<()> {
     while !load.stopped() {
-        let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting")?;
-        load.connections.fetch_add(1, Ordering::Relaxed);
-        if random.percent(50) {
-            let hello = client.command("HELLO 3")?;
-            ensure!(hello.error().is_none(), "HELLO 3 was answered by {hello}");
+        let (mut client, is_prey) = audience::connect(load, &mut random, port)?;
+        let worked = work(load, &mut random, &mut client);
+        audience::end(load, is_prey, worked)?;
+    }
+    Ok(())
+}
+
+fn work(load: &Load, random: &mut Random, client: &mut Client) -> Result<()> {
+    let pipelines = random.between(1, 500);
+    for _ in 0..pipelines {
+        let commands = if random.percent(5) {
+            transaction(random)
+        } else {
+            (0..random.between(1, 32)).map(|_| command(random)).collect()
+        };
+        for command in &commands {
+            client.push(command);
         }
-        let pipelines = random.between(1, 500);
-        for _ in 0..pipelines {
-            let commands = if random.percent(5) {
-                transaction(&mut random)
-            } else {
-                (0..random.between(1, 32)).map(|_| command(&mut random)).collect()
-            };
-            for command in &commands {
-                client.push(command);
-            }
-            client.flush()?;
-            for command in &commands {
-                let reply = client.read().with_context(|| quote_short(command))?;
-                ensure!(expected(command, &reply), "{} was answered by {reply}", quote_short(command));
-            }
-            load.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
-            if load.stopped() {
-                return Ok(());
-            }
+        client.flush()?;
+        for command in &commands {
+            let reply = client.read().with_context(|| quote_short(command))?;
+            ensure!(expected(command, &reply), "{} was answered by {reply}", quote_short(command));
         }
-        if random.percent(30) {
-            client.push(&["GET", "big:0"]);
-            client.push(&["SCAN", "0", "COUNT", "1000"]);
-            client.flush()?;
+        load.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
+        if load.stopped() {
+            return Ok(());
         }
+    }
+    if random.percent(30) {
+        client.push(&["GET", "big:0"]);
+        client.push(&["SCAN", "0", "COUNT", "1000"]);
+        client.flush()?;
     }
     Ok(())
 }
@@ -316,12 +341,14 @@ impl Resources {
 
 /// Connections are closed when their client is seen to be gone, background threads may come and data files may be open:
 /// a fixed allowance for those, and time for the former.
-fn check_end(server: &mut Server, before: &Resources, samples: &[f64], time: Duration) -> Result<()> {
+fn check_end(server: &mut Server, load: &Load, before: &Resources, samples: &[f64], time: Duration) -> Result<()> {
     const FILES_MORE: usize = 300;
     const THREADS_MORE: usize = 64;
     if let Some(status) = server.ended()? {
         bail!("the server ended: {status}");
     }
+    let (losses, kills) = (load.losses.load(Ordering::Relaxed), load.kills.load(Ordering::Relaxed));
+    ensure!(losses <= kills, "{losses} connections were lost, {kills} closed on purpose");
     let begin = Instant::now();
     loop {
         let now = Resources::of(server)?;
