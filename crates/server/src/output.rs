@@ -79,8 +79,9 @@ impl Output {
                 bytes.clear();
                 spare.push(bytes);
             }
-        } else if self.sent > SPARE_BYTES_MAX {
-            // What has left makes room for what comes.
+        } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.unsent() {
+            // What has left makes room for what comes. What has not is moved no farther than it is long, and so in all no
+            // more bytes are moved than sent, however much lies here.
             self.bytes.drain(..self.sent);
             self.released -= self.sent;
             self.gates.iter_mut().for_each(|(end, _)| *end -= self.sent);
@@ -130,6 +131,24 @@ mod tests {
         }
         output.release(Index(4), Index(3));
         assert_eq!(output.ready(), b"xxx");
+    }
+
+    #[test]
+    fn what_is_sent_in_pieces_is_moved_seldom() {
+        const PIECES: usize = 64;
+        let mut output = Output::default();
+        output.buffer(&mut Vec::new()).resize(PIECES * 2 * SPARE_BYTES_MAX, 0);
+        output.release(Index(0), Index(0));
+        let mut moved = 0;
+        for _ in 1..PIECES {
+            let before = output.bytes.len();
+            output.on_sent(2 * SPARE_BYTES_MAX, &mut Vec::new());
+            if output.bytes.len() < before {
+                moved += output.bytes.len();
+            }
+        }
+        assert_eq!(output.unsent(), 2 * SPARE_BYTES_MAX);
+        assert!(moved <= PIECES * 2 * SPARE_BYTES_MAX, "{moved} bytes were moved");
     }
 
     #[test]
