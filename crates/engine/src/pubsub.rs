@@ -97,7 +97,9 @@ impl Message {
     }
 
     pub fn bytes(&self) -> usize {
-        self.encoded.len() + self.patterns.iter().map(|(_, encoded)| encoded.len()).sum::<usize>()
+        std::mem::size_of::<Message>()
+            + self.encoded.len()
+            + self.patterns.iter().map(|(_, encoded)| encoded.len()).sum::<usize>()
     }
 }
 
@@ -160,8 +162,9 @@ struct Registry {
     plain: ByName<Counts>,
     shard: ByName<Counts>,
     patterns: ByName<Counts>,
-    /// The names of `patterns`. Whoever matches them keeps the list that it got.
-    pattern_list: Arc<Vec<Name>>,
+    /// The names of `patterns`, if they were asked for since they last changed: who comes or goes with thousands of them
+    /// has no list made for each. Whoever matches them keeps the list that it got.
+    pattern_list: Option<Arc<Vec<Name>>>,
 }
 
 impl Registry {
@@ -181,8 +184,9 @@ impl Registry {
         }
     }
 
-    fn list_patterns(&mut self) {
-        self.pattern_list = Arc::new(self.patterns.keys().cloned().collect());
+    fn list_patterns(&mut self) -> Arc<Vec<Name>> {
+        let patterns = &self.patterns;
+        self.pattern_list.get_or_insert_with(|| Arc::new(patterns.keys().cloned().collect())).clone()
     }
 }
 
@@ -203,7 +207,7 @@ impl PubSub {
             None => counts.push((worker as u16, 1)),
         }
         if kind == Channels::Pattern && counts.len() == 1 && counts[0].1 == 1 {
-            registry.list_patterns();
+            registry.pattern_list = None;
         }
     }
 
@@ -215,7 +219,7 @@ impl PubSub {
         if counts.is_empty() {
             registry.of_mut(kind).remove(name);
             if kind == Channels::Pattern {
-                registry.list_patterns();
+                registry.pattern_list = None;
             }
         }
     }
@@ -233,6 +237,7 @@ impl PubSub {
             }
             registry.pattern_list.clone()
         };
+        let list = list.unwrap_or_else(|| self.write().list_patterns());
         audience.patterns = list.iter().filter(|pattern| glob::matches(pattern, channel, false)).cloned().collect();
         if !audience.patterns.is_empty() {
             let registry = self.read();
@@ -401,5 +406,24 @@ mod tests {
         assert_eq!((pubsub.count(Channels::Pattern), pubsub.subscribers(Channels::Plain, b"news")), (1, 1));
         pubsub.unsubscribe(Channels::Plain, &name("news"), 2);
         assert_eq!(pubsub.channels(Channels::Plain).len(), 0);
+    }
+
+    #[test]
+    fn the_list_of_patterns_is_made_when_it_is_needed() {
+        let pubsub = PubSub::default();
+        let is_listed = || pubsub.read().pattern_list.is_some();
+        let patterns: Vec<Name> = (0..5).map(|number| format!("{number}*").into_bytes().into()).collect();
+        for pattern in &patterns {
+            pubsub.subscribe(Channels::Pattern, pattern, 0);
+            assert!(!is_listed(), "not for each of many");
+        }
+        assert_eq!(pubsub.audience(Channels::Plain, b"3rd").patterns, [patterns[3].clone()]);
+        assert!(is_listed());
+        pubsub.subscribe(Channels::Pattern, &patterns[0], 1);
+        assert!(is_listed(), "it has not changed");
+        patterns.iter().for_each(|pattern| pubsub.unsubscribe(Channels::Pattern, pattern, 0));
+        assert!(!is_listed());
+        assert_eq!(pubsub.audience(Channels::Plain, b"3rd").count, 0);
+        assert_eq!(pubsub.audience(Channels::Plain, b"0th").workers.as_slice(), [1]);
     }
 }
