@@ -305,8 +305,9 @@ impl Clients {
 }
 
 impl crate::engine::Engine {
-    /// Closes a client of any event loop, soon.
+    /// Closes a client of any event loop, soon. Nobody finds it any more from now on, whatever it waits for still.
     pub(crate) fn close_client(&self, client: &Client) {
+        self.clients.remove(client.id);
         self.notify(client.worker, Notice::Close(client.id));
     }
 }

@@ -232,8 +232,11 @@ impl Connection {
         }
     }
 
-    /// Runs what is left of earlier reads.
+    /// Runs what is left of earlier reads. Of a client that was closed meanwhile only what is under way goes on: it ends.
     fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Vec<u8>) -> Next {
+        if self.lost.get() {
+            rest.clear();
+        }
         let (consumed, next) = self.turn(event_loop, rest);
         if consumed == rest.len() {
             rest.clear();

@@ -149,6 +149,24 @@ fn a_password_keeps_others_out() {
 }
 
 #[test]
+fn of_who_is_killed_nothing_runs_that_had_not_begun() {
+    const BACKUPS: usize = 40;
+    let (_dir, server) = start(&[]);
+    let (mut admin, mut victim) = (server.client(), server.client());
+    admin.ask("SET k 1");
+    let id = victim.ask("CLIENT ID").trim_start_matches(':').trim_end().to_owned();
+    victim.send(&[b"SAVE\r\n".repeat(BACKUPS), b"SET k 2\r\n".to_vec()].concat());
+    wait_until("it waits for its first backup", || admin.info("rdb_saves") != "0");
+    assert_eq!(admin.ask(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert_eq!(admin.ask(&format!("CLIENT KILL ID {id}")), ":0\r\n", "it is not found any more");
+    assert!(!admin.ask("CLIENT LIST").contains(&format!("id={id} ")));
+    wait_until("it is gone", || admin.info("connected_clients") == "1");
+    assert_eq!(admin.ask("GET k"), "$1\r\n1\r\n");
+    assert_ne!(admin.info("rdb_saves"), BACKUPS.to_string());
+    server.stop();
+}
+
+#[test]
 fn a_client_that_listens_may_be_silent() {
     let (_dir, server) = start(&["--timeout", "1"]);
     let (mut silent, mut subscriber, mut monitor) = (server.client(), server.client(), server.client());
