@@ -69,8 +69,11 @@ pub trait Host {
     fn set_replies(&mut self, replies: Replies);
     fn set_no_evict(&mut self, on: bool);
     fn set_no_touch(&mut self, on: bool);
-    /// From now on the client is shown every command that the server runs.
-    fn monitor(&mut self);
+    /// From now on the client is shown every command that the server runs; whether it was not before.
+    ///
+    /// # Errors
+    /// Between MULTI and EXEC.
+    fn monitor(&mut self) -> Result<bool>;
 
     /// The clients that the filter lets through, in the order of their ids, as lines of CLIENT LIST.
     /// Where there are many clients, on the I/O pool only, as [`Host::config_rewrite`].

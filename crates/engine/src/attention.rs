@@ -22,6 +22,8 @@ const CONGESTED: u32 = 4;
 const UNAUTHENTICATED: u32 = 8;
 /// It is subscribed and speaks RESP2, in which a message cannot be told from a reply.
 const BOUND: u32 = 16;
+/// It is in MONITOR.
+const MONITORS: u32 = 32;
 
 /// Commands that a client in that state may call.
 const ALLOWED_WHILE_BOUND: [&str; 9] =
@@ -140,6 +142,9 @@ impl State {
         if self.is_bound() {
             bits |= BOUND;
         }
+        if self.monitors {
+            bits |= MONITORS;
+        }
         bits
     }
 
@@ -161,10 +166,12 @@ impl Workbench {
     ) -> Attended {
         // What is no command is answered as such, whoever asks.
         let Ok(entry) = &call.entry else { return Attended::Go };
-        if !session.state.authenticated && !entry.flags.has(Flag::NoAuth) {
+        // A password that was taken away meanwhile is not asked for, as in Redis.
+        let has_password = !engine.settings.config().requirepass.is_empty();
+        if !session.state.authenticated && has_password && !entry.flags.has(Flag::NoAuth) {
             return self.deny(engine, session, "NOAUTH Authentication required.".into(), out);
         }
-        if session.state.is_bound() && !ALLOWED_WHILE_BOUND.contains(&entry.command.name) {
+        if session.state.is_bound() && !ALLOWED_WHILE_BOUND.contains(&&*entry.full_name) {
             let text = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
                  context",
@@ -175,15 +182,23 @@ impl Workbench {
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Attended::Go;
         }
-        if let Some((what, until_ms)) = engine.attention.paused(self.now_ms)
+        if session.state.monitors {
+            // Redis counts them among the replicas, which no pause holds.
+            if has_any(engine, session, entry, &[Flag::Readonly, Flag::Write, Flag::MayReplicate]) {
+                return self.deny(engine, session, "ERR Replica can't interact with the keyspace".into(), out);
+            }
+        } else if let Some((what, until_ms)) = engine.attention.paused(self.now_ms)
             && (what == Paused::All || may_change(engine, session, entry))
         {
+            session.waiting = Waiting::Paused;
             self.hold_back(session);
-            return hold(session, Duration::from_millis(until_ms - self.now_ms));
+            let wait = Duration::from_millis(until_ms - self.now_ms);
+            return Attended::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
         }
         let bits = engine.attention.bits();
-        if bits & CONGESTED != 0 && sends(engine, session, entry) {
-            return hold(session, CONGESTED_WAIT);
+        if bits & CONGESTED != 0 && engine.is_congested() && sends(engine, session, entry) {
+            session.waiting = Waiting::Paused;
+            return Attended::Held(Next::Sleep(CONGESTED_WAIT));
         }
         if bits & MONITORED != 0 && !(session.multi.is_some() && crate::execute::is_queued(entry)) {
             self.show_monitors(engine, session, entry, call.args);
@@ -211,11 +226,6 @@ impl Workbench {
     }
 }
 
-fn hold(session: &mut Session, wait: Duration) -> Attended {
-    session.waiting = Waiting::Paused;
-    Attended::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))))
-}
-
 /// Whether the command, or one that EXEC is about to run, has one of these flags.
 fn has_any(engine: &Engine, session: &Session, entry: &Entry, flags: &[Flag]) -> bool {
     let has = |entry: &Entry| flags.iter().any(|&flag| entry.flags.has(flag));
@@ -229,13 +239,57 @@ fn may_change(engine: &Engine, session: &Session, entry: &Entry) -> bool {
     has_any(engine, session, entry, &[Flag::Write, Flag::MayReplicate])
 }
 
-/// Whether it may add to the inboxes.
+/// Whether it may add to the inboxes: messages, lines of MONITOR, or events.
 fn sends(engine: &Engine, session: &Session, entry: &Entry) -> bool {
     let writes_send = engine.events() != 0;
-    has_any(
-        engine,
-        session,
-        entry,
-        if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] },
-    )
+    let flags: &[Flag] = if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] };
+    let is_shown = engine.attention.bits() & MONITORED != 0 && crate::monitor::is_shown(entry);
+    is_shown || has_any(engine, session, entry, flags)
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::Worker;
+    use crate::clients::Peer;
+    use crate::engine::Process;
+    use crate::memory::Allocator;
+    use haypile_commands::Table;
+    use haypile_config::read::CommandLine;
+    use std::sync::Arc;
+
+    fn worker() -> Worker {
+        let line = CommandLine::default();
+        let settings = haypile_config::load(&line, &mut std::io::empty()).expect("no options are right").settings;
+        let process = Process {
+            executable: "test".into(),
+            config_file: None,
+            memory_budget: Arc::default(),
+            version: "test",
+            allocator: Allocator::NONE,
+        };
+        let engine = Engine::new(Arc::new(settings), Table::new(), 1, process, |_| ());
+        Worker::new(engine, 0, Box::new(|| ()))
+    }
+
+    #[test]
+    fn who_sends_waits_while_an_inbox_is_too_full_and_no_longer() {
+        let mut worker = worker();
+        let engine = worker.engine().clone();
+        let mut session = worker.connect(Peer::default());
+        let publish = |worker: &mut Worker, session: &mut Session| {
+            let mut out = Vec::new();
+            let turn = worker.turn(session, b"PUBLISH a b\r\n", &mut out, engine.now_ms());
+            (turn.next, out)
+        };
+        engine.notify(0, Notice::Line(vec![0; 64 << 20].into()));
+        // Its client may close its half of the connection meanwhile, and still has its requests run.
+        assert_eq!(publish(&mut worker, &mut session), (Next::Sleep(CONGESTED_WAIT), Vec::new()));
+        worker.take_notices(|_, _| ());
+        // Who added the last one may say that it is too full when all of it has been taken.
+        engine.attention.set_congested(true);
+        session.wake();
+        assert_eq!(publish(&mut worker, &mut session), (Next::Read, b":0\r\n".to_vec()));
+        assert_eq!(engine.attention.bits(), 0, "and the others do not have to look");
+    }
 }

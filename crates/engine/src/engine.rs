@@ -67,6 +67,9 @@ pub struct Loading {
     pub bytes_total: AtomicU64,
 }
 
+/// What whoever wants to run on keys is told while there is no store.
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
 /// The store, as long as this lives: for a turn or a command, not for longer.
 pub struct StoreRef(Guard<Option<Arc<Store>>>);
 
@@ -273,6 +276,16 @@ impl Engine {
         }
     }
 
+    /// Whether some event loop has more to take than it should. Only who is told so by the bit asks, because it may be
+    /// set too late: after the inbox was left, and emptied.
+    pub(crate) fn is_congested(&self) -> bool {
+        let is_congested = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.is_congested());
+        if !is_congested {
+            self.attention.set_congested(false);
+        }
+        is_congested
+    }
+
     /// Clients of an event loop that are shown all commands.
     pub(crate) fn monitors_of(&self, worker: usize) -> u64 {
         self.monitors[worker].get()
@@ -432,7 +445,7 @@ impl Engine {
     }
 
     pub(crate) fn loading_error(&self) -> Reply {
-        Reply::error("LOADING Redis is loading the dataset in memory")
+        Reply::error(LOADING)
     }
 
     pub(crate) fn request_shutdown(&self, how: Shutdown) -> Result<(), Error> {

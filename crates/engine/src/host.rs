@@ -182,8 +182,11 @@ impl Host for Desk<'_, '_> {
         self.state.no_touch = on;
     }
 
-    fn monitor(&mut self) {
-        self.changing().monitors = true;
+    fn monitor(&mut self) -> Result<bool> {
+        if self.txn.is_some() {
+            return Err(Error::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+        }
+        Ok(!std::mem::replace(&mut self.changing().monitors, true))
     }
 
     fn clients(&mut self, filter: &ClientFilter) -> Result<String> {

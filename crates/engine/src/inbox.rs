@@ -84,12 +84,16 @@ impl Inbox {
         self.has_notices.load(Ordering::Acquire)
     }
 
-    /// Takes all notices, and whether there were more than should be.
-    pub(crate) fn take_notices(&self) -> (Vec<Notice>, bool) {
+    /// Whether there is more in the queue than should be.
+    pub(crate) fn is_congested(&self) -> bool {
+        lock(&self.notices).bytes > CONGESTED_BYTES
+    }
+
+    /// Takes all notices.
+    pub(crate) fn take_notices(&self) -> Vec<Notice> {
         let mut notices = lock(&self.notices);
         self.has_notices.store(false, Ordering::Release);
-        let Notices { queue, bytes } = std::mem::take(&mut *notices);
-        (queue, bytes > CONGESTED_BYTES)
+        std::mem::take(&mut *notices).queue
     }
 }
 

@@ -8,10 +8,14 @@ use haypile_resp::Args;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Shows a command to all clients in MONITOR, unless it is one of those that Redis does not show: administration, and what
-/// says so.
+/// Whether clients in MONITOR see a command. Redis does not show administration, and what says so.
+pub(crate) fn is_shown(entry: &Entry) -> bool {
+    !entry.flags.has(Flag::Admin) && !entry.flags.has(Flag::SkipMonitor)
+}
+
+/// Shows a command to all clients in MONITOR.
 pub(crate) fn show(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) {
-    if entry.flags.has(Flag::Admin) || entry.flags.has(Flag::SkipMonitor) {
+    if !is_shown(entry) {
         return;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit that
 //! does not see it yet was visible before it, to whatever the session reads next.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, LOADING};
 use crate::session::{Block, Multi, Pending, Queued, Session, Work};
 use crate::statistics::Outcome;
 use crate::watch::Watched;
@@ -92,6 +92,11 @@ impl Workbench {
         if session.mark.as_ref().is_some_and(|mark| mark.is_set()) {
             engine.unwatch(session);
             return self.reply(engine, session, Reply::NullArray, Index(0), out);
+        }
+        if engine.store().is_none() {
+            engine.unwatch(session);
+            let reply = Reply::error(format!("EXECABORT Transaction discarded because of: {LOADING}"));
+            return self.reply(engine, session, reply, Index(0), out);
         }
         let seed = self.next_seed();
         // The watched keys stay registered until the block has run: what changes before it has its locks counts.

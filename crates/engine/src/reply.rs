@@ -26,7 +26,8 @@ impl Workbench {
             engine.counters(self.index).error_replies.add(1);
             engine.statistics.errors.add(&reply);
         }
-        if session.state.replies != Replies::On && !session.state.wants_reply() {
+        // Pushes are no replies: what SUBSCRIBE says comes all the same.
+        if session.state.replies != Replies::On && !session.state.wants_reply() && !reply.is_push() {
             return if session.state.closing { Next::Close } else { Next::Read };
         }
         if reply.has_stream() {

@@ -156,12 +156,8 @@ impl Worker {
     /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called before
     /// each turn if the inbox has notices.
     pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {
-        let Worker { engine, desk } = self;
-        let (notices, was_congested) = desk.inbox.take_notices();
-        if was_congested {
-            engine.attention.set_congested(false);
-        }
-        for notice in notices {
+        let desk = &mut self.desk;
+        for notice in desk.inbox.take_notices() {
             match notice {
                 Notice::Message(message) => {
                     let gate = message.gate;

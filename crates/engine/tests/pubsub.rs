@@ -74,11 +74,13 @@ fn a_resp2_subscriber_may_do_little_else() {
             0: SUBSCRIBE a => *3 $9 subscribe $1 a :1
             0: GET k => {denied}
             0: CLIENT LIST => {}
+            0: SLOWLOG RESET => {}
             0: RESET => +RESET
             0: GET k => $-1
             1: PUBLISH a x => :0
             ",
-            denied.replace("'get'", "'client|list'")
+            denied.replace("'get'", "'client|list'"),
+            denied.replace("'get'", "'slowlog|reset'")
         ),
     );
 }
@@ -170,6 +172,23 @@ fn monitor_shows_commands_before_they_run() {
     ];
     assert_eq!(commands, expected, "administration and what is no command are not shown");
     assert!(shown.contains("[3 client:1] "), "{shown}");
+    check_on(
+        &mut server,
+        "what a client in MONITOR gets, as in Redis",
+        "
+        0: MONITOR =>
+        0: GET k => -ERR Replica can't interact with the keyspace
+        0: PUBLISH a b => -ERR Replica can't interact with the keyspace
+        2: MULTI => +OK
+        2: MONITOR => +QUEUED
+        2: EXEC => *1 -ERR MONITOR isn't allowed for DENY BLOCKING client
+        ",
+    );
+    server.ask(0, "RESET");
+    assert_eq!(server.ask(0, "MONITOR"), "+OK");
+    server.ask(1, "CLIENT PAUSE 60000");
+    assert!(server.ask(0, "ECHO on").contains("$2 on"), "no pause holds it");
+    assert_eq!(server.ask(0, "CLIENT UNPAUSE"), "+OK");
     assert_eq!(server.ask(0, "RESET"), "+RESET");
     server.ask(1, "GET k");
     assert_eq!(server.ask(0, "PING"), "+PONG");
@@ -206,7 +225,8 @@ fn clients_are_listed_and_closed() {
     );
     assert_eq!(server.ask(0, "CLIENT KILL client:9"), "-ERR No such client");
     assert_eq!(server.ask(0, "CLIENT KILL ADDR client:1 SKIPME no"), ":1");
-    assert_eq!(server.ask(0, "CLIENT KILL USER default"), ":2", "the closed ones are still leaving");
+    assert_eq!(server.ask(0, "CLIENT KILL USER default"), ":0", "who is closed is not found again");
+    assert_eq!(server.ask(0, "CLIENT LIST").matches("id=").count(), 1);
     assert_eq!(server.ask(0, "CLIENT KILL client:0"), "+OK");
     assert!(server.is_closed(0), "after its reply");
 }
@@ -274,6 +294,15 @@ fn replies_are_off_or_skipped() {
         0: GET a => $1 b
         ",
     );
+    check(
+        "but pushes are no replies",
+        "
+        0: CLIENT REPLY OFF =>
+        0: SUBSCRIBE a b => *3 $9 subscribe $1 a :1 *3 $9 subscribe $1 b :2
+        1: PUBLISH a x => :1
+        0: PING => *3 $7 message $1 a $1 x
+        ",
+    );
 }
 
 #[test]
@@ -319,6 +348,11 @@ fn a_password_is_asked_for() {
             "
         ),
     );
+    assert_eq!(server.ask(4, "GET k"), refused);
+    server.send_words(0, &[b"CONFIG", b"SET", b"requirepass", b""]);
+    assert_eq!(server.ask(4, "GET k"), "$-1", "a password that is taken away is not asked for any more");
+    server.ask(0, "CONFIG SET requirepass secret");
+    assert_eq!(server.ask(4, "GET k"), refused);
     let large = "x".repeat(20_000);
     server.send_words(2, &[b"AUTH", large.as_bytes()]);
     assert!(server.reply_so_far(2).starts_with("-ERR Protocol error: unauthenticated bulk length"));

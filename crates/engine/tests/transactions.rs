@@ -268,3 +268,14 @@ fn a_key_that_gives_way_to_its_deadline_is_a_change_only_to_who_saw_it() {
          0: EXEC => *-1",
     );
 }
+
+#[test]
+fn exec_while_the_data_are_loaded_is_refused_at_once() {
+    let mut server = Server::loading();
+    for command in ["MULTI", "PUBLISH a b"] {
+        server.ask(0, command);
+    }
+    let refused = "-EXECABORT Transaction discarded because of: LOADING Redis is loading the dataset in memory";
+    assert_eq!(server.ask(0, "EXEC"), refused);
+    assert_eq!(server.ask(0, "EXEC"), "-ERR EXEC without MULTI");
+}

@@ -84,6 +84,15 @@ impl Reply {
     }
 
     /// Whether it is an error itself; errors inside an array do not count.
+    /// Whether it consists of messages out of turn.
+    pub fn is_push(&self) -> bool {
+        match self {
+            Reply::Push(_) => true,
+            Reply::Several(replies) => replies.iter().all(Reply::is_push),
+            _ => false,
+        }
+    }
+
     #[inline]
     pub fn is_error(&self) -> bool {
         matches!(self, Reply::Error(_) | Reply::ErrorBytes(_))

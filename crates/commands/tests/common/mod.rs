@@ -182,8 +182,9 @@ impl Host for Session {
         self.done.push(format!("no-touch {on}"));
     }
 
-    fn monitor(&mut self) {
+    fn monitor(&mut self) -> Result<bool> {
         self.done.push("monitor".to_owned());
+        Ok(true)
     }
 
     fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
