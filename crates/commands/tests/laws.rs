@@ -39,6 +39,31 @@ fn names_are_unique_and_in_lower_case() {
 }
 
 #[test]
+fn the_readme_names_what_works_and_nothing_else() {
+    let page = std::fs::read_to_string(package().join("../../README.md")).expect("the page is there");
+    let (_, section) = page.split_once("\n## What works\n").expect("the section is there");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let (not_yet, works): (Vec<&str>, Vec<&str>) =
+        section.lines().filter(|line| line.starts_with("| ")).partition(|line| line.starts_with("| not yet "));
+    let words = |lines: &[&str]| -> HashSet<String> {
+        let words = lines.iter().flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-'));
+        words.filter(|word| !word.is_empty()).map(str::to_string).collect()
+    };
+    let (works, not_yet, table) = (words(&works), words(&not_yet), Table::new());
+    for (_, entry) in table.iter() {
+        let name = entry.command.name.to_uppercase();
+        assert!(works.contains(&name), "{name} works, and README.md does not say so");
+        assert!(!not_yet.contains(&name), "{name} works, and README.md says: not yet");
+    }
+    let list = redis_list();
+    for command in redis_commands(&list) {
+        let name = command.name.to_uppercase();
+        let is_there = table.find(name.as_bytes()).is_some();
+        assert!(is_there || !works.contains(&name), "README.md says that {name} works");
+    }
+}
+
+#[test]
 fn every_entry_says_what_it_does() {
     for entry in entries(&Table::new()) {
         let command = entry.command;

@@ -178,7 +178,7 @@ fn malformed(what: &str) -> io::Error {
 fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;
-    if line.is_empty() {
+    if !line.ends_with(b"\n") {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     if !line.ends_with(b"\r\n") {
@@ -316,7 +316,9 @@ mod tests {
             let error = decode(&mut &bytes[..]).expect_err("not RESP");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{}", String::from_utf8_lossy(bytes));
         }
-        let cut = decode(&mut &b"$5\r\nab"[..]).expect_err("cut short");
-        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        for bytes in [&b"$5\r\nab"[..], b"$5\r", b"+O", b""] {
+            let cut = decode(&mut &bytes[..]).expect_err("cut short");
+            assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof, "{}", String::from_utf8_lossy(bytes));
+        }
     }
 }

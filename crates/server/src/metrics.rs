@@ -34,6 +34,9 @@ pub fn start(config: &Config, engine: &Arc<Engine>) -> Result<(), String> {
         return Ok(());
     }
     let sockets = listen::bind_port(config, config.metrics_port)?;
+    for address in sockets.iter().filter_map(|socket| socket.local_addr().ok()) {
+        tracing::info!("metrics at http://{address}/metrics");
+    }
     let engine = engine.clone();
     let serve = move || {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());

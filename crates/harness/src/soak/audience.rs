@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -120,6 +121,8 @@ fn hear(load: &Load, random: &mut Random, port: u16, mut subscriber: Client, num
         if load.stopped() {
             break;
         }
+        // Else there would be little but messages.
+        sleep(Duration::from_millis(random.below(30)));
     }
     if random.percent(50) {
         for line in ["UNSUBSCRIBE", "PUNSUBSCRIBE room:*", "SUNSUBSCRIBE"] {
