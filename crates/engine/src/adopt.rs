@@ -28,6 +28,8 @@ impl Workbench {
                 Effect::Publish { kind, channel, payload, audience } => {
                     engine.publish(kind, channel, &payload, audience, Index(0));
                 }
+                Effect::Close(client) => engine.close_client(&client),
+                Effect::Unblock(client, how) => _ = engine.blocked.unblock(client, how),
             }
         }
         let state = &session.state;

@@ -57,6 +57,11 @@ impl Blocked {
         true
     }
 
+    /// Whether a session is there to be let go.
+    pub(crate) fn has(&self, session: u64) -> bool {
+        lock(&self.sessions).contains_key(&session)
+    }
+
     /// The log has got further on its way to the disk: has the event loops look.
     pub fn on_sync(&self) {
         if !self.waits_for_sync.swap(false, Ordering::SeqCst) {

@@ -43,6 +43,7 @@ const NO_COMMAND: u16 = u16::MAX;
 pub(crate) const USER: &str = "default";
 
 /// What is known of one client beyond its session. See the file's head for who writes it.
+#[derive(Debug)]
 pub struct Client {
     pub id: u64,
     pub peer: Peer,

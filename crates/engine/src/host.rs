@@ -206,15 +206,20 @@ impl Host for Desk<'_, '_> {
     }
 
     fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
-        let clients = self.engine.clients.find(filter, self.session);
-        for client in &clients {
+        let mut clients = self.engine.clients.find(filter, self.session);
+        // Who is closed by an earlier command of the same block is not found again.
+        clients.retain(|client| {
+            let is_same = |effect: &Effect| matches!(effect, Effect::Close(closed) if closed.id == client.id);
+            !self.state.effects.iter().any(is_same)
+        });
+        let count = clients.len();
+        for client in clients {
             match client.id == self.session {
                 true => self.state.closing = true,
-                false if self.rehearsal => {}
-                false => self.engine.close_client(client),
+                false => self.changing().effects.push(Effect::Close(client)),
             }
         }
-        clients.len()
+        count
     }
 
     fn pause(&mut self, until_ms: u64, what: Paused) {
@@ -231,7 +236,15 @@ impl Host for Desk<'_, '_> {
 
     fn unblock(&mut self, client: u64, with_error: bool) -> bool {
         let how = if with_error { Unblock::Error } else { Unblock::Timeout };
-        !self.rehearsal && self.engine.blocked.unblock(client, how)
+        if self.txn.is_none() {
+            return self.engine.blocked.unblock(client, how);
+        }
+        // A block may have to run again, and is to answer the same.
+        let is_blocked = self.engine.blocked.has(client);
+        if is_blocked {
+            self.changing().effects.push(Effect::Unblock(client, how));
+        }
+        is_blocked
     }
 
     fn is_bound_to_channels(&self) -> bool {

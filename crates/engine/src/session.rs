@@ -53,6 +53,8 @@ pub struct State {
 pub(crate) enum Effect {
     Subscription(Change),
     Publish { kind: Channels, channel: Name, payload: Box<[u8]>, audience: Audience },
+    Close(Arc<Client>),
+    Unblock(u64, Unblock),
 }
 
 /// One client's session.
@@ -307,6 +309,11 @@ impl Session {
     /// The kind of client that it is, which decides how much it may leave unread.
     pub fn kind(&self) -> ClientType {
         if self.state.subscriptions.is_empty() { ClientType::Normal } else { ClientType::PubSub }
+    }
+
+    /// Whether it is shown all commands.
+    pub fn monitors(&self) -> bool {
+        self.state.monitors
     }
 
     /// Whether it may be silent for as long as it likes: it only listens.

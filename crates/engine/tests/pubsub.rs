@@ -258,6 +258,23 @@ fn many_clients_are_listed_elsewhere() {
 }
 
 #[test]
+fn what_a_block_does_to_other_clients_happens_once() {
+    let mut server = Server::new();
+    check_on(&mut server, "somebody to close, somebody to let go", "0: SET k v => +OK\n1: PING => +PONG");
+    server.send(2, "WAIT 1 0");
+    assert!(server.waits(2));
+    // The block runs a first time before it finds that a row is on disk.
+    server.freeze();
+    server.send_together(0, &["MULTI", "CLIENT KILL ID 2", "CLIENT KILL ID 2", "CLIENT UNBLOCK 3 ERROR", "GET k"]);
+    assert!(!server.is_closed(1));
+    server.reply(0);
+    assert_eq!(server.ask(0, "EXEC"), "*4 :1 :0 :1 $1 v");
+    server.ask(0, "PING");
+    assert!(server.is_closed(1));
+    assert_eq!(server.reply(2), "-UNBLOCKED client unblocked via CLIENT UNBLOCK");
+}
+
+#[test]
 fn a_pause_holds_what_it_says_and_no_longer() {
     let mut server = Server::new();
     assert_eq!(server.ask(0, "CLIENT PAUSE 60000 WRITE"), "+OK");
