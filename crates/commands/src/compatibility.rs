@@ -43,6 +43,12 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "help_lists_the_subcommands_of_the_table",
     },
     Difference {
+        commands: &["monitor"],
+        what: "Where `client-output-buffer-limit` sets no limit for `normal` clients, a client in MONITOR has that of `pubsub`.",
+        why: "What it is sent does not wait for it, as replies do: one that does not read would take all the memory.",
+        test: "a_monitor_that_does_not_read_is_closed_at_the_limit_of_subscribers",
+    },
+    Difference {
         commands: &["client|list", "client|info"],
         what: "`argv-mem`, `oll` and `omem` are always 0, `obl` counts all replies that have not left; `idle` is the time since \
                the connection's last turn.",

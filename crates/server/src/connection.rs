@@ -309,7 +309,7 @@ impl Connection {
             tokio::task::spawn_local(self.clone().drain(event_loop.clone()));
         }
         let limits = event_loop.output_limits();
-        self.close_above(limits.for_kind(state.session.kind()).hard_bytes, &mut state);
+        self.close_above(limits.of_client(&state.session).hard_bytes, &mut state);
         self.client.output_bytes.store(state.output.unsent(), Ordering::Relaxed);
         self.client.output_capacity.store(state.output.capacity(), Ordering::Relaxed);
         waits
@@ -330,7 +330,7 @@ impl Connection {
                 let State { session, output } = &mut *state;
                 session.push(bytes, gate, output.buffer(&mut event_loop.spare.borrow_mut()));
                 let limits = event_loop.output_limits();
-                self.close_above(limits.for_kind(state.session.kind()).hard_bytes, &mut state);
+                self.close_above(limits.of_client(&state.session).hard_bytes, &mut state);
                 if !self.dirty.replace(true) {
                     event_loop.mark_dirty(self.clone());
                 }
@@ -440,8 +440,11 @@ impl Connection {
 
     /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as they say.
     pub fn close_if_unread(&self, now_us: u64, limits: &OutputLimits) {
+        if self.lost.get() {
+            return;
+        }
         let mut state = self.state.borrow_mut();
-        let limit = limits.for_kind(state.session.kind());
+        let limit = limits.of_client(&state.session);
         self.close_above(limit.hard_bytes, &mut state);
         let is_above = limit.soft_bytes > 0 && state.unread_bytes() as u64 > limit.soft_bytes;
         match (is_above, self.unread_since_us.get()) {

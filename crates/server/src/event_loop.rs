@@ -12,7 +12,7 @@ use crate::mailbox::Mailbox;
 use crate::stream::Accepted;
 use haypile_commands::host::ClientType;
 use haypile_config::{Config, Limit};
-use haypile_engine::{Counters, Engine, Event, Inbox, Worker};
+use haypile_engine::{Counters, Engine, Event, Inbox, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -75,8 +75,15 @@ impl OutputLimits {
         OutputLimits { normal: config.normal_output_limit, pubsub: config.pubsub_output_limit }
     }
 
-    pub fn for_kind(&self, kind: ClientType) -> &Limit {
-        if kind == ClientType::PubSub { &self.pubsub } else { &self.normal }
+    /// What a client in MONITOR is sent does not wait until it has read, as replies do: where the normal clients have no
+    /// limit, it has that of subscribers.
+    pub fn of_client(&self, session: &Session) -> &Limit {
+        let is_unlimited = self.normal.hard_bytes == 0 && self.normal.soft_bytes == 0;
+        match session.kind() {
+            ClientType::PubSub => &self.pubsub,
+            _ if session.monitors() && is_unlimited => &self.pubsub,
+            _ => &self.normal,
+        }
     }
 }
 

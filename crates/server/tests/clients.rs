@@ -82,6 +82,22 @@ fn monitor_sees_both_event_loops() {
 }
 
 #[test]
+fn a_monitor_that_does_not_read_is_closed_at_the_limit_of_subscribers() {
+    let (_dir, server) = start(&["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
+    let (mut deaf, mut client) = (server.client(), server.client());
+    deaf.ask("MONITOR");
+    let value = vec![b'x'; 100_000];
+    let mut sent = 0;
+    while client.info("monitor_clients") == "1" {
+        assert_eq!(client.ask_words(&[b"SET", b"k", &value]), "+OK\r\n");
+        sent += 1;
+        assert!(sent < 1000, "a hundred megabytes are unread");
+    }
+    assert!(sent > 10, "no earlier than at the limit");
+    server.stop();
+}
+
+#[test]
 fn clients_of_all_event_loops_are_listed_and_killed() {
     let (_dir, server) = start(&[]);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
