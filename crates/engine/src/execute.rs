@@ -8,7 +8,7 @@ use crate::ahead::{Ahead, Behind, Call as Planned, Located};
 use crate::attention::Attended;
 use crate::engine::Engine;
 use crate::host::Desk;
-use crate::locks::{Duration as Held, Hold, Refused, Turn as LockTurn};
+use crate::locks::{HeldFor, Hold, Refused, Turn as LockTurn};
 use crate::session::{Pending, Session, Waiting, Work};
 use crate::worker::{Next, Turn, Workbench};
 use haypile_commands::table::DataFn;
@@ -255,7 +255,7 @@ impl Workbench {
         let mut locked = WRITES || keys.len() != 1;
         loop {
             if locked {
-                engine.locks.try_lock(&self.claims, LockTurn::Newcomer, Held::Moment).map_err(Hindrance::Locked)?;
+                engine.locks.try_lock(&self.claims, LockTurn::Newcomer, HeldFor::Moment).map_err(Hindrance::Locked)?;
             }
             let pins = session.pins.as_deref();
             let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins };

@@ -6,7 +6,7 @@
 //! it again.
 
 use crate::engine::Engine;
-use crate::locks::{Claims, Duration, Hold, Turn};
+use crate::locks::{Claims, HeldFor, Hold, Turn};
 use crate::pool::{Job, Task};
 use crate::worker::Worker;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, TxnBuffers, WritePressure};
@@ -147,7 +147,7 @@ fn expire_key(
     let key = store.key(database, &due.name);
     let mut claims = Claims::default();
     claims.add(key.hash, Hold::Exclusive);
-    let held = if mode == Mode::Disk { Duration::Long } else { Duration::Moment };
+    let held = if mode == Mode::Disk { HeldFor::Long } else { HeldFor::Moment };
     if engine.locks.try_lock(&claims, Turn::Newcomer, held).is_err() {
         return (Expired::Kept, buffers);
     }

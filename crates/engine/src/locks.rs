@@ -116,7 +116,7 @@ pub enum Turn {
 
 /// How long the stripes will be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duration {
+pub enum HeldFor {
     /// For about a microsecond: an event loop.
     Moment,
     /// Across disk reads: the I/O pool.
@@ -152,10 +152,10 @@ impl Locks {
     /// Takes all of `claims` (arranged), or none. A command that was called from a queue and is refused again must park
     /// again or call `pass_on`, so that those behind it are called in its place.
     #[inline]
-    pub fn try_lock(&self, claims: &Claims, turn: Turn, duration: Duration) -> Result<(), Refused> {
+    pub fn try_lock(&self, claims: &Claims, turn: Turn, held_for: HeldFor) -> Result<(), Refused> {
         for (taken, (stripe, hold)) in claims.iter().enumerate() {
             let called = matches!(turn, Turn::Called(at) if at.stripe == stripe);
-            if !self.take(stripe, hold, called, duration) {
+            if !self.take(stripe, hold, called, held_for) {
                 for (stripe, hold) in claims.iter().take(taken) {
                     self.release(stripe, hold);
                 }
@@ -218,9 +218,9 @@ impl Locks {
     }
 
     #[inline]
-    fn take(&self, stripe: Stripe, hold: Hold, called: bool, duration: Duration) -> bool {
+    fn take(&self, stripe: Stripe, hold: Hold, called: bool, held_for: HeldFor) -> bool {
         let word = self.word(stripe);
-        let long = if duration == Duration::Long { LONG } else { 0 };
+        let long = if held_for == HeldFor::Long { LONG } else { 0 };
         let mut spins = 0;
         let mut now = word.load(Ordering::Relaxed);
         loop {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     fn refused(locks: &Locks, claims: &Claims) -> Refused {
-        locks.try_lock(claims, Turn::Newcomer, Duration::Moment).expect_err("somebody holds it")
+        locks.try_lock(claims, Turn::Newcomer, HeldFor::Moment).expect_err("somebody holds it")
     }
 
     fn counting(count: &Arc<AtomicUsize>) -> Waiter {
@@ -348,13 +348,13 @@ mod tests {
     fn readers_share_and_a_writer_is_alone() {
         let locks = Locks::default();
         let (read, write) = (claims(&[(1, Hold::Shared)]), claims(&[(1, Hold::Exclusive)]));
-        locks.try_lock(&read, Turn::Newcomer, Duration::Moment).expect("free");
-        locks.try_lock(&read, Turn::Newcomer, Duration::Moment).expect("readers share");
+        locks.try_lock(&read, Turn::Newcomer, HeldFor::Moment).expect("free");
+        locks.try_lock(&read, Turn::Newcomer, HeldFor::Moment).expect("readers share");
         refused(&locks, &write);
         locks.unlock(&read);
         refused(&locks, &write);
         locks.unlock(&read);
-        locks.try_lock(&write, Turn::Newcomer, Duration::Moment).expect("free");
+        locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free");
         refused(&locks, &read);
         locks.unlock(&write);
         assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
@@ -364,10 +364,10 @@ mod tests {
     fn a_refused_set_holds_nothing() {
         let locks = Locks::default();
         let held = claims(&[(5, Hold::Exclusive)]);
-        locks.try_lock(&held, Turn::Newcomer, Duration::Long).expect("free");
+        locks.try_lock(&held, Turn::Newcomer, HeldFor::Long).expect("free");
         refused(&locks, &claims(&[(1, Hold::Exclusive), (2, Hold::Shared), (5, Hold::Shared)]));
         let others = claims(&[(1, Hold::Exclusive), (2, Hold::Exclusive)]);
-        locks.try_lock(&others, Turn::Newcomer, Duration::Moment).expect("nothing was kept");
+        locks.try_lock(&others, Turn::Newcomer, HeldFor::Moment).expect("nothing was kept");
         locks.unlock(&others);
         locks.unlock(&held);
         assert!(locks.words.iter().all(|word| word.load(Ordering::SeqCst) == 0));
@@ -378,7 +378,7 @@ mod tests {
         let locks = Locks::default();
         let (read, write) = (claims(&[(1, Hold::Shared)]), claims(&[(1, Hold::Exclusive)]));
         let (writer, readers) = (Arc::default(), Arc::default());
-        locks.try_lock(&read, Turn::Newcomer, Duration::Long).expect("free");
+        locks.try_lock(&read, Turn::Newcomer, HeldFor::Long).expect("free");
         let at = refused(&locks, &write);
         assert!(matches!(locks.park(at, Turn::Newcomer, counting(&writer)), Parked::Queued));
         // A reader could share with the holder, but the writer came first.
@@ -387,7 +387,7 @@ mod tests {
         assert!(matches!(locks.park(reader_at, Turn::Newcomer, counting(&readers)), Parked::Queued));
         locks.unlock(&read);
         assert_eq!((writer.load(Ordering::SeqCst), readers.load(Ordering::SeqCst)), (1, 0));
-        locks.try_lock(&write, Turn::Called(at), Duration::Moment).expect("its turn");
+        locks.try_lock(&write, Turn::Called(at), HeldFor::Moment).expect("its turn");
         locks.unlock(&write);
         assert_eq!(readers.load(Ordering::SeqCst), 2, "both readers are called together");
         assert_eq!(locks.parked(), 0);
@@ -398,15 +398,15 @@ mod tests {
         let locks = Locks::default();
         let (first, both) = (claims(&[(9, Hold::Exclusive)]), claims(&[(2, Hold::Exclusive), (9, Hold::Exclusive)]));
         let (waiting, behind) = (Arc::default(), Arc::default());
-        locks.try_lock(&first, Turn::Newcomer, Duration::Moment).expect("free");
+        locks.try_lock(&first, Turn::Newcomer, HeldFor::Moment).expect("free");
         let at = refused(&locks, &both);
         assert!(matches!(locks.park(at, Turn::Newcomer, counting(&waiting)), Parked::Queued));
         assert!(matches!(locks.park(refused(&locks, &first), Turn::Newcomer, counting(&behind)), Parked::Queued));
         let other = claims(&[(2, Hold::Exclusive)]);
-        locks.try_lock(&other, Turn::Newcomer, Duration::Moment).expect("free");
+        locks.try_lock(&other, Turn::Newcomer, HeldFor::Moment).expect("free");
         locks.unlock(&first);
         assert_eq!((waiting.load(Ordering::SeqCst), behind.load(Ordering::SeqCst)), (1, 0));
-        locks.try_lock(&both, Turn::Called(at), Duration::Moment).expect_err("the other stripe is held");
+        locks.try_lock(&both, Turn::Called(at), HeldFor::Moment).expect_err("the other stripe is held");
         assert_eq!(behind.load(Ordering::SeqCst), 1);
     }
 
@@ -414,11 +414,11 @@ mod tests {
     fn a_stripe_freed_before_parking_is_tried_again() {
         let locks = Locks::default();
         let write = claims(&[(1, Hold::Exclusive)]);
-        locks.try_lock(&write, Turn::Newcomer, Duration::Moment).expect("free");
+        locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free");
         let at = refused(&locks, &write);
         locks.unlock(&write);
         assert!(matches!(locks.park(at, Turn::Newcomer, Box::new(|| ())), Parked::Retry(_)));
-        locks.try_lock(&write, Turn::Newcomer, Duration::Moment).expect("free, and without a mark of waiters");
+        locks.try_lock(&write, Turn::Newcomer, HeldFor::Moment).expect("free, and without a mark of waiters");
     }
 }
 
@@ -433,7 +433,7 @@ mod schedules {
         let called = Arc::new((Mutex::new(0), Condvar::new()));
         let mut turn = Turn::Newcomer;
         let mut parks = 0;
-        while let Err(refused) = locks.try_lock(claims, turn, Duration::Moment) {
+        while let Err(refused) = locks.try_lock(claims, turn, HeldFor::Moment) {
             let call = called.clone();
             let waiter = Box::new(move || {
                 *lock(&call.0) += 1;

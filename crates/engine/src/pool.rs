@@ -7,7 +7,7 @@
 use crate::engine::Engine;
 use crate::exclusion::Alone;
 use crate::inbox::Inbox;
-use crate::locks::{Duration, Parked, Turn};
+use crate::locks::{HeldFor, Parked, Turn};
 use crate::session::{Event, Finished, Pending, State, What};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::together::{Together, Wanted};
@@ -300,7 +300,7 @@ fn run(
             return None;
         }
         (pending, state) = kept.take()?;
-        if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, Duration::Long) {
+        if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Long) {
             engine.exclusion.leave_pool();
             let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
             if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again(pending, state))) {

@@ -8,7 +8,7 @@
 use crate::engine::Engine;
 use crate::exclusion::Alone;
 use crate::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
-use crate::locks::{Duration as Held, Parked, Turn};
+use crate::locks::{HeldFor, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
 use crate::statistics::{Outcome, Timed, Wait};
@@ -157,7 +157,7 @@ impl Workbench {
             if !self.enter(engine) {
                 return self.hold(engine, session, pending, Hindrance::Outside);
             }
-            if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, Held::Moment) {
+            if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Moment) {
                 return self.hold(engine, session, pending, Hindrance::Locked(refused));
             }
             pending.turn = Turn::Newcomer;
