@@ -124,6 +124,10 @@ struct Bench {
 enum OtherBench {
     /// Measures what needs more data than memory: fill, cold reads, sustained writes.
     Disk(BenchDisk),
+    /// Measures how long many clients at pipeline 1 wait, beside redis-server in alternating windows.
+    Latency(BenchLatency),
+    /// Measures CPU time per request over the sizes of values and the number of workers, beside redis-server.
+    Sweep(BenchSweep),
 }
 
 /// What all benchmarks take.
@@ -180,6 +184,49 @@ struct BenchDisk {
     /// The core that the server has to itself in the phase hot; the clients have the others.
     #[arg(long, default_value_t = 0)]
     server_cpu: u32,
+}
+
+#[derive(Args)]
+struct BenchLatency {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// The length of one window, in seconds.
+    #[arg(long, default_value_t = 8.0)]
+    seconds: f64,
+    /// Windows of each server in each of the two loads.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    #[arg(long, default_value_t = 200)]
+    connections: usize,
+    /// Requests a second of the second load; half of what redis-server does in the first one if not given.
+    #[arg(long)]
+    rate: Option<f64>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The servers' core; the client has the others.
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
+}
+
+#[derive(Args)]
+struct BenchSweep {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// What is measured, separated by commas: sizes, workers; both if not given.
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<String>,
+    /// Bytes of values, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = bench::sweep::SIZES.to_vec())]
+    sizes: Vec<u32>,
+    #[arg(long, default_value_t = 4)]
+    workers_max: u32,
+    /// The median of so many rounds counts.
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
+    #[arg(long, default_value_t = 1)]
+    client_cpu: u32,
 }
 
 #[derive(Args)]
@@ -255,8 +302,11 @@ fn run_crash(arguments: &Crash) -> Result<bool> {
 }
 
 fn run_bench(arguments: &Bench) -> Result<bool> {
-    if let Some(OtherBench::Disk(disk)) = &arguments.other {
-        return run_bench_disk(disk);
+    match &arguments.other {
+        Some(OtherBench::Disk(disk)) => return run_bench_disk(disk),
+        Some(OtherBench::Latency(latency)) => return run_bench_latency(latency),
+        Some(OtherBench::Sweep(sweep)) => return run_bench_sweep(sweep),
+        None => {}
     }
     let common = &arguments.common;
     let met = bench::run(&bench::Options {
@@ -297,6 +347,41 @@ fn run_bench_disk(arguments: &BenchDisk) -> Result<bool> {
         write_to: common.page().filter(|_| arguments.data.is_none()),
     })?;
     Ok(met || quick)
+}
+
+fn run_bench_latency(arguments: &BenchLatency) -> Result<bool> {
+    let common = &arguments.common;
+    bench::latency::run(&bench::latency::Options {
+        base: Template::parse(&common.base)?,
+        server: common.under.template(bench::DIRECTIVES)?,
+        connections: arguments.connections,
+        window: Duration::from_secs_f64(if common.quick { 0.5 } else { arguments.seconds }),
+        rounds: if common.quick { 1 } else { arguments.rounds },
+        rate: arguments.rate,
+        server_cpu: Some(arguments.server_cpu),
+        idle_max: Duration::from_secs(if common.quick { 2 } else { 30 }),
+        seed: arguments.seed,
+        write_to: common.page(),
+    })?;
+    Ok(true)
+}
+
+fn run_bench_sweep(arguments: &BenchSweep) -> Result<bool> {
+    let common = &arguments.common;
+    bench::sweep::run(&bench::sweep::Options {
+        base: Template::parse(&common.base)?,
+        server: common.under.template(bench::sweep::DIRECTIVES)?,
+        parts: arguments.parts.clone(),
+        sizes: arguments.sizes.clone(),
+        workers_max: arguments.workers_max,
+        rounds: if common.quick { 1 } else { arguments.rounds },
+        scale: if common.quick { 0.02 } else { 1.0 },
+        idle_max: Duration::from_secs(if common.quick { 2 } else { 60 }),
+        server_cpu: arguments.server_cpu,
+        client_cpu: arguments.client_cpu,
+        write_to: common.page(),
+    })?;
+    Ok(true)
 }
 
 fn run_soak(arguments: &Soak) -> Result<bool> {

@@ -9,7 +9,8 @@ const ROW_HEIGHT: f64 = 30.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 34.0;
 
-const STYLE: &str = "\
+/// The colours of all charts.
+pub(super) const STYLE: &str = "\
     text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f2328 }\n\
     .title { font-weight: 600; font-size: 15px } .quiet { fill: #59636e; font-size: 12px }\n\
     .bar { fill: #1f7a5c } .missed { fill: #b35900 } .grid { stroke: #d1d9e0 } .redis { stroke: #cf222e; stroke-width: 1.5 }\n\
@@ -28,7 +29,7 @@ struct Bar<'a> {
 
 /// The chart as an SVG file.
 pub fn svg(outcomes: &[Outcome]) -> String {
-    let bars = outcomes.iter().map(|o| Bar { label: o.row.title, ratio: o.ratio(), target: o.row.target });
+    let bars = outcomes.iter().map(|o| Bar { label: o.row.title, ratio: o.rounds.ratio(), target: o.row.target });
     draw(&bars.collect::<Vec<_>>())
 }
 

@@ -1,12 +1,12 @@
 //! Measures the rows: our server and redis-server one after the other in alternating rounds, each alone on one core, the
 //! client on another, CPU time counted until background work has been idle.
 
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::process::{Steal, idle_cpu_seconds};
+use super::redis_benchmark::Load;
 use super::rows::{Before, FLUSHES_MIN, Row};
 use crate::client::{Client, info_field};
 use crate::server::{Server, Template, Workplace};
@@ -39,18 +39,15 @@ pub struct Measured {
     pub flushes: u64,
 }
 
-/// A row's rounds, base and ours.
-pub struct Outcome {
-    pub row: &'static Row,
-    pub requests: u64,
-    pub rounds: Vec<(Measured, Measured)>,
-    /// Percent of the machine's time that was stolen meanwhile.
-    pub steal: f64,
+/// The rounds of one case, base and ours.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds {
+    pub each: Vec<(Measured, Measured)>,
 }
 
-impl Outcome {
+impl Rounds {
     fn ratios(&self) -> Vec<f64> {
-        let mut ratios: Vec<f64> = self.rounds.iter().map(|(base, ours)| ours.cpu_us / base.cpu_us).collect();
+        let mut ratios: Vec<f64> = self.each.iter().map(|(base, ours)| ours.cpu_us / base.cpu_us).collect();
         ratios.sort_by(f64::total_cmp);
         ratios
     }
@@ -67,16 +64,25 @@ impl Outcome {
     }
 
     pub fn base(&self, field: fn(&Measured) -> f64) -> f64 {
-        median(&self.rounds.iter().map(|(base, _)| field(base)).collect::<Vec<_>>())
+        median(&self.each.iter().map(|(base, _)| field(base)).collect::<Vec<_>>())
     }
 
     pub fn ours(&self, field: fn(&Measured) -> f64) -> f64 {
-        median(&self.rounds.iter().map(|(_, ours)| field(ours)).collect::<Vec<_>>())
+        median(&self.each.iter().map(|(_, ours)| field(ours)).collect::<Vec<_>>())
     }
 
     pub fn flushes_min(&self) -> u64 {
-        self.rounds.iter().map(|(_, ours)| ours.flushes).min().unwrap_or(0)
+        self.each.iter().map(|(_, ours)| ours.flushes).min().unwrap_or(0)
     }
+}
+
+/// What a row came to.
+pub struct Outcome {
+    pub row: &'static Row,
+    pub requests: u64,
+    pub rounds: Rounds,
+    /// Percent of the machine's time that was stolen meanwhile.
+    pub steal: f64,
 }
 
 /// The middle value; of an even number the mean of the two; NaN of none.
@@ -98,11 +104,11 @@ impl Plan {
         if row.writes && self.flushes {
             requests = self.requests_for_flushes(row, requests)?;
         }
-        let mut rounds = Vec::new();
+        let mut rounds = Rounds::default();
         for _ in 0..self.rounds {
             let base = self.one(row, &self.base, requests, true).context("redis-server")?;
             let ours = self.one(row, &self.server, requests, false).context("our server")?;
-            rounds.push((base, ours));
+            rounds.each.push((base, ours));
         }
         Ok(Outcome { row, requests, rounds, steal: steal.percent_since() })
     }
@@ -131,7 +137,7 @@ impl Plan {
         let (server, _) = Server::start(&template.pinned_to(self.server_cpu), &place)?;
         let mut client = server.client()?;
         if row.before != Before::Nothing {
-            fill(&mut client, row)?;
+            fill(&mut client, row.keys, row.value_bytes)?;
         }
         if row.before == Before::FilledAndFlushed && !is_base {
             push_out_of_memtable(&mut client)?;
@@ -148,25 +154,10 @@ impl Plan {
         Ok(measured)
     }
 
-    /// Runs redis-benchmark.
     fn load(&self, row: &Row, port: u16, requests: u64) -> Result<Measured> {
-        let number = |number: u64| number.to_string();
-        let output = Command::new("taskset")
-            .args(["-c", &self.client_cpu.to_string(), "redis-benchmark", "--csv", "-c", "50"])
-            .args(["-p", &port.to_string(), "-n", &number(requests), "-P", &number(row.pipeline.into())])
-            .args(["-r", &number(row.keys), "-d", &number(row.value_bytes.into())])
-            .args(row.load)
-            .output()
-            .context("starting redis-benchmark with taskset")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().last().filter(|line| line.starts_with('"') && !line.contains("latency"));
-        let Some(line) = line.filter(|_| output.status.success()) else {
-            bail!("redis-benchmark {}: {text} {}", output.status, String::from_utf8_lossy(&output.stderr));
-        };
-        let fields: Vec<&str> = line.trim_matches('"').split("\",\"").collect();
-        let figure =
-            |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).with_context(|| format!("figures: {line}"));
-        Ok(Measured { rate: figure(1)?, p50_ms: figure(4)?, p99_ms: figure(6)?, ..Measured::default() })
+        let Row { pipeline, keys, value_bytes, load: arguments, .. } = *row;
+        let cpu = Some(self.client_cpu);
+        Load { port, requests, pipeline, keys, value_bytes, connections: 50, cpu, arguments }.run()
     }
 }
 
@@ -174,9 +165,9 @@ impl Plan {
 const FILL_PIPELINE: u64 = 500;
 
 /// Writes every key that redis-benchmark will ask for.
-fn fill(client: &mut Client, row: &Row) -> Result<()> {
-    let value = vec![b'x'; row.value_bytes as usize];
-    write_all(client, (0..row.keys).map(|number| format!("key:{number:012}")), &value)
+pub(super) fn fill(client: &mut Client, keys: u64, value_bytes: u32) -> Result<()> {
+    let value = vec![b'x'; value_bytes as usize];
+    write_all(client, (0..keys).map(|number| format!("key:{number:012}")), &value)
 }
 
 /// Writes other keys until two memtables have been flushed: then none holds what was written before.
@@ -213,7 +204,7 @@ fn write_all(client: &mut Client, keys: impl Iterator<Item = String>, value: &[u
 }
 
 /// Flushes completed since the server's start; 0 for a server that has none.
-fn flushes(client: &mut Client) -> Result<u64> {
+pub(super) fn flushes(client: &mut Client) -> Result<u64> {
     let info = client.info("store")?.unwrap_or_default();
     Ok(info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()).unwrap_or(0))
 }

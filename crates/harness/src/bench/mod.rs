@@ -1,14 +1,20 @@
 //! The benchmarks: programs that print ratios, not tests with time limits.
 //!
 //! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `chart` write
-//! docs/benchmarks.md and the chart. `disk` measures what needs more data than memory, with a driver of its own.
+//! docs/benchmarks.md and the chart. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
+//! clients wait, with a client of its own; `curves` draws both. `disk` measures what needs more data than memory, with a
+//! driver of its own.
 
 mod chart;
 pub mod compare;
+mod curves;
 pub mod disk;
+pub mod latency;
 pub mod process;
+mod redis_benchmark;
 mod report;
 pub mod rows;
+pub mod sweep;
 
 use std::path::PathBuf;
 
@@ -39,9 +45,9 @@ pub fn run(options: &Options) -> Result<bool> {
     for row in chosen {
         let outcome = options.plan.measure(row).with_context(|| format!("measuring {}", row.id))?;
         println!("{}", report::line(&outcome));
-        good &= outcome.ratio() <= row.target;
-        if row.writes && options.plan.flushes && outcome.flushes_min() < FLUSHES_MIN {
-            println!("{}: a round had only {} complete flushes", row.id, outcome.flushes_min());
+        good &= outcome.rounds.ratio() <= row.target;
+        if row.writes && options.plan.flushes && outcome.rounds.flushes_min() < FLUSHES_MIN {
+            println!("{}: a round had only {} complete flushes", row.id, outcome.rounds.flushes_min());
             good = false;
         }
         outcomes.push(outcome);

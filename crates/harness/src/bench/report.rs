@@ -15,24 +15,24 @@ pub fn table(outcomes: &[Outcome], directives: &str) -> String {
          |---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for o in outcomes {
-        let (low, high) = o.spread();
+        let (low, high) = o.rounds.spread();
         out += &format!(
             "| {} | **{:.2}**{} | {low:.2} to {high:.2} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} | {:.2} | {:.2} | {} |\n",
             o.row.title,
-            o.ratio(),
-            if o.ratio() > o.row.target { " (missed)" } else { "" },
+            o.rounds.ratio(),
+            if o.rounds.ratio() > o.row.target { " (missed)" } else { "" },
             o.row.target,
-            o.ours(|m| m.cpu_us),
-            o.base(|m| m.cpu_us),
-            o.ours(|m| m.rate),
-            o.base(|m| m.rate),
-            o.ours(|m| m.p99_ms),
-            o.base(|m| m.p99_ms),
-            if o.row.writes { o.flushes_min().to_string() } else { "-".to_string() },
+            o.rounds.ours(|m| m.cpu_us),
+            o.rounds.base(|m| m.cpu_us),
+            o.rounds.ours(|m| m.rate),
+            o.rounds.base(|m| m.rate),
+            o.rounds.ours(|m| m.p99_ms),
+            o.rounds.base(|m| m.p99_ms),
+            if o.row.writes { o.rounds.flushes_min().to_string() } else { "-".to_string() },
         );
     }
     let steal = outcomes.iter().map(|o| o.steal).fold(0.0, f64::max);
-    let rounds = outcomes.first().map_or(0, |o| o.rounds.len());
+    let rounds = outcomes.first().map_or(0, |o| o.rounds.each.len());
     let requests: Vec<String> = outcomes.iter().map(|o| format!("{} {}", o.row.id, o.requests)).collect();
     out + &format!(
         "\nOur server with `{directives}`; {rounds} rounds on {}; at most {steal:.1} % of a row's time was stolen. Requests in a round: {}.\n",
@@ -43,20 +43,20 @@ pub fn table(outcomes: &[Outcome], directives: &str) -> String {
 
 /// One row as a line for the terminal.
 pub fn line(o: &Outcome) -> String {
-    let (low, high) = o.spread();
+    let (low, high) = o.rounds.spread();
     format!(
         "{:16} ratio {:5.2} ({low:.2}..{high:.2}) at most {:.2}{}  ours {:6.2} us {:>9.0}/s p99 {:.2} ms  base {:6.2} us {:>9.0}/s p99 {:.2} ms  flushes {}",
         o.row.id,
-        o.ratio(),
+        o.rounds.ratio(),
         o.row.target,
-        if o.ratio() > o.row.target { " MISSED" } else { "" },
-        o.ours(|m| m.cpu_us),
-        o.ours(|m| m.rate),
-        o.ours(|m| m.p99_ms),
-        o.base(|m| m.cpu_us),
-        o.base(|m| m.rate),
-        o.base(|m| m.p99_ms),
-        o.flushes_min()
+        if o.rounds.ratio() > o.row.target { " MISSED" } else { "" },
+        o.rounds.ours(|m| m.cpu_us),
+        o.rounds.ours(|m| m.rate),
+        o.rounds.ours(|m| m.p99_ms),
+        o.rounds.base(|m| m.cpu_us),
+        o.rounds.base(|m| m.rate),
+        o.rounds.base(|m| m.p99_ms),
+        o.rounds.flushes_min()
     )
 }
 

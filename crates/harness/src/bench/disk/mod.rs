@@ -3,8 +3,8 @@
 //!
 //! `keys` says what is written, `driver` sends it, `watch` looks at the process meanwhile, `phases` are what is measured.
 
-mod driver;
-mod keys;
+pub(super) mod driver;
+pub(super) mod keys;
 mod phases;
 mod watch;
 

@@ -1,0 +1,100 @@
+//! The sweeps: what a request costs over the sizes of values and over the number of workers, beside redis-server, as tables
+//! and charts. There are no targets here: the rows of the main table have them.
+
+mod sizes;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::curves::{self, Panel};
+use super::process::{Steal, machine};
+use super::report;
+use crate::server::Template;
+
+pub use sizes::{Point, SIZES};
+pub use workers::Crew;
+
+pub struct Options {
+    pub base: Template,
+    pub server: Template,
+    /// What is measured, both if empty: [`PARTS`].
+    pub parts: Vec<String>,
+    /// The sizes of values in bytes.
+    pub sizes: Vec<u32>,
+    /// The most workers.
+    pub workers_max: u32,
+    pub rounds: u32,
+    /// Requests are multiplied by this: below 1 for a smoke run.
+    pub scale: f64,
+    /// How long background work may take to become idle.
+    pub idle_max: Duration,
+    /// The cores of the sweep of sizes; that of workers uses all.
+    pub server_cpu: u32,
+    pub client_cpu: u32,
+    pub write_to: Option<PathBuf>,
+}
+
+pub const PARTS: &[&str] = &["sizes", "workers"];
+
+/// How our server is started, but for its workers: one in the sweep of sizes.
+pub const DIRECTIVES: &str = "--maxmemory 256mb";
+
+/// What the sweeps gave.
+#[derive(Debug, Default)]
+pub struct Results {
+    pub sizes: Vec<Point>,
+    pub workers: Vec<Crew>,
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<Results> {
+    if let Some(unknown) = options.parts.iter().find(|name| !PARTS.contains(&name.as_str())) {
+        anyhow::bail!("no part {unknown:?}; there are {}", PARTS.join(", "));
+    }
+    let wanted = |part: &str| options.parts.is_empty() || options.parts.iter().any(|name| name == part);
+    let mut results = Results::default();
+    if wanted("sizes") {
+        let steal = Steal::now();
+        results.sizes = sizes::measure(options)?;
+        let text = format!("{}\n{}", sizes::table(&results.sizes), below(options, steal));
+        println!("\n{text}");
+        if let Some(dir) = &options.write_to {
+            let chart = (
+                "CPU time per request by the size of values, Redis = 1 (lower is better)",
+                sizes::panels(&results.sizes),
+            );
+            write(dir, "sizes", &text, chart)?;
+        }
+    }
+    if wanted("workers") {
+        let steal = Steal::now();
+        results.workers = workers::measure(options)?;
+        let text = format!("{}\n{}", workers::table(&results.workers), below(options, steal));
+        println!("\n{text}");
+        if let Some(dir) = &options.write_to {
+            let chart =
+                ("CPU time per request by the number of workers (lower is better)", workers::panels(&results.workers));
+            write(dir, "workers", &text, chart)?;
+        }
+    }
+    Ok(results)
+}
+
+/// The line under a table.
+fn below(options: &Options, steal: Steal) -> String {
+    let (rounds, stolen) = (options.rounds, steal.percent_since());
+    let rounds = if rounds == 1 { "one round".to_string() } else { format!("the median of {rounds} rounds") };
+    format!("Our server with `{DIRECTIVES}`; {rounds}; {stolen:.1} % of the time stolen, on {}.\n", machine())
+}
+
+fn write(dir: &Path, name: &str, text: &str, (title, panels): (&str, Vec<Panel>)) -> Result<()> {
+    let file = format!("benchmarks-{name}.svg");
+    let chart = curves::svg(title, "The red line is what stands at 1.", &panels);
+    std::fs::write(dir.join(&file), chart).context("writing a chart")?;
+    report::put_between_marks(&dir.join("benchmarks.md"), name, &format!("![{title}]({file})\n\n{text}"))?;
+    println!("written to {}", dir.display());
+    Ok(())
+}
