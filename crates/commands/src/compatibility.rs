@@ -56,6 +56,20 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "clients_are_listed_and_closed",
     },
     Difference {
+        commands: &["monitor"],
+        what: "The line of a command comes before the messages that it sends, in Redis behind them; the secrets of a HELLO \
+               that is refused do not show either.",
+        why: "A command is shown when it begins, and what it sends leaves with its effects.",
+        test: "generated_sequences_have_no_difference",
+    },
+    Difference {
+        commands: &["exec"],
+        what: "What a block does to keys is told first, then it publishes and subscribes; its own subscriptions begin and end, \
+               and its changes to its own client show in PUBSUB and CLIENT LIST, when it has ended.",
+        why: "A block takes effect as a whole.",
+        test: "a_block_tells_of_keys_first_and_then_publishes_and_subscribes",
+    },
+    Difference {
         commands: &["replicaof", "slaveof"],
         what: "With a host and a port it is an error; `NO ONE` is OK.",
         why: "Replication comes later.",

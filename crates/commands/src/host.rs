@@ -89,6 +89,8 @@ pub trait Host {
     /// Whether the client may do little else than change its subscriptions: it has some, and speaks RESP2.
     fn is_bound_to_channels(&self) -> bool;
     /// The channels of the client: names of channels or patterns, in order.
+    /// Whether the command is one of a MULTI block.
+    fn is_in_block(&self) -> bool;
     fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>>;
     /// How many subscriptions the client has: shard channels are counted by themselves, the others together.
     fn subscription_count(&self, kind: Channels) -> usize;

@@ -115,21 +115,21 @@ pub(crate) fn string_encoding(txn: &mut Txn, key: &Key, entry: Entry) -> Result<
 
 fn encoding(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
-    let Some(entry) = key::lookup(txn, &key)? else { return Ok(Reply::Null) };
+    let Some(entry) = key::inspect(txn, &key)? else { return Ok(Reply::Null) };
     let (encoding, _) = string_encoding(txn, &key, entry)?;
     Ok(Reply::bulk(encoding.name()))
 }
 
 fn refcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
-    let Some(entry) = key::lookup(txn, &key)? else { return Ok(Reply::Null) };
+    let Some(entry) = key::inspect(txn, &key)? else { return Ok(Reply::Null) };
     let (encoding, _) = string_encoding(txn, &key, entry)?;
     Ok(Reply::Integer(encoding.references()))
 }
 
 fn freq(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
-    if key::lookup(txn, &key)?.is_none() {
+    if key::inspect(txn, &key)?.is_none() {
         return Ok(Reply::Null);
     }
     Err(Error::text(match txn.has_frequency_policy() {
@@ -143,7 +143,7 @@ fn freq(txn: &mut Txn, args: Args) -> Result<Reply> {
 
 fn idletime(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
-    if key::lookup(txn, &key)?.is_none() {
+    if key::inspect(txn, &key)?.is_none() {
         return Ok(Reply::Null);
     }
     if txn.has_frequency_policy() {

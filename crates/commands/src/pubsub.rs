@@ -128,6 +128,10 @@ const SSUBSCRIBE: Command = Command {
 };
 
 fn ssubscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    // Redis lets only the two older ones into a transaction.
+    if host.is_in_block() {
+        return Err(Error::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
     subscribe_all(host, args, Channels::Shard, "ssubscribe")
 }
 

@@ -22,7 +22,7 @@ const CONGESTED: u32 = 4;
 const UNAUTHENTICATED: u32 = 8;
 /// It is subscribed and speaks RESP2, in which a message cannot be told from a reply.
 const BOUND: u32 = 16;
-/// It is in MONITOR.
+/// It is in MONITOR, which to Redis is a kind of replica.
 const MONITORS: u32 = 32;
 
 /// Commands that a client in that state may call.
@@ -169,7 +169,7 @@ impl Workbench {
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let has_password = !engine.settings.config().requirepass.is_empty();
         if !session.state.authenticated && has_password && !entry.flags.has(Flag::NoAuth) {
-            return self.deny(engine, session, "NOAUTH Authentication required.".into(), out);
+            return self.deny(engine, session, entry, call.args, "NOAUTH Authentication required.", out);
         }
         if session.state.is_bound() && !ALLOWED_WHILE_BOUND.contains(&&*entry.full_name) {
             let text = format!(
@@ -177,7 +177,7 @@ impl Workbench {
                  context",
                 entry.full_name
             );
-            return self.deny(engine, session, text, out);
+            return self.deny(engine, session, entry, call.args, &text, out);
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
             return Attended::Go;
@@ -185,7 +185,8 @@ impl Workbench {
         if session.state.monitors {
             // Redis counts them among the replicas, which no pause holds.
             if has_any(engine, session, entry, &[Flag::Readonly, Flag::Write, Flag::MayReplicate]) {
-                return self.deny(engine, session, "ERR Replica can't interact with the keyspace".into(), out);
+                let text = "ERR Replica can't interact with the keyspace";
+                return self.deny(engine, session, entry, call.args, text, out);
             }
         } else if let Some((what, until_ms)) = engine.attention.paused(self.now_ms)
             && (what == Paused::All || may_change(engine, session, entry))
@@ -206,12 +207,27 @@ impl Workbench {
         Attended::Go
     }
 
-    fn deny(&mut self, engine: &Engine, session: &mut Session, text: String, out: &mut Vec<u8>) -> Attended {
-        Attended::Answered(self.refuse(engine, session, Reply::error(text), out))
+    fn deny(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) -> Attended {
+        Attended::Answered(match entry.command.run {
+            Run::Control(Control::Exec) => {
+                self.abort_block(engine, session, entry, args, text.strip_prefix("ERR ").unwrap_or(text), out)
+            }
+            _ => self.refuse(engine, session, Reply::error(text.to_owned()), out),
+        })
     }
 
     /// What every client in MONITOR gets of a command that is about to run.
     fn show_monitors(&mut self, engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) {
+        use crate::monitor::{database_after, show};
+        let mut database = session.state.database;
         // Those of a transaction come when it runs, before EXEC itself.
         if let (Run::Control(Control::Exec), Some(multi)) = (entry.command.run, &session.multi)
             && !multi.refused
@@ -219,10 +235,12 @@ impl Workbench {
         {
             for queued in &multi.commands {
                 let entry = engine.table.entry(queued.command);
-                crate::monitor::show(engine, session, entry, queued.args.as_args());
+                database = database_after(engine, entry, queued.args.as_args(), database);
+                show(engine, session, database, entry, queued.args.as_args());
             }
         }
-        crate::monitor::show(engine, session, entry, args);
+        database = database_after(engine, entry, args, database);
+        show(engine, session, database, entry, args);
     }
 }
 

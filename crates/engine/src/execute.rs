@@ -117,6 +117,13 @@ impl Workbench {
             }
             let before = std::mem::replace(&mut bytes, ahead.end(at));
             let Some(call) = call else { continue };
+            // Who subscribes does not hear what was told before.
+            if commands > 0
+                && call.entry.as_ref().is_ok_and(|entry| entry.flags.has(Flag::Pubsub))
+                && self.inbox.has_notices()
+            {
+                return (before, commands, Next::Yield);
+            }
             let attended = match engine.attention.bits() | session.attention {
                 0 => Attended::Go,
                 _ => self.attend(engine, session, call, out),

@@ -251,6 +251,10 @@ impl Host for Desk<'_, '_> {
         self.state.is_bound()
     }
 
+    fn is_in_block(&self) -> bool {
+        self.txn.is_some()
+    }
+
     fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>> {
         self.state.subscriptions.of(kind).iter().cloned().collect()
     }

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::inbox::Notice;
 use crate::session::Session;
 use haypile_commands::{Entry, Flag, redact};
-use haypile_resp::Args;
+use haypile_resp::{Args, number};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,8 +13,20 @@ pub(crate) fn is_shown(entry: &Entry) -> bool {
     !entry.flags.has(Flag::Admin) && !entry.flags.has(Flag::SkipMonitor)
 }
 
+/// The database that a client is in after a command: Redis shows that one.
+pub(crate) fn database_after(engine: &Engine, entry: &Entry, args: Args<'_>, database: u32) -> u32 {
+    match entry.full_name.as_str() {
+        "select" => {
+            let chosen = number::parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
+            chosen.filter(|&index| index < engine.databases).unwrap_or(database)
+        }
+        "reset" => 0,
+        _ => database,
+    }
+}
+
 /// Shows a command to all clients in MONITOR.
-pub(crate) fn show(engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) {
+pub(crate) fn show(engine: &Engine, session: &Session, database: u32, entry: &Entry, args: Args<'_>) {
     if !is_shown(entry) {
         return;
     }
@@ -22,8 +34,7 @@ pub(crate) fn show(engine: &Engine, session: &Session, entry: &Entry, args: Args
     let peer = &session.client.peer;
     let unix = if peer.is_unix { "unix:" } else { "" };
     let address = if peer.is_unix { peer.address.trim_end_matches(":0") } else { &peer.address };
-    let head =
-        format!("+{}.{:06} [{} {unix}{address}]", since.as_secs(), since.subsec_micros(), session.state.database);
+    let head = format!("+{}.{:06} [{} {unix}{address}]", since.as_secs(), since.subsec_micros(), database);
     let mut line = head.into_bytes();
     for arg in redact::shown(entry, args) {
         line.push(b' ');

@@ -83,6 +83,8 @@ impl Workbench {
     }
 
     fn exec(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        // In its own CLIENT LIST it is still one with a block.
+        session.client.show(session, self.now_ms, session.last_command);
         let multi = session.multi.take().unwrap_or_default();
         if multi.refused {
             engine.unwatch(session);

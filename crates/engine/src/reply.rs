@@ -5,7 +5,7 @@ use crate::session::{Session, Waiting};
 use crate::statistics::Outcome;
 use crate::worker::{Next, Workbench};
 use haypile_commands::host::Replies;
-use haypile_commands::{Control, Error, Run};
+use haypile_commands::{Control, Entry, Error, Run};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 
@@ -49,6 +49,27 @@ impl Workbench {
         next
     }
 
+    /// An EXEC that is refused ends the transaction all the same, and says so even where there is none, as in Redis.
+    pub(crate) fn abort_block(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        why: &str,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        if engine.attention.monitors() > 0 {
+            crate::monitor::show(engine, session, session.state.database, entry, args);
+        }
+        session.multi = None;
+        engine.unwatch(session);
+        let text = format!("EXECABORT Transaction discarded because of: {why}");
+        let next = self.reply(engine, session, Reply::error(text), Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
+    }
+
     /// Answers a request that is none: no such command, or a wrong number of arguments.
     #[cold]
     pub(crate) fn refuse_request(
@@ -66,12 +87,11 @@ impl Workbench {
         }
         let entry = engine.table.find(args.get(0));
         let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
-        if is_exec {
-            // An EXEC that is refused ends the transaction all the same, and says so even where there is none, as in Redis.
-            session.multi = None;
-            engine.unwatch(session);
-            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
-            let next = self.reply(engine, session, Reply::error(text), Index(0), out);
+        if let Some(entry) = entry
+            && is_exec
+        {
+            let text = "wrong number of arguments for 'exec' command";
+            let next = self.abort_block(engine, session, entry, args, text, out);
             self.outcome = Outcome::Done;
             return next;
         }

@@ -68,6 +68,7 @@ fn classes_choose() {
     told.0.ask(0, "CONFIG SET notify-keyspace-events Em");
     told.check("GET k", &[]);
     told.check("GET nosuch", &["event@0__:keymiss nosuch"]);
+    told.check("OBJECT ENCODING nosuch", &[]);
     told.0.ask(0, "CONFIG SET notify-keyspace-events A");
     told.check("SET k v", &[]);
 }
@@ -98,4 +99,17 @@ fn a_transaction_tells_when_it_has_committed() {
     told.0.ask(0, "INCR cold");
     told.0.ask(0, "LCS k cold IDX LEN");
     told.check("EXEC", &["event@0__:set k", "event@0__:incrby cold"]);
+}
+
+#[test]
+fn a_block_tells_of_keys_first_and_then_publishes_and_subscribes() {
+    let mut told = Told::new("E$");
+    told.0.ask(1, "SUBSCRIBE news");
+    for command in ["MULTI", "PUBLISH news 1", "SET k v", "SUBSCRIBE __keyevent@0__:set", "EXEC"] {
+        told.0.ask(0, command);
+    }
+    let heard = told.0.ask(1, "PING");
+    let (event, message) = (heard.find("__keyevent@0__:set"), heard.find("$7 message $4 news"));
+    assert!(event.is_some() && event < message, "{heard}");
+    assert!(!told.0.ask(0, "PING").contains("$7 message"), "its subscription begins with the end of the block");
 }

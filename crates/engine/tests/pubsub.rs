@@ -374,3 +374,39 @@ fn a_password_is_asked_for() {
     server.send_words(2, &[b"AUTH", large.as_bytes()]);
     assert!(server.reply_so_far(2).starts_with("-ERR Protocol error: unauthenticated bulk length"));
 }
+
+#[test]
+fn a_block_that_is_refused_at_its_end_says_so() {
+    let mut server = Server::new();
+    server.ask(0, "SUBSCRIBE news");
+    let text = server.ask(0, "EXEC");
+    assert!(
+        text.starts_with("-EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE"),
+        "{text}"
+    );
+    server.ask(1, "MULTI");
+    server.ask(1, "SSUBSCRIBE news");
+    assert!(server.ask(1, "EXEC").contains("-ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+}
+
+#[test]
+fn a_client_in_monitor_keeps_away_from_keys() {
+    let mut server = Server::new();
+    server.ask(0, "MONITOR");
+    assert!(server.ask(0, "GET k").contains("-ERR Replica can't interact with the keyspace"));
+    assert!(server.ask(0, "PUBLISH a b").contains("-ERR Replica can't interact with the keyspace"));
+    server.ask(1, "SELECT 3");
+    let heard = server.ask(0, "PING");
+    assert!(heard.contains("[3 ") && heard.contains("\"SELECT\" \"3\""), "the database that it has chosen: {heard}");
+}
+
+#[test]
+fn who_subscribes_does_not_hear_what_was_told_before() {
+    let mut server = Server::new();
+    server.ask(1, "PSUBSCRIBE n*");
+    server.ask(0, "HELLO 3");
+    server.send_together(0, &["PUBLISH news 1", "PSUBSCRIBE n*", "PUBLISH news 2"]);
+    let replies = server.reply(0) + &server.ask(0, "PING");
+    assert!(!replies.contains("$1 1"), "{replies}");
+    assert!(replies.contains("$1 2"), "{replies}");
+}

@@ -239,6 +239,11 @@ impl Client {
         Ok(Client { input: BufReader::with_capacity(64 << 10, stream), out: Vec::new() })
     }
 
+    /// Our end's port, by which a server knows this client.
+    pub fn local_port(&self) -> io::Result<u16> {
+        Ok(self.input.get_ref().local_addr()?.port())
+    }
+
     /// Adds a command to what the next flush sends.
     pub fn push(&mut self, arguments: &[impl AsRef<[u8]>]) {
         encode(arguments, &mut self.out);

@@ -67,6 +67,9 @@ struct Diff {
     /// The number of the first case.
     #[arg(long, default_value_t = 0)]
     first_case: u64,
+    /// Which cases: all, or only those of commands or of channels.
+    #[arg(long, value_enum, default_value_t = diff::Kind::All)]
+    kind: diff::Kind,
     /// Ends the run after so many failing sequences.
     #[arg(long, default_value_t = 1)]
     failures_max: u64,
@@ -286,6 +289,7 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
         seed: arguments.seed.unwrap_or_else(fresh_seed),
         first_case: arguments.first_case,
         cases: arguments.cases,
+        kind: arguments.kind,
         failures_max: arguments.failures_max,
         save_to: arguments.save_to.clone(),
     })

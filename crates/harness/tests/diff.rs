@@ -1,6 +1,6 @@
 //! The short form of `make diff`: kept sequences and generated ones, ours beside redis-server.
 
-use haypile_harness::diff::{Options, SMALL_STORE, replay, run, sequence};
+use haypile_harness::diff::{Kind, Options, SMALL_STORE, replay, run, sequence};
 use haypile_harness::server::{Template, haypile_binary};
 
 fn servers() -> (Template, Template) {
@@ -23,7 +23,7 @@ fn kept_sequences_have_no_difference() {
 fn generated_sequences_have_no_difference() {
     let (base, server) = servers();
     // Always the same seeds, so that a change is told apart from luck; `make diff` looks further with every run.
-    for (seed, cases) in [(1, 200), (2, 200)] {
+    for (seed, cases, kind) in [(5, 200, Kind::Commands), (2, 200, Kind::Commands), (3, 150, Kind::Channels)] {
         let save_to = std::env::temp_dir().join("haypile-diff");
         let options = Options {
             base: base.clone(),
@@ -31,6 +31,7 @@ fn generated_sequences_have_no_difference() {
             seed,
             first_case: 0,
             cases,
+            kind,
             failures_max: 1,
             save_to,
         };

@@ -228,3 +228,50 @@ fn info_counts_who_listens() {
     wait_until("they are gone", || admin.info("pubsub_channels") == "0" && admin.info("connected_clients") == "1");
     server.stop();
 }
+
+#[test]
+fn a_client_that_waits_is_let_go_by_another() {
+    let (_dir, server) = start(&[]);
+    let mut other = server.client();
+    let mut waiting: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    let ids: Vec<String> =
+        waiting.iter_mut().map(|client| client.ask("CLIENT ID")[1..].trim_end().to_owned()).collect();
+    assert_eq!(other.ask(&format!("CLIENT UNBLOCK {}", ids[0])), ":0\r\n", "nobody waits yet");
+    let blocked = |other: &mut Client<TcpStream>, count: usize| {
+        wait_until("they wait", || other.info("blocked_clients") == count.to_string());
+    };
+
+    // The one way and the other, from both event loops, with what comes behind.
+    let timeout = ("", ":0\r\n");
+    let error = ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
+    for (reason, expected) in [timeout, ("TIMEOUT", ":0\r\n"), error] {
+        waiting.iter_mut().for_each(|client| client.send(b"WAIT 1 0\r\nPING\r\n"));
+        blocked(&mut other, CLIENTS);
+        for (client, id) in waiting.iter_mut().zip(&ids) {
+            assert_eq!(other.ask(&format!("CLIENT UNBLOCK {id} {reason}")), ":1\r\n");
+            assert_eq!(client.reply(), expected, "{reason}");
+            assert_eq!(client.reply(), "+PONG\r\n");
+            assert_eq!(other.ask(&format!("CLIENT UNBLOCK {id} {reason}")), ":0\r\n", "once");
+        }
+        blocked(&mut other, 0);
+    }
+
+    // From a transaction; who waits in one does not wait.
+    waiting[0].send(b"WAIT 1 0\r\n");
+    blocked(&mut other, 1);
+    other.ask("MULTI");
+    other.ask(&format!("CLIENT UNBLOCK {} ERROR", ids[0]));
+    other.ask("WAIT 1 0");
+    other.ask(&format!("CLIENT UNBLOCK {}", ids[0]));
+    assert_eq!(other.ask("EXEC"), "*3\r\n:1\r\n:0\r\n:0\r\n");
+    assert_eq!(waiting[0].reply(), error.1);
+
+    // What is no reason, and no client.
+    assert_eq!(
+        other.ask(&format!("CLIENT UNBLOCK {} NOSUCH", ids[0])),
+        "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n"
+    );
+    assert_eq!(other.ask("CLIENT UNBLOCK x"), "-ERR value is not an integer or out of range\r\n");
+    assert_eq!(other.ask("CLIENT UNBLOCK -1"), ":0\r\n");
+    server.stop();
+}

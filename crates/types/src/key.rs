@@ -207,6 +207,13 @@ pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     Ok(entry)
 }
 
+/// The same, for who looks at what a key is made of: it counts as a reader, but nobody is told of a miss.
+pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+    let entry = peek(txn, key)?;
+    txn.on_lookup(entry.is_some());
+    Ok(entry)
+}
+
 /// The same, for who does not count as a reader.
 #[inline]
 pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {

@@ -214,6 +214,10 @@ impl Host for Session {
         self.protocol == Protocol::Resp2 && !self.channels.is_empty()
     }
 
+    fn is_in_block(&self) -> bool {
+        false
+    }
+
     fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>> {
         self.channels.iter().filter(|(of, _)| *of == kind).map(|(_, name)| name.as_slice().into()).collect()
     }

@@ -54,7 +54,7 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"info", _) => Rule::Info,
         (b"save" | b"bgsave", _) => Rule::Backup,
         (b"lastsave", _) => Rule::Form,
-        (b"client", b"id") | (b"command", b"count") => Rule::Form,
+        (b"client", b"id" | b"list" | b"info") | (b"command", b"count") => Rule::Form,
         (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
         // Redis's objects keep room for more, depending on what was done to them.
         (b"memory", b"usage" | b"stats" | b"doctor" | b"malloc-stats") | (b"object", b"idletime") => Rule::Form,
@@ -93,7 +93,7 @@ impl Context {
 }
 
 /// A SET to a deadline that may be in the past: Redis stores the key all the same.
-fn may_set_expired(command: &Command) -> bool {
+pub(super) fn may_set_expired(command: &Command) -> bool {
     let is_deadline = |a: &Vec<u8>| a.eq_ignore_ascii_case(b"exat") || a.eq_ignore_ascii_case(b"pxat");
     command[0].eq_ignore_ascii_case(b"set") && command.iter().any(is_deadline)
 }

@@ -22,6 +22,13 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "client-no-touch",
+        reason: "CLIENT NO-TOUCH is new in 7.2; 7.0 does not know the subcommand",
+        applies: |command, theirs, ours| {
+            is(command, &["client", "no-touch"]) && refused(theirs, "unknown subcommand") && !refused(ours, "unknown")
+        },
+    },
+    Exception {
         name: "command-getkeys-arity",
         reason: "7.2 lets COMMAND GETKEYS and GETKEYSANDFLAGS have a command without arguments; 7.0 calls that a wrong number of arguments",
         applies: |command, theirs, _| {

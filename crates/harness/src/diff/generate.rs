@@ -5,6 +5,7 @@
 //! It never asks a server; what it knows of a connection (is it in MULTI?) is a guess that only shapes the odds.
 
 use super::arguments::Arguments;
+use super::clients;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use crate::random::Random;
 
@@ -66,7 +67,11 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, ping),
     (1, |a| vec![a.word("ECHO"), a.value()]),
     (1, hello),
-    (1, client),
+    (4, clients::client),
+    (1, clients::auth),
+    (1, |a| vec![a.word("RESET")]),
+    (1, clients::pubsub),
+    (1, clients::publish),
     // Transactions.
     (5, |a| vec![a.word("MULTI")]),
     (5, |a| vec![a.word("EXEC")]),
@@ -97,7 +102,7 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, unknown),
 ];
 
-fn set(a: &mut Arguments) -> Command {
+pub(super) fn set(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("SET"), a.key(), a.value()];
     while a.random.percent(35) {
         match a.random.below(9) {
@@ -122,7 +127,7 @@ fn deadline_option(a: &mut Arguments, command: &mut Command) {
     command.extend([a.word(word), value]);
 }
 
-fn getex(a: &mut Arguments) -> Command {
+pub(super) fn getex(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("GETEX"), a.key()];
     match a.random.below(10) {
         0..=2 => {}
@@ -149,7 +154,7 @@ fn lcs(a: &mut Arguments) -> Command {
     command
 }
 
-fn copy(a: &mut Arguments) -> Command {
+pub(super) fn copy(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("COPY"), a.key(), a.key()];
     while a.random.percent(40) {
         match a.random.below(2) {
@@ -161,7 +166,7 @@ fn copy(a: &mut Arguments) -> Command {
 }
 
 /// A command over several keys, each with a value if `pairs`.
-fn many(a: &mut Arguments, name: &str, pairs: bool) -> Command {
+pub(super) fn many(a: &mut Arguments, name: &str, pairs: bool) -> Command {
     let mut command = vec![a.word(name)];
     for _ in 0..a.random.between(1, 4) {
         command.push(a.key());
@@ -172,7 +177,7 @@ fn many(a: &mut Arguments, name: &str, pairs: bool) -> Command {
     command
 }
 
-fn expire(a: &mut Arguments, name: &str, when: fn(&mut Arguments, i64) -> Vec<u8>, unit_ms: i64) -> Command {
+pub(super) fn expire(a: &mut Arguments, name: &str, when: fn(&mut Arguments, i64) -> Vec<u8>, unit_ms: i64) -> Command {
     let mut command = vec![a.word(name), a.key(), when(a, unit_ms)];
     while a.random.percent(30) {
         let option = *a.random.pick(&["NX", "XX", "GT", "LT", "ZZ"]);
@@ -215,12 +220,12 @@ fn flush(a: &mut Arguments, name: &str) -> Command {
     command
 }
 
-fn ping(a: &mut Arguments) -> Command {
+pub(super) fn ping(a: &mut Arguments) -> Command {
     if a.random.percent(50) { vec![a.word("PING")] } else { vec![a.word("PING"), a.value()] }
 }
 
 /// At most one thing is wrong with it: 7.0 does what comes before a wrong option, 7.2 looks at all of them first.
-fn hello(a: &mut Arguments) -> Command {
+pub(super) fn hello(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("HELLO")];
     if a.random.percent(15) {
         return command;
@@ -241,17 +246,6 @@ fn hello(a: &mut Arguments) -> Command {
         3 => command.extend([a.word("AUTH"), b"nobody".to_vec(), b"any".to_vec()]),
         4 => command.push(a.random.pick(&["NOSUCH", "AUTH", "SETNAME"]).as_bytes().to_vec()),
         _ => {}
-    }
-    command
-}
-
-fn client(a: &mut Arguments) -> Command {
-    let mut command = vec![a.word("CLIENT")];
-    match a.random.below(6) {
-        0 => command.push(a.word("ID")),
-        1..=2 => command.push(a.word("GETNAME")),
-        3 => command.push(a.word("NOSUCH")),
-        _ => command.extend([a.word("SETNAME"), a.random.pick(&["me", "you", "a b", "", "x\n"]).as_bytes().to_vec()]),
     }
     command
 }
@@ -379,6 +373,26 @@ const NAMES: &[&str] = &[
     "watch",
     "unwatch",
     "info",
+    "auth",
+    "reset",
+    "monitor",
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "punsubscribe",
+    "ssubscribe",
+    "sunsubscribe",
+    "publish",
+    "spublish",
+    "pubsub|channels",
+    "pubsub|shardnumsub",
+    "client|list",
+    "client|kill",
+    "client|no-evict",
+    "client|pause",
+    "client|reply",
+    "client|unblock",
+    "client|trackinginfo",
     "shutdown",
     "save",
     "bgsave",
@@ -419,6 +433,12 @@ fn command_table(a: &mut Arguments) -> Command {
                 "MGET x y",
                 "SWAPDB 0 1",
                 "WATCH a b",
+                "SSUBSCRIBE a b",
+                "SUNSUBSCRIBE",
+                "SPUBLISH a b",
+                "PUBLISH a b",
+                "SUBSCRIBE a",
+                "CLIENT ID",
                 "",
             ]);
             command.extend(words.split_whitespace().map(|w| w.as_bytes().to_vec()));
@@ -584,10 +604,10 @@ fn unknown(a: &mut Arguments) -> Command {
 }
 
 /// Loses, doubles, replaces, swaps or adds an argument; not where that might do harm, nor where `hello` says why.
-fn spoil(a: &mut Arguments, command: &mut Command) {
+pub(super) fn spoil(a: &mut Arguments, command: &mut Command) {
     let names = |command: &Command| command.iter().any(|word| word.eq_ignore_ascii_case(b"setname"));
-    // A wait may become one for ever, and a node a replica of another.
-    let dangerous: [&[u8]; 4] = [b"shutdown", b"wait", b"replicaof", b"slaveof"];
+    // A wait may become one for ever, a node a replica of another, and no pause a long one.
+    let dangerous: [&[u8]; 5] = [b"shutdown", b"wait", b"replicaof", b"slaveof", b"client"];
     if dangerous.iter().any(|name| command[0].eq_ignore_ascii_case(name))
         || command[0].eq_ignore_ascii_case(b"hello") && names(command)
     {
@@ -682,7 +702,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     let mut random = Random::of_part(seed, case);
     let large = random.percent(12);
     let cool_per_mille = if random.percent(15) { 60 } else { 0 };
-    let connections = *random.pick(&[1, 1, 2, CONNECTIONS]);
+    let connections = *random.pick(&[1, 1, 2, 3]);
     let wanted = random.between(8, COMMANDS.len() as u64);
     let table: Vec<_> = COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect();
     let total = table.iter().map(|(weight, _)| weight).sum();
@@ -759,14 +779,19 @@ fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bo
     }
     *in_multi = match command[0].to_ascii_lowercase().as_slice() {
         b"multi" => true,
-        b"exec" | b"discard" => false,
+        b"exec" | b"discard" | b"reset" => false,
         _ => *in_multi,
     };
     command
 }
 
-/// COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, which 7.2 runs: in a block, its refusal would end the whole block on one side only.
+/// COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, and CLIENT NO-TOUCH, which 7.2 runs: in a block, its refusal would
+/// end the whole block on one side only.
 fn is_refused_by_7_0(command: &Command) -> bool {
+    if command[0].eq_ignore_ascii_case(b"client") && command.get(1).is_some_and(|w| w.eq_ignore_ascii_case(b"no-touch"))
+    {
+        return true;
+    }
     let [name, subcommand, _] = &command[..] else { return false };
     let is_one = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
     name.eq_ignore_ascii_case(b"command") && (is_one(b"getkeys") || is_one(b"getkeysandflags"))

@@ -1,9 +1,12 @@
 //! The differential test: generated sequences of commands run against redis-server and against ours, replies compared.
 //!
 //! `sequence` is what is played and its text form, `generate` makes sequences, `play` runs them on both servers,
-//! `compare` and `exceptions` judge, `shrink` makes a failure small. A failure is confirmed on fresh servers first.
+//! `compare` and `exceptions` judge, `shrink` makes a failure small; `channels` has cases of another kind, about what
+//! connections hear of each other. A failure is confirmed on fresh servers first.
 
 mod arguments;
+pub mod channels;
+mod clients;
 pub mod compare;
 pub mod exceptions;
 pub mod generate;
@@ -37,10 +40,33 @@ pub struct Options {
     /// The number of the first case, and how many to play.
     pub first_case: u64,
     pub cases: u64,
+    pub kind: Kind,
     /// The run ends after so many failing sequences.
     pub failures_max: u64,
     /// Where a failing sequence is written.
     pub save_to: PathBuf,
+}
+
+/// Which cases a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Every fourth is one of channels.
+    All,
+    /// Commands and their replies.
+    Commands,
+    /// What connections hear of each other.
+    Channels,
+}
+
+impl Kind {
+    /// Case number `case` of `seed`.
+    fn generate(self, seed: u64, case: u64) -> Sequence {
+        if self == Kind::Channels || self == Kind::All && case % 4 == 3 {
+            channels::generate(seed, case)
+        } else {
+            generate(seed, case)
+        }
+    }
 }
 
 /// Two running servers, and the places where they keep their files.
@@ -79,7 +105,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut totals = Totals::default();
     for case in options.first_case..options.first_case + options.cases {
         let name = format!("seed {} case {case}", options.seed);
-        let sequence = generate(options.seed, case);
+        let sequence = options.kind.generate(options.seed, case);
         totals.cases += 1;
         if let Some(difference) = servers.pair.play(&sequence).with_context(|| name.clone())? {
             report(options, &name, sequence, &difference, &mut servers)?;
@@ -161,8 +187,17 @@ fn report(
     let path = options.save_to.join(format!("diff-{}.txt", name.replace(' ', "-")));
     // A server that died or hangs must not spoil the trials after it: whoever fails a trial is replaced.
     let mut fresh = Servers::start(&options.base, &options.server)?;
+    let of_channels = channels::is_of_channels(&sequence);
     let mut fails = |sequence: &Sequence| -> Result<bool> {
-        let differs = fresh.pair.play(sequence)?.is_some();
+        if of_channels != channels::is_of_channels(sequence) {
+            // Without its mark it would be another case.
+            return Ok(false);
+        }
+        let differs = match fresh.pair.play(sequence) {
+            // Half a block, or replies that stay turned off, leave the base without an answer.
+            Err(_) if of_channels => false,
+            result => result?.is_some(),
+        };
         if differs && !alive(&mut fresh) {
             fresh = Servers::start(&options.base, &options.server)?;
         }

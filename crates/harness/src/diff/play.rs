@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use super::channels;
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
 use super::exceptions::exception_for;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
@@ -27,8 +28,8 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// The two servers, and what was counted over all sequences.
 pub struct Pair {
-    theirs: Side,
-    ours: Side,
+    pub(super) theirs: Side,
+    pub(super) ours: Side,
     pub commands: u64,
     /// How often each exception explained a difference.
     pub excepted: BTreeMap<&'static str, u64>,
@@ -41,9 +42,11 @@ pub struct Difference {
     pub text: String,
 }
 
-struct Side {
-    port: u16,
-    admin: Client,
+/// One of them.
+pub(super) struct Side {
+    pub(super) port: u16,
+    /// A connection for what is no part of a case.
+    pub(super) admin: Client,
 }
 
 impl Side {
@@ -64,6 +67,9 @@ impl Pair {
 
     /// Plays a sequence from empty servers. An `Err` is a failure of the base or of this program.
     pub fn play(&mut self, sequence: &Sequence) -> Result<Option<Difference>> {
+        if channels::is_of_channels(sequence) {
+            return channels::play(self, sequence);
+        }
         match self.prepare(sequence) {
             Ok(()) => {}
             Err(error) => return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") })),
@@ -129,6 +135,8 @@ impl Game<'_> {
             }
             Step::Raw { bytes } => self.raw(bytes),
             Step::Cool => self.cool(),
+            // Only at the beginning it means something.
+            Step::Channels => Ok(None),
         }
     }
 
@@ -194,6 +202,10 @@ impl Game<'_> {
             }
             (b"exec", queued) if theirs.elements().is_some() || theirs.is_nil() => queued.take(),
             (b"exec", queued) if theirs.error().is_some_and(|e| e.starts_with("EXECABORT")) => {
+                *queued = None;
+                None
+            }
+            (b"reset", queued) if theirs.error().is_none() => {
                 *queued = None;
                 None
             }

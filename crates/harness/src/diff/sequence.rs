@@ -3,7 +3,7 @@
 //! The text is lines of commands as redis-cli reads them (`quoted`), with directives in lines that begin with `#@`:
 //! `connection N` (what follows goes there), `pipeline N` (the next N commands are sent at once), `scan` (the next line
 //! is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its own),
-//! `cool` (what was written so far moves from memory to the base).
+//! `cool` (what was written so far moves from memory to the base), `channels` (the case is played by `channels`).
 //! Other lines that begin with `#` are comments. A sequence of one connection without directives can be piped to
 //! redis-cli after `grep -v '^#'`.
 
@@ -29,12 +29,14 @@ pub enum Step {
     /// Other data is written to the last database, and removed, until a server with a base below its memtable has moved
     /// there what was written before.
     Cool,
+    /// At the beginning: what follows is a case of `channels`, where every connection is heard after each step.
+    Channels,
 }
 
 pub type Sequence = Vec<Step>;
 
 /// How many connections a sequence may use.
-pub const CONNECTIONS: usize = 3;
+pub const CONNECTIONS: usize = 4;
 
 /// The text of a sequence, complete.
 pub fn to_text(sequence: &[Step]) -> String {
@@ -72,6 +74,7 @@ fn text_with(sequence: &[Step], line: fn(&[Vec<u8>]) -> String) -> String {
             Step::Wait { ms } => push_line(&mut out, &format!("#@ wait {ms}")),
             Step::Raw { bytes } => push_line(&mut out, &format!("#@ raw {}", quote(bytes))),
             Step::Cool => push_line(&mut out, "#@ cool"),
+            Step::Channels => push_line(&mut out, "#@ channels"),
         }
     }
     out
@@ -110,6 +113,7 @@ pub fn from_text(text: &str) -> Result<Sequence> {
             }
             "wait" => sequence.push(Step::Wait { ms: count()? }),
             "cool" => sequence.push(Step::Cool),
+            "channels" => sequence.push(Step::Channels),
             "raw" => sequence.push(Step::Raw { bytes: command(rest)?.concat() }),
             _ => bail!("no such directive: {line:?}"),
         }

@@ -1,0 +1,142 @@
+//! The second kind of case: connections that hear of each other, by messages, keyspace events and MONITOR.
+//!
+//! Here a reply is not all that a connection gets, so that a step is compared as a whole: what was asked is sent with a
+//! PING behind it, then every other connection is asked PING, and all that comes before these are answered was heard in
+//! that step. Steps are those of `sequence`, behind the mark [`Step::Channels`]; `cases` makes them, `heard` says
+//! what counts as the same.
+
+mod cases;
+mod heard;
+
+pub use cases::generate;
+
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::play::{Difference, Pair};
+use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::client::{Client, Reply};
+use crate::quoted::quote_short;
+use heard::Hearing;
+
+/// What is not answered by then is not answered.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How long the clients of the case before may take to be gone.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// Whether a sequence is of this kind.
+pub fn is_of_channels(sequence: &[Step]) -> bool {
+    sequence.first() == Some(&Step::Channels)
+}
+
+/// Plays a sequence from empty servers. An `Err` is a failure of the base or of this program.
+pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Difference>> {
+    prepare(&mut pair.theirs.admin).context("preparing the base")?;
+    if let Err(error) = prepare(&mut pair.ours.admin) {
+        return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") }));
+    }
+    let mut theirs = Party::new(pair.theirs.port)?;
+    let mut ours = Party::new(pair.ours.port)?;
+    for (number, step) in sequence.iter().enumerate() {
+        let Step::Send { connection, commands } = step else { continue };
+        let sentinel = format!("sentinel:{number}");
+        let they_heard = theirs.step(*connection, commands, &sentinel).context("the base")?;
+        pair.commands += commands.len() as u64;
+        let text = match ours.step(*connection, commands, &sentinel) {
+            Ok(we_heard) => differ(commands, &theirs.hearing.normal(they_heard, commands), &{
+                ours.hearing.normal(we_heard, commands)
+            }),
+            Err(error) => Some(format!("{}: {error:#}", title(commands))),
+        };
+        if let Some(text) = text {
+            return Ok(Some(Difference { step: number, text }));
+        }
+    }
+    Ok(None)
+}
+
+/// Empties a server, stops its events, and waits until nobody of the case before is subscribed any more.
+fn prepare(admin: &mut Client) -> Result<()> {
+    for command in [&["CONFIG", "SET", "notify-keyspace-events", ""][..], &["FLUSHALL"]] {
+        let reply = admin.call(command)?;
+        ensure!(reply.is_ok(), "{command:?} was answered by {reply}");
+    }
+    let begin = Instant::now();
+    loop {
+        let patterns = admin.command("PUBSUB NUMPAT")?;
+        let channels = [admin.command("PUBSUB CHANNELS")?, admin.command("PUBSUB SHARDCHANNELS")?];
+        if patterns.integer() == Some(0) && channels.iter().all(|names| names.elements() == Some(&[])) {
+            return Ok(());
+        }
+        if begin.elapsed() > LEAVE_MAX {
+            bail!("somebody is still subscribed: {patterns} {} {}", channels[0], channels[1]);
+        }
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// All connections to one server.
+struct Party {
+    clients: Vec<Client>,
+    hearing: Hearing,
+}
+
+impl Party {
+    fn new(port: u16) -> Result<Party> {
+        let clients: Vec<Client> =
+            (0..CONNECTIONS).map(|_| Client::connect(port, SILENCE)).collect::<io::Result<_>>()?;
+        let ports = clients.iter().map(Client::local_port).collect::<io::Result<_>>()?;
+        Ok(Party { clients, hearing: Hearing { ports } })
+    }
+
+    /// What each connection hears when one of them sends these commands.
+    fn step(&mut self, sender: usize, commands: &[Command], sentinel: &str) -> Result<Vec<Vec<Reply>>> {
+        let mut heard: Vec<Vec<Reply>> = self.clients.iter().map(|_| Vec::new()).collect();
+        commands.iter().for_each(|command| self.clients[sender].push(command));
+        heard[sender] = self.hear(sender, sentinel)?;
+        // One after the other: who is in MONITOR hears of that, too.
+        for other in (0..self.clients.len()).filter(|other| *other != sender) {
+            heard[other] = self.hear(other, sentinel)?;
+        }
+        Ok(heard)
+    }
+
+    /// Sends the sentinel behind what waits to be sent, and reads everything up to its answer.
+    fn hear(&mut self, connection: usize, sentinel: &str) -> Result<Vec<Reply>> {
+        self.clients[connection].push(&["PING", sentinel]);
+        self.clients[connection].flush()?;
+        let is_answer = |reply: &Reply| match reply {
+            Reply::Array(items) | Reply::Push(items) => {
+                matches!(&items[..], [word, text]
+                    if word.bytes() == Some(b"pong") && text.bytes() == Some(sentinel.as_bytes()))
+            }
+            other => other.bytes() == Some(sentinel.as_bytes()),
+        };
+        let mut heard = Vec::new();
+        loop {
+            match self.clients[connection].read() {
+                Ok(reply) if is_answer(&reply) => return Ok(heard),
+                Ok(reply) => heard.push(reply),
+                Err(error) => bail!("connection {connection} heard {} and then {error}", shown(&heard)),
+            }
+        }
+    }
+}
+
+fn title(commands: &[Command]) -> String {
+    commands.iter().map(|command| quote_short(command)).collect::<Vec<_>>().join("; ")
+}
+
+fn shown(heard: &[Reply]) -> String {
+    heard.iter().map(Reply::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Where the two first differ, in words.
+fn differ(commands: &[Command], theirs: &[Vec<Reply>], ours: &[Vec<Reply>]) -> Option<String> {
+    let connection = theirs.iter().zip(ours).position(|(a, b)| a != b)?;
+    let (theirs, ours) = (shown(&theirs[connection]), shown(&ours[connection]));
+    Some(format!("{}\n  heard by connection {connection}\n  theirs: {theirs}\n  ours:   {ours}", title(commands)))
+}

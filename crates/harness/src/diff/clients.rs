@@ -1,0 +1,110 @@
+//! Commands about clients, for cases in which nobody else is there: nobody to hear a message, to be closed or to be woken.
+
+use super::arguments::Arguments;
+use super::sequence::Command;
+
+fn words(a: &mut Arguments, name: &str, choices: &[&str]) -> Command {
+    let rest = *a.random.pick(choices);
+    std::iter::once(a.word(name)).chain(rest.split_whitespace().map(|word| word.as_bytes().to_vec())).collect()
+}
+
+/// There is no password, and one user.
+pub(super) fn auth(a: &mut Arguments) -> Command {
+    words(a, "AUTH", &["secret", "default secret", "nobody secret", "default a b", ""])
+}
+
+/// What would end the test's own connection, or hold it, is left out.
+pub(super) fn client(a: &mut Arguments) -> Command {
+    if a.random.percent(20) {
+        let name = *a.random.pick(&["me", "you", "a b", "", "x\n"]);
+        return vec![a.word("CLIENT"), a.word("SETNAME"), name.as_bytes().to_vec()];
+    }
+    const CHOICES: &[&str] = &[
+        "ID",
+        "GETNAME",
+        "GETNAME",
+        "INFO",
+        "LIST",
+        "LIST TYPE pubsub",
+        "LIST TYPE nosuch",
+        "LIST ID 0 -1",
+        "LIST ID x",
+        "LIST ID",
+        "LIST NOSUCH",
+        "LIST TYPE normal ID 1",
+        "KILL 127.0.0.1:1",
+        "KILL nosuch",
+        "KILL ADDR 127.0.0.1:1",
+        "KILL LADDR 127.0.0.1:1",
+        "KILL ID 999999999",
+        "KILL ID 0",
+        "KILL ID -1",
+        "KILL ID x",
+        "KILL TYPE pubsub",
+        "KILL TYPE replica SKIPME no",
+        "KILL TYPE slave",
+        "KILL TYPE master",
+        "KILL TYPE nosuch",
+        "KILL USER nosuch",
+        "KILL USER default ADDR 127.0.0.1:1",
+        "KILL ID 999999999 SKIPME x",
+        "KILL ID 999999999 SKIPME",
+        "KILL NOSUCH 1",
+        "KILL",
+        "UNBLOCK 999999999",
+        "UNBLOCK 999999999 TIMEOUT",
+        "UNBLOCK 999999999 error",
+        "UNBLOCK 999999999 x",
+        "UNBLOCK -1",
+        "UNBLOCK x",
+        "UNBLOCK 1 ERROR x",
+        "PAUSE 0",
+        "PAUSE 0 WRITE",
+        "PAUSE 0 all",
+        "PAUSE 0 x",
+        "PAUSE -1",
+        "PAUSE x",
+        "PAUSE 0 ALL x",
+        "PAUSE",
+        "UNPAUSE",
+        "UNPAUSE x",
+        "NO-EVICT on",
+        "NO-EVICT OFF",
+        "NO-EVICT x",
+        "NO-TOUCH on",
+        "NO-TOUCH off",
+        "REPLY on",
+        "REPLY x",
+        "REPLY",
+        "GETREDIR",
+        "GETREDIR x",
+        "TRACKINGINFO",
+        "NOSUCH",
+    ];
+    words(a, "CLIENT", CHOICES)
+}
+
+pub(super) fn pubsub(a: &mut Arguments) -> Command {
+    const CHOICES: &[&str] = &[
+        "CHANNELS",
+        "CHANNELS a*",
+        "CHANNELS a b",
+        "SHARDCHANNELS",
+        "SHARDCHANNELS a*",
+        "SHARDCHANNELS a b",
+        "NUMSUB",
+        "NUMSUB a b a",
+        "SHARDNUMSUB",
+        "SHARDNUMSUB a",
+        "NUMPAT",
+        "NUMPAT x",
+        "NOSUCH",
+        "",
+    ];
+    words(a, "PUBSUB", CHOICES)
+}
+
+pub(super) fn publish(a: &mut Arguments) -> Command {
+    let name = *a.random.pick(&["PUBLISH", "SPUBLISH"]);
+    vec![a.word(name), a.key(), a.value()]
+}
