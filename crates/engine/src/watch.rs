@@ -132,9 +132,9 @@ impl Watches {
         found
     }
 
-    /// Marks those who watch this key.
-    pub fn on_change(&self, database: u32, name: &[u8]) {
-        self.mark(name, |watcher| watcher.database == database);
+    /// Marks those who have watched this key since before `until_ms`: to others it was not there.
+    pub fn on_exchange(&self, database: u32, name: &[u8], until_ms: u64) {
+        self.mark(name, |watcher| watcher.database == database && watcher.since_ms < until_ms);
     }
 
     fn mark(&self, name: &[u8], concerns: impl Fn(&Watcher) -> bool) {
@@ -162,9 +162,11 @@ mod tests {
         let (mine, other) = (Arc::new(Mark::default()), Arc::new(Mark::default()));
         watches.watch(&watched(0, "k"), &mine);
         watches.watch(&watched(1, "k"), &other);
-        watches.on_change(0, b"j");
+        watches.on_exchange(0, b"j", u64::MAX);
         assert!(!mine.is_set());
-        watches.on_change(0, b"k");
+        watches.on_exchange(0, b"k", 100);
+        assert!(!mine.is_set(), "it was gone when it was watched");
+        watches.on_exchange(0, b"k", 101);
         assert!(mine.is_set() && !other.is_set());
         assert_eq!(watches.count(), 2);
         watches.unwatch(&[watched(0, "k")], &mine);

@@ -12,7 +12,7 @@ use crate::statistics::Called;
 use haypile_commands::{Args, Command, Control, Entry, Error, Flag, Run, Table};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
-use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::key as types_key;
 
 /// What a piece of work has to be given before it may run.
@@ -209,15 +209,24 @@ fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop>
     let exchanged = exchanged_keys(engine, store, txn)?;
     txn.commit()?;
     engine.watches.on_commit(txn);
-    exchanged.iter().for_each(|(database, name)| engine.watches.on_change(*database, name));
+    for (database, name, until_ms) in &exchanged {
+        engine.watches.on_exchange(*database, name, *until_ms);
+    }
     Ok(())
 }
 
-/// A database, and the name of a key in it.
-type Named = (u32, Box<[u8]>);
+/// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.
+type Exchanged = (u32, Box<[u8]>, u64);
+
+/// The deadline of a key that has a row, in milliseconds since 1970; the end of time if it has none.
+fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {
+    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    // A damaged row says nothing: the key counts as one that changes.
+    Ok(Some(types_key::Entry::parse(row).ok().and_then(|entry| entry.header.deadline_ms).unwrap_or(u64::MAX)))
+}
 
 /// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
-fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Named>, Stop> {
+fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
     let databases: Vec<u32> = txn.moved_databases().collect();
     if databases.is_empty() {
         return Ok(Vec::new());
@@ -225,8 +234,10 @@ fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<V
     let mut changed = Vec::new();
     for (database, name) in engine.watches.in_databases(&databases) {
         let (before, after) = (store.key(database, &name), txn.key_in(database, &name));
-        if txn.meta(&before)?.is_some() || txn.meta(&after)?.is_some() {
-            changed.push((database, name));
+        let (was, is) = (lives_until(txn, &before)?, lives_until(txn, &after)?);
+        // A key whose deadline has passed is none now; whether it was one depends on who watched it when.
+        if let Some(until_ms) = is.filter(|&until_ms| until_ms > txn.now_ms()).map(|_| u64::MAX).or(was) {
+            changed.push((database, name, until_ms));
         }
     }
     Ok(changed)

@@ -89,7 +89,11 @@ pub fn put(
 ) -> Result<()> {
     let inline = Header::inline(deadline_ms);
     if inline.is_expired(txn.now_ms()) {
-        return before.map_or(Ok(()), |before| key::remove(txn, key, before));
+        return match before {
+            Some(before) => key::remove(txn, key, before),
+            // It was there for an instant: who watches the key is told.
+            None => Ok(txn.delete_meta(key)?),
+        };
     }
     if bytes.len() <= INLINE_BYTES_MAX {
         return key::write(txn, key, before, &inline, &[bytes]);
