@@ -6,10 +6,10 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::table::{Arity, Command, Flag, Group, KeySpec, Keys, Mode, Run, Use};
 use haypile_resp::Reply;
-use haypile_store::{Key, Txn};
+use haypile_store::Txn;
 use haypile_types::event;
-use haypile_types::key::{self, Entry, Header, Type};
-use haypile_types::string;
+use haypile_types::key;
+use haypile_types::value;
 
 pub(crate) const COMMANDS: &[Command] = &[DEL, UNLINK, EXISTS, TOUCH, TYPE, RENAME, RENAMENX, COPY, MOVE];
 
@@ -226,18 +226,12 @@ fn copy(txn: &mut Txn, args: Args) -> Result<Reply> {
     if replaced.is_some() && taken == Taken::Keep {
         return Ok(Reply::Integer(0));
     }
-    copy_value(txn, &from, &entry, &to, replaced.as_ref())?;
+    value::copy(txn, &from, &entry, &to, replaced.as_ref())?;
     if replaced.is_some() {
         txn.on_event(event::NEW, "new", &to);
     }
     txn.on_event(event::GENERIC, "copy_to", &to);
     Ok(Reply::Integer(1))
-}
-
-fn copy_value(txn: &mut Txn, from: &Key, entry: &Entry, to: &Key, to_before: Option<&Header>) -> Result<()> {
-    match entry.header.type_of() {
-        Type::String => Ok(string::copy(txn, from, entry, to, to_before)?),
-    }
 }
 
 const MOVE: Command = Command {
@@ -264,7 +258,7 @@ fn move_to_database(txn: &mut Txn, args: Args) -> Result<Reply> {
     if key::lookup_write(txn, &to)?.is_some() {
         return Ok(Reply::Integer(0));
     }
-    copy_value(txn, &from, &entry, &to, None)?;
+    value::copy(txn, &from, &entry, &to, None)?;
     key::remove(txn, &from, &entry.header)?;
     txn.on_event(event::GENERIC, "move_from", &from);
     txn.on_event(event::GENERIC, "move_to", &to);

@@ -89,6 +89,10 @@ fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
     let Some(entry) = key::peek(txn, &key)? else { return Ok(Reply::Null) };
     let value = match entry.header.type_of() {
         Type::String => string_bytes(string_encoding(txn, &key, entry)?),
+        Type::Hash => unreachable!("no command makes one yet"),
+        Type::Set => unreachable!("no command makes one yet"),
+        Type::List => unreachable!("no command makes one yet"),
+        Type::Zset => unreachable!("no command makes one yet"),
     };
     Ok(Reply::Integer((value + sds_bytes(key.name.len() as u64, true) + DICT_ENTRY_BYTES) as i64))
 }

@@ -9,8 +9,9 @@ use crate::introspect::help;
 use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run};
 use haypile_resp::{Reply, number};
 use haypile_store::{Key, Txn};
-use haypile_types::key::{self, Entry};
+use haypile_types::key::{self, Entry, Type};
 use haypile_types::string::{self, Content};
+use haypile_types::value;
 
 pub(crate) const COMMANDS: &[Command] = &[OBJECT];
 
@@ -116,13 +117,18 @@ pub(crate) fn string_encoding(txn: &mut Txn, key: &Key, entry: Entry) -> Result<
 fn encoding(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
     let Some(entry) = key::inspect(txn, &key)? else { return Ok(Reply::Null) };
-    let (encoding, _) = string_encoding(txn, &key, entry)?;
-    Ok(Reply::bulk(encoding.name()))
+    match value::encoding_name(&entry)? {
+        Some(name) => Ok(Reply::bulk(name)),
+        None => Ok(Reply::bulk(string_encoding(txn, &key, entry)?.0.name())),
+    }
 }
 
 fn refcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
     let Some(entry) = key::inspect(txn, &key)? else { return Ok(Reply::Null) };
+    if entry.header.type_of() != Type::String {
+        return Ok(Reply::Integer(1));
+    }
     let (encoding, _) = string_encoding(txn, &key, entry)?;
     Ok(Reply::Integer(encoding.references()))
 }

@@ -13,6 +13,18 @@ use crate::special::{Bind, Limit, addresses_of, limits_of};
 use crate::value::Value;
 use crate::values::Values;
 
+/// The directives of `Config::encoding_limits`, in its order.
+pub const ENCODING_LIMITS: [&str; 8] = [
+    "hash-max-listpack-entries",
+    "hash-max-listpack-value",
+    "list-max-listpack-size",
+    "set-max-intset-entries",
+    "set-max-listpack-entries",
+    "set-max-listpack-value",
+    "zset-max-listpack-entries",
+    "zset-max-listpack-value",
+];
+
 /// All directives that are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -37,6 +49,8 @@ pub struct Config {
     pub pubsub_output_limit: Limit,
     /// The letters of `notify-keyspace-events`.
     pub keyspace_events: Vec<u8>,
+    /// Up to where Redis holds collections compactly: [`ENCODING_LIMITS`].
+    pub encoding_limits: [i64; ENCODING_LIMITS.len()],
     /// Empty = clients need none.
     pub requirepass: Vec<u8>,
 
@@ -234,6 +248,7 @@ impl Config {
             replica_output_limit: limits[1],
             pubsub_output_limit: limits[2],
             keyspace_events: fields.text("notify-keyspace-events"),
+            encoding_limits: ENCODING_LIMITS.map(|name| fields.count(name)),
             requirepass: fields.text("requirepass"),
             databases: fields.int("databases"),
             daemonize,
@@ -327,6 +342,15 @@ impl<'a> Fields<'a> {
         match self.value(name) {
             Value::Int(number) => T::try_from(*number).ok().expect("the bounds of the row fit the type of the field"),
             other => unreachable!("{name} is an integer, not {other:?}"),
+        }
+    }
+
+    /// A number, which may be one of bytes.
+    fn count(&mut self, name: &'static str) -> i64 {
+        match self.value(name) {
+            Value::Int(number) => *number,
+            Value::Bytes(bytes) => i64::try_from(*bytes).unwrap_or(i64::MAX),
+            other => unreachable!("{name} is a number, not {other:?}"),
         }
     }
 

@@ -21,7 +21,9 @@ pub mod value;
 pub mod values;
 pub mod words;
 
-pub use config::{Compression, Config, Durability, Engine, LogFormat, LogLevel, Protected, Rename, Size, Supervised};
+pub use config::{
+    Compression, Config, Durability, ENCODING_LIMITS, Engine, LogFormat, LogLevel, Protected, Rename, Size, Supervised,
+};
 pub use error::ConfigError;
 pub use load::{Loaded, Note, load};
 pub use read::CommandLine;

@@ -5,7 +5,7 @@
 //! much is allocated or how often a loop runs; only bytes that have arrived do.
 //!
 //! Reading order: [`args`] (what a request is), [`parser`] (how it is found in a buffer), [`inline`] (requests typed by
-//! hand), [`bytes`] and [`reply`] (what is answered), [`mod@write`] (the single elements of a reply), [`pieces`] (replies
+//! hand), [`bytes`], [`elements`] and [`reply`] (what is answered), [`mod@write`] (the single elements of a reply), [`pieces`] (replies
 //! too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`] (digits to and fro).
 //!
 //! ```
@@ -34,6 +34,7 @@ pub mod parser;
 pub mod inline;
 
 pub mod bytes;
+pub mod elements;
 pub mod reply;
 
 pub mod write;
@@ -48,6 +49,7 @@ mod error;
 
 pub use args::{Args, OwnedArgs};
 pub use bytes::Bytes;
+pub use elements::{Elements, Shape};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parser, Request};
 pub use pieces::{Pieces, ReplyPieces};

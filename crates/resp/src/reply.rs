@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Bytes, Pieces, Protocol, write};
+use crate::{Bytes, Elements, Pieces, Protocol, write};
 
 /// A reply.
 pub enum Reply {
@@ -37,6 +37,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// In RESP2 an array.
     Set(Vec<Reply>),
+    /// An array, a set or a map of bulk strings, encoded while they were collected.
+    Elements(Elements),
     /// A message out of turn. In RESP2 an array.
     Push(Vec<Reply>),
     /// Something about the reply that follows. Left out in RESP2.
@@ -147,6 +149,7 @@ impl Reply {
                 write::set_len(protocol, out, elements.len());
                 encode_all(elements, protocol, out);
             }
+            Reply::Elements(elements) => elements.encode(protocol, out),
             Reply::Push(elements) => {
                 write::push_len(protocol, out, elements.len());
                 encode_all(elements, protocol, out);
@@ -206,6 +209,12 @@ impl PartialEq for Reply {
             | (Reply::Push(a), Reply::Push(b))
             | (Reply::Several(a), Reply::Several(b)) => a == b,
             (Reply::Map(a), Reply::Map(b)) => a == b,
+            (Reply::Elements(elements), other) | (other, Reply::Elements(elements)) if !other.has_stream() => {
+                let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+                elements.encode(Protocol::Resp3, &mut ours);
+                other.encode(Protocol::Resp3, &mut theirs);
+                ours == theirs
+            }
             (Reply::Attribute(a, b), Reply::Attribute(c, d)) => a == c && b == d,
             _ => false,
         }
@@ -236,6 +245,7 @@ impl fmt::Debug for Reply {
                 f.write_str("~")?;
                 elements.fmt(f)
             }
+            Reply::Elements(elements) => elements.fmt(f),
             Reply::Push(elements) => {
                 f.write_str(">")?;
                 elements.fmt(f)

@@ -2,11 +2,11 @@
 //! them while the server runs.
 
 use crate::datadir;
-use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
+use haypile_config::{Compression, Config, Durability, ENCODING_LIMITS, Engine as EngineKind, Size};
 use haypile_engine::Engine;
 use haypile_log::Index;
 use haypile_store::base::Base;
-use haypile_store::{DiskFree, MemoryBase, Progress, Store, StoreOptions};
+use haypile_store::{DiskFree, EncodingLimit, MemoryBase, Progress, Store, StoreOptions};
 use haypile_store_rocks::{Options as RocksOptions, Rocks};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -93,8 +93,10 @@ pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) ->
     };
     let mut options = store_options(config, budget);
     options.log.complete_through = Index(datadir::complete_through(&config.dir)?);
-    Store::open(options, base, progress)
-        .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))
+    let store = Store::open(options, base, progress)
+        .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?;
+    apply_encoding_limits(&store, config);
+    Ok(store)
 }
 
 fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
@@ -180,7 +182,8 @@ pub fn follow(engine: &Arc<Engine>) {
     let follower = Arc::downgrade(engine);
     engine.settings.listen(move |changed, _, after| {
         if let Some(engine) = follower.upgrade() {
-            let followed = changed.iter().filter(|change| FOLLOWED.contains(&change.name));
+            let is_followed = |name| FOLLOWED.contains(name) || ENCODING_LIMITS.contains(name);
+            let followed = changed.iter().filter(|change| is_followed(&change.name));
             let store = engine.store_arc();
             followed.for_each(|change| {
                 if let Some(store) = &store {
@@ -199,10 +202,28 @@ pub fn follow(engine: &Arc<Engine>) {
 pub fn apply_all(engine: &Engine, store: &Store) {
     let config = engine.settings.config();
     FOLLOWED.iter().for_each(|name| apply(engine, store, name, &config));
+    apply_encoding_limits(store, &config);
+}
+
+/// What is counted up to each of the directives of collections' encodings, in the order of the configuration.
+const LIMITS: [EncodingLimit; ENCODING_LIMITS.len()] = [
+    EncodingLimit::HashEntries,
+    EncodingLimit::HashValue,
+    EncodingLimit::ListSize,
+    EncodingLimit::SetIntsetEntries,
+    EncodingLimit::SetEntries,
+    EncodingLimit::SetValue,
+    EncodingLimit::ZsetEntries,
+    EncodingLimit::ZsetValue,
+];
+
+fn apply_encoding_limits(store: &Store, config: &Config) {
+    LIMITS.into_iter().zip(config.encoding_limits).for_each(|(limit, value)| store.encoding_limits.set(limit, value));
 }
 
 fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
     match name {
+        name if ENCODING_LIMITS.contains(&name) => apply_encoding_limits(store, config),
         "durability" | "appendfsync" => store.log().set_durability(log_durability(config.durability)),
         "blind-set" => store.set_blind_set(config.blind_set),
         "flush-log-bytes" | "disk-free-min" => {

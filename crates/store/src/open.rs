@@ -64,6 +64,7 @@ impl Store {
             txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
             value_bytes_max: AtomicU64::new(VALUE_BYTES_MAX),
             frequency_policy: AtomicBool::new(false),
+            encoding_limits: Default::default(),
             clock: Clock::default(),
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             replaying: AtomicBool::new(true),

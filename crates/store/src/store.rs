@@ -109,6 +109,7 @@ pub struct Store {
     pub(crate) txn_bytes_max: AtomicU64,
     pub(crate) value_bytes_max: AtomicU64,
     pub(crate) frequency_policy: AtomicBool,
+    pub encoding_limits: crate::limits::EncodingLimits,
     pub(crate) clock: Clock,
     /// While the log is replayed: the last record in the memtable. Afterwards the log says.
     pub(crate) replayed: AtomicU64,

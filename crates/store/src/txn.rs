@@ -8,6 +8,7 @@
 use crate::base::{BaseError, Lookup, Tier};
 use crate::cache::Cached;
 use crate::databases::Counter;
+use crate::limits::EncodingLimit;
 use crate::memtable::{Found, Patch};
 use crate::own::{Overlay, OverlayMark, print_of_key, print_of_row};
 use crate::presence::Known;
@@ -333,6 +334,18 @@ impl<'s> Txn<'s> {
     #[inline]
     pub fn key<'a>(&self, name: &'a [u8]) -> Key<'a> {
         self.key_in(self.call.database, name)
+    }
+
+    /// Where an element of a collection stands among the others: the hash of a key of this name, but never the highest number.
+    #[inline]
+    pub fn element_hash(&self, element: &[u8]) -> u32 {
+        row::hash_of(element, self.store.hash_seed()).min(u32::MAX - 1)
+    }
+
+    /// The bound of an encoding, as the configuration has it now.
+    #[inline]
+    pub fn encoding_limit(&self, limit: EncodingLimit) -> i64 {
+        self.store.encoding_limits.get(limit)
     }
 
     #[inline]

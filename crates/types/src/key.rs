@@ -8,7 +8,7 @@
 //! these until a write removes it. Every change of a value writes the meta row, even if its bytes stay: that is how
 //! others learn that the key was touched.
 
-use crate::{Result, event};
+use crate::{Error, Result, event};
 use haypile_store::row::{self, Key, ObjectId, Slot};
 use haypile_store::{Counter, Presence, Stop, Txn, Value};
 
@@ -20,6 +20,15 @@ pub enum Tag {
     StringInline = 1,
     /// A string in chunks of an object.
     StringChunked = 2,
+    /// Collections, each in the meta row itself or in rows of an object.
+    HashPacked = 3,
+    HashRows = 4,
+    SetPacked = 5,
+    SetRows = 6,
+    ListPacked = 7,
+    ListRows = 8,
+    ZsetPacked = 9,
+    ZsetRows = 10,
 }
 
 impl Tag {
@@ -27,6 +36,14 @@ impl Tag {
         match number {
             1 => Some(Tag::StringInline),
             2 => Some(Tag::StringChunked),
+            3 => Some(Tag::HashPacked),
+            4 => Some(Tag::HashRows),
+            5 => Some(Tag::SetPacked),
+            6 => Some(Tag::SetRows),
+            7 => Some(Tag::ListPacked),
+            8 => Some(Tag::ListRows),
+            9 => Some(Tag::ZsetPacked),
+            10 => Some(Tag::ZsetRows),
             _ => None,
         }
     }
@@ -34,14 +51,18 @@ impl Tag {
     pub fn type_of(self) -> Type {
         match self {
             Tag::StringInline | Tag::StringChunked => Type::String,
+            Tag::HashPacked | Tag::HashRows => Type::Hash,
+            Tag::SetPacked | Tag::SetRows => Type::Set,
+            Tag::ListPacked | Tag::ListRows => Type::List,
+            Tag::ZsetPacked | Tag::ZsetRows => Type::Zset,
         }
     }
 
     /// Whether the payload begins with the identity of an object.
     fn has_object(self) -> bool {
         match self {
-            Tag::StringInline => false,
-            Tag::StringChunked => true,
+            Tag::StringInline | Tag::HashPacked | Tag::SetPacked | Tag::ListPacked | Tag::ZsetPacked => false,
+            Tag::StringChunked | Tag::HashRows | Tag::SetRows | Tag::ListRows | Tag::ZsetRows => true,
         }
     }
 }
@@ -50,18 +71,30 @@ impl Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     String,
+    List,
+    Set,
+    Zset,
+    Hash,
 }
 
 impl Type {
     pub fn name(self) -> &'static str {
         match self {
             Type::String => "string",
+            Type::List => "list",
+            Type::Set => "set",
+            Type::Zset => "zset",
+            Type::Hash => "hash",
         }
     }
 
     fn counter(self) -> Counter {
         match self {
             Type::String => Counter::Strings,
+            Type::List => Counter::Lists,
+            Type::Set => Counter::Sets,
+            Type::Zset => Counter::SortedSets,
+            Type::Hash => Counter::Hashes,
         }
     }
 }
@@ -178,6 +211,12 @@ impl Entry {
         }
     }
 
+    /// An error unless the key holds a value of this type.
+    #[inline]
+    pub fn expect(self, expected: Type) -> Result<Entry> {
+        if self.header.type_of() == expected { Ok(self) } else { Err(Error::WrongType) }
+    }
+
     /// What follows the header.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -268,7 +307,7 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
     }
 }
 
-/// Writes the key: `before` is what it was, `after` what it is from now on, with the payload in parts (three at most).
+/// Writes the key: `before` is what it was, `after` what it is from now on, with the payload in parts (four at most).
 /// An object of `before` that is not one of `after` dies with this.
 #[inline]
 pub fn write(
@@ -379,7 +418,8 @@ fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> 
         [one] => txn.put_meta(key, &[header, one])?,
         [one, two] => txn.put_meta(key, &[header, one, two])?,
         [one, two, three] => txn.put_meta(key, &[header, one, two, three])?,
-        _ => unreachable!("payloads come in one to three parts"),
+        [one, two, three, four] => txn.put_meta(key, &[header, one, two, three, four])?,
+        _ => unreachable!("payloads come in one to four parts"),
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ impl Form {
         match entry.header.tag {
             Tag::StringInline => Ok(Form::Inline),
             Tag::StringChunked => Ok(Form::Chunked(Chunked::of(key, entry)?)),
+            _ => Err(Error::WrongType),
         }
     }
 }

@@ -69,7 +69,7 @@ fn rows_of_an_unknown_format_are_refused() {
         ("no header", b""),
         ("half a header", b"\x01"),
         ("a tag that does not exist", b"\x00\x00"),
-        ("a tag that does not exist yet", b"\x03\x00hello"),
+        ("a tag that does not exist yet", b"\x63\x00hello"),
         ("a flag that does not exist", b"\x01\x02hello"),
         ("a deadline that is cut off", &deadline_cut),
         ("an object that is cut off", &object_cut),

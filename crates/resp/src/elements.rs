@@ -1,0 +1,129 @@
+//! `Elements`: a list of bulk strings that is encoded while it is collected. Rows are looked at one by one and copied once,
+//! without an allocation for each; what a bulk string looks like is the same in both protocols.
+
+use crate::{Protocol, write};
+
+/// What the elements are together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Array,
+    /// In RESP2 an array.
+    Set,
+    /// Keys and values in turn. In RESP2 an array.
+    Map,
+}
+
+/// Bulk strings, encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elements {
+    shape: Shape,
+    count: usize,
+    body: Vec<u8>,
+    /// Where in the body missing values stand, in order: they look different in the two protocols.
+    nulls: Vec<usize>,
+}
+
+impl Elements {
+    pub fn new(shape: Shape) -> Self {
+        Elements { shape, count: 0, body: Vec::new(), nulls: Vec::new() }
+    }
+
+    /// With room for `count` elements of about `bytes` each.
+    pub fn with_capacity(shape: Shape, count: usize, bytes: usize) -> Self {
+        const AROUND_BYTES: usize = 8;
+        let body = Vec::with_capacity(count.saturating_mul(bytes + AROUND_BYTES));
+        Elements { shape, count: 0, body, nulls: Vec::new() }
+    }
+
+    /// Adds a bulk string.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        write::bulk(&mut self.body, bytes);
+        self.count += 1;
+    }
+
+    /// Adds a missing value.
+    pub fn push_null(&mut self) {
+        self.nulls.push(self.body.len());
+        self.count += 1;
+    }
+
+    /// Elements so far; of a map, keys and values both count.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the encoded elements.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Takes the elements out again, for who runs again from the start.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.body.clear();
+        self.nulls.clear();
+    }
+
+    pub(crate) fn encode(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        match self.shape {
+            Shape::Array => write::array_len(out, self.count),
+            Shape::Set => write::set_len(protocol, out, self.count),
+            Shape::Map => write::map_len(protocol, out, self.count / 2),
+        }
+        let mut from = 0;
+        for &at in &self.nulls {
+            out.extend_from_slice(&self.body[from..at]);
+            write::null(protocol, out);
+            from = at;
+        }
+        out.extend_from_slice(&self.body[from..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_values_are_those_of_the_protocol() {
+        use crate::Reply;
+        let mut elements = Elements::new(Shape::Array);
+        elements.push_null();
+        elements.push(b"a");
+        elements.push_null();
+        let expected = Reply::array([Reply::Null, Reply::bulk("a"), Reply::Null]);
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            elements.encode(protocol, &mut ours);
+            expected.encode(protocol, &mut theirs);
+            assert_eq!(ours, theirs);
+        }
+    }
+
+    #[test]
+    fn it_is_what_a_reply_of_bulk_strings_is() {
+        use crate::Reply;
+        let bulks = || ["a", "", "\r\n"].map(Reply::bulk);
+        let pairs = || vec![(Reply::bulk("k"), Reply::bulk("v"))];
+        let cases = [
+            (Shape::Array, &["a", "", "\r\n"][..], Reply::array(bulks())),
+            (Shape::Set, &["a", "", "\r\n"][..], Reply::Set(bulks().into())),
+            (Shape::Map, &["k", "v"][..], Reply::Map(pairs())),
+        ];
+        for (shape, strings, expected) in cases {
+            let mut elements = Elements::new(shape);
+            strings.iter().for_each(|string| elements.push(string.as_bytes()));
+            for protocol in [Protocol::Resp2, Protocol::Resp3] {
+                let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+                elements.encode(protocol, &mut ours);
+                expected.encode(protocol, &mut theirs);
+                assert_eq!(ours, theirs, "{shape:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where the elements of a large collection lie: the fixed part of the header that names their object, and the keys of
+//! rows that are found by what an element is. Elements lie in the order of their hashes, so that a cursor is a number,
+//! collections can be merged, and a random place can be drawn. Format: docs/format/collections.md.
+
+use crate::Result;
+use crate::key::{Entry, Object, damaged};
+use haypile_store::row::{self, RowKey};
+use haypile_store::{Key, ObjectId, Space, Txn};
+
+/// What a collection of any type has in its header. The type's own part follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub object: Object,
+    /// How Redis would hold it: the type knows the numbers.
+    pub encoding: u8,
+    /// Elements; of a hash, fields.
+    pub count: u64,
+}
+
+impl Head {
+    /// `id: u64 | slot: u16 | encoding: u8 | count: u64`.
+    pub const BYTES: usize = Object::BYTES + 9;
+
+    #[inline]
+    pub fn encode(&self) -> [u8; Head::BYTES] {
+        let mut bytes = [0; Head::BYTES];
+        bytes[..Object::BYTES].copy_from_slice(&self.object.encode());
+        bytes[Object::BYTES] = self.encoding;
+        bytes[Object::BYTES + 1..].copy_from_slice(&self.count.to_be_bytes());
+        bytes
+    }
+
+    /// The head of a key's payload, and the type's own part of exactly `own_bytes`.
+    #[inline]
+    pub fn parse(entry: &Entry, own_bytes: usize) -> Result<(Head, &[u8])> {
+        let payload = entry.payload();
+        match (entry.header.object, payload.len() == Head::BYTES + own_bytes) {
+            (Some(object), true) => {
+                let count: [u8; 8] = payload[Object::BYTES + 1..Head::BYTES].try_into().expect("eight bytes");
+                let head = Head { object, encoding: payload[Object::BYTES], count: u64::from_be_bytes(count) };
+                Ok((head, &payload[Head::BYTES..]))
+            }
+            _ => Err(damaged("the header of a collection", payload)),
+        }
+    }
+
+    /// The rows of the collection of a key.
+    #[inline]
+    pub fn rows(&self, key: &Key<'_>) -> Rows {
+        Rows { space: key.space, object: self.object }
+    }
+}
+
+/// The place of an object's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    pub space: Space,
+    pub object: Object,
+}
+
+/// Bytes of a `data` or `score` row's key before the element: family, space, slot, id.
+pub const ROW_PREFIX_BYTES: usize = 15;
+
+/// Bytes of an element's hash.
+pub const HASH_BYTES: usize = 4;
+
+/// No element has this hash: what lies here belongs to the type.
+pub const RESERVED_HASH: u32 = u32::MAX;
+
+/// Where an element stands in the order of its collection: never at `RESERVED_HASH`.
+#[inline]
+pub fn hash(txn: &Txn<'_>, element: &[u8]) -> u32 {
+    txn.element_hash(element)
+}
+
+impl Rows {
+    /// The `data` row `prefix | hash: u32 BE | element`.
+    #[inline]
+    pub fn element(&self, hash: u32, element: &[u8]) -> RowKey {
+        let mut row = self.data(&hash.to_be_bytes());
+        row.extend_from_slice(element);
+        row
+    }
+
+    /// A `data` row.
+    #[inline]
+    pub fn data(&self, element: &[u8]) -> RowKey {
+        row::data_row(self.space, self.object.slot, self.object.id, element)
+    }
+
+    /// All `data` rows from a hash on, the type's reserved ones left out.
+    pub fn from_hash(&self, hash: u32) -> (RowKey, RowKey) {
+        (self.data(&hash.to_be_bytes()), self.data(&RESERVED_HASH.to_be_bytes()))
+    }
+
+    pub fn id(&self) -> ObjectId {
+        self.object.id
+    }
+}
+
+/// The hash and the element of a row's key that `Rows::element` made.
+#[inline]
+pub fn of_row(row: &[u8]) -> Option<(u32, &[u8])> {
+    let (hash, element) = row.get(ROW_PREFIX_BYTES..)?.split_first_chunk::<HASH_BYTES>()?;
+    Some((u32::from_be_bytes(*hash), element))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_store::Slot;
+
+    #[test]
+    fn rows_come_apart_as_they_were_put_together() {
+        let object = Object { id: ObjectId(77), slot: Slot(9) };
+        let rows = Rows { space: Space(3), object };
+        let row = rows.element(0xdead_beef, b"member");
+        assert_eq!(of_row(&row), Some((0xdead_beef, &b"member"[..])));
+        let (from, until) = rows.from_hash(0xdead_beef);
+        assert!(from <= row && row < until);
+        assert_eq!(of_row(&row[..ROW_PREFIX_BYTES + 3]), None);
+    }
+}
