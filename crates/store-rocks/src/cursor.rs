@@ -3,7 +3,7 @@
 
 use crate::error::{base_error, would_block};
 use crate::handle::Open;
-use haypile_store::base::{BaseError, Cursor, Step};
+use haypile_store::base::{BaseError, Cursor, Direction, Step};
 use rust_rocksdb::{DBRawIterator, ReadOptions};
 use std::sync::Arc;
 
@@ -11,13 +11,20 @@ use std::sync::Arc;
 pub(crate) struct RocksCursor {
     /// Borrows from `open`. Declared before it, hence dropped before it.
     rows: DBRawIterator<'static>,
+    direction: Direction,
     begun: bool,
     _open: Arc<Open>,
 }
 
 impl RocksCursor {
-    /// A cursor at `from`, which reads no further than `until` (excluded). The options say how.
-    pub(crate) fn new(open: Arc<Open>, from: &[u8], until: &[u8], mut options: ReadOptions) -> Self {
+    /// A cursor over `from` to `until` (excluded), at the end where the direction begins. The options say how.
+    pub(crate) fn new(
+        open: Arc<Open>,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        mut options: ReadOptions,
+    ) -> Self {
         // The bounds let RocksDB leave out files and blocks, and stop readahead at the end.
         options.set_iterate_lower_bound(from);
         options.set_iterate_upper_bound(until);
@@ -28,15 +35,22 @@ impl RocksCursor {
         // mutably and drops after the iterator (the order of the fields). The lifetime stands for that borrow only.
         #[allow(unsafe_code, reason = "a cursor owns both the database and what borrows from it")]
         let mut rows = unsafe { std::mem::transmute::<DBRawIterator<'_>, DBRawIterator<'static>>(rows) };
-        rows.seek(from);
-        RocksCursor { rows, begun: false, _open: open }
+        match direction {
+            Direction::Forward => rows.seek(from),
+            // The last row below the upper bound.
+            Direction::Backward => rows.seek_to_last(),
+        }
+        RocksCursor { rows, direction, begun: false, _open: open }
     }
 }
 
 impl Cursor for RocksCursor {
     fn step(&mut self) -> Result<Step<'_>, BaseError> {
         if self.begun {
-            self.rows.next();
+            match self.direction {
+                Direction::Forward => self.rows.next(),
+                Direction::Backward => self.rows.prev(),
+            }
         }
         self.begun = true;
         if self.rows.valid() {

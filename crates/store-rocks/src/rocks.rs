@@ -11,7 +11,7 @@ use crate::options::{IndexLayout, Options};
 use crate::reclaim::{Reclaimer, dead_ranges};
 use crate::removal::Removal;
 use haypile_store::Value;
-use haypile_store::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Tier};
+use haypile_store::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Tier};
 use parking_lot::Mutex;
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
@@ -111,19 +111,25 @@ impl Base for Rocks {
         })
     }
 
-    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
+    fn scan(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        tier: Tier,
+    ) -> Result<Box<dyn Cursor + '_>, BaseError> {
         let mut options = ReadOptions::default();
         options.set_read_tier(match tier {
             Tier::Memory => ReadTier::BlockCache,
             Tier::Disk => ReadTier::All,
         });
-        Ok(Box::new(RocksCursor::new(self.handle.share()?, from, until, options)))
+        Ok(Box::new(RocksCursor::new(self.handle.share()?, from, until, direction, options)))
     }
 
-    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
+    fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
-        Ok(Box::new(RocksCursor::new(self.handle.share()?, from, until, options)))
+        Ok(Box::new(RocksCursor::new(self.handle.share()?, from, until, direction, options)))
     }
 
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {

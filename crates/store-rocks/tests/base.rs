@@ -5,7 +5,7 @@ mod contract;
 
 use contract::{Directory, Flush, Random, all, check_base, keys, read};
 use haypile_store::MemoryBase;
-use haypile_store::base::{Base, Lookup, Step, Tier};
+use haypile_store::base::{Base, Direction, Lookup, Step, Tier};
 use haypile_store_rocks::{OpenError, Options, Rocks};
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn after_closing_nothing_is_read_and_nothing_panics() {
     base.close();
     base.close();
     assert!(base.get(b"a", Tier::Disk).is_err());
-    assert!(base.scan(b"", b"z", Tier::Disk).is_err());
+    assert!(base.scan(b"", b"z", Direction::Forward, Tier::Disk).is_err());
     assert!(Flush::default().put("b", "2").into_base(&base).is_err());
     assert_eq!(base.pressure(), Default::default());
     assert!(!base.figures().is_empty());
@@ -157,11 +157,14 @@ fn a_cold_row_is_not_read_from_disk_unasked() {
     let base = open(&directory);
     let key = 1500u32.to_be_bytes();
     assert_eq!(base.get(&key, Tier::Memory), Ok(Lookup::WouldBlock));
-    assert_eq!(base.scan(&key, &[255], Tier::Memory).expect("a scan").step(), Ok(Step::WouldBlock));
+    assert_eq!(base.scan(&key, &[255], Direction::Forward, Tier::Memory).expect("a scan").step(), Ok(Step::WouldBlock));
     let row = base.get(&key, Tier::Disk).expect("a read");
     assert!(matches!(row, Lookup::Row(_)));
     assert_eq!(base.get(&key, Tier::Memory), Ok(row));
-    assert!(matches!(base.scan(&key, &[255], Tier::Memory).expect("a scan").step(), Ok(Step::Row { .. })));
+    assert!(matches!(
+        base.scan(&key, &[255], Direction::Forward, Tier::Memory).expect("a scan").step(),
+        Ok(Step::Row { .. })
+    ));
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn a_view_outlives_closing() {
     let base = open(&directory);
     let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key], [key; 100]));
     flush.into_base(&base).expect("a flush");
-    let view = base.view(b"", &[255]).expect("a view");
+    let view = base.view(b"", &[255], Direction::Forward).expect("a view");
     let reader = std::thread::spawn(move || contract::rest(view).len());
     base.close();
     assert_eq!(reader.join().expect("the thread ends"), 100);

@@ -4,7 +4,7 @@
 mod contract;
 
 use contract::{Directory, Flush, Random, rest};
-use haypile_store::base::{Base, BaseError, Lookup, Tier};
+use haypile_store::base::{Base, BaseError, Direction, Lookup, Tier};
 use haypile_store_rocks::{OpenError, Options, Rocks};
 use std::path::PathBuf;
 
@@ -73,7 +73,7 @@ fn a_damaged_block_fails_its_rows_and_no_others() {
     assert!((1..100).contains(&damaged), "{damaged} rows are lost with the block");
     assert_eq!(whole + damaged, ROWS);
 
-    let mut scan = base.scan(b"", &[255], Tier::Disk).expect("a scan");
+    let mut scan = base.scan(b"", &[255], Direction::Forward, Tier::Disk).expect("a scan");
     let error = loop {
         match scan.step() {
             Ok(step) => assert!(matches!(step, haypile_store::base::Step::Row { .. }), "the scan ended as if whole"),
@@ -141,5 +141,5 @@ fn a_damaged_base_heals_when_its_file_does() {
     let base = open(&directory).expect("the base opens");
     assert_eq!(base.background_error(), None);
     flush(2).into_base(&base).expect("a flush");
-    assert_eq!(rest(base.scan(b"", &[255], Tier::Disk).expect("a scan")).len(), ROWS as usize);
+    assert_eq!(rest(base.scan(b"", &[255], Direction::Forward, Tier::Disk).expect("a scan")).len(), ROWS as usize);
 }

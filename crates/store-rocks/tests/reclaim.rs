@@ -3,11 +3,11 @@
 
 mod contract;
 
-use contract::{Directory, Flush, all, score_row};
+use contract::{Directory, Flush, all};
 use haypile_store::base::{Base, Reclaim};
 use haypile_store::row::{
-    Family, Key, ObjectId, Slot, Space, SystemScope, data_row, home_slot, meta_row, object_of, owner_row, space_of,
-    system_row,
+    Family, Key, ObjectId, Slot, Space, SystemScope, data_row, home_slot, meta_row, object_of, owner_row, score_row,
+    space_of, system_row,
 };
 use haypile_store_rocks::{Options, Rocks};
 use proptest::prelude::*;
@@ -151,7 +151,7 @@ impl World {
         if element.is_multiple_of(2) {
             data_row(space, slot, id, &[element]).to_vec()
         } else {
-            score_row(space, slot, id, &[element])
+            score_row(space, slot, id, &[element]).to_vec()
         }
     }
 

@@ -14,6 +14,15 @@ pub enum Tier {
     Disk,
 }
 
+/// The order in which an ordered read goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
 /// What a point read found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
@@ -58,7 +67,7 @@ impl std::fmt::Display for BaseError {
 
 impl std::error::Error for BaseError {}
 
-/// Rows in the order of their keys from one moment: the files it reads stay until it is dropped.
+/// Rows in the order of their keys, up or down, from one moment: the files it reads stay until it is dropped.
 pub trait Cursor {
     /// The next row; after `End` always `End`, after `WouldBlock` the cursor is of no more use.
     fn step(&mut self) -> Result<Step<'_>, BaseError>;
@@ -97,12 +106,18 @@ pub trait Base: Send + Sync + 'static {
     /// Reads one row at latest.
     fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError>;
 
-    /// Rows with `from <= key < until`.
-    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError>;
+    /// Rows with `from <= key < until`, from the end at which the direction begins.
+    fn scan(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        tier: Tier,
+    ) -> Result<Box<dyn Cursor + '_>, BaseError>;
 
     /// The same for a long read: owned, so that it outlives the call and may move to another thread. Reads the disk, does
     /// not fill the block cache, and keeps the files of its moment until it is dropped. Opening it may wait: for the I/O pool.
-    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError>;
+    fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError>;
 
     /// Takes all rows in, or none: one atomic step. Returns only when they are on disk and visible.
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError>;

@@ -1,6 +1,6 @@
 //! The store: a log, a memtable on top of a base, and the transactions that commands run in.
 //!
-//! Read `txn` first (what a command sees), then `commit` (how its writes take effect), `flush` (how they get to the base),
+//! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` (how its writes take effect), `flush` (how they get to the base),
 //! `reclaim` (how room comes back), `backup` (a copy while all goes on) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
 //! on; `base` is the contract of what lies below. Never names RocksDB, a socket or a reply.
 
@@ -29,8 +29,10 @@ mod tidy;
 mod txn;
 mod value;
 mod view;
+mod visit;
 
 pub use backup::BackedUp;
+pub use base::Direction;
 pub use commit::Committed;
 pub use databases::{COUNTERS, Counter, DATABASES_MAX};
 pub use haypile_log::Progress;
@@ -43,6 +45,7 @@ pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};
 pub use txn::{Call, KeyEvent, Lookups, Mode, PLAIN_STRING, Pins, Presence, Savepoint, Stop, Txn, TxnBuffers};
 pub use value::Value;
 pub use view::View;
+pub use visit::RowPresence;
 
 /// The wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.
 fn now_ms() -> u64 {

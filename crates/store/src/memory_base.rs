@@ -1,7 +1,7 @@
 //! A base in memory: an ordered map that changes by whole flushes. Below `engine memory`, where nothing is ever flushed,
 //! and in tests, where it can pretend to be cold, so that reads that would go to the disk say so.
 
-use crate::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Step, Tier};
+use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use crate::row::{Family, object_of, owner_row, space_of};
 use crate::value::Value;
 use parking_lot::{Mutex, RwLock};
@@ -28,8 +28,9 @@ pub struct MemoryBase {
 /// Rows of one moment.
 struct Rest {
     map: Arc<Map>,
-    next: Vec<u8>,
+    from: Vec<u8>,
     until: Vec<u8>,
+    direction: Direction,
     /// Every row is on the pretended disk, and the reader may not go there.
     blocked: bool,
 }
@@ -54,9 +55,9 @@ impl MemoryBase {
         self.len() == 0
     }
 
-    fn rest(&self, from: &[u8], until: &[u8], tier: Tier) -> Rest {
+    fn rest(&self, from: &[u8], until: &[u8], direction: Direction, tier: Tier) -> Rest {
         let blocked = tier == Tier::Memory && self.cold.load(Ordering::Relaxed);
-        Rest { map: self.rows.read().clone(), next: from.to_vec(), until: until.to_vec(), blocked }
+        Rest { map: self.rows.read().clone(), from: from.to_vec(), until: until.to_vec(), direction, blocked }
     }
 
     /// Whether compaction would take a row.
@@ -85,12 +86,18 @@ impl Base for MemoryBase {
         Ok(self.rows.read().get(key).map_or(Lookup::Absent, |value| Lookup::Row(value.clone())))
     }
 
-    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
-        Ok(Box::new(self.rest(from, until, tier)))
+    fn scan(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        tier: Tier,
+    ) -> Result<Box<dyn Cursor + '_>, BaseError> {
+        Ok(Box::new(self.rest(from, until, direction, tier)))
     }
 
-    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
-        Ok(Box::new(self.rest(from, until, Tier::Disk)))
+    fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        Ok(Box::new(self.rest(from, until, direction, Tier::Disk)))
     }
 
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
@@ -176,14 +183,22 @@ impl Cursor for Rest {
         if self.blocked {
             return Ok(Step::WouldBlock);
         }
-        if self.next >= self.until {
+        if self.from >= self.until {
             return Ok(Step::End);
         }
-        let Some((key, value)) = self.map.range(self.next.clone()..self.until.clone()).next() else {
-            return Ok(Step::End);
+        let mut rest = self.map.range(self.from.clone()..self.until.clone());
+        let next = match self.direction {
+            Direction::Forward => rest.next(),
+            Direction::Backward => rest.next_back(),
         };
-        self.next.clone_from(key);
-        self.next.push(0);
+        let Some((key, value)) = next else { return Ok(Step::End) };
+        match self.direction {
+            Direction::Forward => {
+                self.from.clone_from(key);
+                self.from.push(0);
+            }
+            Direction::Backward => self.until.clone_from(key),
+        }
         Ok(Step::Row { key, value })
     }
 }

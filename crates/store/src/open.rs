@@ -1,6 +1,6 @@
 //! Opening a store: what the base says of itself, then the log replayed on top of it.
 
-use crate::base::Base;
+use crate::base::{Base, Direction};
 use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::databases::{Databases, counts_row, database_row};
@@ -116,7 +116,8 @@ impl Store {
         let from = system_row(SystemScope::Replicated, b"");
         let until = system_row(SystemScope::Local, b"");
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let mut cursor = self.base.scan(&from, &until, crate::base::Tier::Disk).map_err(unreadable)?;
+        let mut cursor =
+            self.base.scan(&from, &until, Direction::Forward, crate::base::Tier::Disk).map_err(unreadable)?;
         while let crate::base::Step::Row { key, value } = cursor.step().map_err(unreadable)? {
             rows.push((key.to_vec(), value.to_vec()));
         }

@@ -196,6 +196,11 @@ impl Overlay {
         }
     }
 
+    /// Whether the row exists after the write at `at`.
+    pub fn is_there(&self, at: usize) -> bool {
+        self.own[at].op != Op::Delete
+    }
+
     /// The row after the patch at `at`, from the last write before it that is known whole.
     fn replayed(&self, at: usize) -> Vec<u8> {
         let mut patches = vec![at];

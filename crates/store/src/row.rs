@@ -126,6 +126,14 @@ pub fn data_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKe
     row
 }
 
+/// `3 | space | slot | id: u64 BE | element`.
+pub fn score_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKey {
+    let mut row = begin_slot(Family::Score, space, slot);
+    row.extend_from_slice(&id.0.to_be_bytes());
+    row.extend_from_slice(element);
+    row
+}
+
 /// `4 | space | slot | id: u64 BE`; the value is the user key.
 pub fn owner_row(space: Space, slot: Slot, id: ObjectId) -> RowKey {
     let mut row = begin_slot(Family::Owner, space, slot);

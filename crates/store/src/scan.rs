@@ -1,87 +1,19 @@
-//! Ordered reads: own writes, both generations of the memtable and the base, merged in steps of bounded size.
-//!
-//! A step reads the base first and then the memtable, up to where the base's part ended. That misses nothing unless a flush
-//! ends in between, which the epoch tells; then the step is done again.
+//! Ordered reads of keys: own writes, both generations of the memtable and the base, merged in steps as in `visit`, but for
+//! positions in the scan order in the place of row keys.
 
-use crate::base::Step;
+use crate::base::Direction;
 use crate::memtable::{SHARDS, Table, shard_of};
 use crate::row::{self, Family, SLOTS, ScanPosition, Slot, Space};
 use crate::store::Store;
-use crate::txn::{Stop, Txn, failed};
+use crate::txn::{Stop, Txn};
 use crate::value::Value;
+use crate::visit::{Layer, STEP_ROWS};
 use haypile_log::Index;
-use std::collections::BTreeMap;
-
-/// Rows from one place of the store: `None` is a deletion that hides what lies below.
-type Layer = BTreeMap<Vec<u8>, Option<Value>>;
-
-/// Rows read from one source in one step.
-const STEP_ROWS: usize = 256;
 
 /// Steps of one call over keys: where there are only deleted keys, it ends with less than was asked for.
 const STEPS_MAX: usize = 16;
 
 impl Txn<'_> {
-    /// Rows that are not meta rows with `from <= key < until`, in order, at most `max`.
-    pub fn scan(&mut self, from: &[u8], until: &[u8], max: usize) -> Result<Vec<(Vec<u8>, Value)>, Stop> {
-        self.on_read_many()?;
-        let mut found = Vec::new();
-        let mut from = from.to_vec();
-        while found.len() < max {
-            let want = (max - found.len()).clamp(1, STEP_ROWS);
-            let (rows, next) = self.step(&from, until, want)?;
-            found.extend(rows.into_iter().filter_map(|(row, value)| Some((row, value?))));
-            match next {
-                Some(next) => from = next,
-                None => break,
-            }
-        }
-        found.truncate(max);
-        Ok(found)
-    }
-
-    /// One step: merged rows, and where the next step begins.
-    fn step(&mut self, from: &[u8], until: &[u8], want: usize) -> Result<(Layer, Option<Vec<u8>>), Stop> {
-        loop {
-            let epoch = self.store.epoch();
-            let (mut rows, base_end) = self.base_rows(from, until, want)?;
-            let mut end = base_end;
-            let mut layer = Layer::new();
-            let newest = self.store.memtable_rows(from, until, want, &mut layer, &mut end);
-            self.gate = self.gate.max(newest);
-            layer.extend(self.own_range(from, end.as_deref().unwrap_or(until)));
-            if self.store.epoch() != epoch {
-                continue;
-            }
-            rows.extend(layer);
-            if let Some(end) = &end {
-                rows.split_off(end);
-            }
-            return Ok((rows, end));
-        }
-    }
-
-    /// Its own writes in a range, the last one of each row.
-    pub(crate) fn own_range(&self, from: &[u8], until: &[u8]) -> Layer {
-        if self.committed { Layer::new() } else { self.overlay.range(from, until) }
-    }
-
-    /// Rows of the base, and where they end if there may be more.
-    fn base_rows(&self, from: &[u8], until: &[u8], want: usize) -> Result<(Layer, Option<Vec<u8>>), Stop> {
-        let mut rows = Layer::new();
-        let mut cursor = self.store.base.scan(from, until, self.tier()).map_err(|error| failed(&error))?;
-        loop {
-            match cursor.step().map_err(|error| failed(&error))? {
-                Step::Row { key, value } if rows.len() < want => {
-                    rows.insert(key.to_vec(), Some(Value::from(value)));
-                }
-                Step::Row { key, .. } => return Ok((rows, Some(key.to_vec()))),
-                Step::End => return Ok((rows, None)),
-                Step::WouldBlock => return Err(Stop::WouldBlock),
-            }
-        }
-    }
-
     /// Keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a hash go out
     /// together, and after bounded work fewer or none may be found); and where to go on, if there may be more.
     #[allow(clippy::type_complexity)] // A list of pairs and a position need no names of their own.
@@ -125,14 +57,15 @@ impl Txn<'_> {
         loop {
             let epoch = self.store.epoch();
             let start = row::meta_position(space, from.slot, from.hash);
-            let (mut rows, base_end) = self.base_rows(&start, until, want)?;
+            let (mut rows, base_end) = self.base_rows(&start, until, Direction::Forward, want)?;
             // The base's part ends before the position of the first row that did not fit: names of one hash stay together.
             let mut end = base_end.as_deref().and_then(position_of);
             if end == Some(from) {
                 // More than a step's worth of names with one hash: read all of them.
                 end = from.next();
                 let next = end.map(|next| row::meta_position(space, next.slot, next.hash));
-                rows = self.base_rows(&start, next.as_deref().unwrap_or(until), usize::MAX)?.0;
+                let until = next.as_deref().unwrap_or(until);
+                rows = self.base_rows(&start, until, Direction::Forward, usize::MAX)?.0;
             }
             let mut layer = Layer::new();
             let newest = self.store.memtable_keys(space, from, want, &mut layer, &mut end);
@@ -156,44 +89,8 @@ fn position_of(row: &[u8]) -> Option<ScanPosition> {
 }
 
 impl Store {
-    /// Rows of both generations, the newer one's winning; `end` moves down to where a generation was cut off. Returns the
-    /// newest record that wrote any of them.
-    pub(crate) fn memtable_rows(
-        &self,
-        from: &[u8],
-        until: &[u8],
-        want: usize,
-        rows: &mut Layer,
-        end: &mut Option<Vec<u8>>,
-    ) -> Index {
-        let mut newest = Index(0);
-        let shards = match (row::home_slot(from), Family::of(from)) {
-            // One slot of one family lies in one shard; deadlines lie in all of them.
-            (Some(slot), Some(Family::Data | Family::Score | Family::Owner)) if until.get(..7) == from.get(..7) => {
-                shard_of(slot)..shard_of(slot) + 1
-            }
-            _ => 0..SHARDS,
-        };
-        for shard in shards {
-            let latch = self.memtable.latch(shard);
-            for table in [Some(&latch.active), latch.frozen.as_deref()].into_iter().flatten() {
-                for (count, (row, value, index)) in table.rows_in(from, until).enumerate() {
-                    if end.as_deref().is_some_and(|end| row >= end) {
-                        break;
-                    }
-                    if count == want {
-                        *end = Some(row.to_vec());
-                        break;
-                    }
-                    newest = newest.max(index);
-                    rows.entry(row.to_vec()).or_insert_with(|| value.map(Value::from));
-                }
-            }
-        }
-        newest
-    }
-
-    /// Meta rows of both generations in scan order, likewise.
+    /// Meta rows of both generations in scan order, the newer one's winning; `end` moves down to where a generation was cut off.
+    /// Returns the newest record that wrote any of them.
     pub(crate) fn memtable_keys(
         &self,
         space: Space,

@@ -1,7 +1,7 @@
 //! `Store`: the log, the memtable on top and the base below, as one. Owns what they share; the stories are elsewhere:
-//! `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `scan`, `view`.
+//! `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `visit`, `scan`, `view`.
 
-use crate::base::{Base, Lookup, Tier};
+use crate::base::{Base, Direction, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::databases::{Counter, Databases};
@@ -415,7 +415,8 @@ impl Store {
         let mut until = from.clone();
         until.extend_from_slice(&(now_ms.saturating_add(1)).to_be_bytes());
         let mut due = Vec::new();
-        let mut cursor = self.base.scan(&from, &until, Tier::Disk).map_err(|error| error.to_string())?;
+        let mut cursor =
+            self.base.scan(&from, &until, Direction::Forward, Tier::Disk).map_err(|error| error.to_string())?;
         while due.len() < max {
             match cursor.step().map_err(|error| error.to_string())? {
                 crate::base::Step::Row { key, .. } => {

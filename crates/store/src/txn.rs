@@ -3,7 +3,7 @@
 //!
 //! Handlers know neither cache nor memtable: this is the only way to the rows. A read that only the disk can answer ends
 //! with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere, which is safe
-//! because nothing had happened yet. Ordered reads are in `scan`, the commit in `commit`.
+//! because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`.
 
 use crate::base::{BaseError, Lookup, Tier};
 use crate::cache::Cached;
@@ -369,6 +369,11 @@ impl<'s> Txn<'s> {
         if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_key(key) }
     }
 
+    /// Whether its last write of a row leaves it there; `None` if it has not written it.
+    pub(crate) fn own_presence(&self, row: &[u8]) -> Option<bool> {
+        self.own_row(row).map(|at| self.overlay.is_there(at))
+    }
+
     fn own_row(&self, row: &[u8]) -> Option<usize> {
         if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_row(row) }
     }
@@ -465,7 +470,7 @@ impl<'s> Txn<'s> {
 
     /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
     /// the row cache is to have it from now on.
-    fn base_row(&mut self, row: &[u8], keep: bool) -> Result<Option<Value>, Stop> {
+    pub(crate) fn base_row(&mut self, row: &[u8], keep: bool) -> Result<Option<Value>, Stop> {
         if let Some(pins) = self.call.pins
             && let Some(found) = pins.rows.get(row)
             && pins.epoch == self.store.epoch()

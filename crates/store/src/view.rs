@@ -3,7 +3,7 @@
 //! The memtable's rows are copied when it is opened, under the key's lock; the base's come from one cursor that keeps its
 //! files. It neither reads nor fills the row cache.
 
-use crate::base::{Cursor, Step};
+use crate::base::{Cursor, Direction, Step};
 use crate::store::Store;
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rows in order, each once. Owned: it may move to another thread and outlive the transaction.
+/// Rows in order, up or down, each once. Owned: it may move to another thread and outlive the transaction.
 pub struct View {
-    memory: Peekable<std::collections::btree_map::IntoIter<Vec<u8>, Option<Value>>>,
+    memory: Peekable<std::vec::IntoIter<(Vec<u8>, Option<Value>)>>,
+    direction: Direction,
     base: Box<dyn Cursor + Send>,
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
@@ -33,16 +34,16 @@ const AGE_MAX: Duration = Duration::from_secs(600);
 const ROW_BYTES: usize = 96;
 
 impl Txn<'_> {
-    /// The rows with `from <= key < until`, none of them meta rows, as they are now: own writes included. Takes as much
+    /// The rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own writes included. Takes as much
     /// memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O pool.
-    pub fn view(&mut self, from: &[u8], until: &[u8]) -> Result<View, Stop> {
+    pub fn view(&mut self, from: &[u8], until: &[u8], direction: Direction) -> Result<View, Stop> {
         self.on_read_many()?;
         self.long()?;
         loop {
             let epoch = self.store.epoch();
-            let base = self.store.base.view(from, until).map_err(|error| failed(&error))?;
+            let base = self.store.base.view(from, until, direction).map_err(|error| failed(&error))?;
             let mut rows = BTreeMap::new();
-            let newest = self.store.memtable_rows(from, until, usize::MAX, &mut rows, &mut None);
+            let newest = self.store.memtable_rows(from, until, Direction::Forward, usize::MAX, &mut rows, &mut None);
             self.gate = self.gate.max(newest);
             if self.store.epoch() != epoch {
                 continue;
@@ -54,8 +55,20 @@ impl Txn<'_> {
             let bytes = rows.iter().map(row_bytes).sum::<usize>() as u64;
             let all_bytes = self.store.views_bytes.clone();
             all_bytes.fetch_add(bytes, Ordering::Relaxed);
-            let memory = rows.into_iter().peekable();
-            return Ok(View { memory, base, ahead: None, base_ended: false, opened: Instant::now(), bytes, all_bytes });
+            let mut memory: Vec<(Vec<u8>, Option<Value>)> = rows.into_iter().collect();
+            if direction == Direction::Backward {
+                memory.reverse();
+            }
+            return Ok(View {
+                memory: memory.into_iter().peekable(),
+                direction,
+                base,
+                ahead: None,
+                base_ended: false,
+                opened: Instant::now(),
+                bytes,
+                all_bytes,
+            });
         }
     }
 }
@@ -82,7 +95,10 @@ impl View {
                         self.ahead = None;
                         continue;
                     }
-                    row < base
+                    match self.direction {
+                        Direction::Forward => row < base,
+                        Direction::Backward => row > base,
+                    }
                 }
                 (Some(_), None) => true,
                 (None, _) => false,

@@ -132,11 +132,17 @@ mod eager {
         fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
             self.0.get(key, tier)
         }
-        fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
-            self.0.scan(from, until, tier)
+        fn scan(
+            &self,
+            from: &[u8],
+            until: &[u8],
+            direction: Direction,
+            tier: Tier,
+        ) -> Result<Box<dyn Cursor + '_>, BaseError> {
+            self.0.scan(from, until, direction, tier)
         }
-        fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
-            self.0.view(from, until)
+        fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
+            self.0.view(from, until, direction)
         }
         fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {
             self.0.ingest(rows)?;

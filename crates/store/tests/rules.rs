@@ -8,8 +8,8 @@ use haypile_log::{Durability, Index};
 use haypile_store::base::{BaseError, Pressure};
 use haypile_store::testing::options;
 use haypile_store::{
-    Counter, DiskFree, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn, TxnBuffers,
-    WritePressure, row,
+    Counter, Direction, DiskFree, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn,
+    TxnBuffers, WritePressure, row,
 };
 use machine::{Machine, call, usual};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn a_reply_depends_on_the_newest_record_that_it_read_from_wherever() {
         ("whether it is there", |txn| drop(txn.presence(&txn.key(b"k")))),
         ("a scan of keys", |txn| drop(txn.scan_keys(Space(0), ScanPosition::START, 10))),
         ("a counter", |txn| assert_eq!(txn.counter(Space(0), Counter::Keys), 1)),
-        ("all rows", |txn| drop(txn.view(&row::meta_row(&txn.key(b"")), &[9]))),
+        ("all rows", |txn| drop(txn.view(&row::meta_row(&txn.key(b"")), &[9], Direction::Forward))),
     ];
     for (what, read) in &reads[..4] {
         let mut txn = machine.begin();
@@ -59,7 +59,7 @@ fn scans_of_rows_and_views_depend_on_what_they_read() {
     assert_eq!(txn.gate(), written);
     drop(txn);
     let mut txn = machine.begin();
-    drop(txn.view(&row_of(0), &row_of(9)).expect("reads"));
+    drop(txn.view(&row_of(0), &row_of(9), Direction::Forward).expect("reads"));
     assert_eq!(txn.gate(), written);
 }
 

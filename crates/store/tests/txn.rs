@@ -2,7 +2,7 @@
 
 use haypile_store::row;
 use haypile_store::testing::{TestStore, memory_store};
-use haypile_store::{Call, Counter, Mode, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers};
+use haypile_store::{Call, Counter, Direction, Mode, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers};
 
 fn call(mode: Mode) -> Call<'static> {
     Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
@@ -271,5 +271,5 @@ fn without_key_locks_one_row_can_be_read() {
     assert_eq!(txn.row(&row), Err(Stop::NeedsLocks));
     assert_eq!(without().scan(b"", b"z", 1).err(), Some(Stop::NeedsLocks));
     assert_eq!(without().scan_keys(key.space, ScanPosition::START, 1).err(), Some(Stop::NeedsLocks));
-    assert_eq!(without().view(b"", b"z").err(), Some(Stop::NeedsLocks));
+    assert_eq!(without().view(b"", b"z", Direction::Forward).err(), Some(Stop::NeedsLocks));
 }

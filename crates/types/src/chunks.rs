@@ -8,7 +8,7 @@
 use crate::key::{Entry, Header, Object, Tag, damaged};
 use crate::{Error, Result};
 use haypile_store::row::{self, Key, RowKey, Space};
-use haypile_store::{Txn, Value, View};
+use haypile_store::{Direction, Txn, Value, View};
 use std::ops::Range;
 
 /// Bytes of a chunk. Part of the format.
@@ -122,7 +122,7 @@ impl Chunked {
     pub fn long(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<Long> {
         debug_assert!(range.start < range.end && range.end <= self.length);
         let (first, last) = (range.start / CHUNK, (range.end - 1) / CHUNK);
-        let view = txn.view(&self.row(first), &self.row(last + 1))?;
+        let view = txn.view(&self.row(first), &self.row(last + 1), Direction::Forward)?;
         Ok(Long { view, chunk: None, at: range.start, end: range.end })
     }
 }

@@ -3,9 +3,9 @@
 
 #![allow(dead_code, reason = "each test file uses its part of the helpers")]
 
-use haypile_store::base::{Base, BaseError, Cursor, Lookup, Reclaim, Rows, Step, Tier};
+use haypile_store::base::{Base, BaseError, Cursor, Direction, Lookup, Reclaim, Rows, Step, Tier};
 use haypile_store::row::{
-    Family, Key, ObjectId, Slot, Space, SystemScope, data_row, expire_row, meta_row, owner_row, system_row,
+    Family, Key, ObjectId, Slot, Space, SystemScope, data_row, expire_row, meta_row, owner_row, score_row, system_row,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,18 +88,11 @@ pub fn rest(mut cursor: Box<dyn Cursor + '_>) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 pub fn all(base: &dyn Base) -> Vec<(Vec<u8>, Vec<u8>)> {
-    rest(base.scan(b"", &[0xff; 64], Tier::Disk).expect("a scan"))
+    rest(base.scan(b"", &[0xff; 64], Direction::Forward, Tier::Disk).expect("a scan"))
 }
 
 pub fn keys(rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<&[u8]> {
     rows.iter().map(|(key, _)| key.as_slice()).collect()
-}
-
-/// `3 | space | slot | id | score | member`: score rows sort and belong as data rows do.
-pub fn score_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> Vec<u8> {
-    let mut row = data_row(space, slot, id, element).to_vec();
-    row[0] = Family::Score as u8;
-    row
 }
 
 /// Runs the whole contract, each rule on a base of its own.
@@ -110,6 +103,7 @@ pub fn check_base<B: Base>(mut make: impl FnMut() -> B) {
         later_flushes_win,
         any_bytes_are_keys_and_values,
         a_scan_stays_within_its_bounds,
+        what_descends_is_what_ascends_turned_round,
         a_scan_reads_one_moment,
         a_view_moves_to_another_thread,
         a_flush_is_seen_whole_or_not_at_all,
@@ -188,15 +182,42 @@ fn a_scan_stays_within_its_bounds(base: &dyn Base) {
     let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key, 1], [key]));
     flush.into_base(base).expect("a flush");
     Flush::default().delete([20, 1]).put([20, 2], "new").into_base(base).expect("a flush");
-    let between = |from: &[u8], until: &[u8]| rest(base.scan(from, until, Tier::Disk).expect("a scan"));
+    let between =
+        |from: &[u8], until: &[u8]| rest(base.scan(from, until, Direction::Forward, Tier::Disk).expect("a scan"));
     assert_eq!(keys(&between(&[19], &[22])), [[19u8, 1], [20, 2], [21, 1]]);
     assert_eq!(keys(&between(&[19, 1], &[21, 1])), [[19u8, 1], [20, 2]], "from is in, until is not");
     assert_eq!(keys(&between(&[19, 1, 0], &[21, 1, 0])), [[20u8, 2], [21, 1]]);
     assert_eq!(between(&[30], &[30]), []);
     assert_eq!(between(&[30], &[20]), [], "a range that ends before it begins is empty");
     assert_eq!(between(&[200], &[255]), []);
-    let mut cursor = base.scan(&[99], &[255], Tier::Disk).expect("a scan");
+    let mut cursor = base.scan(&[99], &[255], Direction::Forward, Tier::Disk).expect("a scan");
     assert_eq!(cursor.step(), Ok(Step::Row { key: &[99, 1], value: &[99] }));
+    assert_eq!(cursor.step(), Ok(Step::End));
+    assert_eq!(cursor.step(), Ok(Step::End), "after the end there is nothing but the end");
+}
+
+fn what_descends_is_what_ascends_turned_round(base: &dyn Base) {
+    let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key, 1], [key]));
+    flush.into_base(base).expect("a flush");
+    Flush::default().delete([20, 1]).put([20, 2], "new").put([20], "").into_base(base).expect("a flush");
+    for (from, until) in [
+        (&b""[..], &[255][..]),
+        (&[19], &[22]),
+        (&[19, 1], &[21, 1]),
+        (&[19, 1, 0], &[21, 1, 0]),
+        (&[99, 1], &[99, 1, 0]),
+        (&[30], &[30]),
+        (&[30], &[20]),
+        (&[200], &[255]),
+    ] {
+        let mut expected = rest(base.scan(from, until, Direction::Forward, Tier::Disk).expect("a scan"));
+        expected.reverse();
+        let found = rest(base.scan(from, until, Direction::Backward, Tier::Disk).expect("a scan"));
+        assert_eq!(found, expected, "from {from:?} until {until:?}");
+        assert_eq!(rest(base.view(from, until, Direction::Backward).expect("a view")), expected);
+    }
+    let mut cursor = base.scan(b"", &[0, 2], Direction::Backward, Tier::Disk).expect("a scan");
+    assert_eq!(cursor.step(), Ok(Step::Row { key: &[0, 1], value: &[0] }));
     assert_eq!(cursor.step(), Ok(Step::End));
     assert_eq!(cursor.step(), Ok(Step::End), "after the end there is nothing but the end");
 }
@@ -204,8 +225,8 @@ fn a_scan_stays_within_its_bounds(base: &dyn Base) {
 fn a_scan_reads_one_moment(base: &dyn Base) {
     let flush = (0..100u8).fold(Flush::default(), |flush, key| flush.put([key], "old"));
     flush.into_base(base).expect("a flush");
-    let mut scan = base.scan(b"", &[255], Tier::Disk).expect("a scan");
-    let view = base.view(b"", &[255]).expect("a view");
+    let mut scan = base.scan(b"", &[255], Direction::Forward, Tier::Disk).expect("a scan");
+    let view = base.view(b"", &[255], Direction::Forward).expect("a view");
     assert_eq!(scan.step(), Ok(Step::Row { key: &[0], value: b"old" }));
     let flush = (0..100u8)
         .fold(Flush::default(), |flush, key| if key % 2 == 0 { flush.put([key], "new") } else { flush.delete([key]) });
@@ -218,7 +239,7 @@ fn a_scan_reads_one_moment(base: &dyn Base) {
 
 fn a_view_moves_to_another_thread(base: &dyn Base) {
     Flush::default().put("a", "1").put("b", "2").into_base(base).expect("a flush");
-    let mut view = base.view(b"a", b"z").expect("a view");
+    let mut view = base.view(b"a", b"z", Direction::Forward).expect("a view");
     assert_eq!(view.step(), Ok(Step::Row { key: b"a", value: b"1" }));
     let rows = std::thread::spawn(move || rest(view)).join().expect("the thread ends");
     assert_eq!(rows, [(b"b".to_vec(), b"2".to_vec())]);
@@ -315,7 +336,7 @@ fn compaction_takes_only_what_is_dead(base: &dyn Base) {
     base.reclaim_range(b"", &[255]).expect("a compaction");
     let gone = |row: &Vec<u8>| {
         *row == data_row(space, slot, id, &row[15.min(row.len())..]).to_vec()
-            || *row == score_row(space, slot, id, &row[15.min(row.len())..])
+            || *row == score_row(space, slot, id, &row[15.min(row.len())..]).to_vec()
             || *row == owner_row(space, slot, id).to_vec()
     };
     let stay: Vec<_> = stay.into_iter().filter(|row| !gone(row)).collect();

@@ -206,7 +206,7 @@ impl Table {
         &'t self,
         from: &[u8],
         until: &[u8],
-    ) -> impl Iterator<Item = (&'t [u8], Option<&'t [u8]>, Index)> + use<'t> {
+    ) -> impl DoubleEndedIterator<Item = (&'t [u8], Option<&'t [u8]>, Index)> + use<'t> {
         // BTreeMap panics on an inverted range; an empty one is what the caller means.
         let until = if until < from { from } else { until };
         self.rows

@@ -1,6 +1,6 @@
 //! A base that does what another one does, until it is told to be cold, to fail, to wait, to be behind, or to be dead.
 
-use crate::base::{Base, BaseError, Cursor, Lookup, Pressure, Reclaim, Rows, Step, Tier};
+use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::path::Path;
@@ -163,7 +163,13 @@ impl Base for FaultBase {
         self.inner.get(key, tier)
     }
 
-    fn scan(&self, from: &[u8], until: &[u8], tier: Tier) -> Result<Box<dyn Cursor + '_>, BaseError> {
+    fn scan(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        tier: Tier,
+    ) -> Result<Box<dyn Cursor + '_>, BaseError> {
         if self.blocks(tier) {
             return Ok(Box::new(Blocked));
         }
@@ -173,11 +179,11 @@ impl Base for FaultBase {
             script.scans += 1;
             self.changed.notify_all();
         }
-        self.inner.scan(from, until, tier)
+        self.inner.scan(from, until, direction, tier)
     }
 
-    fn view(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + Send>, BaseError> {
-        self.inner.view(from, until)
+    fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        self.inner.view(from, until, direction)
     }
 
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {

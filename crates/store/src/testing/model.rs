@@ -2,13 +2,16 @@
 //!
 //! `world` is the machine around it: it runs these transactions between flushes, faults and crashes.
 
+use crate::base::Direction;
 use crate::databases::{COUNTERS, Counter};
 use crate::memtable::Patch;
 use crate::row::{self, Family, Key, ObjectId, RowKey, ScanPosition, Slot};
 use crate::txn::{PLAIN_STRING, Presence, Savepoint, Stop, Txn};
 use crate::view::View;
+use crate::visit::RowPresence;
 use haypile_log::testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 pub use super::world::{Setup, Step, World, run};
 
@@ -182,6 +185,44 @@ fn pick(objects: &BTreeMap<u64, Object>, random: &mut Random) -> Option<u64> {
     (count > 0).then(|| *objects.keys().nth(random.below(count) as usize).expect("below their number"))
 }
 
+fn direction(random: &mut Random) -> Direction {
+    if random.chance(50) { Direction::Forward } else { Direction::Backward }
+}
+
+/// The rows of an object in a direction.
+fn in_direction<'o>(
+    rows: impl DoubleEndedIterator<Item = (&'o Vec<u8>, &'o Vec<u8>)> + 'o,
+    direction: Direction,
+) -> Box<dyn Iterator<Item = (&'o Vec<u8>, &'o Vec<u8>)> + 'o> {
+    match direction {
+        Direction::Forward => Box::new(rows),
+        Direction::Backward => Box::new(rows.rev()),
+    }
+}
+
+/// Visits a range of an object, and breaks after `max` rows.
+fn check_visit(
+    txn: &mut Txn<'_>,
+    space: row::Space,
+    object: &Object,
+    range: std::ops::Range<Vec<u8>>,
+    direction: Direction,
+    want: usize,
+    max: usize,
+) -> Result<(), Stop> {
+    let row_of = |element: &[u8]| row::data_row(space, object.slot, object.id, element);
+    let (from, until) = (row_of(&range.start), row_of(&range.end));
+    let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    txn.visit(&from, &until, direction, want, |row, value| {
+        found.push((row[row_of(b"").len()..].to_vec(), value.to_vec()));
+        if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    let expected = in_direction(object.rows.range(range), direction).take(max);
+    let expected: Vec<_> = expected.map(|(element, value)| (element.clone(), value.clone())).collect();
+    assert!(found == expected, "a visit of object {}, {direction:?}", object.id.0);
+    Ok(())
+}
+
 fn element(random: &mut Random) -> Vec<u8> {
     (random.below(40) as u32).to_be_bytes().to_vec()
 }
@@ -245,7 +286,7 @@ fn change_object(txn: &mut Txn<'_>, content: &mut Content, database: u32, random
 fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) -> Result<(), Stop> {
     let content = &model.databases[database as usize];
     let space = txn.space(database);
-    match random.below(6) {
+    match random.below(8) {
         0 => {
             let name = name(random);
             let found = txn.meta(&key_of(txn, database, &name))?;
@@ -286,6 +327,24 @@ fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) ->
                 .collect();
             let found: Vec<(Vec<u8>, Vec<u8>)> = found.into_iter().map(|(row, value)| (row, value.to_vec())).collect();
             assert!(found == expected, "a scan of object {number}");
+        }
+        5 => {
+            let Some(number) = pick(&content.objects, random) else { return Ok(()) };
+            let (object, element) = (&content.objects[&number], element(random));
+            let found = txn.row_presence(&row::data_row(space, object.slot, object.id, &element))?;
+            match (found, object.rows.get(&element)) {
+                (RowPresence::Absent, None) | (RowPresence::Present, Some(_)) => {}
+                (RowPresence::Row(found), Some(value)) => assert_eq!(&found[..], &value[..]),
+                (found, expected) => panic!("{found:?}, expected {expected:?}"),
+            }
+        }
+        6 => {
+            let Some(number) = pick(&content.objects, random) else { return Ok(()) };
+            let object = &content.objects[&number];
+            let (a, b) = (element(random), element(random));
+            let max = 1 + random.below(30) as usize;
+            let want = 1 + random.below(10) as usize;
+            check_visit(txn, space, object, a.clone().min(b.clone())..a.max(b), direction(random), want, max)?;
         }
         _ => {
             let from =
@@ -341,6 +400,8 @@ pub fn check(txn: &mut Txn<'_>, model: &Model, step: usize) -> Result<(), Stop> 
                 found.iter().map(|(row, value)| (&row[from.len()..], &value[..])).collect();
             let expected: Vec<(&[u8], &[u8])> = object.rows.iter().map(|(row, value)| (&row[..], &value[..])).collect();
             assert!(found == expected, "rows of object {}", object.id.0);
+            let whole = Vec::new()..vec![u8::MAX; 5];
+            check_visit(txn, space, object, whole, Direction::Backward, 1 + step % 7, usize::MAX)?;
             let owner = txn.row(&row::owner_row(space, object.slot, object.id))?;
             assert_eq!(owner.as_deref(), Some(&b"owner"[..]), "an object has its owner");
         }
@@ -392,6 +453,8 @@ impl Model {
         let Some(number) = pick(&content.objects, random) else { return Ok(None) };
         let object = &content.objects[&number];
         let (from, until) = row::object_range(Family::Data, txn.space(database), object.slot, object.id);
-        Ok(Some((txn.view(&from, &until)?, object.rows.values().cloned().collect())))
+        let direction = direction(random);
+        let expected = in_direction(object.rows.iter(), direction).map(|(_, value)| value.clone()).collect();
+        Ok(Some((txn.view(&from, &until, direction)?, expected)))
     }
 }

@@ -6,7 +6,7 @@
 
 use super::model::{DATABASES, Model, check, transact};
 use super::{FaultBase, MortalFiles};
-use crate::base::{Base, BaseError, Step as BaseStep, Tier};
+use crate::base::{Base, BaseError, Direction, Step as BaseStep, Tier};
 use crate::row::{self, Family};
 use crate::store::{Store, StoreOptions, WritePressure};
 use crate::txn::{Call, Mode, Pins, Stop, TxnBuffers};
@@ -400,8 +400,10 @@ impl World {
             let rows = txn.scan(&data(Family::Data), &data(Family::Owner), usize::MAX).expect("memory can be read");
             found.extend(rows.into_iter().map(|(row, _)| row::RowKey::from_vec(row)));
         } else {
-            let mut cursor =
-                self.base.scan(&data(Family::Data), &data(Family::Owner), Tier::Disk).expect("the base can be read");
+            let mut cursor = self
+                .base
+                .scan(&data(Family::Data), &data(Family::Owner), Direction::Forward, Tier::Disk)
+                .expect("the base can be read");
             while let BaseStep::Row { key, .. } = cursor.step().expect("the base can be read") {
                 found.insert(row::RowKey::from_slice(key));
             }
