@@ -131,6 +131,8 @@ enum OtherBench {
     Latency(BenchLatency),
     /// Measures CPU time per request over the sizes of values and the number of workers, beside redis-server.
     Sweep(BenchSweep),
+    /// Measures what commands on collections cost beside redis-server.
+    Collections(BenchCollections),
 }
 
 /// What all benchmarks take.
@@ -233,6 +235,22 @@ struct BenchSweep {
 }
 
 #[derive(Args)]
+struct BenchCollections {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// Cases, separated by commas; all if not given.
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// The median of so many rounds counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
+    #[arg(long, default_value_t = 1)]
+    client_cpu: u32,
+}
+
+#[derive(Args)]
 struct Soak {
     #[command(flatten)]
     under: Under,
@@ -310,6 +328,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Disk(disk)) => return run_bench_disk(disk),
         Some(OtherBench::Latency(latency)) => return run_bench_latency(latency),
         Some(OtherBench::Sweep(sweep)) => return run_bench_sweep(sweep),
+        Some(OtherBench::Collections(collections)) => return run_bench_collections(collections),
         None => {}
     }
     let common = &arguments.common;
@@ -386,6 +405,22 @@ fn run_bench_sweep(arguments: &BenchSweep) -> Result<bool> {
         write_to: common.page(),
     })?;
     Ok(true)
+}
+
+fn run_bench_collections(arguments: &BenchCollections) -> Result<bool> {
+    let common = &arguments.common;
+    let met = bench::collections::run(&bench::collections::Options {
+        base: Template::parse(&common.base)?,
+        server: common.under.template(bench::collections::DIRECTIVES)?,
+        cases: arguments.rows.clone(),
+        rounds: if common.quick { 1 } else { arguments.rounds },
+        scale: if common.quick { 0.01 } else { 1.0 },
+        idle_max: Duration::from_secs(if common.quick { 2 } else { 30 }),
+        server_cpu: arguments.server_cpu,
+        client_cpu: arguments.client_cpu,
+        write_to: common.page(),
+    })?;
+    Ok(met || common.quick)
 }
 
 fn run_soak(arguments: &Soak) -> Result<bool> {

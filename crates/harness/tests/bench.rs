@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haypile_harness::bench::compare::Plan;
 use haypile_harness::bench::rows::ROWS;
-use haypile_harness::bench::{BASE, DIRECTIVES, latency, sweep};
+use haypile_harness::bench::{BASE, DIRECTIVES, collections, latency, sweep};
 use haypile_harness::server::{Template, Workplace, haypile_binary};
 
 fn servers() -> (Template, Template) {
@@ -50,6 +50,26 @@ fn a_row_is_measured_on_both_servers() {
     for measured in [base, ours] {
         assert!(measured.cpu_us > 0.0 && measured.rate > 0.0 && measured.p99_ms > 0.0, "{measured:?}");
     }
+}
+
+#[test]
+fn cases_of_collections_are_measured_on_both_servers_and_written() {
+    let (base, server) = servers();
+    let place = Workplace::new("collections-page", None).expect("the temporary directory is writable");
+    let options = collections::Options {
+        base,
+        server,
+        cases: vec!["get".to_string(), "mset".to_string()],
+        rounds: 1,
+        scale: 0.01,
+        idle_max: Duration::ZERO,
+        server_cpu: 0,
+        client_cpu: 0,
+        write_to: Some(place.data()),
+    };
+    collections::run(&options).expect("both servers run");
+    let page = std::fs::read_to_string(place.data().join("benchmarks.md")).expect("the page is written");
+    assert_eq!(page.matches("| 16 |").count(), 2, "{page}");
 }
 
 #[test]

@@ -36,6 +36,18 @@ impl Drop for AwayFrom {
     }
 }
 
+/// Calls `run` with this thread, and those it starts meanwhile, confined to a core, if one is named.
+pub fn on_cpu<T>(cpu: Option<u32>, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let Some(cpu) = cpu else { return run() };
+    let before = sched_getaffinity(None).context("reading on which cores this may run")?;
+    let mut one = CpuSet::new();
+    one.set(cpu as usize);
+    sched_setaffinity(None, &one).context("going to a core")?;
+    let result = run();
+    sched_setaffinity(None, &before).context("leaving a core")?;
+    result
+}
+
 /// CPU seconds of a process: all its threads, the children that it has reaped, and the children that run.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
