@@ -133,6 +133,8 @@ enum OtherBench {
     Sweep(BenchSweep),
     /// Measures what commands on collections cost beside redis-server.
     Collections(BenchCollections),
+    /// Measures what one giant collection of each type does to the others.
+    Giants(BenchGiants),
 }
 
 /// What all benchmarks take.
@@ -251,6 +253,26 @@ struct BenchCollections {
 }
 
 #[derive(Args)]
+struct BenchGiants {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// Types, separated by commas; all if not given.
+    #[arg(long, value_delimiter = ',')]
+    types: Vec<String>,
+    #[arg(long, default_value_t = 50_000_000)]
+    elements: u64,
+    /// How long the other clients are measured, in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Where the data lies, on a real disk.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// The core that the clients leave to the server.
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
+}
+
+#[derive(Args)]
 struct Soak {
     #[command(flatten)]
     under: Under,
@@ -329,6 +351,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Latency(latency)) => return run_bench_latency(latency),
         Some(OtherBench::Sweep(sweep)) => return run_bench_sweep(sweep),
         Some(OtherBench::Collections(collections)) => return run_bench_collections(collections),
+        Some(OtherBench::Giants(giants)) => return run_bench_giants(giants),
         None => {}
     }
     let common = &arguments.common;
@@ -418,6 +441,20 @@ fn run_bench_collections(arguments: &BenchCollections) -> Result<bool> {
         idle_max: Duration::from_secs(if common.quick { 2 } else { 30 }),
         server_cpu: arguments.server_cpu,
         client_cpu: arguments.client_cpu,
+        write_to: common.page(),
+    })?;
+    Ok(met || common.quick)
+}
+
+fn run_bench_giants(arguments: &BenchGiants) -> Result<bool> {
+    let common = &arguments.common;
+    let met = bench::giants::run(&bench::giants::Options {
+        server: common.under.template(bench::giants::DIRECTIVES)?,
+        types: arguments.types.clone(),
+        elements: if common.quick { 20_000 } else { arguments.elements },
+        window: Duration::from_secs_f64(if common.quick { 0.5 } else { arguments.seconds }),
+        dir: arguments.dir.clone(),
+        server_cpu: arguments.server_cpu,
         write_to: common.page(),
     })?;
     Ok(met || common.quick)

@@ -2,7 +2,8 @@
 //!
 //! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `chart` write
 //! docs/benchmarks.md and the chart. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
-//! clients wait, with a client of its own; `curves` draws both. `collections` measures the commands on collections. `disk` measures what needs more data than memory, with a
+//! clients wait, with a client of its own; `curves` draws both. `collections` measures the commands on collections, `giants` what a
+//! single huge one does to others. `disk` measures what needs more data than memory, with a
 //! driver of its own.
 
 mod chart;
@@ -10,6 +11,7 @@ pub mod collections;
 pub mod compare;
 mod curves;
 pub mod disk;
+pub mod giants;
 pub mod latency;
 pub mod process;
 mod redis_benchmark;

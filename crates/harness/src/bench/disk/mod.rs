@@ -6,7 +6,7 @@
 pub(super) mod driver;
 pub(super) mod keys;
 mod phases;
-mod watch;
+pub(super) mod watch;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

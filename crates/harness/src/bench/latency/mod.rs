@@ -4,7 +4,7 @@
 //! Both servers run all the time, on the same core, and only one of them is asked; the client has the other cores. `crowd`
 //! is the client, `figures` what comes out.
 
-mod crowd;
+pub(super) mod crowd;
 mod figures;
 
 use std::path::PathBuf;
