@@ -10,7 +10,9 @@ use crate::error::Result;
 use crate::host::Host;
 use haypile_resp::Reply;
 use haypile_store::Txn;
+use haypile_types::key::Type;
 use std::fmt;
+use std::ops::Range;
 
 pub use crate::flags::{Categories, Category, Flag, Flags};
 pub use crate::keyspec::{Begin, Find, KeyPositions, KeySpec, Keys, Mode, Use};
@@ -59,6 +61,8 @@ pub enum Run {
     Read(DataFn),
     /// Reads and writes rows.
     Write(DataFn),
+    /// A write that waits where there is nothing to have yet: it tries once, and again when one of its keys has come to be.
+    Block(BlockFn),
     /// A write that changes which space a database is: it runs while no other command does.
     Exclusive(DataFn),
     /// Touches no rows: asks or changes the connection or the server.
@@ -70,7 +74,38 @@ pub enum Run {
 }
 
 pub type DataFn = fn(&mut Txn, Args) -> Result<Reply>;
+pub type BlockFn = fn(&mut Txn, Args) -> Result<Tried>;
 pub type SessionFn = fn(&mut dyn Host, Args) -> Result<Reply>;
+
+/// What a blocking command has found.
+#[derive(Debug)]
+pub enum Tried {
+    Got(Reply),
+    Nothing(Awaited),
+}
+
+/// What a blocking command waits for.
+#[derive(Debug)]
+pub struct Awaited {
+    /// The arguments that name its keys.
+    pub keys: Range<usize>,
+    /// What one of them has to hold.
+    pub kind: Type,
+    /// Milliseconds from now on; nothing for one that waits for ever.
+    pub timeout_ms: Option<u64>,
+    /// Its answer where nothing waits: in a transaction.
+    pub at_once: Reply,
+}
+
+impl Tried {
+    /// The answer where nothing waits.
+    pub fn at_once(self) -> Reply {
+        match self {
+            Tried::Got(reply) => reply,
+            Tried::Nothing(awaited) => awaited.at_once,
+        }
+    }
+}
 
 /// The commands that the engine runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +213,7 @@ impl Command {
         match self.run {
             Run::Read(_) => flags.add(Flag::Readonly),
             Run::Write(_) | Run::Exclusive(_) => flags.add(Flag::Write),
+            Run::Block(_) => [Flag::Write, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
             Run::Session(_) | Run::Control(_) | Run::Container => {}
         }
         self.flags.iter().for_each(|&flag| flags.add(flag));

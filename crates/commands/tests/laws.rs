@@ -102,7 +102,7 @@ fn only_writes_write_keys() {
     for entry in entries(&Table::new()) {
         let specs = entry.command.keys.of_keys();
         match entry.command.run {
-            Run::Write(_) => assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name),
+            Run::Write(_) | Run::Block(_) => assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name),
             Run::Exclusive(_) | Run::Session(_) | Run::Container => assert!(specs.is_empty(), "{}", entry.full_name),
             Run::Read(_) | Run::Control(_) => assert!(!specs.iter().any(KeySpec::writes), "{}", entry.full_name),
         }

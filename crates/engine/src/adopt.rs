@@ -29,7 +29,7 @@ impl Workbench {
                     engine.publish(kind, channel, &payload, audience, Index(0));
                 }
                 Effect::Close(client) => engine.close_client(&client),
-                Effect::Unblock(client, how) => _ = engine.blocked.unblock(client, how),
+                Effect::Unblock(client, how) => _ = engine.unblock(client, how),
             }
         }
         let state = &session.state;

@@ -227,8 +227,15 @@ impl Backups {
 impl Waiter {
     fn tell(self, reply: Reply) {
         let Waiter { session, state, inbox } = self;
-        let finished =
-            Finished { state, reply, gate: Index(0), was_block: false, was_locked: false, called: Vec::new() };
+        let finished = Finished {
+            state,
+            reply,
+            gate: Index(0),
+            was_block: false,
+            was_locked: false,
+            called: Vec::new(),
+            waiter: None,
+        };
         inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
     }
 }

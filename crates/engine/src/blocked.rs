@@ -2,12 +2,13 @@
 //!
 //! No thread waits with them. Their event loop comes back when their time is over, when the log is on the disk as far as
 //! they asked (`Blocked::on_sync`, from the log's threads), or when somebody lets them go (`Blocked::unblock`). Of time
-//! and unblocking exactly one wins: whoever takes the session out of the table.
+//! and unblocking exactly one wins: whoever takes the session out of the table. Those that wait for keys are in `blocking`.
 
 use crate::engine::Engine;
 use crate::inbox::Inbox;
 use crate::session::{Event, Session, Waiting, What};
 use crate::sync::{Mutex, lock};
+use crate::waiters::End;
 use crate::worker::{Next, Workbench};
 use haypile_commands::Error;
 use haypile_commands::host::{Wait, WaitKind};
@@ -68,9 +69,7 @@ impl Blocked {
             return;
         }
         let sessions: Vec<_> = lock(&self.sessions).iter().map(|(id, inbox)| (*id, inbox.clone())).collect();
-        sessions
-            .into_iter()
-            .for_each(|(session, inbox)| inbox.push(Event { session, what: What::Synced, begun: None }));
+        sessions.into_iter().for_each(|(session, inbox)| inbox.push(Event { session, what: What::Look, begun: None }));
     }
 
     /// Has all of them look.
@@ -86,6 +85,22 @@ impl Blocked {
     /// Whether it was there: if not, somebody has let it go and the event is on its way.
     pub(crate) fn remove(&self, session: u64) -> bool {
         lock(&self.sessions).remove(&session).is_some()
+    }
+}
+
+impl Engine {
+    /// Lets a session go that is blocked in any way, from any thread; whether it was.
+    pub(crate) fn unblock(&self, session: u64, how: Unblock) -> bool {
+        let end = match how {
+            Unblock::Timeout => End::Timeout,
+            Unblock::Error => End::Error,
+        };
+        self.blocked.unblock(session, how) || self.end_wait(session, end)
+    }
+
+    /// Whether a session is there to be let go.
+    pub(crate) fn is_blocked(&self, session: u64) -> bool {
+        self.blocked.has(session) || self.waiters.of_session(session).is_some()
     }
 }
 

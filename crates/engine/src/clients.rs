@@ -7,6 +7,7 @@
 use crate::inbox::Notice;
 use crate::session::Session;
 use crate::sync::lock;
+use crate::waiters::End;
 use haypile_commands::host::{ClientFilter, ClientType};
 use haypile_commands::{CommandId, Table};
 use haypile_resp::Protocol;
@@ -309,6 +310,7 @@ impl crate::engine::Engine {
     /// Closes a client of any event loop, soon. Nobody finds it any more from now on, whatever it waits for still.
     pub(crate) fn close_client(&self, client: &Client) {
         self.clients.remove(client.id);
+        self.end_wait(client.id, End::Gone);
         self.notify(client.worker, Notice::Close(client.id));
     }
 }

@@ -16,6 +16,7 @@ use crate::pubsub::PubSub;
 use crate::reload::Opener;
 use crate::session::State;
 use crate::statistics::{Moment, Statistics};
+use crate::waiters::Waiters;
 use crate::watch::Watches;
 use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::Shutdown;
@@ -92,6 +93,7 @@ pub struct Engine {
     pub(crate) locks: Locks,
     pub(crate) exclusion: Exclusion,
     pub(crate) watches: Watches,
+    pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
     pub(crate) pubsub: PubSub,
     pub(crate) attention: Attention,
@@ -162,6 +164,7 @@ impl Engine {
             locks: Locks::default(),
             exclusion: Exclusion::new(workers),
             watches: Watches::default(),
+            waiters: Waiters::default(),
             clients: Clients::default(),
             pubsub: PubSub::default(),
             attention: Attention::default(),

@@ -36,8 +36,12 @@ pub(crate) enum Hindrance {
     /// It is going to take long.
     Long,
     Slow(Duration),
-    /// It has to be alone, or is a block: only the long way can do that.
+    /// It has to be alone, is a block, or may have to wait for keys: only the long way can do that.
     LongWay,
+    /// It has found that it has to be alone.
+    Alone,
+    /// Somebody waits for what it makes: the long way serves those.
+    Awaited,
 }
 
 impl Workbench {
@@ -209,8 +213,8 @@ impl Workbench {
                 }
             }
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
-            (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
-            (Run::Read(_) | Run::Write(_) | Run::Exclusive(_), None) => {
+            (Run::Exclusive(_) | Run::Block(_), Some(_)) => Err(Hindrance::LongWay),
+            (Run::Read(_) | Run::Write(_) | Run::Exclusive(_) | Run::Block(_), None) => {
                 Ok(self.refuse(engine, session, engine.loading_error(), out))
             }
             (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
@@ -271,7 +275,15 @@ impl Workbench {
             if !locked {
                 txn.read_one_row();
             }
+            if WRITES && engine.waiters.any() {
+                txn.note_ready();
+            }
             let mut reply = run(&mut txn, Args::with_keys(args, &keys));
+            if WRITES && reply.is_ok() && engine.is_awaited(&txn) {
+                self.buffers = txn.finish();
+                engine.locks.unlock(&self.claims);
+                return Err(Hindrance::Awaited);
+            }
             if WRITES && reply.is_ok() {
                 match txn.commit() {
                     Ok(_) if engine.watches.any() => engine.watches.on_commit(&txn),
@@ -299,6 +311,7 @@ impl Workbench {
                 }
                 Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
                 Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
+                Err(Error::Stop(Stop::Alone)) => Err(Hindrance::Alone),
                 Err(error) => {
                     if !matches!(error, Error::Stop(_)) {
                         engine.counters(self.index).add_lookups(lookups);
@@ -325,9 +338,14 @@ impl Workbench {
             unreachable!("a command that was hindered was going to run")
         };
         let seed = self.next_seed();
-        let pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
+        let mut pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
+        // What the short way has waited for is not waited for again.
+        pending.slowed = matches!(hindrance, Hindrance::Alone | Hindrance::Awaited);
+        pending.more.alone = matches!(hindrance, Hindrance::Alone);
         match hindrance {
-            Hindrance::LongWay => self.run_pending(engine, session, pending, out),
+            Hindrance::LongWay | Hindrance::Alone | Hindrance::Awaited => {
+                self.run_pending(engine, session, pending, out)
+            }
             Hindrance::Load => self.load_together(engine, session, pending, calls),
             hindrance => self.hold(engine, session, pending, hindrance),
         }

@@ -237,10 +237,10 @@ impl Host for Desk<'_, '_> {
     fn unblock(&mut self, client: u64, with_error: bool) -> bool {
         let how = if with_error { Unblock::Error } else { Unblock::Timeout };
         if self.txn.is_none() {
-            return self.engine.blocked.unblock(client, how);
+            return self.engine.unblock(client, how);
         }
         // A block may have to run again, and is to answer the same.
-        let is_blocked = self.engine.blocked.has(client);
+        let is_blocked = self.engine.is_blocked(client);
         if is_blocked {
             self.changing().effects.push(Effect::Unblock(client, how));
         }

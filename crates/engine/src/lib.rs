@@ -13,6 +13,7 @@ mod worker;
 mod adopt;
 mod ahead;
 mod blocked;
+mod blocking;
 mod execute;
 mod multi;
 mod reply;
@@ -44,6 +45,9 @@ mod counters;
 mod statistics;
 
 mod watch;
+
+mod serving;
+mod waiters;
 
 mod exclusion;
 mod locks;

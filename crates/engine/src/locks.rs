@@ -89,6 +89,19 @@ impl Claims {
         self.claims.truncate(kept + 1);
     }
 
+    /// The stripes of these keys, each alone.
+    pub fn exclusive(hashes: &[u32]) -> Claims {
+        let mut claims = Claims::default();
+        hashes.iter().for_each(|&hash| claims.add(hash, Hold::Exclusive));
+        claims.arrange();
+        claims
+    }
+
+    /// Whether the stripe of a key is among them, to be held alone; they are arranged.
+    pub fn covers(&self, hash: u32) -> bool {
+        self.claims.binary_search(&(u32::from(Stripe::of(hash).0) << 1 | 1)).is_ok()
+    }
+
     #[inline]
     fn iter(&self) -> impl ExactSizeIterator<Item = (Stripe, Hold)> + '_ {
         self.claims.iter().map(|&claim| {

@@ -8,9 +8,11 @@ use crate::engine::Engine;
 use crate::exclusion::Alone;
 use crate::inbox::Inbox;
 use crate::locks::{HeldFor, Parked, Turn};
+use crate::serving::Place;
 use crate::session::{Event, Finished, Pending, State, What};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::together::{Together, Wanted};
+use crate::waiters::Waiter;
 use haypile_commands::Error;
 use haypile_resp::{Pieces, Protocol, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
@@ -42,6 +44,8 @@ pub(crate) enum Task {
     Run(Box<Pending>, State),
     /// The next piece of a long reply.
     Piece(Box<ReplyPieces>, Protocol),
+    /// Takes one whose wait for many keys has ended out of the queues. Nobody waits for it.
+    Dismiss(Arc<Waiter>),
     /// Expired keys that only the base knows, database by database. Nobody waits for it.
     Expire,
 }
@@ -218,8 +222,10 @@ impl Job {
         let Job { session, inbox, task } = self;
         let begun = Some(engine.statistics.clock.now());
         let event = |what| Event { session, what, begun };
-        if let Task::Expire = task {
-            return engine.expire_in_base();
+        match &task {
+            Task::Expire => return engine.expire_in_base(),
+            Task::Dismiss(waiter) => return engine.waiters.remove(waiter),
+            _ => {}
         }
         let Some(store) = engine.wait_for_store() else { return };
         match task {
@@ -248,7 +254,7 @@ impl Job {
                 };
                 inbox.push(event(what));
             }
-            Task::Expire => unreachable!("it was looked for above"),
+            Task::Expire | Task::Dismiss(_) => unreachable!("it was looked for above"),
         }
     }
 }
@@ -256,7 +262,7 @@ impl Job {
 fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, state: &mut State) -> Pins {
     let call =
         Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
-    let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default());
+    let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default(), Place::Rehearsal);
     pending.loads += 1;
     pending.long = matches!(ran.reply, Err(Stop::Long));
     ran.pins
@@ -271,7 +277,7 @@ fn run(
     mut pending: Box<Pending>,
     mut state: State,
 ) -> Option<Finished> {
-    let needs = pending.work.needs(&engine.table, store);
+    let needs = pending.needs(&engine.table, store);
     // The way back into the queue, for a job that has to wait.
     let again = |pending: Box<Pending>, state: State| {
         let (engine, inbox) = (engine.clone(), inbox.clone());
@@ -315,19 +321,30 @@ fn run(
         Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
     let (before, was_block) = (state.clone(), pending.work.is_block());
     let was_locked = matches!(pending.turn, Turn::Called(_));
-    let ran = pending.work.run(engine, &store, session, &mut state, call, TxnBuffers::default());
+    let place = match needs.alone {
+        true => Place::Alone { inbox },
+        false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Long, inbox },
+    };
+    let ran = pending.work.run(engine, &store, session, &mut state, call, TxnBuffers::default(), place);
     if needs.alone {
         engine.exclusion.open();
     } else {
         engine.locks.unlock(&needs.claims);
         engine.exclusion.leave_pool();
     }
-    let (gate, called) = (ran.gate, ran.called);
+    let (gate, called, waiter) = (ran.gate, ran.called, ran.waiter);
     Some(match ran.reply {
-        Ok(reply) => Finished { state, reply, gate, was_block, was_locked, called },
+        Ok(reply) => Finished { state, reply, gate, was_block, was_locked, called, waiter },
+        Err(stop @ (Stop::NeedsLocks | Stop::Alone)) => {
+            pending.more.alone |= stop == Stop::Alone;
+            pending.more.keys.extend(ran.missing);
+            pending.turn = Turn::Newcomer;
+            again(pending, before)();
+            return None;
+        }
         Err(stop) => {
             let reply = Error::Stop(stop).into_reply();
-            Finished { state: before, reply, gate, was_block, was_locked, called: Vec::new() }
+            Finished { state: before, reply, gate, was_block, was_locked, called: Vec::new(), waiter: None }
         }
     })
 }

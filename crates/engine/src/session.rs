@@ -8,6 +8,7 @@ use crate::clients::{Client, Names};
 use crate::locks::Turn;
 use crate::pubsub::{Audience, Change, Name, Subscriptions};
 use crate::statistics::{Called, Moment, Owing, Timed};
+use crate::waiters::Waiter;
 use crate::watch::{Mark, Watched};
 use haypile_commands::CommandId;
 use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
@@ -127,6 +128,8 @@ pub(crate) enum Waiting {
     Pool,
     /// Its time, the log or somebody who lets it go; the reply is held back until then.
     Blocked(Box<Held>),
+    /// One of its keys, its time or somebody who lets it go.
+    ForKeys(Arc<Waiter>),
     /// A long reply: its next piece is to be asked for when the output has room.
     Stream(Box<ReplyPieces>),
     /// A long reply: the I/O pool is making its next piece.
@@ -148,6 +151,17 @@ pub(crate) struct Pending {
     pub alone: bool,
     /// It has waited because of the write pressure once: that is its share.
     pub slowed: bool,
+    /// What an earlier run has found that it needs.
+    pub more: More,
+}
+
+/// What a piece of work needs beyond what its arguments say.
+#[derive(Default)]
+pub(crate) struct More {
+    /// To be alone.
+    pub alone: bool,
+    /// The keys of those whom it serves, by hash.
+    pub keys: Vec<u32>,
 }
 
 /// What runs as one transaction.
@@ -181,8 +195,8 @@ pub(crate) enum What {
     Loaded(Box<Pending>, Pins),
     /// The pool has run the command.
     Finished(Box<Finished>),
-    /// To a blocked session: the log is further on the disk.
-    Synced,
+    /// To a blocked session: the log is further on the disk, or something has ended its wait for keys.
+    Look,
     /// To a blocked session: somebody has let it go.
     Unblocked(Unblock),
     /// A piece of a long reply; `None` where it could not be made.
@@ -202,6 +216,8 @@ pub(crate) struct Finished {
     pub was_locked: bool,
     /// What a block has run.
     pub called: Vec<Called>,
+    /// It has found nothing, and waits for its keys.
+    pub waiter: Option<Arc<Waiter>>,
 }
 
 impl State {
@@ -252,10 +268,11 @@ impl Session {
     /// Hands over what the session waits for; `Worker::turn` goes on with it.
     pub fn deliver(&mut self, event: Event) {
         debug_assert_eq!(event.session, self.id);
-        // The log speaks to whom it may concern: a session that has had its reply has no use for it, and must not lose
-        // what it waits for now.
-        let concerns_blocked = matches!(event.what, What::Synced);
-        if !concerns_blocked || matches!(self.waiting, Waiting::Blocked(_)) && self.event.is_none() {
+        // It may come too late, or too early: a session that has had its reply has no use for it, one that is about to wait
+        // looks by itself, and none must lose what it waits for now.
+        let concerns_blocked = matches!(event.what, What::Look);
+        let is_blocked = matches!(self.waiting, Waiting::Blocked(_) | Waiting::ForKeys(_));
+        if !concerns_blocked || is_blocked && self.event.is_none() {
             (self.event, self.begun) = (Some(event.what), event.begun);
         }
     }
@@ -294,6 +311,11 @@ impl Session {
     /// Where the client is, as SLOWLOG shows it.
     pub(crate) fn address(&self) -> &str {
         &self.client.peer.address
+    }
+
+    /// Whether a blocking command waits: its client's end ends it.
+    pub fn waits_for_keys(&self) -> bool {
+        matches!(self.waiting, Waiting::ForKeys(_))
     }
 
     /// Whether CLIENT PAUSE keeps it waiting.
@@ -344,6 +366,7 @@ impl Session {
 
 impl Pending {
     pub fn new(work: Work, seed: u64) -> Box<Self> {
-        Box::new(Pending { work, seed, loads: 0, long: false, turn: Turn::Newcomer, alone: false, slowed: false })
+        let (turn, more) = (Turn::Newcomer, More::default());
+        Box::new(Pending { work, seed, loads: 0, long: false, turn, alone: false, slowed: false, more })
     }
 }

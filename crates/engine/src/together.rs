@@ -5,6 +5,7 @@ use crate::ahead::Call as Planned;
 use crate::engine::Engine;
 use crate::execute::Hindrance;
 use crate::pool::{Job, Task};
+use crate::serving::Place;
 use crate::session::{Pending, Session, State, Waiting, What, Work};
 use crate::statistics::Wait;
 use crate::sync::{Mutex, lock};
@@ -62,7 +63,10 @@ impl Wanted {
     pub fn read(&self, engine: &Engine, store: &Store, session: u64, mut state: State) -> Pins {
         let call = Call { now_ms: engine.now_ms(), seed: 0, database: state.database, mode: Mode::Load, pins: None };
         match self {
-            Wanted::Command(work) => work.run(engine, store, session, &mut state, call, TxnBuffers::default()).pins,
+            Wanted::Command(work) => {
+                let (buffers, place) = (TxnBuffers::default(), Place::Rehearsal);
+                work.run(engine, store, session, &mut state, call, buffers, place).pins
+            }
             Wanted::Key { name, overwritten } => {
                 let mut txn = store.begin(TxnBuffers::default(), call);
                 let key = txn.key(name);

@@ -10,6 +10,7 @@ use crate::exclusion::Alone;
 use crate::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
 use crate::locks::{HeldFor, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
+use crate::serving::Place;
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
 use crate::statistics::{Outcome, Timed, Wait};
 use crate::together::Together;
@@ -48,6 +49,10 @@ impl Workbench {
                 let event = session.event.take();
                 return self.stay_blocked(engine, session, held, event, out);
             }
+            Waiting::ForKeys(waiter) => {
+                session.event = None;
+                return self.look_at_waiter(engine, session, waiter, out);
+            }
             waiting => waiting,
         };
         let Some(event) = session.event.take() else {
@@ -83,7 +88,10 @@ impl Workbench {
                     engine.unwatch(session);
                 }
                 self.settle_block(engine, session, finished.called);
-                self.reply(engine, session, finished.reply, finished.gate, out)
+                match finished.waiter {
+                    Some(waiter) => self.wait_for_keys(engine, session, waiter, out),
+                    None => self.reply(engine, session, finished.reply, finished.gate, out),
+                }
             }
             (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
                 self.on_pool -= 1;
@@ -120,7 +128,7 @@ impl Workbench {
             // It is being opened again, and who does that is alone.
             return self.hold(engine, session, pending, Hindrance::Outside);
         };
-        let needs = pending.work.needs(&engine.table, &store);
+        let needs = pending.needs(&engine.table, &store);
         // One that was called from a queue goes to its lock: those behind it wait for that.
         if needs.writes && !pending.alone && pending.turn == Turn::Newcomer {
             match pressure(&store, needs.grows) {
@@ -172,7 +180,13 @@ impl Workbench {
             mode: Mode::Memory,
             pins: session.pins.as_deref(),
         };
-        let ran = pending.work.run(engine, &store, session.id, &mut state, call, std::mem::take(&mut self.buffers));
+        let inbox = &self.inbox;
+        let place = match needs.alone {
+            true => Place::Alone { inbox },
+            false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Moment, inbox },
+        };
+        let buffers = std::mem::take(&mut self.buffers);
+        let ran = pending.work.run(engine, &store, session.id, &mut state, call, buffers, place);
         self.buffers = ran.buffers;
         if needs.alone {
             engine.exclusion.open();
@@ -184,7 +198,17 @@ impl Workbench {
                 session.state = state;
                 self.settle_block(engine, session, ran.called);
                 self.adopt(engine, session);
+                if let Some(waiter) = ran.waiter {
+                    return self.wait_for_keys(engine, session, waiter, out);
+                }
                 reply
+            }
+            Err(stop @ (Stop::NeedsLocks | Stop::Alone)) => {
+                pending.more.alone |= stop == Stop::Alone;
+                pending.more.keys.extend(ran.missing);
+                session.waiting = Waiting::Here(pending);
+                session.event = Some(What::Retry);
+                return Next::Yield;
             }
             Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),
             Err(Stop::Long) => return self.hold(engine, session, pending, Hindrance::Long),
@@ -231,7 +255,7 @@ impl Workbench {
                 let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
                 matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
             }
-            Hindrance::LongWay => unreachable!("this is the long way"),
+            Hindrance::LongWay | Hindrance::Alone | Hindrance::Awaited => unreachable!("this is the long way"),
         };
         session.waiting = Waiting::Here(pending);
         if queued {

@@ -7,13 +7,16 @@
 use crate::engine::Engine;
 use crate::host::Desk;
 use crate::locks::{Claims, Hold};
-use crate::session::{Block, State, Work};
+use crate::serving::{Place, Service};
+use crate::session::{Block, Pending, State, Work};
 use crate::statistics::Called;
-use haypile_commands::{Args, Command, Control, Entry, Error, Flag, Run, Table};
+use crate::waiters::Waiter;
+use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::key as types_key;
+use std::sync::Arc;
 
 /// What a piece of work has to be given before it may run.
 #[derive(Default)]
@@ -36,6 +39,23 @@ pub(crate) struct Ran {
     pub pins: Pins,
     /// The commands of a block that has run.
     pub called: Vec<Called>,
+    /// It has found nothing, and waits for its keys.
+    pub waiter: Option<Arc<Waiter>>,
+    /// The hashes of keys whose locks it lacked.
+    pub missing: Vec<u32>,
+}
+
+impl Pending {
+    pub fn needs(&self, table: &Table, store: &Store) -> Needs {
+        let mut needs = Needs { alone: self.more.alone, ..Needs::default() };
+        self.work.add_to(&mut needs, table, store);
+        self.more.keys.iter().for_each(|&hash| needs.claims.add(hash, Hold::Exclusive));
+        if needs.alone {
+            needs.claims.clear();
+        }
+        needs.claims.arrange();
+        needs
+    }
 }
 
 impl Work {
@@ -43,8 +63,7 @@ impl Work {
         matches!(self, Work::Block(_))
     }
 
-    pub fn needs(&self, table: &Table, store: &Store) -> Needs {
-        let mut needs = Needs::default();
+    fn add_to(&self, needs: &mut Needs, table: &Table, store: &Store) {
         match self {
             Work::Command(id, args) => needs.add(table.entry(*id), args.as_args(), store),
             Work::Block(block) => {
@@ -56,15 +75,11 @@ impl Work {
                 }
             }
         }
-        if needs.alone {
-            needs.claims.clear();
-        }
-        needs.claims.arrange();
-        needs
     }
 
     /// Runs it in a transaction of `call`; the caller has what it needs, and gives it back only afterwards. `state` is
     /// changed even where it fails.
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one run, handed on as they are")]
     pub fn run(
         &self,
         engine: &Engine,
@@ -73,26 +88,46 @@ impl Work {
         state: &mut State,
         call: Call<'_>,
         buffers: TxnBuffers,
+        place: Place<'_>,
     ) -> Ran {
-        let mode = call.mode;
-        let rehearsal = mode == Mode::Load;
+        let rehearsal = matches!(place, Place::Rehearsal);
         let mut called = Vec::new();
+        let mut awaited = None;
         let mut txn = store.begin(buffers, call);
-        if !rehearsal {
-            txn.note_events(engine.events());
+        match place {
+            Place::Rehearsal => {}
+            Place::Locked { .. } => txn.note_events(engine.events()),
+            Place::Alone { .. } => {
+                txn.note_events(engine.events());
+                txn.be_alone();
+            }
+        }
+        if engine.waiters.any() {
+            txn.note_ready();
         }
         let reply = match self {
-            Work::Command(id, args) => {
-                run_command(engine, &mut txn, session, state, engine.table.entry(*id).command, args.as_args(), mode)
-            }
-            Work::Block(block) => block.run(engine, &mut txn, session, state, mode, &mut called),
+            Work::Command(id, args) => match engine.table.entry(*id).command.run {
+                Run::Block(run) => run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
+                    Tried::Got(reply) => reply,
+                    Tried::Nothing(nothing) => {
+                        awaited = Some((*id, args, nothing));
+                        Reply::None
+                    }
+                }),
+                run => run_command(engine, &mut txn, session, state, run, args.as_args(), call.mode),
+            },
+            Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
         };
+        let mut service = Service::new(engine, store, place);
+        // Without effect: an error leaves nothing behind.
+        let reply = reply.and_then(|reply| service.serve(&mut txn).map(|()| reply).map_err(Error::Stop));
         let reply = match reply {
-            Ok(reply) if !rehearsal => commit(engine, store, &mut txn).map(|()| reply),
-            Ok(reply) => Ok(reply),
-            // Without effect: an error leaves nothing behind.
+            Ok(reply) if !rehearsal => {
+                service.confirm().and_then(|()| commit(engine, store, &mut txn)).map(|()| (reply, true))
+            }
+            Ok(reply) => Ok((reply, false)),
             Err(Error::Stop(stop)) => Err(stop),
-            Err(error) => Ok(error.into_reply()),
+            Err(error) => Ok((error.into_reply(), false)),
         };
         if !txn.events().is_empty() && reply.is_ok() {
             engine.tell(&txn);
@@ -100,8 +135,17 @@ impl Work {
         if !rehearsal && reply.is_ok() {
             engine.add_lookups(txn.lookups());
         }
-        let pins = txn.take_pins();
-        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called }
+        let mut waiter = None;
+        if let Ok((_, true)) = reply {
+            service.deliver(txn.gate());
+            if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
+                waiter = Some(engine.begin_wait(session, inbox, id, args, call.database, awaited));
+            }
+        }
+        let missing = service.take_missing();
+        drop(service);
+        let (pins, reply) = (txn.take_pins(), reply.map(|(reply, _)| reply));
+        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }
     }
 }
 
@@ -137,9 +181,9 @@ impl Block {
             let command = engine.table.entry(queued.command).command;
             let started = engine.statistics.clock.now();
             let (savepoint, before) = (txn.savepoint(), state.protocol);
-            let reply = match run_command(engine, txn, session, state, command, queued.args.as_args(), mode) {
+            let reply = match run_command(engine, txn, session, state, command.run, queued.args.as_args(), mode) {
                 Ok(reply) => reply,
-                Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long))) => return Err(stop.into()),
+                Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long | Stop::Alone))) => return Err(stop.into()),
                 Err(error) => {
                     txn.rollback(savepoint);
                     error.into_reply()
@@ -182,12 +226,14 @@ fn run_command(
     txn: &mut Txn<'_>,
     session: u64,
     state: &mut State,
-    command: &Command,
+    run: Run,
     args: resp::Args<'_>,
     mode: Mode,
 ) -> Result<Reply, Error> {
-    match command.run {
+    match run {
         Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
+        // In a block nothing waits.
+        Run::Block(run) => run(txn, Args::from(args)).map(Tried::at_once),
         Run::Session(run) => {
             let (rehearsal, may_wait) = (mode == Mode::Load, mode == Mode::Disk);
             let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), rehearsal, may_wait };

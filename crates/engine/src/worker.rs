@@ -13,6 +13,7 @@ use crate::pool::Job;
 use crate::pubsub::Subscribers;
 use crate::session::{Event, Session, State, Waiting, What};
 use crate::statistics::Outcome;
+use crate::waiters::End;
 use haypile_config::Durability;
 use haypile_log::Index;
 use haypile_resp::Limits;
@@ -200,8 +201,10 @@ impl Worker {
         debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
         let Worker { engine, desk } = self;
         desk.reset(engine, session);
-        if matches!(session.waiting, Waiting::Blocked(_)) {
-            engine.blocked.remove(session.id);
+        match session.waiting {
+            Waiting::Blocked(_) => _ = engine.blocked.remove(session.id),
+            Waiting::ForKeys(_) => _ = engine.end_wait(session.id, End::Gone),
+            _ => {}
         }
         desk.paused.remove(&session.id);
         engine.clients.remove(session.id);

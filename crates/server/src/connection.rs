@@ -198,7 +198,11 @@ impl Connection {
         time: Option<Duration>,
     ) -> Result<(), Lost> {
         let mut ended = false;
-        let is_paused = self.state.borrow().session.is_paused();
+        // A command that has not begun, or that takes what it gets from others.
+        let ends_with_client = {
+            let session = &self.state.borrow().session;
+            session.is_paused() || session.waits_for_keys()
+        };
         let event = poll_fn(|cx| {
             loop {
                 if self.lost.get() {
@@ -216,7 +220,7 @@ impl Connection {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Lost)),
                     // One that has only closed its own direction gets its reply, if there is going to be one soon.
-                    Poll::Ready(Ok(())) if buffer.filled().is_empty() && (time.is_none() || is_paused) => {
+                    Poll::Ready(Ok(())) if buffer.filled().is_empty() && (time.is_none() || ends_with_client) => {
                         return Poll::Ready(Err(Lost));
                     }
                     Poll::Ready(Ok(())) => {

@@ -42,7 +42,7 @@ pub use memtable::{Patch, TOGETHER_MAX};
 pub use open::OpenError;
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};
-pub use txn::{Call, KeyEvent, Lookups, Mode, PLAIN_STRING, Pins, Presence, Savepoint, Stop, Txn, TxnBuffers};
+pub use txn::{Call, KeyEvent, Lookups, Mode, PLAIN_STRING, Pins, Presence, Ready, Savepoint, Stop, Txn, TxnBuffers};
 pub use value::Value;
 pub use view::View;
 pub use visit::RowPresence;

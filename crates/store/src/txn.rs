@@ -27,8 +27,10 @@ pub enum Stop {
     WouldBlock,
     /// This is going to take long: run it on the I/O pool under its locks.
     Long,
-    /// It reads more than one row, but holds no key locks: run it under them.
+    /// It needs key locks that are not held: run it under them.
     NeedsLocks,
+    /// It comes to keys that nobody could know of before: run it while nothing else runs.
+    Alone,
     /// It changes more than `txn-bytes-max` at once.
     TooLarge,
     /// The store takes no writes now; the text of the error reply.
@@ -102,6 +104,7 @@ pub struct Savepoint {
     issued: usize,
     lapsed: Vec<Lapsed>,
     events: usize,
+    ready: usize,
 }
 
 /// A key that was removed because its deadline had passed.
@@ -157,6 +160,11 @@ pub struct Txn<'s> {
     /// The classes of events that somebody wants to hear of, as bits; what they are is the caller's business.
     event_classes: u32,
     events: Vec<KeyEvent>,
+    /// Somebody waits for keys: those that come to be are noted.
+    notes_ready: bool,
+    ready: Vec<Ready>,
+    /// Nothing else runs.
+    is_alone: bool,
     random: u64,
     pins: Pins,
 }
@@ -167,6 +175,13 @@ pub struct KeyEvent {
     pub name: &'static str,
     pub database: u32,
     pub key: Box<[u8]>,
+}
+
+/// A key that has come to be, or holds a value of another type than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    pub database: u32,
+    pub name: Box<[u8]>,
 }
 
 /// Bytes of a new object that are kept back before they are written ahead of the rest, or, on an event loop, before the
@@ -196,6 +211,9 @@ impl<'s> Txn<'s> {
             lookups: Lookups::default(),
             event_classes: 0,
             events: Vec::new(),
+            notes_ready: false,
+            ready: Vec::new(),
+            is_alone: false,
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
             call,
@@ -218,12 +236,47 @@ impl<'s> Txn<'s> {
 
     #[cold]
     fn note_event(&mut self, name: &'static str, key: &Key<'_>) {
-        let is_there = |database: &u32| self.space(*database) == key.space;
-        // Nearly always the selected one.
-        let database = Some(self.call.database).filter(is_there).or_else(|| (0..self.databases()).find(is_there));
-        if let Some(database) = database {
+        if let Some(database) = self.database_of(key) {
             self.events.push(KeyEvent { name, database, key: key.name.into() });
         }
+    }
+
+    fn database_of(&self, key: &Key<'_>) -> Option<u32> {
+        let is_there = |database: &u32| self.space(*database) == key.space;
+        // Nearly always the selected one.
+        Some(self.call.database).filter(is_there).or_else(|| (0..self.databases()).find(is_there))
+    }
+
+    /// From now on, keys are noted that others may wait for.
+    #[inline]
+    pub fn note_ready(&mut self) {
+        self.notes_ready = true;
+    }
+
+    /// A key has come to be that others may wait for, or holds a value of another type than before.
+    #[inline]
+    pub fn on_ready(&mut self, key: &Key<'_>) {
+        if self.notes_ready
+            && let Some(database) = self.database_of(key)
+        {
+            self.ready.push(Ready { database, name: key.name.into() });
+        }
+    }
+
+    /// The keys that have come to be so far, in order.
+    #[inline]
+    pub fn ready(&self) -> &[Ready] {
+        &self.ready
+    }
+
+    /// Its caller lets nothing else run.
+    pub fn be_alone(&mut self) {
+        self.is_alone = true;
+    }
+
+    /// Ends a command that comes to keys which are not among its arguments, unless nothing else runs.
+    pub fn alone(&self) -> Result<(), Stop> {
+        if self.is_alone || self.is_rehearsal() { Ok(()) } else { Err(Stop::Alone) }
     }
 
     /// What has happened so far, in order.
@@ -638,6 +691,7 @@ impl<'s> Txn<'s> {
             issued: self.issued.len(),
             lapsed: self.lapsed.clone(),
             events: self.events.len(),
+            ready: self.ready.len(),
         }
     }
 
@@ -650,6 +704,7 @@ impl<'s> Txn<'s> {
         self.next_space = to.next_space;
         self.lapsed = to.lapsed;
         self.events.truncate(to.events);
+        self.ready.truncate(to.ready);
         let undone = &self.issued[to.issued..];
         let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();
         if !garbage.is_empty() {

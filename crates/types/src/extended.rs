@@ -105,6 +105,28 @@ impl Extended {
         Extended { negative, kind: Kind::Finite { mantissa, exponent } }
     }
 
+    /// Its product with 1000, rounded as C does, then up to the next whole number; the end of the range beyond that. What
+    /// a time in seconds is in milliseconds.
+    pub fn thousandfold(self) -> i64 {
+        let beyond = if self.negative { i64::MIN } else { i64::MAX };
+        let Kind::Finite { mantissa, exponent } = self.kind else { return beyond };
+        let product = Extended::round(self.negative, BigUint::from(mantissa) * 1000u32, exponent);
+        let Kind::Finite { mantissa, exponent } = product.kind else { return beyond };
+        let whole = match exponent {
+            _ if mantissa == 0 => 0,
+            64.. => return beyond,
+            0.. => u128::from(mantissa) << exponent,
+            -63..0 => u128::from(mantissa >> -exponent),
+            _ => 0,
+        };
+        let has_fraction = mantissa != 0 && exponent < 0 && (exponent <= -64 || mantissa << (64 + exponent) != 0);
+        match (i64::try_from(whole), self.negative) {
+            (Err(_), _) => beyond,
+            (Ok(whole), true) => -whole,
+            (Ok(whole), false) => whole.saturating_add(i64::from(has_fraction)),
+        }
+    }
+
     /// As Redis prints it: 17 digits behind the point, without zeros at the end. Only finite numbers have digits; the
     /// others are printed as C does.
     pub fn print(self) -> String {
@@ -204,6 +226,34 @@ mod tests {
     fn sum(left: &str, right: &str) -> Option<String> {
         let sum = (Extended::parse(left.as_bytes())? + Extended::parse(right.as_bytes())?)?;
         Some(sum.print())
+    }
+
+    #[test]
+    fn a_thousandfold_is_rounded_up() {
+        let cases = [
+            ("0", 0),
+            ("-0", 0),
+            ("0.1", 100),
+            ("0.001", 1),
+            ("1e-9", 1),
+            ("1e-4000", 1),
+            ("-1e-9", 0),
+            ("-0.0015", -1),
+            ("1.0005", 1001),
+            ("0x1p-1", 500),
+            ("0x1p-3", 125),
+            ("9223372036854775", 9_223_372_036_854_775_000),
+            ("9223372036854775.807", i64::MAX),
+            ("1e20", i64::MAX),
+            ("1e4000", i64::MAX),
+            ("inf", i64::MAX),
+            ("-1e20", i64::MIN),
+            ("-inf", i64::MIN),
+        ];
+        for (text, thousandfold) in cases {
+            let number = Extended::parse(text.as_bytes()).expect("a number");
+            assert_eq!(number.thousandfold(), thousandfold, "{text}");
+        }
     }
 
     /// What redis-server 7.0 on x86-64 answers to SET and INCRBYFLOAT.

@@ -88,6 +88,11 @@ impl Type {
         }
     }
 
+    /// Whether commands wait for such values to come to be.
+    fn is_awaited(self) -> bool {
+        matches!(self, Type::List | Type::Zset)
+    }
+
     fn counter(self) -> Counter {
         match self {
             Type::String => Counter::Strings,
@@ -301,6 +306,7 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
                 // It counts as one that was not there: what is written now is a key that is new.
                 txn.on_event(event::EXPIRED, "expired", key);
                 txn.on_event(event::NEW, "new", key);
+                txn.on_ready(key);
             }
             Ok(Some(header))
         }
@@ -433,6 +439,9 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
         }
         if let Some(is) = types.1 {
             txn.count(key.space, is.counter(), 1);
+            if is.is_awaited() {
+                txn.on_ready(key);
+            }
         }
         match types {
             (None, Some(_)) => {

@@ -15,9 +15,9 @@
 
 #![allow(dead_code)] // Each test file uses its own part.
 
-use haypile_commands::{Args, Error, Run, Table};
+use haypile_commands::{Args, Error, Run, Table, Tried};
 use haypile_resp::{OwnedArgs, Pieces, Protocol, Reply};
-use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
+use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 
 /// Runs all cases of a file. `settle` is called after each command, to move the rows to where the next one shall find them.
 pub fn run(file: &str, text: &str, store: &Store, settle: &dyn Fn()) {
@@ -74,12 +74,15 @@ impl<'s> Client<'s> {
     /// Inline first; where that would wait, the rows are loaded without locks, then inline again with them; at last, and for
     /// what takes long, where it may wait.
     fn execute(&self, args: Args) -> Reply {
-        let function = match self.table.resolve(args) {
-            Ok(entry) => match entry.command.run {
-                Run::Read(function) | Run::Write(function) | Run::Exclusive(function) => function,
-                _ => panic!("cases use commands on data only"),
-            },
+        let run = match self.table.resolve(args) {
+            Ok(entry) => entry.command.run,
             Err(error) => return error.into_reply(),
+        };
+        // Nothing waits here, as in a transaction.
+        let function = |txn: &mut Txn, args: Args| match run {
+            Run::Read(function) | Run::Write(function) | Run::Exclusive(function) => function(txn, args),
+            Run::Block(function) => function(txn, args).map(Tried::at_once),
+            _ => panic!("cases use commands on data only"),
         };
         let mut pins = Pins::default();
         let mut mode = Mode::Memory;

@@ -25,12 +25,14 @@ pub(super) const FIELDS: &[Field] = &[
     gauge("monitor_clients", |engine| engine.attention.monitors() as u64, "Clients that are shown all commands."),
     gauge(
         "blocked_clients",
-        |engine| engine.blocked.count() as u64,
-        "Clients whose reply is held back: WAIT, WAITAOF.",
+        |engine| (engine.blocked.count() + engine.waiters.count()) as u64,
+        "Clients that wait for keys (BLPOP and its relatives) or whose reply is held back (WAIT, WAITAOF).",
     ),
     constant("tracking_clients", "0", "There is no client-side caching yet."),
     constant("clients_in_timeout_table", "0", "Each event loop keeps the times of its own clients."),
     gauge("total_watched_keys", |engine| engine.watches.count() as u64, "Keys that clients watch."),
+    gauge("total_blocking_keys", |engine| engine.waiters.keys() as u64, "Keys that clients wait for."),
+    constant("total_blocking_keys_on_nokey", "0", "There are no streams yet, whose readers wait for the end of a key."),
     gauge("commands_waiting_for_locks", |engine| engine.locks.parked() as u64, "Commands that wait for a key's lock."),
     gauge("io_pool_queued", |engine| engine.pool.queued() as u64, "Jobs that wait for a thread of the I/O pool."),
 ];

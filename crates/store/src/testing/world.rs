@@ -322,7 +322,9 @@ impl World {
                     assert_ne!(mode, Mode::Disk, "the pool has time");
                     mode = Mode::Disk;
                 }
-                Err(Stop::NeedsLocks) => unreachable!("no transaction of this world asks to do without locks"),
+                Err(Stop::NeedsLocks | Stop::Alone) => {
+                    unreachable!("no transaction of this world asks to do without locks")
+                }
                 Err(Stop::TooLarge) => return,
                 Err(stop @ (Stop::Refused(_) | Stop::Failed(_))) => {
                     assert!(self.was_faulty, "step {}: {stop:?}", self.at);
