@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::names::Names;
-use crate::table::{Categories, Command, Flags};
+use crate::table::{Categories, Command, Flags, Group};
 use std::ops::Range;
 
 /// A command with what is computed from its entry once.
@@ -21,6 +21,8 @@ pub struct Entry {
     pub categories: Categories,
     /// Its only key, if every call has exactly one, always at this argument.
     pub one_key: Option<u16>,
+    /// It mostly looks at one row, so that it is run without key locks first. A collection mostly lies in several rows.
+    pub looks_at_one_row: bool,
     /// `get`, `config|get`: the name of the table, whatever the server calls it.
     pub full_name: String,
     /// Their ids; they are in one run.
@@ -156,6 +158,7 @@ fn entry(id: usize, command: &'static Command, parent: Option<&Entry>) -> Entry 
         flags: command.all_flags(),
         categories: command.all_categories(),
         one_key: command.keys.always_one(),
+        looks_at_one_row: !matches!(command.group, Group::Hash | Group::List | Group::Set | Group::SortedSet),
         full_name: match parent {
             None => command.name.to_owned(),
             Some(parent) => format!("{}|{}", parent.command.name, command.name),

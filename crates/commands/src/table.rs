@@ -153,6 +153,10 @@ impl Arity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     String,
+    Hash,
+    List,
+    Set,
+    SortedSet,
     Generic,
     Connection,
     Pubsub,
@@ -165,6 +169,10 @@ impl Group {
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
+            Self::Hash => "hash",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "sorted-set",
             Self::Generic => "generic",
             Self::Connection => "connection",
             Self::Pubsub => "pubsub",
@@ -178,6 +186,10 @@ impl Group {
     const fn category(self) -> Option<Category> {
         match self {
             Self::String => Some(Category::String),
+            Self::Hash => Some(Category::Hash),
+            Self::List => Some(Category::List),
+            Self::Set => Some(Category::Set),
+            Self::SortedSet => Some(Category::Sortedset),
             Self::Generic => Some(Category::Keyspace),
             Self::Connection => Some(Category::Connection),
             Self::Transactions => Some(Category::Transaction),

@@ -263,7 +263,7 @@ impl Workbench {
         }
         self.claims.arrange();
         // What reads one row sees it as it is at one moment, without waiting for who holds its key.
-        let mut locked = WRITES || keys.len() != 1;
+        let mut locked = WRITES || keys.len() != 1 || !entry.looks_at_one_row;
         loop {
             if locked {
                 engine.locks.try_lock(&self.claims, LockTurn::Newcomer, HeldFor::Moment).map_err(Hindrance::Locked)?;
