@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::host::{DebugAccess, Host, Wait, WaitKind};
 use crate::object::{Encoding, idle_ms, string_encoding};
 use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run, SessionFn};
-use crate::{debug_protocol, digest, reload};
-use haypile_config::{glob, value};
+use crate::{debug_protocol, digest, footprint, reload};
+use haypile_config::{glob, value as config_value};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
-use haypile_types::key;
+use haypile_types::key::{self, Type};
+use haypile_types::value;
 use std::ops::RangeInclusive;
 
 pub(crate) const COMMANDS: &[Command] = &[DEBUG];
@@ -339,7 +340,7 @@ fn log(host: &mut dyn Host, args: Args) -> Result<Reply> {
 const PACKED_BYTES_MAX: u64 = 4 << 30;
 
 fn packed_threshold(_host: &mut dyn Host, args: Args) -> Result<Reply> {
-    match value::bytes(args.get(2)) {
+    match config_value::bytes(args.get(2)) {
         Some(..PACKED_BYTES_MAX) => Ok(Reply::ok()),
         _ => Err(Error::text("ERR argument must be a memory value bigger than 1 and smaller than 4gb")),
     }
@@ -391,6 +392,13 @@ fn existing(txn: &mut Txn, args: Args) -> Result<()> {
     key::peek(txn, &key)?.map(drop).ok_or(Error::NoSuchKey)
 }
 
+/// How Redis would hold the collection of an existing key; `None` for a string.
+fn encoding_of(txn: &mut Txn, args: Args) -> Result<Option<&'static str>> {
+    let key = args.key(txn, 2);
+    let entry = key::peek(txn, &key)?.ok_or(Error::NoSuchKey)?;
+    Ok(value::encoding_name(&entry)?)
+}
+
 fn htstats(txn: &mut Txn, args: Args) -> Result<Reply> {
     let database = u32::try_from(args.int(2)?).ok().filter(|database| *database < txn.databases());
     let space = txn.space(database.ok_or(Error::text("ERR Out of range database"))?);
@@ -404,13 +412,17 @@ fn htstats(txn: &mut Txn, args: Args) -> Result<Reply> {
 }
 
 fn htstats_key(txn: &mut Txn, args: Args) -> Result<Reply> {
-    existing(txn, args)?;
+    if encoding_of(txn, args)? == Some("hashtable") {
+        return Ok(Reply::Verbatim("txt", "No table: the elements lie in sorted runs.\n".into()));
+    }
     Err(Error::text("ERR The value stored at the specified key is not represented using an hash table"))
 }
 
 fn listpack(txn: &mut Txn, args: Args) -> Result<Reply> {
-    existing(txn, args)?;
-    Err(Error::text("ERR Not a listpack encoded object."))
+    match encoding_of(txn, args)? {
+        Some("listpack") => Ok(Reply::Simple("Listpack structure printed on stdout")),
+        _ => Err(Error::text("ERR Not a listpack encoded object.")),
+    }
 }
 
 fn quicklist(txn: &mut Txn, args: Args) -> Result<Reply> {
@@ -421,6 +433,9 @@ fn quicklist(txn: &mut Txn, args: Args) -> Result<Reply> {
 fn sdslen(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
     let entry = key::peek(txn, &key)?.ok_or(Error::NoSuchKey)?;
+    if entry.header.type_of() != Type::String {
+        return Err(Error::text("ERR Not an sds encoded string."));
+    }
     let name = key.name.len() as u64;
     let (encoding, length) = string_encoding(txn, &key, entry)?;
     if matches!(encoding, Encoding::Int(_)) {
@@ -439,13 +454,17 @@ const LRU_CLOCK_MASK: u64 = (1 << 24) - 1;
 fn object(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
     let entry = key::peek(txn, &key)?.ok_or(Error::NoSuchKey)?;
-    let (encoding, length) = string_encoding(txn, &key, entry)?;
-    let (address, references) = (key.hash, encoding.references());
-    let (serialized, idle_ms) = (serialized_bytes(encoding, length), idle_ms(txn, &key));
+    let (encoding, references, serialized) = match value::encoding_name(&entry)? {
+        Some(name) => (name, 1, footprint::serialized(txn, &key, &entry)?),
+        None => {
+            let (encoding, length) = string_encoding(txn, &key, entry)?;
+            (encoding.name(), encoding.references(), serialized_bytes(encoding, length))
+        }
+    };
+    let (address, idle_ms) = (key.hash, idle_ms(txn, &key));
     let lru = (txn.now_ms().saturating_sub(idle_ms) / 1000) & LRU_CLOCK_MASK;
     Ok(Reply::Status(format!(
-        "Value at:0x{address:x} refcount:{references} encoding:{} serializedlength:{serialized} lru:{lru} lru_seconds_idle:{}",
-        encoding.name(),
+        "Value at:0x{address:x} refcount:{references} encoding:{encoding} serializedlength:{serialized} lru:{lru} lru_seconds_idle:{}",
         idle_ms / 1000,
     )))
 }
@@ -462,14 +481,6 @@ fn serialized_bytes(encoding: Encoding, length: u64) -> u64 {
         Encoding::Int(value) if i16::try_from(value).is_ok() => 3,
         Encoding::Int(value) if i32::try_from(value).is_ok() => 5,
         Encoding::Int(value) => digits(value),
-        _ => {
-            length
-                + match length {
-                    0..64 => 1,
-                    64..16_384 => 2,
-                    16_384..0x1_0000_0000 => 5,
-                    _ => 9,
-                }
-        }
+        _ => footprint::rdb_bytes(length),
     }
 }

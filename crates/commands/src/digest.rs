@@ -7,10 +7,13 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use haypile_resp::Reply;
 use haypile_store::{Key, ScanPosition, Stop, Txn};
+use haypile_types::element::ROWS_INLINE_MAX;
+use haypile_types::hash;
 use haypile_types::key::{self, Entry, Type};
 use haypile_types::string::{self, Content};
 use sha1::{Digest as _, Sha1};
 use std::fmt::Write;
+use std::ops::ControlFlow;
 
 /// Keys in one step of the walk, and bytes in one step through a long value.
 const STEP_KEYS: usize = 1000;
@@ -55,7 +58,7 @@ impl Digest {
         self.mix(&number_of(header.type_of()).to_be_bytes());
         match header.type_of() {
             Type::String => self.mix_hash(hash_of_string(txn, key, entry)?),
-            Type::Hash => unreachable!("no command makes one yet"),
+            Type::Hash => self.mix_hash_fields(txn, key, &entry)?,
             Type::Set => unreachable!("no command makes one yet"),
             Type::List => unreachable!("no command makes one yet"),
             Type::Zset => unreachable!("no command makes one yet"),
@@ -63,6 +66,21 @@ impl Digest {
         if header.deadline_ms.is_some() {
             self.add(b"!!expire!!");
         }
+        Ok(())
+    }
+
+    /// Fields in any order, each with its value.
+    fn mix_hash_fields(&mut self, txn: &mut Txn, key: &Key, entry: &Entry) -> Result<()> {
+        if hash::len(entry)? > ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        hash::visit(txn, key, entry, |field, value| {
+            let mut one = Digest::default();
+            one.mix(field);
+            one.mix(value);
+            self.add(&one.0);
+            ControlFlow::Continue(())
+        })?;
         Ok(())
     }
 

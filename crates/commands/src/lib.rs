@@ -24,6 +24,10 @@ mod counter;
 mod lcs;
 mod substring;
 
+mod elements;
+mod hash;
+mod hash_random;
+
 mod keys;
 
 mod database;
@@ -47,6 +51,7 @@ mod cluster;
 mod debug;
 mod debug_protocol;
 mod digest;
+mod footprint;
 mod lolwut;
 mod memory;
 mod modules;
@@ -66,12 +71,13 @@ pub use table::{Awaited, Command, Control, Flag, Run, Tried};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// The entries of all groups, in the order of the documentation.
-pub(crate) fn groups() -> [&'static [Command]; 26] {
-    [
+pub(crate) fn groups() -> &'static [&'static [Command]] {
+    &[
         string::COMMANDS,
         counter::COMMANDS,
         lcs::COMMANDS,
         substring::COMMANDS,
+        hash::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,

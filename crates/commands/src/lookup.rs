@@ -48,7 +48,7 @@ impl Default for Table {
 impl Table {
     /// All commands under their own names.
     pub fn new() -> Self {
-        Self::of(&crate::groups())
+        Self::of(crate::groups())
     }
 
     pub(crate) fn of(groups: &[&'static [Command]]) -> Self {

@@ -5,6 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::footprint;
 use crate::host::{Host, MemoryFacts};
 use crate::introspect::help;
 use crate::object::{Encoding, string_encoding};
@@ -79,17 +80,22 @@ const MEMORY_USAGE: Command = Command {
 };
 
 fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
-    // Values without elements have nothing to sample; the number is read all the same.
+    let mut samples = SAMPLES;
     for i in (3..args.len()).step_by(2) {
-        if !args.is(i, "samples") || i + 1 >= args.len() || args.int(i + 1)? < 0 {
+        if !args.is(i, "samples") || i + 1 >= args.len() {
             return Err(Error::Syntax);
         }
+        // 0 stands for all elements.
+        samples = match u64::try_from(args.int(i + 1)?).map_err(|_| Error::Syntax)? {
+            0 => u64::MAX,
+            count => count,
+        };
     }
     let key = args.key(txn, 2);
     let Some(entry) = key::peek(txn, &key)? else { return Ok(Reply::Null) };
     let value = match entry.header.type_of() {
         Type::String => string_bytes(string_encoding(txn, &key, entry)?),
-        Type::Hash => unreachable!("no command makes one yet"),
+        Type::Hash => OBJECT_BYTES + footprint::of_hash(txn, &key, &entry, samples)?,
         Type::Set => unreachable!("no command makes one yet"),
         Type::List => unreachable!("no command makes one yet"),
         Type::Zset => unreachable!("no command makes one yet"),
@@ -97,8 +103,11 @@ fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Integer((value + sds_bytes(key.name.len() as u64, true) + DICT_ENTRY_BYTES) as i64))
 }
 
+/// Elements that are looked at unless SAMPLES says how many.
+const SAMPLES: u64 = 5;
+
 /// Redis's entry of a key in its table, and its object.
-const DICT_ENTRY_BYTES: u64 = 24;
+pub(crate) const DICT_ENTRY_BYTES: u64 = 24;
 const OBJECT_BYTES: u64 = 16;
 
 fn string_bytes((encoding, length): (Encoding, u64)) -> u64 {
@@ -124,7 +133,7 @@ pub(crate) fn sds_bytes(length: u64, is_name: bool) -> u64 {
 }
 
 /// The size class of jemalloc that an allocation falls into: four to each power of two, sixteen bytes apart below.
-fn allocated(bytes: u64) -> u64 {
+pub(crate) fn allocated(bytes: u64) -> u64 {
     match bytes {
         0..=8 => 8,
         9..=128 => bytes.next_multiple_of(16),

@@ -48,13 +48,13 @@ fn scan(txn: &mut Txn, args: Args) -> Result<Reply> {
 }
 
 /// Keys that one step looks at, whatever COUNT asks for: a step stays well below a millisecond where they are in memory.
-const STEP_KEYS_MAX: usize = 1000;
+pub(crate) const STEP_KEYS_MAX: usize = 1000;
 
 /// Keys that a step looks at if COUNT does not say.
-const STEP_KEYS: usize = 10;
+pub(crate) const STEP_KEYS: usize = 10;
 
 /// A cursor as C's `strtoul` reads it, as Redis does; a negative number is one beyond all positions.
-fn parse_cursor(digits: &[u8]) -> Option<u64> {
+pub(crate) fn parse_cursor(digits: &[u8]) -> Option<u64> {
     let (negative, digits) = match digits {
         [] => return Some(0),
         [b'-', rest @ ..] => (true, rest),

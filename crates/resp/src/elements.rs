@@ -11,6 +11,8 @@ pub enum Shape {
     Set,
     /// Keys and values in turn. In RESP2 an array.
     Map,
+    /// Two elements each in an array of their own. In RESP2 one array of all of them, in turn.
+    Pairs,
 }
 
 /// Bulk strings, encoded.
@@ -48,7 +50,7 @@ impl Elements {
         self.count += 1;
     }
 
-    /// Elements so far; of a map, keys and values both count.
+    /// Elements so far; of a map or of pairs, both elements of each count.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -74,6 +76,8 @@ impl Elements {
             Shape::Array => write::array_len(out, self.count),
             Shape::Set => write::set_len(protocol, out, self.count),
             Shape::Map => write::map_len(protocol, out, self.count / 2),
+            Shape::Pairs if protocol == Protocol::Resp3 => return self.encode_pairs(out),
+            Shape::Pairs => write::array_len(out, self.count),
         }
         let mut from = 0;
         for &at in &self.nulls {
@@ -83,6 +87,30 @@ impl Elements {
         }
         out.extend_from_slice(&self.body[from..]);
     }
+
+    /// An array of arrays of two. None of the elements is missing.
+    fn encode_pairs(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.nulls.is_empty(), "pairs are whole");
+        write::array_len(out, self.count / 2);
+        let mut rest = &self.body[..];
+        while !rest.is_empty() {
+            let (first, second) = (bulk_bytes(rest), bulk_bytes(&rest[bulk_bytes(rest)..]));
+            write::array_len(out, 2);
+            out.extend_from_slice(&rest[..first + second]);
+            rest = &rest[first + second..];
+        }
+    }
+}
+
+/// Bytes of the encoded bulk string at the start of `body`.
+fn bulk_bytes(body: &[u8]) -> usize {
+    let digits = body[1..].iter().take_while(|byte| byte.is_ascii_digit());
+    let (mut line, mut length) = (1, 0);
+    for digit in digits {
+        length = length * 10 + usize::from(digit - b'0');
+        line += 1;
+    }
+    line + 2 + length + 2
 }
 
 #[cfg(test)]
@@ -98,6 +126,24 @@ mod tests {
         elements.push_null();
         let expected = Reply::array([Reply::Null, Reply::bulk("a"), Reply::Null]);
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            elements.encode(protocol, &mut ours);
+            expected.encode(protocol, &mut theirs);
+            assert_eq!(ours, theirs);
+        }
+    }
+
+    #[test]
+    fn pairs_are_arrays_of_their_own_in_resp3() {
+        use crate::Reply;
+        let mut elements = Elements::new(Shape::Pairs);
+        for string in ["a", "", "a longer one", "\r\n$3"] {
+            elements.push(string.as_bytes());
+        }
+        let bulks = |strings: &[&'static str]| strings.iter().copied().map(Reply::bulk).collect::<Vec<_>>();
+        let flat = Reply::Array(bulks(&["a", "", "a longer one", "\r\n$3"]));
+        let nested = Reply::array([Reply::Array(bulks(&["a", ""])), Reply::Array(bulks(&["a longer one", "\r\n$3"]))]);
+        for (protocol, expected) in [(Protocol::Resp2, flat), (Protocol::Resp3, nested)] {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             elements.encode(protocol, &mut ours);
             expected.encode(protocol, &mut theirs);

@@ -1,18 +1,22 @@
 //! The data types: how values lie in rows, and the operations on them, over a `Txn`. Never names a reply or a command,
 //! and knows neither cache nor memtable. The bytes are described in docs/format/rows.md.
 //!
-//! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long),
-//! `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `value`
+//! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`,
+//! `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
+//! random elements), `value`
 //! (what all types can do), `integer` and `extended` (numbers as Redis reads and
 //! prints them).
 
 pub mod key;
 pub mod string;
 
+pub mod hash;
+
 pub mod chunks;
 pub mod element;
 pub mod packed;
 pub mod value;
+pub mod walk;
 
 pub mod extended;
 pub mod integer;

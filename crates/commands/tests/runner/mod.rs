@@ -16,6 +16,7 @@
 #![allow(dead_code)] // Each test file uses its own part.
 
 use haypile_commands::{Args, Error, Run, Table, Tried};
+use haypile_resp::decode::Decoder;
 use haypile_resp::{OwnedArgs, Pieces, Protocol, Reply};
 use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 
@@ -138,23 +139,10 @@ impl Shown {
             Reply::Map(pairs) => {
                 Shown::List(pairs.into_iter().flat_map(|(key, value)| [Shown::of(key), Shown::of(value)]).collect())
             }
-            Reply::Stream(mut pieces) => Shown::of_pieces(&mut *pieces),
-            other => panic!("no case has a reply like {other:?}"),
+            Reply::Set(elements) => Shown::List(elements.into_iter().map(Shown::of).collect()),
+            // What is encoded already, or comes in pieces, is read as a client would.
+            other => Shown::of(as_client_reads(other)),
         }
-    }
-
-    /// A bulk string that came in pieces: `$`, its length, a line end, the bytes, a line end.
-    fn of_pieces(pieces: &mut dyn Pieces) -> Shown {
-        let mut encoded = Vec::new();
-        while pieces.next(Protocol::Resp2, &mut encoded).expect("memory can be read") {}
-        let line_end = encoded.iter().position(|&byte| byte == b'\r').expect("a line with the length");
-        let length = std::str::from_utf8(&encoded[1..line_end]).expect("digits").parse::<usize>().expect("digits");
-        let bytes = &encoded[line_end + 2..];
-        assert!(
-            encoded[0] == b'$' && bytes.len() == length + 2 && bytes.ends_with(b"\r\n"),
-            "a bulk string of {length} bytes"
-        );
-        Shown::Bulk(bytes[..length].to_vec())
     }
 
     fn shown(&self) -> String {
@@ -167,6 +155,15 @@ impl Shown {
             Shown::List(elements) => format!("[{}]", elements.iter().map(Shown::shown).collect::<Vec<_>>().join(", ")),
         }
     }
+}
+
+/// A reply encoded for RESP2 and decoded again.
+fn as_client_reads(reply: Reply) -> Reply {
+    let (mut pieces, mut encoded) = (reply.into_pieces(), Vec::new());
+    while pieces.next(Protocol::Resp2, &mut encoded).expect("memory can be read") {}
+    let (taken, decoded) = Decoder::new().next(&encoded).expect("a reply");
+    assert_eq!(taken, encoded.len(), "nothing comes behind the reply");
+    decoded.expect("a whole reply")
 }
 
 /// What a case expects.

@@ -17,6 +17,10 @@ pub enum Rule {
     Deadline(i64),
     /// A list without an order.
     Unordered,
+    /// Fields and values in turn, without an order of the pairs.
+    UnorderedPairs,
+    /// Random elements: as many on both sides.
+    Sample,
     /// Any key or none, the same on both sides.
     AnyKey,
     /// A cursor and some keys: the form. Full iterations are steps of their own.
@@ -44,9 +48,12 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"pttl", _) => Rule::Remaining(1),
         (b"expiretime", _) => Rule::Deadline(1000),
         (b"pexpiretime", _) => Rule::Deadline(1),
-        (b"keys", _) => Rule::Unordered,
+        (b"keys" | b"hkeys" | b"hvals", _) => Rule::Unordered,
+        (b"hgetall", _) => Rule::UnorderedPairs,
+        (b"hrandfield", _) if command.len() == 2 => Rule::AnyKey,
+        (b"hrandfield", _) => Rule::Sample,
         (b"randomkey", _) => Rule::AnyKey,
-        (b"scan", _) => Rule::ScanPage,
+        (b"scan" | b"hscan", _) => Rule::ScanPage,
         // Redis counts keys whose deadline has passed until they are removed.
         (b"dbsize", _) | (b"debug", b"digest" | b"digest-value") => Rule::Size,
         (b"debug", b"object" | b"htstats") => Rule::Form,
@@ -135,6 +142,8 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
         Rule::Remaining(unit_ms) => near(unit_ms),
         Rule::Deadline(unit_ms) => !theirs.integer().is_some_and(|t| context.literals.contains(&t)) && near(unit_ms),
         Rule::Unordered => sorted(theirs) == sorted(ours),
+        Rule::UnorderedPairs => sorted_pairs(theirs) == sorted_pairs(ours),
+        Rule::Sample => theirs.elements().map(<[Reply]>::len) == ours.elements().map(<[Reply]>::len),
         Rule::AnyKey => matches!((theirs, ours), (Reply::Bulk(_), Reply::Bulk(_))),
         Rule::ScanPage => scan_page(theirs).is_some() && scan_page(ours).is_some(),
         Rule::Size if !context.expired_keys => false,
@@ -174,6 +183,13 @@ fn sorted(reply: &Reply) -> Reply {
         }
         other => other.clone(),
     }
+}
+
+/// A map, or the array that it is in RESP2, with sorted pairs.
+fn sorted_pairs(reply: &Reply) -> (bool, Vec<(Reply, Reply)>) {
+    let mut pairs = pairs(reply);
+    pairs.sort();
+    (matches!(reply, Reply::Map(_)), pairs)
 }
 
 /// The cursor and the keys of a SCAN reply, if it is one.

@@ -40,7 +40,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         name: "nul-in-words",
         reason: "Redis reads a cursor and prints an option up to a NUL byte; we take the bytes as they are",
         applies: |command, _, _| {
-            let words = ["hello", "scan", "expire", "pexpire", "expireat", "pexpireat"];
+            let words = ["hello", "scan", "hscan", "expire", "pexpire", "expireat", "pexpireat"];
             words.iter().any(|word| is(command, &[word])) && command[1..].iter().any(|a| a.contains(&0))
         },
     },

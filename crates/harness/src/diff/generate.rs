@@ -6,6 +6,7 @@
 
 use super::arguments::Arguments;
 use super::clients;
+use super::hashes;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use crate::random::Random;
 
@@ -36,6 +37,9 @@ const COMMANDS: &[(u64, Make)] = &[
     (6, |a| vec![a.word("GETRANGE"), a.key(), a.index(), a.index()]),
     (2, |a| vec![a.word("SUBSTR"), a.key(), a.index(), a.index()]),
     (8, |a| vec![a.word("SETRANGE"), a.key(), a.write_offset(), a.value()]),
+    // Hashes.
+    (14, hashes::hset),
+    (30, hashes::other),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),
@@ -333,6 +337,11 @@ const NAMES: &[&str] = &[
     "getset",
     "getex",
     "getdel",
+    "hset",
+    "hmset",
+    "hgetall",
+    "hrandfield",
+    "hincrbyfloat",
     "mget",
     "mset",
     "msetnx",
@@ -626,6 +635,16 @@ pub(super) fn spoil(a: &mut Arguments, command: &mut Command) {
     }
 }
 
+/// How many random elements are asked for: few, none, or what is refused; never so many that a reply is huge.
+pub(super) fn sample_count(a: &mut Arguments) -> Vec<u8> {
+    match a.random.below(10) {
+        0 => a.odd(),
+        1 => a.random.pick(&["-9223372036854775808", "9223372036854775808", "9223372036854775807"]).as_bytes().to_vec(),
+        2..=5 => a.random.between(0, 90).to_string().into_bytes(),
+        _ => format!("-{}", a.random.between(1, 90)).into_bytes(),
+    }
+}
+
 /// Bytes that are not tidy RESP arrays: inline commands, and what parsers must refuse.
 const RAW: &[&[u8]] = &[
     b"PING\r\n",
@@ -724,6 +743,10 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             4..=9 => {
                 let mut command = vec![b"SCAN".to_vec()];
                 scan_options(&mut a, &mut command, true);
+                sequence.push(Step::Scan { connection, command });
+            }
+            11..=13 => {
+                let command = vec![b"HSCAN".to_vec(), a.key()];
                 sequence.push(Step::Scan { connection, command });
             }
             10 => {

@@ -10,6 +10,7 @@ mod clients;
 pub mod compare;
 pub mod exceptions;
 pub mod generate;
+mod hashes;
 pub mod play;
 pub mod sequence;
 pub mod shrink;

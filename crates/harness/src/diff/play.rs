@@ -371,7 +371,9 @@ fn iterate(client: &mut Client, command: &Command) -> Result<std::result::Result
     let mut cursor = 0;
     for _ in 0..PAGES_MAX {
         let mut page = command.clone();
-        page.insert(1.min(page.len()), cursor.to_string().into_bytes());
+        // SCAN has its cursor first, HSCAN and its like behind the key.
+        let at = if command[0].eq_ignore_ascii_case(b"scan") { 1 } else { 2 };
+        page.insert(at.min(page.len()), cursor.to_string().into_bytes());
         let reply = client.call(&page)?;
         if reply.error().is_some() {
             return Ok(Err(reply));
@@ -386,8 +388,32 @@ fn iterate(client: &mut Client, command: &Command) -> Result<std::result::Result
     Err(anyhow!("an iteration did not end within {PAGES_MAX} pages"))
 }
 
-/// A key: its type, its value if it is a string, its deadline in milliseconds or a negative number.
-type Content = (Reply, Reply, Reply);
+/// A key as a server tells of it.
+struct Content {
+    kind: Reply,
+    /// The answer of GET: a string's value.
+    value: Reply,
+    /// In milliseconds, or a negative number.
+    deadline: Reply,
+    digest: Reply,
+    encoding: Reply,
+}
+
+impl Content {
+    fn read(client: &mut Client) -> Result<Content> {
+        let mut next = || client.read();
+        Ok(Content { kind: next()?, value: next()?, deadline: next()?, digest: next()?, encoding: next()? })
+    }
+
+    /// How Redis holds a string depends on what was done to it.
+    fn is_like(&self, other: &Content, rules: &Rules) -> bool {
+        let is_string = matches!(&self.kind, Reply::Simple(kind) if kind == b"string");
+        let deadline = rule_of(&vec![b"PEXPIRETIME".to_vec()]);
+        (&self.kind, &self.value, &self.digest) == (&other.kind, &other.value, &other.digest)
+            && same(deadline, &self.deadline, &other.deadline, rules)
+            && (is_string || self.encoding == other.encoding)
+    }
+}
 
 /// Everything that a server says it holds.
 struct Keyspace {
@@ -426,14 +452,15 @@ impl Keyspace {
         let names = names.elements().with_context(|| format!("KEYS * was answered by {names}"))?.to_vec();
         let names: Vec<Vec<u8>> = names.iter().filter_map(|n| n.bytes().map(<[u8]>::to_vec)).collect();
         for name in &names {
-            for command in [&b"TYPE"[..], b"GET", b"PEXPIRETIME"] {
-                client.push(&[command, name]);
+            for command in ["TYPE", "GET", "PEXPIRETIME", "DEBUG DIGEST-VALUE", "OBJECT ENCODING"] {
+                let words = command.split(' ').map(str::as_bytes);
+                client.push(&words.chain([&name[..]]).collect::<Vec<_>>());
             }
         }
         client.push(&["RANDOMKEY"]);
         client.flush()?;
         for name in &names {
-            let content = (client.read()?, client.read()?, client.read()?);
+            let content = Content::read(client)?;
             let twice = into.insert((database, name.clone()), content).is_some();
             ensure!(!twice, "KEYS names {} twice", abbreviate(name));
         }
@@ -446,16 +473,17 @@ impl Keyspace {
     /// The first difference. A database's size counts keys whose deadline has passed until they are removed, at a time
     /// that is each server's own: sizes are compared only where there is none.
     fn difference(&self, ours: &Keyspace, rules: &Rules) -> Option<String> {
-        let deadline = rule_of(&vec![b"PEXPIRETIME".to_vec()]);
         let show = |content: Option<&Content>| match content {
-            Some((kind, value, deadline)) => format!("{kind} {value} until {deadline}"),
+            Some(Content { kind, value, deadline, digest, encoding }) => {
+                format!("{kind} {value} until {deadline}, {encoding}, digest {digest}")
+            }
             None => "no such key".to_string(),
         };
         let places = self.keys.keys().chain(ours.keys.keys().filter(|p| !self.keys.contains_key(*p)));
         for place in places {
             let (theirs, ours) = (self.keys.get(place), ours.keys.get(place));
             let equal = match (theirs, ours) {
-                (Some(a), Some(b)) => a.0 == b.0 && a.1 == b.1 && same(deadline, &a.2, &b.2, rules),
+                (Some(a), Some(b)) => a.is_like(b, rules),
                 _ => false,
             };
             if !equal {

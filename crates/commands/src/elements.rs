@@ -1,0 +1,176 @@
+//! What the commands on collections share: options and replies of the *SCAN family, counts of the *RAND* family, and replies
+//! that are too long to be held at once.
+//!
+//! A cursor is the hash of the next element plus one, so that nothing is kept between calls; what lies in one row goes out
+//! whole. Never looks at a value: the types say what an element is.
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::scan::{STEP_KEYS, STEP_KEYS_MAX, parse_cursor};
+use haypile_config::glob;
+use haypile_resp::pieces::PIECE_BYTES;
+use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, write};
+use haypile_store::View;
+
+/// The cursor in argument `i`.
+pub(crate) fn cursor(args: Args, i: usize) -> Result<u64> {
+    parse_cursor(args.get(i)).ok_or(Error::InvalidCursor)
+}
+
+/// The hash from which a cursor goes on; `None` if it lies beyond all.
+pub(crate) fn hash_of_cursor(cursor: u64) -> Option<u32> {
+    u32::try_from(cursor.saturating_sub(1)).ok()
+}
+
+/// What a page of HSCAN, SSCAN or ZSCAN is asked for.
+pub(crate) struct Page<'a> {
+    /// `None` lets every element pass.
+    pattern: Option<&'a [u8]>,
+    /// Elements to look at.
+    pub count: usize,
+    /// HSCAN is to leave the values out.
+    pub names_only: bool,
+}
+
+impl<'a> Page<'a> {
+    /// The options from argument `i` on.
+    pub fn parse(args: Args<'a>, mut i: usize, novalues: bool) -> Result<Page<'a>> {
+        let mut page = Page { pattern: None, count: STEP_KEYS, names_only: false };
+        while i < args.len() {
+            let value = args.opt(i + 1);
+            match value {
+                Some(_) if args.is(i, "count") => {
+                    let count = args.int(i + 1)?;
+                    if count < 1 {
+                        return Err(Error::Syntax);
+                    }
+                    page.count = usize::try_from(count).unwrap_or(usize::MAX).min(STEP_KEYS_MAX);
+                    i += 2;
+                }
+                Some(pattern) if args.is(i, "match") => {
+                    page.pattern = (pattern != b"*").then_some(pattern);
+                    i += 2;
+                }
+                _ if novalues && args.is(i, "novalues") => {
+                    page.names_only = true;
+                    i += 1;
+                }
+                _ => return Err(Error::Syntax),
+            }
+        }
+        Ok(page)
+    }
+
+    #[inline]
+    pub fn passes(&self, element: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, element, false))
+    }
+}
+
+/// The reply of a page: the next cursor, 0 at the end, and the elements.
+pub(crate) fn page(next: Option<u32>, elements: Elements) -> Reply {
+    let cursor = next.map_or(0, |hash| u64::from(hash) + 1);
+    Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Elements(elements)])
+}
+
+/// The page of a key that is not there.
+pub(crate) fn empty_page() -> Reply {
+    page(None, Elements::new(Shape::Array))
+}
+
+/// What a reply of rows calls for each row: the row's key and value, and where its elements go. Says how many it wrote.
+pub(crate) type EachRow = dyn FnMut(&[u8], &[u8], Protocol, &mut Vec<u8>) -> std::result::Result<u64, String> + Send;
+
+/// A reply of `count` elements that are made of the rows of a view, piece by piece; of a map, keys and values both count.
+pub(crate) fn stream(
+    view: View,
+    shape: Shape,
+    count: u64,
+    each: impl FnMut(&[u8], &[u8], Protocol, &mut Vec<u8>) -> std::result::Result<u64, String> + Send + 'static,
+) -> Reply {
+    Reply::Stream(Box::new(RowElements { view, shape, count, begun: false, missing: count, each: Box::new(each) }))
+}
+
+struct RowElements {
+    view: View,
+    shape: Shape,
+    count: u64,
+    /// The length is out.
+    begun: bool,
+    /// Elements that are still to come.
+    missing: u64,
+    each: Box<EachRow>,
+}
+
+impl Pieces for RowElements {
+    fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        if !self.begun {
+            self.begun = true;
+            write_len(self.shape, protocol, self.count as usize, out);
+        }
+        let full = out.len() + PIECE_BYTES;
+        while self.missing > 0 && out.len() < full {
+            let Some((row, value)) = self.view.next_row()? else {
+                return Err("a collection has fewer elements than its count says".into());
+            };
+            let written = (self.each)(&row, &value, protocol, out)?;
+            self.missing = self
+                .missing
+                .checked_sub(written)
+                .ok_or_else(|| String::from("a collection has more elements than its count says"))?;
+        }
+        Ok(self.missing > 0)
+    }
+}
+
+/// The line that says how many elements follow; of a map, keys and values both count.
+pub(crate) fn write_len(shape: Shape, protocol: Protocol, count: usize, out: &mut Vec<u8>) {
+    match shape {
+        Shape::Array => write::array_len(out, count),
+        Shape::Set => write::set_len(protocol, out, count),
+        Shape::Map => write::map_len(protocol, out, count / 2),
+        Shape::Pairs if protocol == Protocol::Resp3 => write::array_len(out, count / 2),
+        Shape::Pairs => write::array_len(out, count),
+    }
+}
+
+/// What stands before each pair of a reply of pairs.
+pub(crate) fn begin_pair(protocol: Protocol, out: &mut Vec<u8>) {
+    if protocol == Protocol::Resp3 {
+        write::array_len(out, 2);
+    }
+}
+
+/// How many random elements a command is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sample {
+    /// At most so many, all different.
+    Different(u64),
+    /// Exactly so many, each drawn by itself: a negative count.
+    Any(u64),
+}
+
+impl Sample {
+    /// The count in argument `i`, and whether there is the word behind it that asks for more (WITHVALUES, WITHSCORES).
+    pub fn parse(args: Args, i: usize, with: &str) -> Result<(Sample, bool)> {
+        let count = args.int(i)?;
+        if count == i64::MIN {
+            return Err(Error::text(
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            ));
+        }
+        let wants_more = args.len() == i + 2 && args.is(i + 1, with);
+        if args.len() > i + 1 && !wants_more {
+            return Err(Error::Syntax);
+        }
+        if wants_more && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
+            return Err(Error::text("ERR value is out of range"));
+        }
+        let sample = if count < 0 { Sample::Any(count.unsigned_abs()) } else { Sample::Different(count as u64) };
+        Ok((sample, wants_more))
+    }
+}
+
+/// Draws of different elements are made one by one where they are few among many: so many at most, and one in so many.
+pub(crate) const DRAWS_MAX: u64 = 10_000;
+pub(crate) const DRAWS_SHARE: u64 = 16;

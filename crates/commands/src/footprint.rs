@@ -1,0 +1,115 @@
+//! What collections would take in Redis's memory: the bytes of the listpacks and tables that Redis would make of them.
+//!
+//! Of a table only some elements are looked at, as many as SAMPLES says, and stand for all.
+
+use crate::error::Result;
+use crate::memory::{DICT_ENTRY_BYTES, allocated, sds_bytes};
+use haypile_resp::number;
+use haypile_store::{Key, Txn};
+use haypile_types::element::ROWS_INLINE_MAX;
+use haypile_types::key::{Entry, Type};
+use haypile_types::{hash, value};
+use std::ops::ControlFlow;
+
+/// A listpack's length, count and end.
+const LISTPACK_BYTES: u64 = 7;
+
+/// Redis's table without its places, and a place.
+const DICT_BYTES: u64 = 56;
+const DICT_PLACE_BYTES: u64 = 8;
+
+/// Places of the smallest table.
+const DICT_PLACES_MIN: u64 = 4;
+
+/// A string among others in a listpack: how it is encoded, what it says, and how long that was.
+pub(crate) fn listpack_bytes(string: &[u8]) -> u64 {
+    let length = string.len() as u64;
+    let encoded = match number::parse_i64(string) {
+        Some(0..=127) => 1,
+        Some(-4096..=4095) => 2,
+        Some(-32_768..=32_767) => 3,
+        Some(-8_388_608..=8_388_607) => 4,
+        Some(-2_147_483_648..=2_147_483_647) => 5,
+        Some(_) => 9,
+        None => match length {
+            0..64 => 1 + length,
+            64..4096 => 2 + length,
+            _ => 5 + length,
+        },
+    };
+    encoded
+        + match encoded {
+            0..=127 => 1,
+            128..16_384 => 2,
+            16_384..2_097_152 => 3,
+            _ => 4,
+        }
+}
+
+/// A table of so many entries, without what these point to.
+pub(crate) fn dict_bytes(count: u64) -> u64 {
+    let places = count.next_power_of_two().max(DICT_PLACES_MIN);
+    DICT_BYTES + places * DICT_PLACE_BYTES + count * DICT_ENTRY_BYTES
+}
+
+/// So many elements where those that were looked at take so much.
+pub(crate) fn extrapolated(bytes: u64, seen: u64, count: u64) -> u64 {
+    (u128::from(bytes) * u128::from(count) / u128::from(seen.max(1))) as u64
+}
+
+pub(crate) fn of_hash(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> Result<u64> {
+    let is_table = value::encoding_name(entry)? == Some("hashtable");
+    let count = hash::len(entry)?;
+    let samples = if is_table { samples } else { count };
+    if samples.min(count) > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let (mut seen, mut bytes) = (0, 0);
+    hash::visit(txn, key, entry, |field, value| {
+        bytes += match is_table {
+            true => sds_bytes(field.len() as u64, true) + sds_bytes(value.len() as u64, true),
+            false => listpack_bytes(field) + listpack_bytes(value),
+        };
+        seen += 1;
+        if seen < samples { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(match is_table {
+        true => dict_bytes(count) + extrapolated(bytes, seen, count),
+        false => allocated(LISTPACK_BYTES + bytes),
+    })
+}
+
+/// Bytes of a string in an RDB file that is not compressed, with its length.
+pub(crate) fn rdb_bytes(length: u64) -> u64 {
+    length
+        + match length {
+            0..64 => 1,
+            64..16_384 => 2,
+            16_384..0x1_0000_0000 => 5,
+            _ => 9,
+        }
+}
+
+/// Bytes of a collection in an RDB file that is not compressed.
+pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
+    match entry.header.type_of() {
+        Type::Hash => serialized_hash(txn, key, entry),
+        Type::String | Type::Set | Type::List | Type::Zset => unreachable!("no command makes one yet"),
+    }
+}
+
+fn serialized_hash(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
+    let is_table = value::encoding_name(entry)? == Some("hashtable");
+    if hash::len(entry)? > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let mut bytes = if is_table { 1 } else { LISTPACK_BYTES };
+    hash::visit(txn, key, entry, |field, value| {
+        bytes += match is_table {
+            true => rdb_bytes(field.len() as u64) + rdb_bytes(value.len() as u64),
+            false => listpack_bytes(field) + listpack_bytes(value),
+        };
+        ControlFlow::Continue(())
+    })?;
+    Ok(if is_table { bytes } else { rdb_bytes(bytes) })
+}

@@ -1,0 +1,177 @@
+//! Walks over the rows of a large collection in the order of their hashes, whatever its type: a page from a cursor on, and
+//! elements drawn at random without reading the collection.
+//!
+//! A cursor is the hash of the next element. Elements that share a hash go out together, so that none is passed over.
+
+use crate::Result;
+use crate::element::{RESERVED_HASH, Rows, of_row};
+use crate::key::damaged;
+use haypile_store::{Direction, Txn};
+use std::ops::{ControlFlow, Range};
+
+/// Looks at up to about `max` elements from a hash on, in order: `each` gets the element and its row's value. Returns where
+/// to go on, if there is more.
+pub fn page(
+    txn: &mut Txn<'_>,
+    rows: Rows,
+    from: u32,
+    max: usize,
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> Result<Option<u32>> {
+    let (from, until) = rows.from_hash(from);
+    let (mut seen, mut last, mut next) = (0, None, Ok(None));
+    txn.visit(&from, &until, Direction::Forward, max.saturating_add(1), |row, value| {
+        let Some((hash, element)) = of_row(row) else {
+            next = Err(damaged("the row of an element", row));
+            return ControlFlow::Break(());
+        };
+        if seen >= max && last != Some(hash) {
+            next = Ok(Some(hash));
+            return ControlFlow::Break(());
+        }
+        each(element, value);
+        (seen, last) = (seen + 1, Some(hash));
+        ControlFlow::Continue(())
+    })?;
+    next
+}
+
+/// Looks at all elements, in order, until `each` breaks.
+pub fn all(
+    txn: &mut Txn<'_>,
+    rows: Rows,
+    want: usize,
+    mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<()> {
+    let (from, until) = rows.from_hash(0);
+    let mut ended = Ok(());
+    txn.visit(&from, &until, Direction::Forward, want, |row, value| match of_row(row) {
+        Some((_, element)) => each(element, value),
+        None => {
+            ended = Err(damaged("the row of an element", row));
+            ControlFlow::Break(())
+        }
+    })?;
+    ended
+}
+
+/// Random numbers for where the transaction is busy: a sequence of its own (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(txn: &mut Txn<'_>) -> Dice {
+        Dice(txn.random())
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0; all are equally likely.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // What does not fill a whole multiple of the bound is thrown again.
+        let uneven = (u64::MAX % bound + 1) % bound;
+        loop {
+            let number = self.next();
+            if number <= u64::MAX - uneven {
+                return number % bound;
+            }
+        }
+    }
+}
+
+/// Chooses `count` of `total` things that come one after the other: all choices are equally likely (Knuth's algorithm S).
+#[derive(Clone, Debug)]
+pub struct Choice {
+    pub total: u64,
+    pub count: u64,
+}
+
+impl Choice {
+    /// Whether the next thing is one of them.
+    pub fn takes_next(&mut self, dice: &mut Dice) -> bool {
+        if self.count == 0 || self.total == 0 {
+            return false;
+        }
+        let takes = dice.below(self.total) < self.count;
+        self.total -= 1;
+        self.count -= u64::from(takes);
+        takes
+    }
+}
+
+/// Elements that an interval of hashes is expected to have.
+const EXPECTED: u64 = 8;
+
+/// More than an interval has: 33 where 8 are expected come once in 10^10 intervals.
+const MOST: u64 = 32;
+
+/// A collection of so many elements is walked over.
+const WALK_MAX: u64 = 64;
+
+/// Draws one of `count` elements, all equally likely, and gives it and its row's value to `take`.
+///
+/// The hashes are divided into as many intervals as there are elements for eight each. One interval is drawn, and one of
+/// `MOST` numbers: the element with that number in the interval is the one; if there is none, both are drawn again. So each
+/// element comes up with the same probability, however many share its interval. (Beyond `MOST` in one interval, theirs
+/// is a little lower.)
+pub fn draw(
+    txn: &mut Txn<'_>,
+    rows: Rows,
+    count: u64,
+    dice: &mut Dice,
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let (intervals, most) = match count {
+        0..=WALK_MAX => (1, count),
+        _ => (count.div_ceil(EXPECTED).min(INTERVALS_MAX), MOST),
+    };
+    for _ in 0..TRIES_MAX {
+        let interval = dice.below(intervals);
+        let from = ((interval << 32) / intervals) as u32;
+        let until = (((interval + 1) << 32) / intervals).min(u64::from(RESERVED_HASH)) as u32;
+        let (there, mut found) = nth(txn, rows, from..until, dice.below(most))?;
+        if there > most {
+            (_, found) = nth(txn, rows, from..until, dice.below(there))?;
+        }
+        if let Some((element, value)) = found {
+            take(&element, &value);
+            return Ok(());
+        }
+    }
+    // The count promises elements that are not there.
+    Err(damaged("the count of a collection", &count.to_be_bytes()))
+}
+
+/// Beyond that the intervals have more elements than eight, and their bounds would be coarse.
+const INTERVALS_MAX: u64 = 1 << 28;
+
+/// So often nothing is found only where there is nothing: one draw in four finds something.
+const TRIES_MAX: u32 = 1000;
+
+/// An element and its row's value.
+type Taken = Option<(Vec<u8>, Vec<u8>)>;
+
+/// How many elements an interval of hashes has, and the one with number `ticket`.
+fn nth(txn: &mut Txn<'_>, rows: Rows, hashes: Range<u32>, ticket: u64) -> Result<(u64, Taken)> {
+    let (from, until) = (rows.data(&hashes.start.to_be_bytes()), rows.data(&hashes.end.to_be_bytes()));
+    let (mut there, mut taken) = (0, None);
+    txn.visit(&from, &until, Direction::Forward, 2 * EXPECTED as usize, |row, value| {
+        if there == ticket
+            && let Some((_, element)) = of_row(row)
+        {
+            taken = Some((element.to_vec(), value.to_vec()));
+        }
+        there += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok((there, taken))
+}
