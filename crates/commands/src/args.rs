@@ -56,7 +56,10 @@ impl<'a> Args<'a> {
 
     /// The arguments from `i` on.
     #[inline]
-    pub fn iter_from(&self, i: usize) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+    pub fn iter_from(
+        &self,
+        i: usize,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         self.args.from(i).iter()
     }
 

@@ -5,6 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
+use crate::list;
 use haypile_resp::Reply;
 use haypile_store::{Key, ScanPosition, Stop, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
@@ -60,7 +61,10 @@ impl Digest {
             Type::String => self.mix_hash(hash_of_string(txn, key, entry)?),
             Type::Hash => self.mix_hash_fields(txn, key, &entry)?,
             Type::Set => unreachable!("no command makes one yet"),
-            Type::List => unreachable!("no command makes one yet"),
+            Type::List => list::visit_all(txn, key, entry, |element| {
+                self.mix(element);
+                ControlFlow::Continue(())
+            })?,
             Type::Zset => unreachable!("no command makes one yet"),
         }
         if header.deadline_ms.is_some() {

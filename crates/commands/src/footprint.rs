@@ -3,12 +3,13 @@
 //! Of a table only some elements are looked at, as many as SAMPLES says, and stand for all.
 
 use crate::error::Result;
+use crate::list::visit_all;
 use crate::memory::{DICT_ENTRY_BYTES, allocated, sds_bytes};
-use haypile_resp::number;
-use haypile_store::{Key, Txn};
+use haypile_store::{Direction, EncodingLimit, Key, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
-use haypile_types::{hash, value};
+use haypile_types::list::List;
+use haypile_types::{hash, listpack, value};
 use std::ops::ControlFlow;
 
 /// A listpack's length, count and end.
@@ -21,29 +22,9 @@ const DICT_PLACE_BYTES: u64 = 8;
 /// Places of the smallest table.
 const DICT_PLACES_MIN: u64 = 4;
 
-/// A string among others in a listpack: how it is encoded, what it says, and how long that was.
+/// A string among others in a listpack.
 pub(crate) fn listpack_bytes(string: &[u8]) -> u64 {
-    let length = string.len() as u64;
-    let encoded = match number::parse_i64(string) {
-        Some(0..=127) => 1,
-        Some(-4096..=4095) => 2,
-        Some(-32_768..=32_767) => 3,
-        Some(-8_388_608..=8_388_607) => 4,
-        Some(-2_147_483_648..=2_147_483_647) => 5,
-        Some(_) => 9,
-        None => match length {
-            0..64 => 1 + length,
-            64..4096 => 2 + length,
-            _ => 5 + length,
-        },
-    };
-    encoded
-        + match encoded {
-            0..=127 => 1,
-            128..16_384 => 2,
-            16_384..2_097_152 => 3,
-            _ => 4,
-        }
+    listpack::entry_bytes(string) as u64
 }
 
 /// A table of so many entries, without what these point to.
@@ -79,6 +60,44 @@ pub(crate) fn of_hash(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> 
     })
 }
 
+/// Redis's structures for a quicklist, and for each of its nodes, whose elements are a listpack.
+const QUICKLIST_BYTES: u64 = 40;
+const NODE_BYTES: u64 = 32;
+
+/// Of a quicklist some nodes are looked at, as if they were filled up to the limit, and stand for all.
+pub(crate) fn of_list(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Result<u64> {
+    let (mut list, limit) = (List::of(key, entry)?, txn.encoding_limit(EncodingLimit::ListSize));
+    // Of the node that is being filled, and of those that were.
+    let (mut node_bytes, mut node_entries) = (listpack::EMPTY_BYTES, 0);
+    let (mut bytes, mut entries, mut nodes) = (0, 0, 0);
+    if samples > ROWS_INLINE_MAX as u64 && list.len() > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    list.visit(txn, 0..list.len(), Direction::Forward, |element| {
+        let more = listpack::entry_bytes(element);
+        if node_entries > 0 && listpack::exceeds(limit, node_bytes + more, node_entries + 1) {
+            bytes += NODE_BYTES + allocated(node_bytes as u64);
+            entries += node_entries;
+            nodes += 1;
+            (node_bytes, node_entries) = (listpack::EMPTY_BYTES, 0);
+            if nodes == samples {
+                return ControlFlow::Break(());
+            }
+        }
+        node_bytes += more;
+        node_entries += 1;
+        ControlFlow::Continue(())
+    })?;
+    if list.is_listpack() {
+        return Ok(allocated(node_bytes as u64));
+    }
+    if node_entries > 0 {
+        bytes += NODE_BYTES + allocated(node_bytes as u64);
+        entries += node_entries;
+    }
+    Ok(QUICKLIST_BYTES + extrapolated(bytes, entries, list.len()))
+}
+
 /// Bytes of a string in an RDB file that is not compressed, with its length.
 pub(crate) fn rdb_bytes(length: u64) -> u64 {
     length
@@ -94,7 +113,8 @@ pub(crate) fn rdb_bytes(length: u64) -> u64 {
 pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
     match entry.header.type_of() {
         Type::Hash => serialized_hash(txn, key, entry),
-        Type::String | Type::Set | Type::List | Type::Zset => unreachable!("no command makes one yet"),
+        Type::List => serialized_list(txn, key, entry),
+        Type::String | Type::Set | Type::Zset => unreachable!("no command makes one yet"),
     }
 }
 
@@ -112,4 +132,14 @@ fn serialized_hash(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
         ControlFlow::Continue(())
     })?;
     Ok(if is_table { bytes } else { rdb_bytes(bytes) })
+}
+
+/// As one listpack: nodes of a quicklist are a few bytes more.
+fn serialized_list(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
+    let mut bytes = LISTPACK_BYTES;
+    visit_all(txn, key, entry.clone(), |element| {
+        bytes += listpack_bytes(element);
+        ControlFlow::Continue(())
+    })?;
+    Ok(rdb_bytes(bytes))
 }

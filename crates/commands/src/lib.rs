@@ -28,6 +28,9 @@ mod elements;
 mod hash;
 mod hash_random;
 
+mod list;
+mod list_move;
+
 mod keys;
 
 mod database;
@@ -78,6 +81,8 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         lcs::COMMANDS,
         substring::COMMANDS,
         hash::COMMANDS,
+        list::COMMANDS,
+        list_move::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,

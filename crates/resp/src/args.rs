@@ -57,7 +57,7 @@ impl<'a> Args<'a> {
 
     /// All arguments in order, the name first.
     #[inline]
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let bytes = self.bytes;
         self.ranges.iter().map(move |range| &bytes[range.start as usize..range.end as usize])
     }

@@ -18,6 +18,9 @@ pub mod packed;
 pub mod value;
 pub mod walk;
 
+pub mod list;
+pub mod listpack;
+
 pub mod extended;
 pub mod integer;
 

@@ -132,7 +132,7 @@ impl Shown {
         match reply {
             Reply::Simple(text) => Shown::Word(text.into()),
             Reply::Integer(value) => Shown::Word(value.to_string()),
-            Reply::Null => Shown::Word("nil".into()),
+            Reply::Null | Reply::NullArray => Shown::Word("nil".into()),
             Reply::Error(text) => Shown::Word(format!("error {text}")),
             Reply::Bulk(bytes) => Shown::Bulk(bytes.into_vec()),
             Reply::Array(elements) => Shown::List(elements.into_iter().map(Shown::of).collect()),

@@ -1,0 +1,245 @@
+//! Lists: packed into the meta row while they are small (`packed`), elements in rows beyond (`rows`), with a directory of
+//! segments (`directory`) once something was inserted or removed in their middle (`middle`). Owns the choice between these,
+//! and the encoding that Redis would report. Format: docs/format/list.md.
+//!
+//! Both ends cost a row each, whatever the length. A list that has left its meta row never goes back, nor does its encoding.
+
+use crate::key::{self, Entry, Header, Tag, Type};
+use crate::value::encoding;
+use crate::{Error, Result};
+use crate::{element, listpack};
+use haypile_store::{Direction, EncodingLimit, Key, Txn, Value, View};
+use std::ops::{ControlFlow, Range};
+
+mod packed;
+
+mod rows;
+
+mod directory;
+
+use packed::PackedList;
+use rows::ListRows;
+
+/// What touches more rows calls `Txn::long`.
+const ROWS_INLINE_MAX: u64 = element::ROWS_INLINE_MAX as u64;
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Head,
+    Tail,
+}
+
+impl Side {
+    /// The way from this end through the list.
+    #[allow(dead_code)] // For LINSERT and LREM.
+    fn inwards(self) -> Direction {
+        match self {
+            Side::Head => Direction::Forward,
+            Side::Tail => Direction::Backward,
+        }
+    }
+}
+
+/// A list as it was looked up.
+#[derive(Clone, Debug)]
+pub struct List {
+    header: Header,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Packed(PackedList),
+    Rows(ListRows),
+}
+
+/// The list for those who read it; `None` if the key is absent.
+pub fn read(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<List>> {
+    key::lookup(txn, key)?.map(|entry| List::of(key, entry)).transpose()
+}
+
+/// The list for those who change it; `None` if the key is absent.
+#[inline]
+pub fn edit(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<List>> {
+    key::lookup_write(txn, key)?.map(|entry| List::of(key, entry)).transpose()
+}
+
+/// Adds elements one after the other at an end of a list, which comes to be if there is none; returns its length.
+#[inline]
+pub fn push<'e>(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    list: Option<List>,
+    side: Side,
+    elements: impl Iterator<Item = &'e [u8]> + Clone,
+) -> Result<u64> {
+    let (before, form) = match list {
+        Some(List { header, form }) => (Some(header), form),
+        None => (None, Form::Packed(PackedList::default())),
+    };
+    let deadline_ms = before.and_then(|before| before.deadline_ms);
+    let (mut added_bytes, mut raw_bytes, mut added) = (0, 0, 0);
+    for element in elements.clone() {
+        added_bytes += crate::packed::string_bytes(element);
+        raw_bytes += element.len();
+        added += 1;
+    }
+    let mut rows = match form {
+        Form::Packed(mut packed) => {
+            packed.grow(txn, raw_bytes, added)?;
+            if packed.has_room(added_bytes, added) {
+                return packed.push(txn, key, before.as_ref(), side, elements, added_bytes);
+            }
+            if u64::from(added as u32) > ROWS_INLINE_MAX {
+                txn.long()?;
+            }
+            ListRows::unpack(txn, key, &packed)?
+        }
+        Form::Rows(mut rows) => {
+            rows.grow(txn, raw_bytes, added as u64);
+            rows
+        }
+    };
+    rows.push(txn, key, side, elements)?;
+    rows.save(txn, key, before.as_ref(), deadline_ms)?;
+    Ok(rows.len())
+}
+
+/// Takes the element at an end out of a list. The key goes with its last element.
+#[inline]
+pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, list: List, side: Side) -> Result<Value> {
+    let List { header, form } = list;
+    match form {
+        Form::Packed(packed) => packed.pop(txn, key, &header, side),
+        Form::Rows(mut rows) => {
+            let element = rows.pop(txn, key, side)?;
+            if rows.len() == 0 {
+                key::remove(txn, key, &header)?;
+            } else {
+                rows.save(txn, key, Some(&header), header.deadline_ms)?;
+            }
+            Ok(element)
+        }
+    }
+}
+
+/// Leaves of a list what is in `keep`, a range of indexes that lies within it. The key goes if that is nothing.
+pub fn trim(txn: &mut Txn<'_>, key: &Key<'_>, list: List, keep: Range<u64>) -> Result<()> {
+    let List { header, form } = list;
+    if keep.is_empty() {
+        return key::remove(txn, key, &header);
+    }
+    match form {
+        Form::Packed(packed) => packed.trim(txn, key, &header, keep.start as usize..keep.end as usize),
+        Form::Rows(mut rows) => {
+            rows.trim(txn, key, keep)?;
+            rows.save(txn, key, Some(&header), header.deadline_ms)
+        }
+    }
+}
+
+/// Puts an element into the place of the one at `index`, which lies within the list.
+pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, list: List, index: u64, element: &[u8]) -> Result<()> {
+    let List { header, form } = list;
+    let mut rows = match form {
+        Form::Packed(mut packed) => {
+            packed.grow(txn, element.len(), 0)?;
+            if packed.set(txn, key, &header, index as usize, element)? {
+                return Ok(());
+            }
+            ListRows::unpack(txn, key, &packed)?
+        }
+        Form::Rows(mut rows) => {
+            rows.grow(txn, element.len(), 0);
+            rows
+        }
+    };
+    rows.set(txn, index, element)?;
+    rows.save(txn, key, Some(&header), header.deadline_ms)
+}
+
+impl List {
+    /// The list that an entry holds; an error if it holds something else.
+    #[inline]
+    pub fn of(key: &Key<'_>, entry: Entry) -> Result<List> {
+        let header = entry.header;
+        let form = match header.tag {
+            Tag::ListPacked => Form::Packed(PackedList::of(entry.into_payload())?),
+            Tag::ListRows => Form::Rows(ListRows::of(key, &entry)?),
+            _ => return Err(Error::WrongType),
+        };
+        debug_assert_eq!(header.type_of(), Type::List);
+        Ok(List { header, form })
+    }
+
+    /// Elements.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // There is no empty list.
+    pub fn len(&self) -> u64 {
+        match &self.form {
+            Form::Packed(packed) => packed.len() as u64,
+            Form::Rows(rows) => rows.len(),
+        }
+    }
+
+    /// Whether Redis would hold it in a single listpack.
+    pub fn is_listpack(&self) -> bool {
+        let encoding = match &self.form {
+            Form::Packed(packed) => packed.encoding,
+            Form::Rows(rows) => rows.head.encoding,
+        };
+        encoding == encoding::LIST_LISTPACK
+    }
+
+    /// Writes the key again as it is: others see that it was touched.
+    pub fn touch(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        match &mut self.form {
+            Form::Packed(packed) => packed.touch(txn, key, &self.header),
+            Form::Rows(rows) => rows.save(txn, key, Some(&self.header), self.header.deadline_ms),
+        }
+    }
+
+    /// The element at `index`, which lies within the list.
+    pub fn get(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<Value> {
+        match &mut self.form {
+            Form::Packed(packed) => packed.get(index as usize),
+            Form::Rows(rows) => rows.get(txn, index),
+        }
+    }
+
+    /// Shows the elements in `range`, which lies within the list, in order or against it, until `visit` breaks.
+    pub fn visit(
+        &mut self,
+        txn: &mut Txn<'_>,
+        range: Range<u64>,
+        direction: Direction,
+        visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match &mut self.form {
+            Form::Packed(packed) => packed.visit(range.start as usize..range.end as usize, direction, visit),
+            Form::Rows(rows) => rows.visit(txn, range, direction, visit),
+        }
+    }
+
+    /// The elements in `range`, which lies within the list, as they are now, to be read later and elsewhere; `None` if they
+    /// are few enough to be in the meta row.
+    pub fn view(&mut self, txn: &mut Txn<'_>, range: Range<u64>, direction: Direction) -> Result<Option<View>> {
+        match &mut self.form {
+            Form::Packed(_) => Ok(None),
+            Form::Rows(rows) => rows.view(txn, range, direction).map(Some),
+        }
+    }
+}
+
+/// The encoding of a list that had `before` and now has, or could have for a moment, so many bytes and entries in a listpack.
+fn encoding_after(txn: &Txn<'_>, before: u8, listpack_bytes: usize, count: u64) -> u8 {
+    match before {
+        encoding::LIST_LISTPACK
+            if !listpack::exceeds(txn.encoding_limit(EncodingLimit::ListSize), listpack_bytes, count) =>
+        {
+            encoding::LIST_LISTPACK
+        }
+        _ => encoding::LIST_QUICKLIST,
+    }
+}

@@ -1,0 +1,430 @@
+//! A list in rows: each element lies at a *position*, a number whose order is that of the list. A new list begins in the
+//! middle of all positions and grows `STEP` by `STEP` at both ends, so that while nothing is inserted or removed in between
+//! it is *dense*: the element at an index lies where a multiplication says. After that, a directory of segments says it.
+//!
+//! Invariants: `first` and `last` are the positions of the first and the last element; a list without directory is dense;
+//! no row of the object lies between `first` and `last` but elements, and none outside but the directory's nodes.
+
+use super::directory::{Directory, Kind, Segment};
+use super::packed::PackedList;
+use super::{ROWS_INLINE_MAX, Side, encoding_after};
+use crate::element::{Head, ROW_PREFIX_BYTES, Rows};
+use crate::key::{self, Entry, Header, Object, Tag, damaged};
+use crate::value::encoding;
+use crate::{Result, listpack};
+use haypile_store::row::RowKey;
+use haypile_store::{Direction, Key, Txn, Value, View};
+use std::ops::{ControlFlow, Range};
+
+/// Positions between neighbours of a dense list. Part of the format: halves of it are where elements come in between.
+pub(super) const STEP: u64 = 1 << 16;
+
+/// Where the first element of a new list lies.
+pub(super) const ORIGIN: u64 = 1 << 63;
+
+/// Elements lie below; the directory's nodes lie from here on.
+pub(super) const POSITIONS_END: u64 = 0xffff_ffff << 32;
+
+/// Elements lie above: as much room as there is at the other end.
+const POSITIONS_START: u64 = u64::MAX - POSITIONS_END;
+
+/// Bytes of a header behind what all collections have.
+const OWN_BYTES: usize = 28;
+
+/// More rows are not removed one by one, whatever is left: what stays is copied to a fresh object instead, which may be
+/// written ahead.
+const REMOVED_MAX: u64 = 1 << 18;
+
+/// Fewer rows than these are removed one by one, whatever is left.
+const REMOVED_MIN: u64 = 64;
+
+/// Rows and bytes that are copied in one step.
+const STEP_ROWS: usize = 1024;
+const STEP_BYTES: usize = 1 << 20;
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub(super) struct ListRows {
+    pub head: Head,
+    pub rows: Rows,
+    /// As long as Redis would hold the list as a listpack: that one's bytes.
+    pub listpack_bytes: u32,
+    pub first: u64,
+    pub last: u64,
+    pub directory: Option<Directory>,
+}
+
+impl ListRows {
+    pub fn of(key: &Key<'_>, entry: &Entry) -> Result<ListRows> {
+        let (head, own) = Head::parse(entry, OWN_BYTES)?;
+        let number = |at: usize| u32::from_be_bytes(own[at..at + 4].try_into().expect("four bytes"));
+        let position = |at: usize| u64::from_be_bytes(own[at..at + 8].try_into().expect("eight bytes"));
+        let rows = head.rows(key);
+        let (first, last, root) = (position(4), position(12), number(20));
+        let directory = (root != 0).then(|| Directory::stored(rows, root, number(24)));
+        let is_dense = last.checked_sub(first) == head.count.checked_sub(1).and_then(|steps| steps.checked_mul(STEP));
+        if head.count == 0 || first > last || last >= POSITIONS_END || directory.is_none() && !is_dense {
+            return Err(damaged("the header of a list", entry.payload()));
+        }
+        Ok(ListRows { head, rows, listpack_bytes: number(0), first, last, directory })
+    }
+
+    /// A list without elements under a fresh object, which nothing names yet.
+    pub fn new(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<ListRows> {
+        let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
+        let listpack_bytes = listpack::EMPTY_BYTES as u32;
+        Ok(ListRows { head, rows: head.rows(key), listpack_bytes, first: ORIGIN, last: ORIGIN - STEP, directory: None })
+    }
+
+    /// The elements of a list that leaves its meta row.
+    pub fn unpack(txn: &mut Txn<'_>, key: &Key<'_>, packed: &PackedList) -> Result<ListRows> {
+        let mut list = ListRows::new(txn, key, packed.encoding)?;
+        for element in packed.elements()? {
+            list.append(txn, Side::Tail, element)?;
+        }
+        Ok(list)
+    }
+
+    pub fn len(&self) -> u64 {
+        self.head.count
+    }
+
+    /// Writes what changed of the directory, and the meta row.
+    pub fn save(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        before: Option<&Header>,
+        deadline_ms: Option<u64>,
+    ) -> Result<()> {
+        if let Some(directory) = &mut self.directory {
+            if directory.is_dense() {
+                directory.clear();
+            }
+            directory.save(txn)?;
+            if directory.is_empty() {
+                self.directory = None;
+            }
+        }
+        if self.head.encoding != encoding::LIST_LISTPACK {
+            self.listpack_bytes = 0;
+        }
+        let (root, next_node) = self.directory.as_ref().map_or((0, 0), Directory::numbers);
+        let mut payload = [0; Head::BYTES + OWN_BYTES];
+        let (head, own) = payload.split_at_mut(Head::BYTES);
+        head.copy_from_slice(&self.head.encode());
+        own[..4].copy_from_slice(&self.listpack_bytes.to_be_bytes());
+        own[4..12].copy_from_slice(&self.first.to_be_bytes());
+        own[12..20].copy_from_slice(&self.last.to_be_bytes());
+        own[20..24].copy_from_slice(&root.to_be_bytes());
+        own[24..].copy_from_slice(&next_node.to_be_bytes());
+        let header = Header { tag: Tag::ListRows, deadline_ms, object: Some(self.head.object) };
+        key::write(txn, key, before, &header, &[&payload])
+    }
+
+    #[inline]
+    pub fn row(&self, position: u64) -> RowKey {
+        self.rows.data(&position.to_be_bytes())
+    }
+
+    fn is_listpack(&self) -> bool {
+        self.head.encoding == encoding::LIST_LISTPACK
+    }
+
+    /// Elements of `bytes` together are about to be added, `added` of them: the encoding becomes what it is then.
+    #[inline]
+    pub fn grow(&mut self, txn: &Txn<'_>, bytes: usize, added: u64) {
+        if self.is_listpack() {
+            let bytes = self.listpack_bytes as usize + bytes;
+            self.head.encoding = encoding_after(txn, self.head.encoding, bytes, self.len() + added);
+        }
+    }
+
+    /// An element has come or gone.
+    fn count_listpack(&mut self, gone: Option<&[u8]>, come: Option<&[u8]>) {
+        if self.is_listpack() {
+            let bytes = |element: Option<&[u8]>| element.map_or(0, listpack::entry_bytes) as u32;
+            self.listpack_bytes = (self.listpack_bytes + bytes(come)).saturating_sub(bytes(gone));
+        }
+    }
+
+    /// Adds an element at an end that has room for it; the directory does not know of it yet.
+    #[inline]
+    fn append(&mut self, txn: &mut Txn<'_>, side: Side, element: &[u8]) -> Result<()> {
+        let position = match side {
+            Side::Head => self.first - STEP,
+            Side::Tail => self.last + STEP,
+        };
+        txn.put_row(&self.row(position), &[element])?;
+        match side {
+            Side::Head => self.first = position,
+            Side::Tail => self.last = position,
+        }
+        self.head.count += 1;
+        self.count_listpack(None, Some(element));
+        Ok(())
+    }
+
+    /// Whether so many positions are left at an end.
+    fn has_positions(&self, side: Side, count: u64) -> bool {
+        let room = match side {
+            Side::Head => self.first - POSITIONS_START,
+            Side::Tail => POSITIONS_END - 1 - self.last,
+        };
+        room / STEP >= count
+    }
+
+    /// Adds elements one after the other at an end.
+    #[inline]
+    pub fn push<'e>(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        side: Side,
+        elements: impl Iterator<Item = &'e [u8]> + Clone,
+    ) -> Result<()> {
+        let before = (self.first, self.last);
+        let added = elements.clone().count() as u64;
+        if !self.has_positions(side, added) {
+            // The list has wandered to the end of all positions.
+            *self = self.copy(txn, key, 0..self.len(), |_, _| true)?;
+        }
+        for element in elements {
+            self.append(txn, side, element)?;
+        }
+        if let Some(directory) = &mut self.directory {
+            match side {
+                Side::Head => directory.push_head(txn, before.0, added)?,
+                Side::Tail => directory.push_tail(txn, before.1, added)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the element at an end out, the last one too.
+    #[inline]
+    pub fn pop(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, side: Side) -> Result<Value> {
+        let position = match side {
+            Side::Head => self.first,
+            Side::Tail => self.last,
+        };
+        let element = self.element(txn, position)?;
+        self.count_listpack(Some(&element), None);
+        let count = self.len();
+        if count == 1 {
+            self.head.count = 0;
+        } else {
+            let keep = if side == Side::Head { 1..count } else { 0..count - 1 };
+            self.cut(txn, &[position], keep)?;
+        }
+        debug_assert_eq!(key.space, self.rows.space);
+        Ok(element)
+    }
+
+    /// The element at a position where there must be one.
+    fn element(&self, txn: &mut Txn<'_>, position: u64) -> Result<Value> {
+        let row = self.row(position);
+        match txn.row(&row)? {
+            Some(element) => Ok(element),
+            None => Err(damaged("a list: the row of an element", &row)),
+        }
+    }
+
+    /// Removes the rows at the ends, whose positions are given, so that `keep` is left, which is not empty.
+    fn cut(&mut self, txn: &mut Txn<'_>, removed: &[u64], keep: Range<u64>) -> Result<()> {
+        for position in removed {
+            txn.delete_row(&self.row(*position))?;
+        }
+        let ends = match &mut self.directory {
+            None => (self.first + keep.start * STEP, self.first + (keep.end - 1) * STEP),
+            Some(directory) => {
+                directory.trim(txn, self.head.count, keep.clone())?;
+                let count = keep.end - keep.start;
+                let first = if keep.start == 0 { self.first } else { directory.position(txn, 0)? };
+                let last = if keep.end == self.head.count { self.last } else { directory.position(txn, count - 1)? };
+                (first, last)
+            }
+        };
+        (self.first, self.last) = ends;
+        self.head.count = keep.end - keep.start;
+        Ok(())
+    }
+
+    /// Leaves what is in `keep`, which is not empty: removes the rest, or copies what stays, whichever is less.
+    pub fn trim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, keep: Range<u64>) -> Result<()> {
+        let count = self.len();
+        let (kept, removed) = (keep.end - keep.start, count - (keep.end - keep.start));
+        if removed == 0 {
+            return Ok(());
+        }
+        if removed > REMOVED_MAX || removed > REMOVED_MIN && removed > kept {
+            *self = self.copy(txn, key, keep, |_, _| true)?;
+            return Ok(());
+        }
+        if removed > ROWS_INLINE_MAX {
+            txn.long()?;
+        }
+        let mut positions = Vec::with_capacity(removed as usize);
+        for range in [0..keep.start, keep.end..count] {
+            // The elements themselves are asked for only where their sizes matter.
+            if self.directory.is_none() && !self.is_listpack() {
+                positions.extend(range.map(|index| self.first + index * STEP));
+                continue;
+            }
+            let mut listpack_bytes = 0;
+            self.visit_rows(txn, range, Direction::Forward, |position, element| {
+                positions.push(position);
+                listpack_bytes += listpack::entry_bytes(element);
+                ControlFlow::Continue(())
+            })?;
+            if self.is_listpack() {
+                self.listpack_bytes = self.listpack_bytes.saturating_sub(listpack_bytes as u32);
+            }
+        }
+        self.cut(txn, &positions, keep)
+    }
+
+    /// The elements in `range` for which `keep` says so, by index and content, in a fresh object, dense. It may turn out empty.
+    pub fn copy(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        range: Range<u64>,
+        mut keep: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<ListRows> {
+        if range.end - range.start > ROWS_INLINE_MAX {
+            txn.long()?;
+        }
+        let mut copy = ListRows::new(txn, key, self.head.encoding)?;
+        let mut index = range.start;
+        let mut from = self.position(txn, range.start)?;
+        let until = self.position(txn, range.end - 1)? + 1;
+        while index < range.end {
+            let step = self.step(txn, from..until)?;
+            let Some((last, _)) = step.last() else { return Err(self.gap(from)) };
+            from = last + 1;
+            for (_, element) in &step {
+                if keep(index, element) {
+                    copy.append(txn, Side::Tail, element)?;
+                }
+                index += 1;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// A few of the rows between two positions.
+    pub fn step(&self, txn: &mut Txn<'_>, positions: Range<u64>) -> Result<Vec<(u64, Value)>> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let (from, until) = (self.row(positions.start), self.row(positions.end));
+        txn.visit(&from, &until, Direction::Forward, STEP_ROWS, |row, element| {
+            bytes += element.len();
+            found.push((position_of(row), Value::from(element)));
+            if found.len() < STEP_ROWS && bytes < STEP_BYTES {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// What to say where elements should be and are not.
+    #[cold]
+    pub fn gap(&self, position: u64) -> crate::Error {
+        damaged("a list: rows are missing behind the one", &self.row(position))
+    }
+
+    /// Where the element at `index` lies, which is within the list.
+    #[inline]
+    pub fn position(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<u64> {
+        debug_assert!(index < self.len());
+        match &mut self.directory {
+            None => Ok(self.first + index * STEP),
+            Some(_) if index == 0 => Ok(self.first),
+            Some(_) if index == self.head.count - 1 => Ok(self.last),
+            Some(directory) => directory.position(txn, index),
+        }
+    }
+
+    pub fn get(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<Value> {
+        let position = self.position(txn, index)?;
+        self.element(txn, position)
+    }
+
+    pub fn set(&mut self, txn: &mut Txn<'_>, index: u64, element: &[u8]) -> Result<()> {
+        let position = self.position(txn, index)?;
+        if self.is_listpack() {
+            let gone = self.element(txn, position)?;
+            self.count_listpack(Some(&gone), Some(element));
+        }
+        Ok(txn.put_row(&self.row(position), &[element])?)
+    }
+
+    /// The rows of the elements in `range`, which is not empty: where they begin and end.
+    fn row_range(&mut self, txn: &mut Txn<'_>, range: &Range<u64>) -> Result<(RowKey, RowKey)> {
+        let from = self.position(txn, range.start)?;
+        let until = self.position(txn, range.end - 1)? + 1;
+        Ok((self.row(from), self.row(until)))
+    }
+
+    /// Shows the elements in `range` with their positions, until `visit` breaks.
+    pub fn visit_rows(
+        &mut self,
+        txn: &mut Txn<'_>,
+        range: Range<u64>,
+        direction: Direction,
+        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (from, until) = self.row_range(txn, &range)?;
+        let (wanted, mut seen) = (range.end - range.start, 0);
+        txn.visit(&from, &until, direction, wanted.min(STEP_ROWS as u64) as usize, |row, element| {
+            seen += 1;
+            let visited = visit(position_of(row), element);
+            // Nothing is asked for behind the last one.
+            if seen == wanted {
+                ControlFlow::Break(())
+            } else if visited.is_break() {
+                seen = wanted;
+                visited
+            } else {
+                visited
+            }
+        })?;
+        if seen == wanted { Ok(()) } else { Err(damaged("a list: elements are missing behind the row", &from)) }
+    }
+
+    pub fn visit(
+        &mut self,
+        txn: &mut Txn<'_>,
+        range: Range<u64>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.visit_rows(txn, range, direction, |_, element| visit(element))
+    }
+
+    pub fn view(&mut self, txn: &mut Txn<'_>, range: Range<u64>, direction: Direction) -> Result<View> {
+        let (from, until) = self.row_range(txn, &range)?;
+        Ok(txn.view(&from, &until, direction)?)
+    }
+
+    /// The directory; where there is none yet, one that says what the list is: dense.
+    #[allow(dead_code)] // For LINSERT and LREM.
+    pub fn directory(&mut self) -> &mut Directory {
+        let segment = Segment { start: self.first, count: self.head.count, kind: Kind::Dense };
+        self.directory.get_or_insert_with(|| Directory::of(self.rows, segment))
+    }
+}
+
+/// The position in the key of an element's row.
+pub(super) fn position_of(row: &[u8]) -> u64 {
+    match row.get(ROW_PREFIX_BYTES..).and_then(|position| position.try_into().ok()) {
+        Some(position) => u64::from_be_bytes(position),
+        // Between two rows of eight bytes of position others may lie only by damage, which the count then shows.
+        None => 0,
+    }
+}
