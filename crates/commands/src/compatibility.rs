@@ -184,6 +184,20 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_scan_shows_each_key_that_stays_once_whatever_happens_meanwhile",
     },
     Difference {
+        commands: &["sscan"],
+        what: "One step looks at a thousand members at most, whatever COUNT asks for; those of one hash come together. A set that \
+               OBJECT ENCODING calls `intset` or `listpack` does not come in one step if it has more than 64 members or 1 KB.",
+        why: "A step runs on an event loop, and what is told of the encoding says nothing of how a set is stored here.",
+        test: "a_scan_of_a_set_shows_each_member_that_stays",
+    },
+    Difference {
+        commands: &["srandmember"],
+        what: "A reply of more than 512 MB of members that are drawn again and again from a set of more than a thousand is an \
+               error.",
+        why: "It would have to be put together in memory.",
+        test: "too_many_draws_are_refused",
+    },
+    Difference {
         commands: &["randomkey"],
         what: "Every key comes up, but in a database of many keys not each equally often: a hash slot with many keys comes up \
                as often as one with few.",

@@ -11,6 +11,7 @@ use haypile_store::{Key, ScanPosition, Stop, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::hash;
 use haypile_types::key::{self, Entry, Type};
+use haypile_types::set::Set;
 use haypile_types::string::{self, Content};
 use sha1::{Digest as _, Sha1};
 use std::fmt::Write;
@@ -60,11 +61,11 @@ impl Digest {
         match header.type_of() {
             Type::String => self.mix_hash(hash_of_string(txn, key, entry)?),
             Type::Hash => self.mix_hash_fields(txn, key, &entry)?,
-            Type::Set => unreachable!("no command makes one yet"),
             Type::List => list::visit_all(txn, key, entry, |element| {
                 self.mix(element);
                 ControlFlow::Continue(())
             })?,
+            Type::Set => self.add_members(txn, key, entry)?,
             Type::Zset => unreachable!("no command makes one yet"),
         }
         if header.deadline_ms.is_some() {
@@ -86,6 +87,18 @@ impl Digest {
             ControlFlow::Continue(())
         })?;
         Ok(())
+    }
+
+    /// Members in any order.
+    fn add_members(&mut self, txn: &mut Txn, key: &Key, entry: Entry) -> Result<()> {
+        let set = Set::of(key, entry)?;
+        if set.count() > ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        Ok(set.visit(txn, |member| {
+            self.add(member);
+            ControlFlow::Continue(())
+        })?)
     }
 
     fn digits(self) -> String {

@@ -123,6 +123,45 @@ impl Pieces for RowElements {
     }
 }
 
+/// A reply of `count` bulk strings, piece by piece: `next` writes the next one and says whether there was one.
+pub(crate) fn stream_of(
+    shape: Shape,
+    count: u64,
+    next: impl FnMut(&mut Vec<u8>) -> std::result::Result<bool, String> + Send + 'static,
+) -> Reply {
+    Reply::Stream(Box::new(MadeElements { shape, count, begun: false, missing: count, next }))
+}
+
+struct MadeElements<F> {
+    shape: Shape,
+    count: u64,
+    /// The length is out.
+    begun: bool,
+    /// Elements that are still to come.
+    missing: u64,
+    next: F,
+}
+
+impl<F> Pieces for MadeElements<F>
+where
+    F: FnMut(&mut Vec<u8>) -> std::result::Result<bool, String> + Send,
+{
+    fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        if !self.begun {
+            self.begun = true;
+            write_len(self.shape, protocol, self.count as usize, out);
+        }
+        let full = out.len() + PIECE_BYTES;
+        while self.missing > 0 && out.len() < full {
+            if !(self.next)(out)? {
+                return Err("a collection has fewer elements than its count says".into());
+            }
+            self.missing -= 1;
+        }
+        Ok(self.missing > 0)
+    }
+}
+
 /// The line that says how many elements follow; of a map, keys and values both count.
 pub(crate) fn write_len(shape: Shape, protocol: Protocol, count: usize, out: &mut Vec<u8>) {
     match shape {

@@ -126,6 +126,7 @@ impl From<haypile_types::Error> for Error {
             Cause::NotFinite => Self::NotFinite,
             Cause::Overflow => Self::Overflow,
             Cause::TooLong => Self::StringTooLong,
+            Cause::TooMany => Self::text("ERR the reply would be longer than 512 MB"),
         }
     }
 }

@@ -5,10 +5,13 @@
 use crate::error::Result;
 use crate::list::visit_all;
 use crate::memory::{DICT_ENTRY_BYTES, allocated, sds_bytes};
+use haypile_resp::number;
 use haypile_store::{Direction, EncodingLimit, Key, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
 use haypile_types::list::List;
+use haypile_types::set::Set;
+use haypile_types::value::encoding::{SET_INTSET, SET_LISTPACK};
 use haypile_types::{hash, listpack, value};
 use std::ops::ControlFlow;
 
@@ -98,6 +101,40 @@ pub(crate) fn of_list(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> R
     Ok(QUICKLIST_BYTES + extrapolated(bytes, entries, list.len()))
 }
 
+/// What an intset has besides its integers.
+const INTSET_BYTES: u64 = 8;
+
+/// Each integer of an intset is as wide as the widest has to be.
+fn intset_width(member: &[u8]) -> u64 {
+    match number::parse_i64(member) {
+        Some(value) if i16::try_from(value).is_ok() => 2,
+        Some(value) if i32::try_from(value).is_ok() => 4,
+        _ => 8,
+    }
+}
+
+pub(crate) fn of_set(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Result<u64> {
+    let set = Set::of(key, entry)?;
+    let is_table = !matches!(set.encoding, SET_INTSET | SET_LISTPACK);
+    let samples = if is_table { samples } else { set.count() };
+    if samples.min(set.count()) > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let (mut seen, mut strings, mut packed, mut width) = (0, 0, 0, 2);
+    set.visit(txn, |member| {
+        strings += sds_bytes(member.len() as u64, false);
+        packed += listpack_bytes(member);
+        width = width.max(intset_width(member));
+        seen += 1;
+        if seen < samples { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(match set.encoding {
+        SET_INTSET => allocated(INTSET_BYTES + width * set.count()),
+        SET_LISTPACK => allocated(LISTPACK_BYTES + packed),
+        _ => dict_bytes(set.count()) + extrapolated(strings, seen, set.count()),
+    })
+}
+
 /// Bytes of a string in an RDB file that is not compressed, with its length.
 pub(crate) fn rdb_bytes(length: u64) -> u64 {
     length
@@ -114,7 +151,8 @@ pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64>
     match entry.header.type_of() {
         Type::Hash => serialized_hash(txn, key, entry),
         Type::List => serialized_list(txn, key, entry),
-        Type::String | Type::Set | Type::Zset => unreachable!("no command makes one yet"),
+        Type::Set => serialized_set(txn, key, entry.clone()),
+        Type::String | Type::Zset => unreachable!("no command makes one yet"),
     }
 }
 
@@ -142,4 +180,23 @@ fn serialized_list(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
         ControlFlow::Continue(())
     })?;
     Ok(rdb_bytes(bytes))
+}
+
+fn serialized_set(txn: &mut Txn, key: &Key, entry: Entry) -> Result<u64> {
+    let set = Set::of(key, entry)?;
+    if set.count() > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let (mut strings, mut packed, mut width) = (1, LISTPACK_BYTES, 2);
+    set.visit(txn, |member| {
+        strings += rdb_bytes(member.len() as u64);
+        packed += listpack_bytes(member);
+        width = width.max(intset_width(member));
+        ControlFlow::Continue(())
+    })?;
+    Ok(match set.encoding {
+        SET_INTSET => rdb_bytes(INTSET_BYTES + width * set.count()),
+        SET_LISTPACK => rdb_bytes(packed),
+        _ => strings,
+    })
 }

@@ -30,6 +30,10 @@ mod hash_random;
 
 mod list;
 mod list_move;
+mod set;
+
+mod set_algebra;
+mod set_random;
 
 mod keys;
 
@@ -83,6 +87,9 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         hash::COMMANDS,
         list::COMMANDS,
         list_move::COMMANDS,
+        set::COMMANDS,
+        set_random::COMMANDS,
+        set_algebra::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,

@@ -96,8 +96,8 @@ fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
     let value = match entry.header.type_of() {
         Type::String => string_bytes(string_encoding(txn, &key, entry)?),
         Type::Hash => OBJECT_BYTES + footprint::of_hash(txn, &key, &entry, samples)?,
-        Type::Set => unreachable!("no command makes one yet"),
         Type::List => OBJECT_BYTES + footprint::of_list(txn, &key, entry, samples)?,
+        Type::Set => OBJECT_BYTES + footprint::of_set(txn, &key, entry, samples)?,
         Type::Zset => unreachable!("no command makes one yet"),
     };
     Ok(Reply::Integer((value + sds_bytes(key.name.len() as u64, true) + DICT_ENTRY_BYTES) as i64))

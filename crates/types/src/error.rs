@@ -19,6 +19,8 @@ pub enum Error {
     NotFinite,
     /// The string would grow beyond the longest that is allowed.
     TooLong,
+    /// More elements are asked for than a reply may hold.
+    TooMany,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

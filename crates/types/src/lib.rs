@@ -1,8 +1,8 @@
 //! The data types: how values lie in rows, and the operations on them, over a `Txn`. Never names a reply or a command,
 //! and knows neither cache nor memtable. The bytes are described in docs/format/rows.md.
 //!
-//! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`,
-//! `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
+//! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`, `set`
+//! (with `set_encoding`, `set_merge`, `set_store` and `set_draw`), `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
 //! random elements), `value`
 //! (what all types can do), `integer` and `extended` (numbers as Redis reads and
 //! prints them).
@@ -11,6 +11,12 @@ pub mod key;
 pub mod string;
 
 pub mod hash;
+pub mod set;
+
+pub mod set_draw;
+mod set_encoding;
+pub mod set_merge;
+pub mod set_store;
 
 pub mod chunks;
 pub mod element;

@@ -6,6 +6,7 @@
 
 use crate::Result;
 use crate::key::damaged;
+use haypile_store::row::RowKey;
 
 /// Bytes of entries up to which a collection lies in its meta row. A change writes all of them again, or at least to
 /// memory, and a lookup walks over them: this is what a row of its own costs, header and place in the memtable.
@@ -134,6 +135,20 @@ pub fn put_string(entries: &mut Vec<u8>, bytes: &[u8]) {
     entries.extend_from_slice(bytes);
 }
 
+/// A string as it lies among entries: on the stack unless it is long.
+#[inline]
+pub fn item(bytes: &[u8]) -> RowKey {
+    let mut item = RowKey::new();
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        item.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    item.push(length as u8);
+    item.extend_from_slice(bytes);
+    item
+}
+
 /// Bytes that a string takes among entries.
 #[inline]
 pub fn string_bytes(bytes: &[u8]) -> usize {
@@ -156,6 +171,7 @@ mod tests {
         let mut entries = Vec::new();
         for string in strings {
             put_string(&mut entries, string);
+            assert!(entries.ends_with(&item(string)));
             entries.extend_from_slice(&[1, 2, 3]);
         }
         assert_eq!(entries.len(), strings.iter().map(|string| string_bytes(string) + 3).sum::<usize>());

@@ -7,7 +7,7 @@ use haypile_log::{Effect, Index};
 use haypile_store::row::{self, Family};
 use haypile_store::testing::store_in;
 use haypile_store::{Call, Counter, MemoryBase, Mode, ScanPosition, Store, Txn, TxnBuffers};
-use haypile_types::key::Entry;
+use haypile_types::key::{Entry, Type};
 use haypile_types::string::Content;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,7 +42,12 @@ impl Db {
 
     /// Runs one operation as a transaction of its own on database 0.
     pub fn run<R>(&mut self, operation: impl FnOnce(&mut Txn<'_>) -> R) -> R {
-        let call = Call { now_ms: self.now_ms, seed: 7, database: 0, mode: Mode::Disk, pins: None };
+        self.run_with_seed(7, operation)
+    }
+
+    /// The same with random numbers of its own.
+    pub fn run_with_seed<R>(&mut self, seed: u64, operation: impl FnOnce(&mut Txn<'_>) -> R) -> R {
+        let call = Call { now_ms: self.now_ms, seed, database: 0, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(std::mem::take(&mut self.buffers), call);
         let result = operation(&mut txn);
         txn.commit().expect("a store in memory takes every commit");
@@ -100,11 +105,12 @@ impl Db {
     pub fn check(&mut self) {
         let rows = self.rows();
         let mut expected = Rows::new();
-        let (mut keys, mut deadlines) = (0, 0);
+        let (mut keys, mut deadlines, mut types) = (0, 0, Vec::new());
         for (row, value) in &rows {
             let Some(key) = row::parse_meta_row(row) else { continue };
             let header = Entry::parse(value.as_slice().into()).expect("a header that parses").header;
             keys += 1;
+            types.push(header.type_of());
             if let Some(deadline) = header.deadline_ms {
                 deadlines += 1;
                 expected.insert(row::expire_row(&key, deadline).to_vec(), Vec::new());
@@ -116,7 +122,14 @@ impl Db {
         let is_side = |row: &&Vec<u8>| matches!(Family::of(row), Some(Family::Owner | Family::Expire));
         let found: Rows = rows.iter().filter(|(row, _)| is_side(row)).map(|(r, v)| (r.clone(), v.clone())).collect();
         assert_eq!(found, expected, "deadline and owner rows are those of the keys");
-        for (counter, count) in [(Counter::Keys, keys), (Counter::Strings, keys), (Counter::Deadlines, deadlines)] {
+        let of = |kind| types.iter().filter(|other| **other == kind).count() as i64;
+        let counts = [
+            (Counter::Keys, keys),
+            (Counter::Strings, of(Type::String)),
+            (Counter::Sets, of(Type::Set)),
+            (Counter::Deadlines, deadlines),
+        ];
+        for (counter, count) in counts {
             assert_eq!(self.store.counter(0, counter), count, "{counter:?}");
         }
     }
