@@ -5,14 +5,14 @@ mod common;
 
 use common::Db;
 use haypile_store::Stop;
-use haypile_types::{Error, key, string};
+use haypile_types::{Error, hash, key, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
 
-/// The rows of the page's example, as it shows them: key, arrow, value.
-fn rows_of_page() -> Vec<String> {
+/// The rows of a page's example, as it shows them: key, arrow, value.
+fn rows_of(page: &str) -> Vec<String> {
     let example =
-        PAGE.split("```rows\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has an example");
+        page.split("```rows\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has an example");
     let lines = example.lines().filter(|line| line.contains('→'));
     lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join("")).collect()
 }
@@ -42,7 +42,7 @@ fn the_rows_of_the_page_are_those_of_the_store() {
         string::set_range(txn, &txn.key(b"{greeting}:long"), 49_152, b"end", 1 << 20).expect("writes");
     });
     let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), shown(value))).collect();
-    assert_eq!(rows_of_page(), written, "the page's example");
+    assert_eq!(rows_of(PAGE), written, "the page's example");
 
     // The same string under another name: its rows stay, its owner follows.
     let before = db.rows();
@@ -56,6 +56,24 @@ fn the_rows_of_the_page_are_those_of_the_store() {
     };
     assert_eq!(kept(&before), kept(&db.rows()));
     assert!(db.rows().iter().any(|(row, value)| row[0] == 4 && value == b"elsewhere"));
+}
+
+#[test]
+fn the_rows_of_the_page_of_hashes_are_those_of_the_store() {
+    let mut db = Db::new();
+    let text = [b'x'; 1500];
+    db.run(|txn| {
+        let pairs = [(&b"name"[..], &b"ann"[..]), (b"age", b"41")];
+        hash::set(txn, &txn.key(b"user"), pairs.into_iter()).expect("writes");
+        let pairs = [(&b"title"[..], &b"hay"[..]), (b"text", &text)];
+        hash::set(txn, &txn.key(b"{user}:page"), pairs.into_iter()).expect("writes");
+    });
+    let value = |value: &[u8]| match value {
+        [0, rest @ ..] if rest == text => "00 1500×78".replace(' ', ""),
+        value => hex(value),
+    };
+    let written: Vec<String> = db.rows().iter().map(|(row, v)| format!("{}→{}", hex(row), value(v))).collect();
+    assert_eq!(rows_of(include_str!("../../../docs/format/hash.md")), written, "the page's example");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"scan" | b"hscan", _) => Rule::ScanPage,
         // Redis counts keys whose deadline has passed until they are removed.
         (b"dbsize", _) | (b"debug", b"digest" | b"digest-value") => Rule::Size,
-        (b"debug", b"object" | b"htstats") => Rule::Form,
+        (b"debug", b"object" | b"htstats" | b"htstats-key") => Rule::Form,
         (b"hello", _) => Rule::Hello,
         (b"info", _) => Rule::Info,
         (b"save" | b"bgsave", _) => Rule::Backup,

@@ -9,7 +9,7 @@ use haypile_store::testing::store_in;
 use haypile_store::{Call, Counter, MemoryBase, Mode, ScanPosition, Store, Txn, TxnBuffers};
 use haypile_types::key::{Entry, Type};
 use haypile_types::string::Content;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,7 +91,7 @@ impl Db {
                 );
                 next = after;
             }
-            for family in [Family::Data, Family::Owner, Family::Expire] {
+            for family in [Family::Data, Family::Score, Family::Owner, Family::Expire] {
                 let (from, until) = row::family_range(family, space);
                 let found = txn.scan(&from, &until, usize::MAX).expect("scans of memory work");
                 rows.extend(found.into_iter().map(|(row, value)| (row, value.to_vec())));
@@ -105,12 +105,13 @@ impl Db {
     pub fn check(&mut self) {
         let rows = self.rows();
         let mut expected = Rows::new();
-        let (mut keys, mut deadlines, mut types) = (0, 0, Vec::new());
+        let (mut keys, mut deadlines) = (0, 0);
+        let mut of_types: HashMap<&str, i64> = HashMap::new();
         for (row, value) in &rows {
             let Some(key) = row::parse_meta_row(row) else { continue };
             let header = Entry::parse(value.as_slice().into()).expect("a header that parses").header;
             keys += 1;
-            types.push(header.type_of());
+            *of_types.entry(header.type_of().name()).or_default() += 1;
             if let Some(deadline) = header.deadline_ms {
                 deadlines += 1;
                 expected.insert(row::expire_row(&key, deadline).to_vec(), Vec::new());
@@ -122,14 +123,15 @@ impl Db {
         let is_side = |row: &&Vec<u8>| matches!(Family::of(row), Some(Family::Owner | Family::Expire));
         let found: Rows = rows.iter().filter(|(row, _)| is_side(row)).map(|(r, v)| (r.clone(), v.clone())).collect();
         assert_eq!(found, expected, "deadline and owner rows are those of the keys");
-        let of = |kind| types.iter().filter(|other| **other == kind).count() as i64;
-        let counts = [
-            (Counter::Keys, keys),
-            (Counter::Strings, of(Type::String)),
-            (Counter::Sets, of(Type::Set)),
-            (Counter::Deadlines, deadlines),
+        let counters = [
+            (Type::String, Counter::Strings),
+            (Type::Hash, Counter::Hashes),
+            (Type::Set, Counter::Sets),
+            (Type::List, Counter::Lists),
+            (Type::Zset, Counter::SortedSets),
         ];
-        for (counter, count) in counts {
+        let of_types = counters.map(|(kind, counter)| (counter, of_types.get(kind.name()).copied().unwrap_or(0)));
+        for (counter, count) in [(Counter::Keys, keys), (Counter::Deadlines, deadlines)].into_iter().chain(of_types) {
             assert_eq!(self.store.counter(0, counter), count, "{counter:?}");
         }
     }
