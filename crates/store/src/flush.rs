@@ -459,6 +459,8 @@ impl Store {
             }
             let counts = self.databases.counts_now();
             let dead = self.databases.dead();
+            // Before the rows can leave the memtable: who does not find them there any more sees this.
+            self.base_ids_end.fetch_max(still.ids_end(), Ordering::AcqRel);
             let tables = still.freeze();
             *self.flush.frozen_at.lock() = Some(Instant::now());
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, objects_below }));
@@ -507,12 +509,13 @@ impl<'f> Noted<'f> {
         self.at = 0;
         self.window.clear();
         self.window.extend(self.rows.by_ref().take(TOGETHER_MAX));
-        let is_meta = |row: &&[u8]| Family::of(row) == Some(Family::Meta);
-        self.presence.prefetch(self.window.iter().map(|(row, _)| *row).filter(is_meta));
+        let is_held = |row: &&[u8]| matches!(Family::of(row), Some(Family::Meta | Family::Data));
+        self.presence.prefetch(self.window.iter().map(|(row, _)| *row).filter(is_held));
         for (row, value) in &self.window {
             match (Family::of(row), value) {
                 (Some(Family::Meta), Some(value)) => self.presence.insert(row, value.starts_with(&PLAIN_STRING)),
-                (Some(Family::Meta), None) => self.presence.remove(row),
+                (Some(Family::Data), Some(_)) => self.presence.insert_element(row),
+                (Some(Family::Meta | Family::Data), None) => self.presence.remove(row),
                 (Some(Family::Owner), None) => self.orphans.extend(Orphan::of(row)),
                 _ => {}
             }

@@ -14,6 +14,7 @@ mod flush;
 mod limits;
 mod memory_base;
 mod memtable;
+mod merge;
 mod objects;
 mod open;
 mod own;

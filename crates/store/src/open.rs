@@ -69,6 +69,7 @@ impl Store {
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             replaying: AtomicBool::new(true),
             settled_at_open: settled,
+            base_ids_end: AtomicU64::new(0),
             orphans: Mutex::default(),
             views_bytes: Arc::default(),
             is_closed: AtomicBool::new(false),
@@ -131,6 +132,8 @@ impl Store {
         }
         if let Some(leased) = read_number(&*self.base, &lease_row())? {
             self.objects.on_lease(leased);
+            // Ids are leased before their first use, so the base has this row with the first rows of an object.
+            self.base_ids_end.store(leased, Ordering::Release);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::memtable::Patch;
 use crate::row::Key;
 use crate::value::Value;
 use haypile_log::{Body, Placed};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// What was done to a row.
@@ -249,6 +250,34 @@ impl Overlay {
     /// Keys of all writes.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.own.iter().map(|own| self.key_of(own))
+    }
+
+    /// The key of the write at `at`.
+    pub fn key_at(&self, at: usize) -> &[u8] {
+        self.key_of(&self.own[at])
+    }
+
+    /// The row after the write at `at`, where it lies if possible.
+    pub fn look(&self, at: usize) -> Option<Cow<'_, [u8]>> {
+        let own = &self.own[at];
+        match own.op {
+            Op::Put => Some(Cow::Borrowed(self.value_of(own))),
+            Op::Delete => None,
+            Op::Patch { .. } => match &own.after {
+                Some(after) => Some(Cow::Borrowed(after)),
+                None => Some(Cow::Owned(self.replayed(at))),
+            },
+        }
+    }
+
+    /// The last writes of the rows in `from <= key < until`, ascending.
+    pub fn last_in(&self, from: &[u8], until: &[u8]) -> Vec<usize> {
+        let is_in = |at: &usize| (from..until).contains(&self.key_at(*at));
+        let mut writes: Vec<usize> = (0..self.own.len()).filter(is_in).collect();
+        // Of one row, the last write first.
+        writes.sort_unstable_by(|a, b| self.key_at(*a).cmp(self.key_at(*b)).then(b.cmp(a)));
+        writes.dedup_by(|later, kept| self.key_at(*later) == self.key_at(*kept));
+        writes
     }
 
     /// The last state of every row in `from <= key < until` that was written.

@@ -1,10 +1,14 @@
-//! What the base holds of user keys, as far as it fits in eight bytes for each of them, where a row would take hundreds:
-//! whether there is a row, and whether that is an inline string without a deadline. So a plain SET knows without a read
-//! whether it creates, and a look at a key that does not exist need not ask the base.
+//! What the base holds of user keys and of elements, as far as it fits in eight bytes for each of them, where a row would
+//! take hundreds: whether there is a row, and whether that of a key is an inline string without a deadline. So a plain SET and
+//! an HSET know without a read whether they create, and a look at what does not exist need not ask the base.
 //!
 //! A set of 64-bit keyed fingerprints in buckets of a cache line. A bucket that is full forgets one and says so ever after:
 //! who is not in it may then still be in the base. It never claims what is not so, but for two keys with the same
 //! fingerprint (less likely, for each look, than an undetected memory error).
+//!
+//! Keys come first: an element takes no key's place, and a key takes an element's before another key's. So however many
+//! elements there are, and however many of them died with their object, which nobody takes out one by one, keys are known as
+//! they would be without them.
 //!
 //! Coherent because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable
 //! first. It starts knowing everything only where the base starts empty.
@@ -17,8 +21,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Fingerprints in one cache line.
 const WAYS: usize = 8;
 
-/// The bit of a fingerprint that says *a plain string*; the others are the key's.
+/// The bits of a fingerprint that say *a plain string* and *an element*; the others are the row's.
 const PLAIN: u64 = 1;
+const ELEMENT: u64 = 2;
+const MARKS: u64 = PLAIN | ELEMENT;
 
 #[repr(align(64))]
 #[derive(Default)]
@@ -36,8 +42,9 @@ pub enum Known {
 
 pub struct Presence {
     buckets: Box<[Bucket]>,
-    /// A bit for each bucket: it does not hold all that it should.
-    forgetful: Box<[AtomicU64]>,
+    /// A bit for each bucket: it does not hold all keys that it should; and the same for elements.
+    forgetful_keys: Box<[AtomicU64]>,
+    forgetful_elements: Box<[AtomicU64]>,
     seed: u64,
     /// Which way goes next when a bucket is full.
     hand: AtomicUsize,
@@ -55,9 +62,11 @@ impl Presence {
     pub fn new(bytes: u64, seed: u64, empty: bool) -> Self {
         let buckets = (bytes as usize / size_of::<Bucket>()).max(1);
         let forgetful = if empty { 0 } else { u64::MAX };
+        let bits = || (0..buckets.div_ceil(64)).map(|_| AtomicU64::new(forgetful)).collect();
         Presence {
             buckets: (0..buckets).map(|_| Bucket::default()).collect(),
-            forgetful: (0..buckets.div_ceil(64)).map(|_| AtomicU64::new(forgetful)).collect(),
+            forgetful_keys: bits(),
+            forgetful_elements: bits(),
             seed,
             hand: AtomicUsize::new(0),
         }
@@ -67,7 +76,7 @@ impl Presence {
         let hash = xxhash_rust::xxh3::xxh3_128_with_seed(row, self.seed);
         let number = (((hash >> 64) as u64 as u128 * self.buckets.len() as u128) >> 64) as usize;
         // 0 marks an empty way.
-        Place { bucket: &self.buckets[number], number, print: (hash as u64 & !PLAIN).max(2) }
+        Place { bucket: &self.buckets[number], number, print: (hash as u64 & !MARKS).max(MARKS + 1) }
     }
 
     /// What is known of the meta row `row`. For who has found that the memtable does not know it.
@@ -75,13 +84,20 @@ impl Presence {
         let place = self.place(row);
         for way in &place.bucket.0 {
             let held = way.load(Ordering::Acquire);
-            if held & !PLAIN == place.print {
+            if held & !MARKS == place.print {
                 return if held & PLAIN != 0 { Known::Plain } else { Known::No };
             }
         }
-        // After the ways: who forgets one says so first.
-        let word = self.forgetful[place.number / 64].load(Ordering::Acquire);
-        if word >> (place.number % 64) & 1 == 0 { Known::Absent } else { Known::No }
+        if is_forgetful(&self.forgetful_keys, &place) { Known::No } else { Known::Absent }
+    }
+
+    /// Whether the base has the `data` row `row`, if that is known. For who has found that the memtable does not know it.
+    pub fn has_element(&self, row: &[u8]) -> Option<bool> {
+        let place = self.place(row);
+        if place.bucket.0.iter().any(|way| way.load(Ordering::Acquire) & !MARKS == place.print) {
+            return Some(true);
+        }
+        if is_forgetful(&self.forgetful_elements, &place) { None } else { Some(false) }
     }
 
     /// Brings what looks at these rows need into the CPU's caches, all together.
@@ -93,18 +109,29 @@ impl Presence {
     /// The base holds it, or will before the memtable lets go of it. Called by the flush for what it writes, and by who has
     /// just read it from the base under the key's lock.
     pub fn insert(&self, row: &[u8], plain: bool) {
+        self.insert_marked(row, u64::from(plain));
+    }
+
+    /// The same for a `data` row.
+    pub fn insert_element(&self, row: &[u8]) {
+        self.insert_marked(row, ELEMENT);
+    }
+
+    fn insert_marked(&self, row: &[u8], marks: u64) {
         let place = self.place(row);
-        let print = place.print | u64::from(plain);
+        let print = place.print | marks;
         loop {
             let mut empty = None;
             for way in &place.bucket.0 {
                 match way.load(Ordering::Acquire) {
-                    held if held & !PLAIN == place.print => return way.store(print, Ordering::Release),
+                    held if held & !MARKS == place.print => return way.store(print, Ordering::Release),
                     0 => empty = Some(way),
                     _ => {}
                 }
             }
-            let (way, held) = empty.map_or_else(|| self.forget_one(&place), |way| (way, 0));
+            let Some((way, held)) = empty.map(|way| (way, 0)).or_else(|| self.forget_one(&place, marks)) else {
+                return;
+            };
             // Another key may have come into the same bucket meanwhile.
             if way.compare_exchange(held, print, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return;
@@ -112,11 +139,21 @@ impl Presence {
         }
     }
 
-    /// The way that has to go, and what it holds.
-    fn forget_one<'p>(&self, place: &Place<'p>) -> (&'p AtomicU64, u64) {
-        self.forgetful[place.number / 64].fetch_or(1 << (place.number % 64), Ordering::AcqRel);
-        let way = &place.bucket.0[self.hand.fetch_add(1, Ordering::Relaxed) % WAYS];
-        (way, way.load(Ordering::Acquire))
+    /// The way that has to go for a row with these marks, and what it holds; `None` if it is the row itself.
+    fn forget_one<'p>(&self, place: &Place<'p>, marks: u64) -> Option<(&'p AtomicU64, u64)> {
+        let hand = self.hand.fetch_add(1, Ordering::Relaxed);
+        let mut ways = (0..WAYS).map(|at| {
+            let way = &place.bucket.0[(hand + at) % WAYS];
+            (way, way.load(Ordering::Acquire))
+        });
+        let first = ways.clone().next();
+        let element = ways.find(|(_, held)| held & ELEMENT != 0);
+        if element.is_some() || marks & ELEMENT != 0 {
+            set_forgetful(&self.forgetful_elements, place);
+            return element;
+        }
+        set_forgetful(&self.forgetful_keys, place);
+        first
     }
 
     /// The base does not hold it any more, or will not before the memtable lets go of its deletion.
@@ -124,7 +161,7 @@ impl Presence {
         let place = self.place(row);
         for way in &place.bucket.0 {
             let held = way.load(Ordering::Acquire);
-            if held & !PLAIN == place.print {
+            if held & !MARKS == place.print {
                 // Whoever changed it meanwhile has put another key there.
                 let _ = way.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
@@ -132,8 +169,18 @@ impl Presence {
     }
 
     pub fn bytes(&self) -> u64 {
-        (size_of_val(&*self.buckets) + size_of_val(&*self.forgetful)) as u64
+        let bits = size_of_val(&*self.forgetful_keys) + size_of_val(&*self.forgetful_elements);
+        (size_of_val(&*self.buckets) + bits) as u64
     }
+}
+
+/// Whether a bucket does not hold all that it should. To be asked after its ways: who forgets one says so first.
+fn is_forgetful(bits: &[AtomicU64], place: &Place<'_>) -> bool {
+    bits[place.number / 64].load(Ordering::Acquire) >> (place.number % 64) & 1 != 0
+}
+
+fn set_forgetful(bits: &[AtomicU64], place: &Place<'_>) {
+    bits[place.number / 64].fetch_or(1 << (place.number % 64), Ordering::AcqRel);
 }
 
 #[cfg(test)]
@@ -169,6 +216,25 @@ mod tests {
         let known = (0..10_000).filter(|number| presence.look(&row(*number)) == Known::Plain).count();
         assert_eq!(known, 1024 / 8);
         assert!((0..100_000).all(|number| presence.look(&row(number)) != Known::Absent));
+    }
+
+    #[test]
+    fn elements_never_take_the_place_of_keys() {
+        let presence = Presence::new(1 << 18, 7, true);
+        let (keys, elements) = (0..2_000, 10_000..60_000);
+        keys.clone().for_each(|number| presence.insert(&row(number), true));
+        elements.clone().for_each(|number| presence.insert_element(&row(number)));
+        (2_000..3_000).for_each(|number| presence.insert(&row(number), true));
+        assert!((0..3_000).all(|number| presence.look(&row(number)) == Known::Plain), "all keys are known");
+        assert!((3_000..10_000).all(|number| presence.look(&row(number)) == Known::Absent), "and those that are none");
+        let known = elements.clone().filter(|number| presence.has_element(&row(*number)) == Some(true)).count();
+        assert!((20_000..=(1 << 18) / 8 - 3_000).contains(&known), "{known} elements fill what the keys leave");
+        assert!(elements.into_iter().all(|number| presence.has_element(&row(number)) != Some(false)));
+        // An element that is known to be gone is not there, if its bucket never forgot one.
+        let presence = Presence::new(1 << 16, 7, true);
+        (0..1_000).for_each(|number| presence.insert_element(&row(number)));
+        (0..500).for_each(|number| presence.remove(&row(number)));
+        assert!((0..1_000).all(|number| presence.has_element(&row(number)) == Some(number >= 500)));
     }
 
     #[test]

@@ -142,6 +142,7 @@ impl Store {
                     let row = match self.memtable.row(key) {
                         Found::Row(value, _) => Some(value),
                         Found::Deleted(_) => None,
+                        Found::Unknown if self.is_above_base(key) => None,
                         Found::Unknown => self.base_value(key)?,
                     };
                     below.insert(key, row);

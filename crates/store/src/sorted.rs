@@ -45,27 +45,29 @@ fn meta_rows(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_
     Fetched::new(entries).map(|entry| (entry.row(), entry.value()))
 }
 
+/// Slots ascend with the shards; within one, objects are put in order.
 fn object_rows(tables: &[Arc<Table>], family: Family, space: Space) -> impl Iterator<Item = Row<'_>> {
-    tables.iter().flat_map(move |table| rows_of(table, family, space))
+    let entries = tables.iter().flat_map(move |table| table.objects.in_space(family, space));
+    Fetched::new(entries).map(|entry| (entry.row(), entry.value()))
 }
 
 /// Deadlines are ordered by time, not by slot: those of all shards are sorted together.
 fn deadlines(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
-    let mut rows: Vec<_> = tables.iter().flat_map(move |table| rows_of(table, Family::Expire, space)).collect();
+    let (from, until) = family_range(Family::Expire, space);
+    let mut rows: Vec<_> = tables.iter().flat_map(|table| other_rows(table, &from, &until)).collect();
     rows.sort_unstable();
     rows.into_iter()
 }
 
-fn rows_of(table: &Table, family: Family, space: Space) -> Vec<(&[u8], Option<&[u8]>)> {
-    let (from, until) = family_range(family, space);
-    table.rows_in(&from, &until).map(|(row, value, _)| (row, value)).collect()
+fn other_rows<'t>(table: &'t Table, from: &[u8], until: &[u8]) -> impl Iterator<Item = Row<'t>> + use<'t> {
+    table.other_rows(from, until).map(|(row, value, _)| (row, value))
 }
 
 fn system_rows<'t>(tables: &'t [Arc<Table>], own: &'t OwnRows) -> impl Iterator<Item = Row<'t>> {
     let from = system_row(SystemScope::Replicated, b"");
     let mut rows: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
     for table in tables {
-        rows.extend(table.rows_in(&from, &[u8::MAX]).map(|(row, value, _)| (row, value)));
+        rows.extend(other_rows(table, &from, &[u8::MAX]));
     }
     rows.extend(own.iter().map(|(row, value)| (&row[..], value.as_deref())));
     rows.into_iter()

@@ -4,9 +4,9 @@
 //! more, are taken out here, by the flush thread, which has nothing else to do then: in steps, so that no latch is held long.
 
 use crate::databases::dead_row;
-use crate::memtable::{SHARDS, shard_of};
+use crate::memtable::{ObjectKey, SHARDS, shard_of};
 use crate::reclaim::Orphan;
-use crate::row::{Family, SLOTS, Slot, family_range, object_range};
+use crate::row::{Family, SLOTS, Slot, Space};
 use crate::store::Store;
 use crate::txn::Mode;
 
@@ -26,8 +26,7 @@ impl Store {
         let orphans = std::mem::take(&mut *self.orphans.lock());
         for orphan in orphans {
             for family in [Family::Data, Family::Score] {
-                let (from, until) = object_range(family, orphan.space, orphan.slot, orphan.id);
-                self.take_rows(shard_of(orphan.slot), &from, &until);
+                self.take_object(ObjectKey::new(family, orphan.space, orphan.slot, orphan.id));
             }
         }
         for space in self.databases.dead() {
@@ -38,9 +37,10 @@ impl Store {
                 drop(latch);
                 drop(gone);
             }
-            for family in [Family::Data, Family::Score, Family::Owner, Family::Expire] {
-                let (from, until) = family_range(family, space);
-                (0..SHARDS).for_each(|shard| self.take_rows(shard, &from, &until));
+            for shard in 0..SHARDS {
+                let objects: Vec<ObjectKey> = self.memtable.latch(shard).active.objects.of_space(space).collect();
+                objects.into_iter().for_each(|object| self.take_object(object));
+                self.take_deadlines(shard, space);
             }
             if self.put_system(&[(&dead_row(space), None)], Mode::Disk).is_err() {
                 // The log takes nothing now; the next turn finds the space again.
@@ -49,10 +49,22 @@ impl Store {
         }
     }
 
-    fn take_rows(&self, shard: usize, from: &[u8], until: &[u8]) {
+    fn take_object(&self, object: ObjectKey) {
+        loop {
+            let mut latch = self.memtable.latch(shard_of(object.slot()));
+            let (gone, bytes) = latch.active.objects.take(object, STEP_ROWS);
+            self.memtable.account(-bytes);
+            drop(latch);
+            if gone.len() < STEP_ROWS {
+                return;
+            }
+        }
+    }
+
+    fn take_deadlines(&self, shard: usize, space: Space) {
         loop {
             let mut latch = self.memtable.latch(shard);
-            let (gone, bytes) = latch.active.take_rows(from, until, STEP_ROWS);
+            let (gone, bytes) = latch.active.take_deadlines(space, STEP_ROWS);
             self.memtable.account(-bytes);
             drop(latch);
             if gone.len() < STEP_ROWS {

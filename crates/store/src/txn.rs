@@ -517,6 +517,7 @@ impl<'s> Txn<'s> {
                 self.gate = self.gate.max(index);
                 Ok(None)
             }
+            Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
             Found::Unknown => self.base_row(row, true),
         }
     }

@@ -1,13 +1,18 @@
 //! `View`: the rows of a range from one moment, for a reply that is produced in pieces while the world goes on.
 //!
-//! The memtable's rows are copied when it is opened, under the key's lock; the base's come from one cursor that keeps its
+//! The memtable's rows are gathered when it is opened, under the key's lock, which keeps them from changing: in steps, so that
+//! no latch is held long, and as handles, which a later write leaves alone. The base's come from one cursor that keeps its
 //! files. It neither reads nor fills the row cache.
 
 use crate::base::{Cursor, Direction, Step};
+use crate::memtable::{ElementRange, RowEntry, shard_of};
+use crate::merge::{Source, first};
+use crate::row::RowKey;
 use crate::store::Store;
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
-use std::collections::BTreeMap;
+use crate::visit::{Layer, STEP_ROWS};
+use haypile_log::Index;
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +20,12 @@ use std::time::{Duration, Instant};
 
 /// Rows in order, up or down, each once. Owned: it may move to another thread and outlive the transaction.
 pub struct View {
-    memory: Peekable<std::vec::IntoIter<(Vec<u8>, Option<Value>)>>,
+    memory: Peekable<std::vec::IntoIter<RowEntry>>,
     direction: Direction,
-    base: Box<dyn Cursor + Send>,
+    /// `None`: it has no more.
+    base: Option<Box<dyn Cursor + Send>>,
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
-    base_ended: bool,
     opened: Instant,
     /// Bytes that it takes, and what all views of the store take.
     bytes: u64,
@@ -30,46 +35,122 @@ pub struct View {
 /// A view holds up the removal of the base's files: whoever reads it more slowly than this is sent away.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
-/// What a row takes besides its key and value: its place in the map, two blocks' counters.
-const ROW_BYTES: usize = 96;
+/// A generation's rows in a range, and the newest record that wrote any of them.
+type Gathered = (Vec<RowEntry>, Index);
 
 impl Txn<'_> {
-    /// The rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own writes included. Takes as much
-    /// memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O pool.
+    /// The rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own writes included. Takes as
+    /// much memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O pool.
     pub fn view(&mut self, from: &[u8], until: &[u8], direction: Direction) -> Result<View, Stop> {
         self.on_read_many()?;
         self.long()?;
-        loop {
+        let memory = loop {
             let epoch = self.store.epoch();
-            let base = self.store.base.view(from, until, direction).map_err(|error| failed(&error))?;
-            let mut rows = BTreeMap::new();
-            let newest = self.store.memtable_rows(from, until, Direction::Forward, usize::MAX, &mut rows, &mut None);
-            self.gate = self.gate.max(newest);
-            if self.store.epoch() != epoch {
-                continue;
-            }
-            rows.extend(self.own_range(from, until));
-            let row_bytes = |(row, value): (&Vec<u8>, &Option<Value>)| {
-                row.len() + value.as_ref().map_or(0, |value| value.len()) + ROW_BYTES
+            let base = if self.store.is_above_base(from) && ElementRange::of(from, until).is_some() {
+                None
+            } else {
+                Some(self.store.base.view(from, until, direction).map_err(|error| failed(&error))?)
             };
-            let bytes = rows.iter().map(row_bytes).sum::<usize>() as u64;
-            let all_bytes = self.store.views_bytes.clone();
-            all_bytes.fetch_add(bytes, Ordering::Relaxed);
-            let mut memory: Vec<(Vec<u8>, Option<Value>)> = rows.into_iter().collect();
-            if direction == Direction::Backward {
-                memory.reverse();
+            let gathered = match ElementRange::of(from, until) {
+                Some(_) => self.store.gather_object(from, until, direction, epoch),
+                None => self.store.gather_any(from, until, direction, epoch),
+            };
+            if let Some((rows, newest)) = gathered {
+                self.gate = self.gate.max(newest);
+                break (self.with_own(rows, from, until, direction), base);
             }
-            return Ok(View {
-                memory: memory.into_iter().peekable(),
-                direction,
-                base,
-                ahead: None,
-                base_ended: false,
-                opened: Instant::now(),
-                bytes,
-                all_bytes,
-            });
+        };
+        let (memory, base) = memory;
+        let bytes = memory.iter().map(|row| row.bytes() as u64).sum();
+        let all_bytes = self.store.views_bytes.clone();
+        all_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let memory = memory.into_iter().peekable();
+        Ok(View { memory, direction, base, ahead: None, opened: Instant::now(), bytes, all_bytes })
+    }
+
+    /// Puts its own writes between the rows of the memtable, in the place of those that they change.
+    fn with_own(&self, rows: Vec<RowEntry>, from: &[u8], until: &[u8], direction: Direction) -> Vec<RowEntry> {
+        let own = self.own_writes(from, until, direction);
+        if own.is_empty() {
+            return rows;
         }
+        let mut merged = Vec::with_capacity(rows.len() + own.len());
+        let mut rows = rows.into_iter().peekable();
+        for at in own {
+            let key = self.overlay.key_at(at);
+            let is_before = |row: &RowEntry| match direction {
+                Direction::Forward => row.row() < key,
+                Direction::Backward => row.row() > key,
+            };
+            while let Some(row) = rows.next_if(is_before) {
+                merged.push(row);
+            }
+            rows.next_if(|row| row.row() == key);
+            merged.push(RowEntry::new(key, self.overlay.look(at).as_deref(), Index(0)));
+        }
+        merged.extend(rows);
+        merged
+    }
+}
+
+impl Store {
+    /// The memtable's rows of a part of one object; `None` if a flush has taken rows away meanwhile. The caller holds the
+    /// key's lock, so that they stay as they are from step to step.
+    fn gather_object(&self, from: &[u8], until: &[u8], direction: Direction, epoch: u64) -> Option<Gathered> {
+        let (mut from, mut until) = (RowKey::from_slice(from), RowKey::from_slice(until));
+        let (mut rows, mut newest) = (Vec::new(), Index(0));
+        loop {
+            let range = ElementRange::of(&from, &until).expect("a part of a range within an object");
+            let latch = self.memtable.latch(shard_of(range.object.slot()));
+            if self.epoch() != epoch {
+                return None;
+            }
+            let mut active = Source::new(Some(&latch.active), &range, direction, STEP_ROWS);
+            let mut frozen = Source::new(latch.frozen.as_deref(), &range, direction, STEP_ROWS);
+            let before = rows.len();
+            while rows.len() - before < STEP_ROWS
+                && let Some(key) = first(direction, [active.key(), frozen.key(), None, None])
+            {
+                let is_older = frozen.key() == Some(key);
+                if active.key() == Some(key) {
+                    rows.extend(active.peek().cloned());
+                    active.advance();
+                } else {
+                    rows.extend(frozen.peek().cloned());
+                }
+                if is_older {
+                    frozen.advance();
+                }
+            }
+            drop((active, frozen));
+            drop(latch);
+            newest = rows[before..].iter().map(RowEntry::index).fold(newest, Index::max);
+            match (rows.last(), direction) {
+                (Some(last), _) if rows.len() - before == STEP_ROWS => match direction {
+                    Direction::Forward => {
+                        from = RowKey::from_slice(last.row());
+                        from.push(0);
+                    }
+                    Direction::Backward => until = RowKey::from_slice(last.row()),
+                },
+                _ => return Some((rows, newest)),
+            }
+        }
+    }
+
+    /// The same of any range, which only tests and checks have: at once.
+    fn gather_any(&self, from: &[u8], until: &[u8], direction: Direction, epoch: u64) -> Option<Gathered> {
+        let mut rows = Layer::new();
+        let newest = self.memtable_rows(from, until, Direction::Forward, usize::MAX, &mut rows, &mut None);
+        if self.epoch() != epoch {
+            return None;
+        }
+        let entry = |(row, value): (&Vec<u8>, &Option<Value>)| RowEntry::new(row, value.as_deref(), Index(0));
+        let mut entries: Vec<RowEntry> = rows.iter().map(entry).collect();
+        if direction == Direction::Backward {
+            entries.reverse();
+        }
+        Some((entries, newest))
     }
 }
 
@@ -89,15 +170,16 @@ impl View {
         loop {
             self.read_ahead()?;
             let memory_first = match (self.memory.peek(), &self.ahead) {
-                (Some((row, _)), Some((base, _))) => {
+                (Some(row), Some((base, _))) => {
+                    let row = row.row();
                     if row == base {
                         // The memtable's version is the newer one.
                         self.ahead = None;
                         continue;
                     }
                     match self.direction {
-                        Direction::Forward => row < base,
-                        Direction::Backward => row > base,
+                        Direction::Forward => row < &base[..],
+                        Direction::Backward => row > &base[..],
                     }
                 }
                 (Some(_), None) => true,
@@ -106,19 +188,19 @@ impl View {
             if !memory_first {
                 return Ok(self.ahead.take());
             }
-            if let Some((row, Some(value))) = self.memory.next() {
-                return Ok(Some((row, value)));
+            if let Some(row) = self.memory.next()
+                && let Some(value) = row.shared_value()
+            {
+                return Ok(Some((row.row().to_vec(), value)));
             }
         }
     }
 
     fn read_ahead(&mut self) -> Result<(), String> {
-        if self.ahead.is_some() || self.base_ended {
-            return Ok(());
-        }
-        match self.base.step().map_err(|error| error.to_string())? {
+        let Some(base) = self.base.as_mut().filter(|_| self.ahead.is_none()) else { return Ok(()) };
+        match base.step().map_err(|error| error.to_string())? {
             Step::Row { key, value } => self.ahead = Some((key.to_vec(), Value::from(value))),
-            Step::End => self.base_ended = true,
+            Step::End => self.base = None,
             Step::WouldBlock => return Err("a view's cursor may read the disk".into()),
         }
         Ok(())

@@ -1,24 +1,30 @@
 //! Ordered reads of rows that are not meta rows, up and down: own writes, both generations of the memtable and the base,
 //! merged in steps of bounded size. Also the look whether one row exists.
 //!
-//! A step reads the base first and then the memtable, up to where the base's part ended. That misses nothing unless a flush
-//! ends in between, which the epoch tells; then the step is done again.
+//! A step reads the base first and then the memtable. That misses nothing unless a flush ends in between, which the epoch
+//! tells; then the step is done again. Rows of one object, which is what nearly everybody reads, are visited where they lie,
+//! under their shard's latch; anything else is merged in a map.
 
 use crate::base::{Direction, Step};
-use crate::memtable::{Found, SHARDS, shard_of};
-use crate::row::{self, Family};
+use crate::memtable::{ElementRange, Found, RowEntry, SHARDS, shard_of};
+use crate::merge::{Below, Source, first};
+use crate::row::{self, Family, RowKey};
 use crate::store::Store;
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
 use haypile_log::Index;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 /// Rows from one place of the store: `None` is a deletion that hides what lies below.
 pub(crate) type Layer = BTreeMap<Vec<u8>, Option<Value>>;
 
-/// Rows read from one source in one step.
+/// Rows read from one source in one step, or visited under a latch.
 pub(crate) const STEP_ROWS: usize = 256;
+
+/// A step ends sooner once the rows that were visited, or read from the base, are as long as this.
+const STEP_BYTES: usize = 64 << 10;
 
 /// What `row_presence` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +50,159 @@ impl Txn<'_> {
     ) -> Result<(), Stop> {
         self.on_read_many()?;
         let want = want.clamp(1, STEP_ROWS);
+        if ElementRange::of(from, until).is_some() {
+            self.visit_object(from, until, direction, want, &mut visit)
+        } else {
+            self.visit_any(from, until, direction, want, &mut visit)
+        }
+    }
+
+    /// A visit within one object.
+    fn visit_object(
+        &mut self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        want: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let store = self.store;
+        let own = self.own_writes(from, until, direction);
+        let mut own = &own[..];
+        let (mut from, mut until) = (RowKey::from_slice(from), RowKey::from_slice(until));
+        let mut below: Option<Below<'_>> = None;
+        loop {
+            let epoch = store.epoch();
+            let held = match below.take().filter(|below| below.epoch == epoch) {
+                Some(held) => held,
+                None if store.is_above_base(&from) => Below::new(epoch, None),
+                None => {
+                    let cursor = store.base.scan(&from, &until, direction, self.tier());
+                    Below::new(epoch, Some(cursor.map_err(|error| failed(&error))?))
+                }
+            };
+            let rest = below.insert(held);
+            if rest.is_short() && !rest.fill(want, STEP_BYTES).map_err(|error| failed(&error))? {
+                return Err(Stop::WouldBlock);
+            }
+            let range = ElementRange::of(&from, &until).expect("a part of a range within an object");
+            let latch = store.memtable.latch(shard_of(range.object.slot()));
+            if store.epoch() != epoch {
+                continue;
+            }
+            let generations = [Some(&latch.active), latch.frozen.as_deref()];
+            let sources = generations.map(|table| Source::new(table, &range, direction, want));
+            let (after, newest) = self.visit_step(&mut own, sources, rest, direction, visit);
+            drop(latch);
+            self.gate = self.gate.max(newest);
+            match (after, direction) {
+                (None, _) => return Ok(()),
+                (Some(mut last), Direction::Forward) => {
+                    last.push(0);
+                    from = last;
+                }
+                (Some(last), Direction::Backward) => until = last,
+            }
+        }
+    }
+
+    /// One step of it, under the latch: the last row that was visited, if there may be more, and the newest record that
+    /// wrote any of them.
+    fn visit_step(
+        &self,
+        own: &mut &[usize],
+        [mut active, mut frozen]: [Source<'_>; 2],
+        below: &mut Below<'_>,
+        direction: Direction,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> (Option<RowKey>, Index) {
+        let mut newest = Index(0);
+        let (mut rows, mut bytes) = (0, 0);
+        let mut is_full = |value: Option<&[u8]>| {
+            rows += 1;
+            bytes += value.map_or(0, <[u8]>::len);
+            rows == STEP_ROWS || bytes >= STEP_BYTES
+        };
+        loop {
+            if own.is_empty() && below.peek().is_none() {
+                // Mostly one generation has all of it, and nothing is to be compared.
+                let only = match (active.peek(), frozen.peek()) {
+                    (None, None) => return (None, newest),
+                    (Some(row), None) => Some((row, &mut active)),
+                    (None, Some(row)) => Some((row, &mut frozen)),
+                    (Some(_), Some(_)) => None,
+                };
+                if let Some((row, source)) = only {
+                    newest = newest.max(row.index());
+                    let value = row.value();
+                    if value.is_some_and(|value| visit(row.row(), value).is_break()) {
+                        return (None, newest);
+                    }
+                    if is_full(value) {
+                        return (Some(RowKey::from_slice(row.row())), newest);
+                    }
+                    source.advance();
+                    continue;
+                }
+            }
+            let own_key = own.first().map(|at| self.overlay.key_at(*at));
+            let base_key = below.peek().map(|(key, _)| key);
+            let Some(key) = first(direction, [own_key, active.key(), frozen.key(), base_key]) else {
+                return (None, newest);
+            };
+            let [is_own, in_active, in_frozen, in_base] =
+                [own_key, active.key(), frozen.key(), base_key].map(|other| other == Some(key));
+            let mut look = |source: &Source<'_>| newest = newest.max(source.peek().map_or(Index(0), RowEntry::index));
+            if in_active {
+                look(&active);
+            } else if in_frozen {
+                look(&frozen);
+            }
+            let own_value = if is_own { self.overlay.look(own[0]) } else { None };
+            let value = match () {
+                () if is_own => own_value.as_deref(),
+                () if in_active => active.peek().and_then(RowEntry::value),
+                () if in_frozen => frozen.peek().and_then(RowEntry::value),
+                () => below.peek().map(|(_, value)| value),
+            };
+            if value.is_some_and(|value| visit(key, value).is_break()) {
+                return (None, newest);
+            }
+            // Where the base's rows in hand end, what the memtable has behind them has to wait for its next ones.
+            if is_full(value) || (in_base && below.is_last_in_hand()) {
+                let last = RowKey::from_slice(key);
+                if is_own {
+                    *own = &own[1..];
+                }
+                if in_base {
+                    below.advance();
+                }
+                return (Some(last), newest);
+            }
+            if is_own {
+                *own = &own[1..];
+            }
+            if in_active {
+                active.advance();
+            }
+            if in_frozen {
+                frozen.advance();
+            }
+            if in_base {
+                below.advance();
+            }
+        }
+    }
+
+    /// A visit of any range.
+    fn visit_any(
+        &mut self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        want: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
         let (mut from, mut until) = (from.to_vec(), until.to_vec());
         while from < until {
             let (rows, bound) = self.step(&from, &until, direction, want)?;
@@ -62,6 +221,18 @@ impl Txn<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The places of its last writes of each row in a range, in a direction.
+    pub(crate) fn own_writes(&self, from: &[u8], until: &[u8], direction: Direction) -> Vec<usize> {
+        if self.overlay.is_empty() || self.committed {
+            return Vec::new();
+        }
+        let mut own = self.overlay.last_in(from, until);
+        if direction == Direction::Backward {
+            own.reverse();
+        }
+        own
     }
 
     /// Rows with `from <= key < until`, none of them meta rows, in order, at most `max`.
@@ -86,10 +257,24 @@ impl Txn<'_> {
         let (presence, index) = match self.store.memtable.row(row) {
             Found::Row(_, index) => (RowPresence::Present, index),
             Found::Deleted(index) => (RowPresence::Absent, index),
-            Found::Unknown => return Ok(self.base_row(row, true)?.map_or(RowPresence::Absent, RowPresence::Row)),
+            Found::Unknown => return self.base_row_presence(row),
         };
         self.gate = self.gate.max(index);
         Ok(presence)
+    }
+
+    fn base_row_presence(&mut self, row: &[u8]) -> Result<RowPresence, Stop> {
+        match self.store.element_below(row) {
+            Some(true) => return Ok(RowPresence::Present),
+            Some(false) => return Ok(RowPresence::Absent),
+            None => {}
+        }
+        let found = self.base_row(row, true)?;
+        if found.is_some() && !self.is_rehearsal() && Family::of(row) == Some(Family::Data) {
+            // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
+            self.store.presence.insert_element(row);
+        }
+        Ok(found.map_or(RowPresence::Absent, RowPresence::Row))
     }
 
     /// One step: merged rows, and the bound between what they cover and the rest of the range, if there may be more.
@@ -165,6 +350,21 @@ fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
 }
 
 impl Store {
+    /// Whether no flush has seen the object of a row yet, so that nothing of it is below the memtable.
+    #[inline]
+    pub(crate) fn is_above_base(&self, row: &[u8]) -> bool {
+        row::object_of(row).is_some_and(|id| id.0 >= self.base_ids_end.load(Ordering::Acquire))
+    }
+
+    /// Whether the base has a row that the memtable does not know, as far as that is known without a look at it.
+    #[inline]
+    pub(crate) fn element_below(&self, row: &[u8]) -> Option<bool> {
+        if self.is_above_base(row) {
+            return Some(false);
+        }
+        if Family::of(row) == Some(Family::Data) { self.presence.has_element(row) } else { None }
+    }
+
     /// Rows of both generations, the newer one's winning; `bound` moves to where a generation was cut off. Returns the
     /// newest record that wrote any of them.
     pub(crate) fn memtable_rows(

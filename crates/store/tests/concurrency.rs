@@ -9,7 +9,8 @@ use haypile_log::{Durability, Index};
 use haypile_store::base::{Base, Lookup, Tier};
 use haypile_store::testing::{FaultBase, MortalFiles, options};
 use haypile_store::{
-    Call, Counter, MemoryBase, Mode, PLAIN_STRING, Pins, Presence, ScanPosition, Stop, Store, Txn, TxnBuffers, row,
+    Call, Counter, Direction, MemoryBase, Mode, PLAIN_STRING, Pins, Presence, RowPresence, ScanPosition, Stop, Store,
+    Txn, TxnBuffers, row,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -244,6 +245,65 @@ impl Machine {
         }
     }
 
+    /// Changes an object row by row while flushes go on, and visits, views and looks at it: each time it is what it was left as.
+    fn visit(&self) {
+        let mut random = Random(6);
+        let run = |what: &mut dyn FnMut(&mut Txn<'_>) -> Result<(), Stop>| {
+            let mut txn = self.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+            what(&mut txn).and_then(|()| txn.commit().map(drop))
+        };
+        let (mut object, slot) = (None, row::Slot(99));
+        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        while !self.done.load(Ordering::Relaxed) {
+            let (element, is_put) = (random.below(600).to_be_bytes().to_vec(), random.chance(70));
+            let value = random.number().to_be_bytes().to_vec();
+            let mut space = row::Space(0);
+            let changed = run(&mut |txn| {
+                space = txn.space(0);
+                let id = object.map_or_else(|| txn.new_object(), Ok)?;
+                object = Some(id);
+                txn.put_row(&row::owner_row(space, slot, id), &[b"owner"])?;
+                let row = row::data_row(space, slot, id, &element);
+                if is_put { txn.put_row(&row, &[&value]) } else { txn.delete_row(&row) }
+            });
+            if changed.is_err() {
+                assert!(self.done.load(Ordering::Relaxed), "{changed:?}");
+                return;
+            }
+            if is_put {
+                rows.insert(element, value)
+            } else {
+                rows.remove(&element)
+            };
+            let id = object.expect("it has been made");
+            let (from, until) = row::object_range(row::Family::Data, space, slot, id);
+            let direction = if random.chance(50) { Direction::Forward } else { Direction::Backward };
+            let mut expected: Vec<_> = rows.iter().map(|(element, value)| (element.clone(), value.clone())).collect();
+            if direction == Direction::Backward {
+                expected.reverse();
+            }
+            let mut found = Vec::new();
+            let mut txn = self.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
+            let want = 1 + random.below(600) as usize;
+            txn.visit(&from, &until, direction, want, |row, value| {
+                found.push((row[from.len()..].to_vec(), value.to_vec()));
+                std::ops::ControlFlow::Continue(())
+            })
+            .expect("reads go on");
+            assert!(found == expected, "{} rows, {} expected", found.len(), expected.len());
+            let absent = random.below(600).to_be_bytes();
+            let there = txn.row_presence(&row::data_row(space, slot, id, &absent)).expect("reads go on");
+            assert_eq!(there != RowPresence::Absent, rows.contains_key(&absent[..]));
+            let mut view = txn.view(&from, &until, direction).expect("reads go on");
+            drop(txn);
+            let mut viewed = Vec::new();
+            while let Some((row, value)) = view.next_row().expect("reads go on") {
+                viewed.push((row[from.len()..].to_vec(), value.to_vec()));
+            }
+            assert!(viewed == expected, "{} rows viewed, {} expected", viewed.len(), expected.len());
+        }
+    }
+
     /// Runs threads, flushes and scans until the threads have done their work, or until `meanwhile` has ended it.
     fn run(&self, seed: u64, count: usize, meanwhile: impl FnOnce()) -> Commits {
         std::thread::scope(|scope| {
@@ -251,6 +311,7 @@ impl Machine {
                 (0..THREADS).map(|n| scope.spawn(move || self.work(seed.wrapping_add(n << 40), count))).collect();
             scope.spawn(|| self.flush());
             scope.spawn(|| self.scan());
+            scope.spawn(|| self.visit());
             meanwhile();
             let commits = workers.into_iter().flat_map(|worker| worker.join().expect("no panics")).collect();
             self.done.store(true, Ordering::Relaxed);

@@ -8,8 +8,8 @@ use haypile_log::{Durability, Index};
 use haypile_store::base::{BaseError, Pressure};
 use haypile_store::testing::options;
 use haypile_store::{
-    Counter, Direction, DiskFree, MemoryBase, Mode, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn,
-    TxnBuffers, WritePressure, row,
+    Counter, Direction, DiskFree, MemoryBase, Mode, ObjectId, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store,
+    Txn, TxnBuffers, WritePressure, row,
 };
 use machine::{Machine, call, usual};
 use std::path::Path;
@@ -61,6 +61,38 @@ fn scans_of_rows_and_views_depend_on_what_they_read() {
     let mut txn = machine.begin();
     drop(txn.view(&row_of(0), &row_of(9), Direction::Forward).expect("reads"));
     assert_eq!(txn.gate(), written);
+}
+
+#[test]
+fn a_view_misses_nothing_when_a_flush_ends_while_it_is_opened() {
+    let machine = Machine::new(usual);
+    let write = |id: Option<ObjectId>, element: u32| {
+        let mut txn = machine.begin();
+        let id = id.map_or_else(|| txn.new_object(), Ok).expect("room");
+        txn.put_row(&row::data_row(Space(0), row::Slot(1), id, &element.to_be_bytes()), &[b"v"]).expect("small");
+        txn.commit().expect("room");
+        id
+    };
+    let id = write(None, 0);
+    machine.store.flush_now().expect("nothing is broken");
+    (1..1000).for_each(|element| {
+        write(Some(id), element);
+    });
+    let (from, until) = row::object_range(row::Family::Data, Space(0), row::Slot(1), id);
+    for direction in [Direction::Forward, Direction::Backward] {
+        // Where the base was asked before the rows came there, they have to be looked for again.
+        let store = machine.store.clone();
+        machine.base.after_view(move || store.flush_now().expect("nothing is broken"));
+        let mut txn = machine.begin();
+        let mut view = txn.view(&from, &until, direction).expect("reads");
+        let mut count = 0;
+        while view.next_row().expect("reads").is_some() {
+            count += 1;
+        }
+        assert_eq!(count, 1000, "{direction:?}");
+        drop(txn);
+        write(Some(id), 5);
+    }
 }
 
 #[test]

@@ -1,30 +1,21 @@
 //! The meta rows of a shard in scan order: space, slot, hash, name. Lookups by hash at nearly the speed of a hash table, and
 //! ordered walks for SCAN and the flush, from one structure: sorted runs of bounded length.
 //!
-//! What a lookup costs is what it misses in the CPU's caches, so it looks at little: where a run begins (`firsts`), a few
-//! of its 8-byte `order`s, which are found by interpolation because hashes are spread evenly, and then at the row itself,
-//! which is one block with everything in it.
+//! Which run it is in is one search over where runs begin (`firsts`); the rest is in `run`.
 
-use super::{Found, SLOTS_PER_SHARD};
+use super::SLOTS_PER_SHARD;
+use super::entry::RowEntry;
+use super::run::{self, Run};
 use crate::row::{META_PREFIX_BYTES, Slot};
-use crate::value::Value;
 use haypile_log::Index;
-use std::cmp::Ordering;
-use std::sync::Arc;
 
 /// Longest run, names of one hash aside, which stay together; a longer one is split. An insertion moves half a run.
 const RUN_MAX: usize = 64;
 
-/// One meta row or its deletion, in one block: `record: u64 | key bytes: u31, live: u1 | key | value`.
-pub struct MetaEntry(Arc<[u8]>);
+type KeyRun = Run<META_PREFIX_BYTES>;
 
-const LEN_AT: usize = 8;
-const KEY_AT: usize = 12;
-const LIVE: u32 = 1 << 31;
-
-/// What an entry takes besides its block's bytes: its two places in a run with the room that runs keep, the block's
-/// counters and the allocator's share.
-const ENTRY_BYTES: i64 = 64;
+/// A lookup that knows its run and has not looked into it.
+pub type Probe<'t> = run::Probe<'t, META_PREFIX_BYTES>;
 
 /// Where a row stands among those of its shard: the space's number in the table, the slot, the hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,127 +49,7 @@ impl Order {
 pub struct Keys {
     /// The first order of each run.
     firsts: Vec<Order>,
-    runs: Vec<Run>,
-}
-
-/// `orders[i]` is where `rows[i]` stands; apart, so that a search touches few cache lines.
-#[derive(Default)]
-struct Run {
-    orders: Vec<Order>,
-    rows: Vec<MetaEntry>,
-    /// `orders[0]`, without a look at it.
-    first: u64,
-    /// Positions for each unit of order, if they were spread evenly.
-    scale: f64,
-}
-
-/// A lookup that knows its run and has not looked into it.
-pub struct Probe<'t> {
-    run: &'t Run,
-    order: Order,
-    /// Where to look first.
-    from: usize,
-}
-
-impl MetaEntry {
-    #[inline]
-    fn new(key: &[u8], value: Option<&[u8]>, index: Index) -> Self {
-        const STACK_BYTES: usize = 512;
-        let (live, value) = (if value.is_some() { LIVE } else { 0 }, value.unwrap_or_default());
-        let len = KEY_AT + key.len() + value.len();
-        let fill = |block: &mut [u8]| {
-            block[..LEN_AT].copy_from_slice(&index.0.to_le_bytes());
-            block[LEN_AT..KEY_AT].copy_from_slice(&(key.len() as u32 | live).to_le_bytes());
-            block[KEY_AT..KEY_AT + key.len()].copy_from_slice(key);
-            block[KEY_AT + key.len()..].copy_from_slice(value);
-        };
-        // Short ones pass over the stack, so that there is one allocation and nothing to zero.
-        if len <= STACK_BYTES {
-            let mut block = [0; STACK_BYTES];
-            fill(&mut block[..len]);
-            return MetaEntry(Arc::from(&block[..len]));
-        }
-        let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        fill(Arc::get_mut(&mut block).expect("nobody else has seen this block"));
-        MetaEntry(block)
-    }
-
-    #[inline]
-    fn len_and_live(&self) -> u32 {
-        u32::from_le_bytes(self.0[LEN_AT..KEY_AT].try_into().expect("four bytes"))
-    }
-
-    #[inline]
-    fn value_at(&self) -> usize {
-        KEY_AT + (self.len_and_live() & !LIVE) as usize
-    }
-
-    /// The row's key.
-    #[inline]
-    pub fn row(&self) -> &[u8] {
-        &self.0[KEY_AT..self.value_at()]
-    }
-
-    #[inline]
-    pub fn name(&self) -> &[u8] {
-        &self.row()[META_PREFIX_BYTES..]
-    }
-
-    #[inline]
-    pub fn value(&self) -> Option<&[u8]> {
-        (self.len_and_live() & LIVE != 0).then(|| &self.0[self.value_at()..])
-    }
-
-    /// The record that wrote it.
-    #[inline]
-    pub fn index(&self) -> Index {
-        Index(u64::from_le_bytes(self.0[..LEN_AT].try_into().expect("eight bytes")))
-    }
-
-    #[inline]
-    pub fn found(&self) -> Found {
-        if self.len_and_live() & LIVE != 0 {
-            Found::Row(Value::new(self.0.clone(), self.value_at()..self.0.len()), self.index())
-        } else {
-            Found::Deleted(self.index())
-        }
-    }
-
-    pub fn bytes(&self) -> i64 {
-        self.0.len() as i64 + ENTRY_BYTES
-    }
-
-    /// The length of the block, which lies beside where it is.
-    #[inline]
-    pub fn touch(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Reads a byte of each of the first cache lines of the block: for what it costs, not for what it says.
-    #[inline]
-    pub fn touch_block(&self) -> usize {
-        const LINE_BYTES: usize = 64;
-        const LINES: usize = 4;
-        self.0.iter().step_by(LINE_BYTES).take(LINES).map(|byte| usize::from(*byte)).sum()
-    }
-
-    /// A new value for a known key: in place where nobody else holds the block and the length stays. Returns the growth.
-    #[inline]
-    fn overwrite(&mut self, key: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
-        let value_at = self.value_at();
-        if let Some(new) = value
-            && self.0.len() == value_at + new.len()
-            && let Some(block) = Arc::get_mut(&mut self.0)
-        {
-            block[..LEN_AT].copy_from_slice(&index.0.to_le_bytes());
-            block[LEN_AT + 3] |= (LIVE >> 24) as u8;
-            block[value_at..].copy_from_slice(new);
-            return 0;
-        }
-        let before = self.bytes();
-        *self = MetaEntry::new(key, value, index);
-        self.bytes() - before
-    }
+    runs: Vec<KeyRun>,
 }
 
 impl Keys {
@@ -193,16 +64,15 @@ impl Keys {
     }
 
     #[inline]
-    pub fn get(&self, order: Order, name: &[u8]) -> Option<&MetaEntry> {
+    pub fn get(&self, order: Order, name: &[u8]) -> Option<&RowEntry> {
         let run = self.runs.get(self.run_of(order))?;
-        run.find(order, name).ok().map(|at| &run.rows[at])
+        run.find(order.0, name).ok().map(|at| &run.rows()[at])
     }
 
     /// The first step of a lookup.
     #[inline]
     pub fn probe(&self, order: Order) -> Option<Probe<'_>> {
-        let run = self.runs.get(self.run_of(order))?;
-        Some(Probe { run, order, from: run.guess(order) })
+        Some(self.runs.get(self.run_of(order))?.probe(order.0))
     }
 
     /// Writes a row or its deletion; returns by how many bytes the table grew.
@@ -214,19 +84,17 @@ impl Keys {
         }
         let which = self.run_of(order);
         let run = &mut self.runs[which];
-        match run.find(order, &row[META_PREFIX_BYTES..]) {
-            Ok(at) => run.rows[at].overwrite(row, value, index),
+        match run.find(order.0, &row[META_PREFIX_BYTES..]) {
+            Ok(at) => run.row_mut(at).overwrite(row, value, index),
             Err(at) => {
-                let entry = MetaEntry::new(row, value, index);
+                let entry = RowEntry::new(row, value, index);
                 let grown = entry.bytes();
-                run.orders.insert(at, order);
-                run.rows.insert(at, entry);
-                run.on_changed();
-                self.firsts[which] = run.orders[0];
-                if run.rows.len() > RUN_MAX
-                    && let Some(second) = run.split()
+                run.insert(at, order.0, entry);
+                self.firsts[which] = Order(run.first());
+                if run.rows().len() > RUN_MAX
+                    && let Some(second) = split(run)
                 {
-                    self.firsts.insert(which + 1, second.orders[0]);
+                    self.firsts.insert(which + 1, Order(second.first()));
                     self.runs.insert(which + 1, second);
                 }
                 grown
@@ -234,28 +102,31 @@ impl Keys {
         }
     }
 
-    /// Takes a row out.
-    pub fn remove(&mut self, order: Order, name: &[u8]) -> Option<MetaEntry> {
+    pub fn get_mut(&mut self, order: Order, name: &[u8]) -> Option<&mut RowEntry> {
         let which = self.run_of(order);
         let run = self.runs.get_mut(which)?;
-        let at = run.find(order, name).ok()?;
-        run.orders.remove(at);
-        let gone = run.rows.remove(at);
-        run.on_changed();
+        let at = run.find(order.0, name).ok()?;
+        Some(run.row_mut(at))
+    }
+
+    /// Takes a row out.
+    pub fn remove(&mut self, order: Order, name: &[u8]) -> Option<RowEntry> {
+        let which = self.run_of(order);
+        let run = self.runs.get_mut(which)?;
+        let at = run.find(order.0, name).ok()?;
+        let gone = run.remove(at);
         self.tidy();
         Some(gone)
     }
 
     /// Takes out all rows from one order to another, both included.
-    pub fn take(&mut self, from: Order, last: Order) -> Vec<MetaEntry> {
+    pub fn take(&mut self, from: Order, last: Order) -> Vec<RowEntry> {
         let mut gone = Vec::new();
         for run in &mut self.runs {
-            let start = run.orders.partition_point(|order| *order < from);
-            let until = run.orders.partition_point(|order| *order <= last);
+            let start = run.orders().partition_point(|order| *order < from.0);
+            let until = run.orders().partition_point(|order| *order <= last.0);
             if start < until {
-                run.orders.drain(start..until);
-                gone.extend(run.rows.drain(start..until));
-                run.on_changed();
+                run.drain(start..until, &mut gone);
             }
         }
         if !gone.is_empty() {
@@ -266,120 +137,38 @@ impl Keys {
 
     /// After rows were taken out: no run is empty, and `firsts` says where they begin.
     fn tidy(&mut self) {
-        self.runs.retain(|run| !run.rows.is_empty());
+        self.runs.retain(|run| !run.rows().is_empty());
         self.firsts.clear();
-        self.firsts.extend(self.runs.iter().map(|run| run.orders[0]));
+        self.firsts.extend(self.runs.iter().map(|run| Order(run.first())));
     }
 
     /// Rows from one order to another, both included.
-    pub fn range(&self, from: Order, last: Order) -> impl Iterator<Item = (Order, &MetaEntry)> {
+    pub fn range(&self, from: Order, last: Order) -> impl Iterator<Item = (Order, &RowEntry)> {
         let first = self.run_of(from);
         self.runs[first.min(self.runs.len())..]
             .iter()
             .flat_map(move |run| {
-                let start = run.orders.partition_point(|order| *order < from);
-                run.orders[start..].iter().copied().zip(&run.rows[start..])
+                let start = run.orders().partition_point(|order| *order < from.0);
+                run.orders()[start..].iter().map(|order| Order(*order)).zip(&run.rows()[start..])
             })
             .take_while(move |(order, _)| *order <= last)
     }
 
     /// What the rows take, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
-        self.runs.iter().flat_map(|run| &run.rows).map(MetaEntry::bytes).sum()
+        self.runs.iter().flat_map(|run| run.rows()).map(RowEntry::bytes).sum()
     }
 }
 
-/// Half of what is counted around a guess: a few cache lines side by side.
-const NEAR: usize = 12;
-
-impl<'t> Probe<'t> {
-    /// Reads one order of each cache line that the next step looks at.
-    #[inline]
-    pub fn touch(&self) -> usize {
-        const LINE_ORDERS: usize = 64 / size_of::<Order>();
-        let near = self.run.orders[self.from..].iter().take(2 * NEAR).step_by(LINE_ORDERS);
-        near.map(|order| order.0 as usize).sum()
+/// Moves about the upper half out, between two orders; `None` where there is only one.
+fn split(run: &mut KeyRun) -> Option<KeyRun> {
+    let orders = run.orders();
+    let middle = orders[orders.len() / 2];
+    let mut at = orders.partition_point(|order| *order < middle);
+    if at == 0 {
+        at = orders.partition_point(|order| *order <= middle);
     }
-
-    /// The first row of this order, if there is one: nearly always the one that is looked for. Else the rows behind its
-    /// place, which an insertion would move.
-    #[inline]
-    pub fn row(&self) -> Result<&'t MetaEntry, &'t [MetaEntry]> {
-        let at = self.run.lower_bound_near(self.from, self.order);
-        if self.run.orders.get(at) == Some(&self.order) { Ok(&self.run.rows[at]) } else { Err(&self.run.rows[at..]) }
-    }
-}
-
-impl Run {
-    /// Where the row is, or where it would go.
-    #[inline]
-    fn find(&self, order: Order, name: &[u8]) -> Result<usize, usize> {
-        let mut at = self.lower_bound(order);
-        // Different names of one hash are rare: this loop nearly always looks at one entry.
-        while at < self.orders.len() && self.orders[at] == order {
-            match self.rows[at].name().cmp(name) {
-                Ordering::Equal => return Ok(at),
-                Ordering::Less => at += 1,
-                Ordering::Greater => return Err(at),
-            }
-        }
-        Err(at)
-    }
-
-    /// How many orders are less: guessed, and counted where the guess is near.
-    #[inline]
-    fn lower_bound(&self, order: Order) -> usize {
-        self.lower_bound_near(self.guess(order), order)
-    }
-
-    /// Where the orders begin that are looked at first.
-    #[inline]
-    fn guess(&self, order: Order) -> usize {
-        let guess = (order.0.saturating_sub(self.first) as f64 * self.scale) as usize;
-        guess.saturating_sub(NEAR).min(self.orders.len().saturating_sub(2 * NEAR))
-    }
-
-    #[inline]
-    fn lower_bound_near(&self, from: usize, order: Order) -> usize {
-        let orders = &self.orders[..];
-        let less = |part: &[Order]| part.iter().map(|other| usize::from(*other < order)).sum::<usize>();
-        if orders.len() <= 2 * NEAR {
-            return less(orders);
-        }
-        let near = &orders[from..from + 2 * NEAR];
-        match less(near) {
-            0 if from > 0 => orders[..from].partition_point(|other| *other < order),
-            count if count == near.len() => {
-                from + count + orders[from + count..].partition_point(|other| *other < order)
-            }
-            count => from + count,
-        }
-    }
-
-    /// Keeps the guess right.
-    #[inline]
-    fn on_changed(&mut self) {
-        if let (Some(first), Some(last)) = (self.orders.first(), self.orders.last()) {
-            self.first = first.0;
-            self.scale = self.orders.len() as f64 / (last.0 - first.0 + 1) as f64;
-        }
-    }
-
-    /// Moves about the upper half out, between two orders; `None` where there is only one.
-    fn split(&mut self) -> Option<Run> {
-        let middle = self.orders[self.orders.len() / 2];
-        let mut at = self.orders.partition_point(|order| *order < middle);
-        if at == 0 {
-            at = self.orders.partition_point(|order| *order <= middle);
-        }
-        if at == self.orders.len() {
-            return None;
-        }
-        let mut second = Run { orders: self.orders.split_off(at), rows: self.rows.split_off(at), ..Run::default() };
-        self.on_changed();
-        second.on_changed();
-        Some(second)
-    }
+    (at < orders.len()).then(|| run.split_off(at, RUN_MAX))
 }
 
 #[cfg(test)]
@@ -412,12 +201,14 @@ mod tests {
             let (slot, hash) = draw(&mut random);
             let (order, name) = (Order::new(0, slot, hash), b"1".to_vec());
             let expected = map.get(&(order, name.clone())).map(|value| value.as_deref());
-            assert_eq!(keys.get(order, &name).map(MetaEntry::value), expected, "{what}");
+            assert_eq!(keys.get(order, &name).map(RowEntry::value), expected, "{what}");
         }
         let (from, last) = Order::of_space(0);
         let all: Vec<(Order, Vec<u8>, Option<Vec<u8>>)> = keys
             .range(from, last)
-            .map(|(order, entry)| (order, entry.name().to_vec(), entry.value().map(<[u8]>::to_vec)))
+            .map(|(order, entry)| {
+                (order, entry.behind::<META_PREFIX_BYTES>().to_vec(), entry.value().map(<[u8]>::to_vec))
+            })
             .collect();
         assert!(
             all == map.into_iter().map(|((order, name), value)| (order, name, value)).collect::<Vec<_>>(),

@@ -5,17 +5,24 @@
 //! changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is wholly in
 //! the frozen generation, every later one wholly in the next.
 //!
-//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `prefetch` (many lookups at once).
+//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `objects` and `elements` (the rows of
+//! objects), `run` and `entry` (what these are made of), `prefetch` (many lookups at once).
 
+mod elements;
+mod entry;
 mod keys;
+mod objects;
 mod prefetch;
+mod run;
 mod table;
 
-pub use keys::MetaEntry;
+pub use elements::Range;
+pub use entry::RowEntry;
+pub use objects::{ElementRange, ObjectKey};
 pub use prefetch::{Fetched, TOGETHER_MAX};
 pub use table::Table;
 
-use crate::row::{Family, Key, SLOTS, Slot, Space, home_slot};
+use crate::row::{Key, SLOTS, Slot, Space, home_slot};
 use crate::value::Value;
 use haypile_log::Index;
 use parking_lot::{Mutex, MutexGuard};
@@ -177,6 +184,11 @@ impl Still<'_> {
         self.shards.iter().map(|shard| shard.active.count_bytes()).sum()
     }
 
+    /// No object with this id or a higher one has rows in the active generation.
+    pub fn ids_end(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.active.objects.ids_end()).max().unwrap_or(0)
+    }
+
     /// Makes the active generation the frozen one. Panics if there is one already: the caller asked `has_frozen`.
     pub fn freeze(mut self) -> Vec<Arc<Table>> {
         let mut tables = Vec::with_capacity(SHARDS);
@@ -195,13 +207,13 @@ impl Still<'_> {
 impl Shard {
     /// The meta row of a key or its deletion, from the newest generation that has it.
     #[inline]
-    pub fn find(&self, key: &Key<'_>) -> Option<&MetaEntry> {
+    pub fn find(&self, key: &Key<'_>) -> Option<&RowEntry> {
         self.active.find(key).or_else(|| self.frozen.as_ref()?.find(key))
     }
 
     #[inline]
     pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.find(key).map_or(Found::Unknown, MetaEntry::found)
+        self.find(key).map_or(Found::Unknown, RowEntry::found)
     }
 
     pub fn row(&self, row: &[u8]) -> Found {
@@ -223,10 +235,9 @@ impl Shard {
 
     /// Applies a small change to a large row. `before` is the row where no generation holds it (absent: empty).
     pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<Value>, index: Index) -> i64 {
-        if self.active.holds(row) {
-            // It may be another handle on the very row that is about to change in place.
-            drop(before);
-            return self.active.patch(row, patch, index);
+        let mut before = before;
+        if let Some(grown) = self.active.patch(row, patch, &mut before, index) {
+            return grown;
         }
         let older = match self.frozen.as_ref().map_or(Found::Unknown, |frozen| frozen.row(row)) {
             Found::Row(value, _) => Some(value),
@@ -296,11 +307,6 @@ impl Patch<'_> {
     pub fn fits(&self) -> bool {
         u64::from(self.offset) + self.bytes.len() as u64 <= u64::from(self.len_after)
     }
-}
-
-/// Whether a row belongs to the family that has the table of its own.
-pub(crate) fn is_meta(row: &[u8]) -> bool {
-    row.first() == Some(&(Family::Meta as u8))
 }
 
 /// The spaces that have rows in any of these tables, ascending.

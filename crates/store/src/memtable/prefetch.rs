@@ -5,7 +5,8 @@
 //! makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and find
 //! everything near. Nothing is decided here, and what another thread holds is passed over.
 
-use super::keys::{MetaEntry, Probe};
+use super::entry::RowEntry;
+use super::keys::Probe;
 use super::{Memtable, Shard, shard_of};
 use crate::row::Key;
 use parking_lot::MutexGuard;
@@ -31,8 +32,8 @@ impl Memtable {
                 latches.push((latch, key));
             }
         }
-        let mut rows: SmallVec<[&MetaEntry; TOGETHER_MAX]> = SmallVec::new();
-        let mut moving: SmallVec<[&[MetaEntry]; TOGETHER_MAX]> = SmallVec::new();
+        let mut rows: SmallVec<[&RowEntry; TOGETHER_MAX]> = SmallVec::new();
+        let mut moving: SmallVec<[&[RowEntry]; TOGETHER_MAX]> = SmallVec::new();
         let probes: SmallVec<[(Option<Probe<'_>>, Option<Probe<'_>>); TOGETHER_MAX]> = latches
             .iter()
             .map(|(shard, key)| (shard.active.probe(key), shard.frozen.as_ref().and_then(|frozen| frozen.probe(key))))
@@ -54,8 +55,8 @@ impl Memtable {
                 _ => missing.push(*key),
             }
         }
-        let lines = moving.iter().flat_map(|rows| rows.iter().step_by(LINE_BYTES / size_of::<MetaEntry>()));
-        black_box(lines.map(MetaEntry::touch).sum::<usize>());
+        let lines = moving.iter().flat_map(|rows| rows.iter().step_by(LINE_BYTES / size_of::<RowEntry>()));
+        black_box(lines.map(RowEntry::touch).sum::<usize>());
         black_box(rows.iter().map(|row| row.touch()).sum::<usize>());
         black_box(rows.iter().map(|row| row.touch_block()).sum::<usize>());
         missing
@@ -65,29 +66,35 @@ impl Memtable {
 /// Rows in the order in which they come, each fetched from memory together with those around it.
 pub struct Fetched<'t, I> {
     rows: I,
-    window: SmallVec<[&'t MetaEntry; TOGETHER_MAX]>,
+    together: usize,
+    window: SmallVec<[&'t RowEntry; TOGETHER_MAX]>,
     at: usize,
 }
 
-impl<'t, I: Iterator<Item = &'t MetaEntry>> Fetched<'t, I> {
+impl<'t, I: Iterator<Item = &'t RowEntry>> Fetched<'t, I> {
     pub fn new(rows: I) -> Self {
-        Fetched { rows, window: SmallVec::new(), at: 0 }
+        Fetched::of(rows, TOGETHER_MAX)
+    }
+
+    /// For who may need only a few: at most `together` are fetched before they are asked for.
+    pub fn of(rows: I, together: usize) -> Self {
+        Fetched { rows, together: together.clamp(1, TOGETHER_MAX), window: SmallVec::new(), at: 0 }
     }
 
     #[inline(never)]
     fn fetch(&mut self) {
         self.at = 0;
         self.window.clear();
-        self.window.extend(self.rows.by_ref().take(TOGETHER_MAX));
+        self.window.extend(self.rows.by_ref().take(self.together));
         black_box(self.window.iter().map(|row| row.touch_block()).sum::<usize>());
     }
 }
 
-impl<'t, I: Iterator<Item = &'t MetaEntry>> Iterator for Fetched<'t, I> {
-    type Item = &'t MetaEntry;
+impl<'t, I: Iterator<Item = &'t RowEntry>> Iterator for Fetched<'t, I> {
+    type Item = &'t RowEntry;
 
     #[inline]
-    fn next(&mut self) -> Option<&'t MetaEntry> {
+    fn next(&mut self) -> Option<&'t RowEntry> {
         if self.at == self.window.len() {
             self.fetch();
         }

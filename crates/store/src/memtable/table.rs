@@ -1,7 +1,9 @@
 //! One generation of one shard: the rows of its slots.
 
-use super::keys::{Keys, MetaEntry, Order, Probe};
-use super::{Found, Patch, is_meta};
+use super::entry::RowEntry;
+use super::keys::{Keys, Order, Probe};
+use super::objects::{ObjectKey, Objects};
+use super::{Found, Patch};
 use crate::row::{Family, Key, Slot, Space, family_range, parse_expire_row, parse_meta_row};
 use crate::value::Value;
 use haypile_log::Index;
@@ -25,10 +27,12 @@ impl Entry {
     }
 }
 
-/// The rows of a shard: user keys by slot, everything else ordered by row key.
+/// The rows of a shard: user keys by slot, those of objects by object, everything else ordered by row key.
 #[derive(Default)]
 pub struct Table {
     keys: Keys,
+    pub objects: Objects,
+    /// Deadlines and system rows.
     rows: BTreeMap<Box<[u8]>, Entry>,
     /// A space's place in it is its number in `keys`.
     spaces: Vec<Space>,
@@ -37,12 +41,12 @@ pub struct Table {
 impl Table {
     #[inline]
     pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.find(key).map_or(Found::Unknown, MetaEntry::found)
+        self.find(key).map_or(Found::Unknown, RowEntry::found)
     }
 
     /// The meta row of a key, or its deletion.
     #[inline]
-    pub fn find(&self, key: &Key<'_>) -> Option<&MetaEntry> {
+    pub fn find(&self, key: &Key<'_>) -> Option<&RowEntry> {
         self.keys.get(self.order_of(key)?, key.name)
     }
 
@@ -61,8 +65,11 @@ impl Table {
     }
 
     pub fn row(&self, row: &[u8]) -> Found {
-        if is_meta(row) {
-            return parse_meta_row(row).map_or(Found::Unknown, |key| self.meta(&key));
+        if is_of_object(row) {
+            return self.objects.row(row);
+        }
+        if let Some(key) = parse_meta_row(row) {
+            return self.meta(&key);
         }
         self.rows.get(row).map_or(Found::Unknown, |entry| match &entry.value {
             Some(value) => Found::Row(Value::new(value.clone(), 0..value.len()), entry.index),
@@ -76,6 +83,14 @@ impl Table {
         if let Some(key) = parse_meta_row(row) {
             let space = self.number_of(key.space);
             return self.keys.put(Order::new(space, key.slot, key.hash), row, value, index);
+        }
+        if is_of_object(row) {
+            let (object, _) = ObjectKey::of(row).expect("a row of an object names it");
+            let (grown, is_new) = self.objects.put(object, row, value, index);
+            if is_new {
+                self.note_space(row);
+            }
+            return grown;
         }
         if let Some(entry) = self.rows.get_mut(row) {
             let before = entry.value.as_ref().map_or(0, |value| value.len() as i64);
@@ -103,20 +118,25 @@ impl Table {
             let gone = self.order_of(&key).and_then(|order| self.keys.remove(order, key.name));
             return gone.map_or(0, |gone| -gone.bytes());
         }
+        if is_of_object(row) {
+            return self.objects.forget(row);
+        }
         self.rows.remove(row).map_or(0, |gone| -gone.bytes(row))
     }
 
     /// Takes out the keys that a slot has of a space; also returns what they took.
-    pub fn take_keys(&mut self, space: Space, slot: Slot) -> (Vec<MetaEntry>, i64) {
+    pub fn take_keys(&mut self, space: Space, slot: Slot) -> (Vec<RowEntry>, i64) {
         let from = self.order_of(&Key { space, slot, hash: 0, name: b"" });
         let gone = from.map_or_else(Vec::new, |from| self.keys.take(from, from.end_of_slot()));
-        let bytes = gone.iter().map(MetaEntry::bytes).sum();
+        let bytes = gone.iter().map(RowEntry::bytes).sum();
         (gone, bytes)
     }
 
-    /// Takes out the first `max` rows with `from <= key < until`, none of them meta rows; also returns what they took.
-    pub fn take_rows(&mut self, from: &[u8], until: &[u8], max: usize) -> (Vec<Entry>, i64) {
-        let keys: Vec<Box<[u8]>> = self.rows_in(from, until).take(max).map(|(row, ..)| row.into()).collect();
+    /// Takes out the first `max` deadlines of a space; also returns what they took.
+    pub fn take_deadlines(&mut self, space: Space, max: usize) -> (Vec<Entry>, i64) {
+        let (from, until) = family_range(Family::Expire, space);
+        let range = (Bound::Included(&from[..]), Bound::Excluded(&until[..]));
+        let keys: Vec<Box<[u8]>> = self.rows.range::<[u8], _>(range).take(max).map(|(row, _)| row.clone()).collect();
         let mut bytes = 0;
         let gone =
             keys.iter().filter_map(|row| self.rows.remove(row).inspect(|entry| bytes += entry.bytes(row))).collect();
@@ -125,7 +145,9 @@ impl Table {
 
     /// What the rows take, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
-        self.keys.count_bytes() + self.rows.iter().map(|(row, entry)| entry.bytes(row)).sum::<i64>()
+        self.keys.count_bytes()
+            + self.objects.count_bytes()
+            + self.rows.iter().map(|(row, entry)| entry.bytes(row)).sum::<i64>()
     }
 
     fn note_space(&mut self, row: &[u8]) {
@@ -136,32 +158,27 @@ impl Table {
         }
     }
 
-    /// Whether a row or its deletion is in this table.
-    pub fn holds(&self, row: &[u8]) -> bool {
-        match parse_meta_row(row) {
-            Some(key) => self.find(&key).is_some(),
-            None => self.rows.contains_key(row),
-        }
+    /// Patches a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not here.
+    /// Lets go of `before` first if it is: that may be another handle on its block, which could not change in place then.
+    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: &mut Option<Value>, index: Index) -> Option<i64> {
+        let held = if is_of_object(row) {
+            self.objects.find_mut(row)
+        } else if let Some(key) = parse_meta_row(row) {
+            self.order_of(&key).and_then(|order| self.keys.get_mut(order, key.name))
+        } else {
+            return self.patch_other(row, patch, index);
+        };
+        let held = held?;
+        *before = None;
+        Some(held.patch(patch, index))
     }
 
-    /// Patches a row that is in this table; a deleted one counts as empty. Returns by how much the table grew.
-    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, index: Index) -> i64 {
-        if !is_meta(row)
-            && let Some(Entry { value: Some(value), index: at }) = self.rows.get_mut(row)
-            && value.len() == patch.len_after as usize
-            && let Some(bytes) = Arc::get_mut(value)
-        {
-            patch.write(bytes);
-            *at = index;
-            return 0;
-        }
-        let before = match self.row(row) {
-            Found::Row(value, _) => Some(value),
-            Found::Deleted(_) | Found::Unknown => None,
-        };
-        let patched = patch.apply(before.as_deref().unwrap_or_default());
-        drop(before);
-        self.put(row, Some(&patched), index)
+    fn patch_other(&mut self, row: &[u8], patch: Patch<'_>, index: Index) -> Option<i64> {
+        let entry = self.rows.get_mut(row)?;
+        let before = entry.bytes(row);
+        let patched = patch.apply(entry.value.as_deref().unwrap_or_default());
+        *entry = Entry { value: Some(Arc::from(patched)), index };
+        Some(entry.bytes(row) - before)
     }
 
     /// Whether there is no key: a scan passes over the shard.
@@ -185,14 +202,14 @@ impl Table {
     }
 
     /// Meta rows of a slot from a hash on, in scan order, each with its hash.
-    pub fn keys_from(&self, space: Space, slot: Slot, hash: u32) -> impl Iterator<Item = (u32, &MetaEntry)> {
+    pub fn keys_from(&self, space: Space, slot: Slot, hash: u32) -> impl Iterator<Item = (u32, &RowEntry)> {
         let from = self.order_of(&Key { space, slot, hash, name: b"" });
         let rows = from.into_iter().flat_map(|from| self.keys.range(from, from.end_of_slot()));
         rows.map(|(order, entry)| (order.hash(), entry))
     }
 
     /// All meta rows of a space, in scan order.
-    pub fn keys_in(&self, space: Space) -> impl Iterator<Item = &MetaEntry> {
+    pub fn keys_in(&self, space: Space) -> impl Iterator<Item = &RowEntry> {
         let number = self.spaces.iter().position(|other| *other == space);
         let rows = number.into_iter().flat_map(|number| {
             let (from, last) = Order::of_space(number);
@@ -201,16 +218,34 @@ impl Table {
         rows.map(|(_, entry)| entry)
     }
 
-    /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it.
-    pub fn rows_in<'t>(
-        &'t self,
+    /// Deadlines and system rows with `from <= key < until`, in order, each with the record that wrote it.
+    pub fn other_rows(
+        &self,
         from: &[u8],
         until: &[u8],
-    ) -> impl DoubleEndedIterator<Item = (&'t [u8], Option<&'t [u8]>, Index)> + use<'t> {
+    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>, Index)> + use<'_> {
         // BTreeMap panics on an inverted range; an empty one is what the caller means.
         let until = if until < from { from } else { until };
         self.rows
             .range::<[u8], _>((Bound::Included(from), Bound::Excluded(until)))
             .map(|(row, entry)| (&row[..], entry.value.as_deref(), entry.index))
     }
+
+    /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it: of any objects,
+    /// deadlines and system rows. Looks at all objects.
+    pub fn rows_in(
+        &self,
+        from: &[u8],
+        until: &[u8],
+    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>, Index)> + use<'_> {
+        // The families of objects come before the others.
+        let of_objects = self.objects.rows_in(from, until).into_iter();
+        of_objects.map(|entry| (entry.row(), entry.value(), entry.index())).chain(self.other_rows(from, until))
+    }
+}
+
+/// Whether a row belongs to a family of objects.
+#[inline]
+fn is_of_object(row: &[u8]) -> bool {
+    matches!(Family::of(row), Some(Family::Data | Family::Score | Family::Owner))
 }

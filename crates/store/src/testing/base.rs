@@ -14,9 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// returns.
 pub struct FaultBase {
     inner: Arc<dyn Base>,
+    after_view: Mutex<Option<Hook>>,
     script: Mutex<Script>,
     changed: Condvar,
 }
+
+/// What a test does at a certain moment.
+type Hook = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Script {
@@ -38,7 +42,7 @@ struct Script {
 
 impl FaultBase {
     pub fn new(inner: Arc<dyn Base>) -> Arc<FaultBase> {
-        Arc::new(FaultBase { inner, script: Mutex::default(), changed: Condvar::new() })
+        Arc::new(FaultBase { inner, after_view: Mutex::default(), script: Mutex::default(), changed: Condvar::new() })
     }
 
     /// From now on every row is on a pretended disk until it is read from there once; a scan always is.
@@ -94,6 +98,11 @@ impl FaultBase {
         let mut script = self.script.lock();
         let waited = self.changed.wait_while_for(&mut script, |script| script.scans < count, PATIENCE);
         assert!(!waited.timed_out(), "{} scans of {count} have begun", script.scans);
+    }
+
+    /// Runs when the next view has been opened, before who opened it goes on.
+    pub fn after_view(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.after_view.lock() = Some(Box::new(hook));
     }
 
     /// What it says of its compactions from now on.
@@ -183,7 +192,12 @@ impl Base for FaultBase {
     }
 
     fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
-        self.inner.view(from, until, direction)
+        let view = self.inner.view(from, until, direction);
+        let hook = self.after_view.lock().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        view
     }
 
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError> {

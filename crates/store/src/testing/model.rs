@@ -21,6 +21,9 @@ pub const DATABASES: u32 = 3;
 /// User keys of each database.
 const NAMES: u64 = 60;
 
+/// Different elements of each object.
+const ELEMENTS: u64 = 40;
+
 const ALL_COUNTERS: [Counter; COUNTERS] = [
     Counter::Keys,
     Counter::Deadlines,
@@ -200,6 +203,16 @@ fn in_direction<'o>(
     }
 }
 
+fn check_presence(txn: &mut Txn<'_>, space: row::Space, object: &Object, element: &Vec<u8>) -> Result<(), Stop> {
+    let found = txn.row_presence(&row::data_row(space, object.slot, object.id, element))?;
+    match (found, object.rows.get(element)) {
+        (RowPresence::Absent, None) | (RowPresence::Present, Some(_)) => {}
+        (RowPresence::Row(found), Some(value)) => assert_eq!(&found[..], &value[..]),
+        (found, expected) => panic!("{found:?}, expected {expected:?}"),
+    }
+    Ok(())
+}
+
 /// Visits a range of an object, and breaks after `max` rows.
 fn check_visit(
     txn: &mut Txn<'_>,
@@ -224,7 +237,7 @@ fn check_visit(
 }
 
 fn element(random: &mut Random) -> Vec<u8> {
-    (random.below(40) as u32).to_be_bytes().to_vec()
+    (random.below(ELEMENTS) as u32).to_be_bytes().to_vec()
 }
 
 fn make_object(
@@ -330,13 +343,7 @@ fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) ->
         }
         5 => {
             let Some(number) = pick(&content.objects, random) else { return Ok(()) };
-            let (object, element) = (&content.objects[&number], element(random));
-            let found = txn.row_presence(&row::data_row(space, object.slot, object.id, &element))?;
-            match (found, object.rows.get(&element)) {
-                (RowPresence::Absent, None) | (RowPresence::Present, Some(_)) => {}
-                (RowPresence::Row(found), Some(value)) => assert_eq!(&found[..], &value[..]),
-                (found, expected) => panic!("{found:?}, expected {expected:?}"),
-            }
+            check_presence(txn, space, &content.objects[&number], &element(random))?;
         }
         6 => {
             let Some(number) = pick(&content.objects, random) else { return Ok(()) };
@@ -400,6 +407,9 @@ pub fn check(txn: &mut Txn<'_>, model: &Model, step: usize) -> Result<(), Stop> 
                 found.iter().map(|(row, value)| (&row[from.len()..], &value[..])).collect();
             let expected: Vec<(&[u8], &[u8])> = object.rows.iter().map(|(row, value)| (&row[..], &value[..])).collect();
             assert!(found == expected, "rows of object {}", object.id.0);
+            for number in 0..ELEMENTS {
+                check_presence(txn, space, object, &(number as u32).to_be_bytes().to_vec())?;
+            }
             let whole = Vec::new()..vec![u8::MAX; 5];
             check_visit(txn, space, object, whole, Direction::Backward, 1 + step % 7, usize::MAX)?;
             let owner = txn.row(&row::owner_row(space, object.slot, object.id))?;

@@ -162,7 +162,8 @@ fn options(files: Arc<MortalFiles>, setup: &Setup) -> StoreOptions {
     options.memtable_bytes = if setup.memory_only { 1 << 30 } else { 48 << 10 };
     options.flush_log_bytes = 1 << 20;
     options.row_cache_bytes = 16 << 10;
-    options.presence_bytes = 1 << 10;
+    // One that soon forgets, and one that knows all until the store is opened again.
+    options.presence_bytes = if setup.durability == Durability::Os { 1 << 10 } else { 64 << 10 };
     options.txn_bytes_max = 1 << 20;
     options.memory_only = setup.memory_only;
     options

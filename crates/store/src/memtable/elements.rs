@@ -1,0 +1,532 @@
+//! The rows of one object in the order of their keys. Most objects are small: one run. What grows beyond that is cut into
+//! runs, and these into groups, so that an insertion moves a bounded number of rows and runs, however large the object.
+//!
+//! The order is the first eight bytes of the element: a hash and the beginning of a name, a position, a score. Where many
+//! elements share it, as members of one score do, runs are cut between two of them, so a search compares elements too.
+
+use super::entry::RowEntry;
+use super::run::Run;
+use haypile_log::Index;
+
+/// Bytes of a row's key before the element: family, space, slot, id.
+pub const PREFIX: usize = 15;
+
+/// Most rows of an object that is one run: an insertion moves half of them, 24 bytes for each.
+const FEW_MAX: usize = 128;
+
+/// Longest run of a larger one.
+const RUN_MAX: usize = 64;
+
+/// Most runs of a group: a split moves half of them, about 90 bytes for each. A group holds some thousand rows.
+const GROUP_MAX: usize = 64;
+
+type ElementRun = Run<PREFIX>;
+type Group = Parts<ElementRun>;
+
+/// Rows of one object.
+pub enum Elements {
+    Few(ElementRun),
+    Some(Group),
+    Many(Box<Parts<Group>>),
+}
+
+/// Ascending parts of an object's rows, none empty, and what separates them: all elements of a part are at or above its
+/// separator and below the next part's. The first part takes whatever is below the second.
+pub struct Parts<T> {
+    /// The separators' orders, apart so that a search touches few cache lines.
+    orders: Vec<u64>,
+    separators: Vec<Box<[u8]>>,
+    parts: Vec<T>,
+}
+
+/// The order of an element among those of its object: its first eight bytes, filled up with zeros.
+#[inline]
+pub fn order_of(element: &[u8]) -> u64 {
+    match element.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..element.len()].copy_from_slice(element);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+impl<T> Parts<T> {
+    fn one(part: T) -> Self {
+        Parts { orders: vec![0], separators: vec![Box::default()], parts: vec![part] }
+    }
+
+    fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The part in which an element is or would be.
+    #[inline]
+    fn find(&self, order: u64, element: &[u8]) -> usize {
+        let until = self.orders.partition_point(|other| *other <= order);
+        if until <= 1 || self.orders[until - 1] < order {
+            return until.saturating_sub(1);
+        }
+        // All separators of this order.
+        let from = self.orders[..until].partition_point(|other| *other < order);
+        let below = self.separators[from..until].partition_point(|other| **other <= *element);
+        (from + below).saturating_sub(1)
+    }
+
+    fn insert(&mut self, at: usize, separator: &[u8], part: T) {
+        self.orders.insert(at, order_of(separator));
+        self.separators.insert(at, separator.into());
+        self.parts.insert(at, part);
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.orders.remove(at);
+        self.separators.remove(at);
+        self.parts.remove(at);
+    }
+
+    /// Moves the parts from `at` on to another list, whose first separator separates the two.
+    fn split_off(&mut self, at: usize) -> Self {
+        Parts {
+            orders: self.orders.split_off(at),
+            separators: self.separators.split_off(at),
+            parts: self.parts.split_off(at),
+        }
+    }
+}
+
+impl Parts<ElementRun> {
+    /// Puts a new row at a place of a run. If that made a new run, returns where. `ends` says whether the group is the first
+    /// one and whether it is the last one of all.
+    fn insert_row(&mut self, which: usize, at: usize, entry: RowEntry, ends: (bool, bool)) -> Option<usize> {
+        let order = order_of(entry.behind::<PREFIX>());
+        let is_last = which + 1 == self.len();
+        let run = &mut self.parts[which];
+        if run.rows().len() < RUN_MAX {
+            run.insert(at, order, entry);
+            return None;
+        }
+        // Lists grow at their ends: what is full there stays full, and the row begins a run of its own.
+        if at == RUN_MAX && is_last && ends.1 {
+            let separator: Box<[u8]> = entry.behind::<PREFIX>().into();
+            self.insert(which + 1, &separator, ElementRun::of(order, entry, RUN_MAX));
+            return Some(which + 1);
+        }
+        if at == 0 && which == 0 && ends.0 {
+            let separator: Box<[u8]> = run.rows()[0].behind::<PREFIX>().into();
+            (self.orders[0], self.separators[0]) = (order_of(&separator), separator);
+            self.insert(0, b"", ElementRun::of(order, entry, RUN_MAX));
+            return Some(0);
+        }
+        let mut second = run.split_off(RUN_MAX / 2, RUN_MAX);
+        match at.checked_sub(RUN_MAX / 2) {
+            None | Some(0) => run.insert(at, order, entry),
+            Some(at) => second.insert(at, order, entry),
+        }
+        let separator: Box<[u8]> = second.rows()[0].behind::<PREFIX>().into();
+        self.insert(which + 1, &separator, second);
+        Some(which + 1)
+    }
+}
+
+impl Parts<Group> {
+    /// Divides a group that has become too large: before or behind its new run where that is at an end of all, else in the
+    /// middle.
+    fn split(&mut self, at: usize, new_run: usize) {
+        let is_last = at + 1 == self.len();
+        let group = &mut self.parts[at];
+        let cut = match new_run {
+            0 if at == 0 => 1,
+            new_run if is_last && new_run + 1 == group.len() => new_run,
+            _ => group.len() / 2,
+        };
+        let second = group.split_off(cut);
+        let separator = second.separators[0].clone();
+        self.insert(at + 1, &separator, second);
+    }
+}
+
+impl Default for Elements {
+    fn default() -> Self {
+        Elements::Few(ElementRun::default())
+    }
+}
+
+impl Elements {
+    #[inline]
+    pub fn get(&self, element: &[u8]) -> Option<&RowEntry> {
+        let order = order_of(element);
+        let run = self.run(self.run_of(order, element));
+        run.find(order, element).ok().map(|at| &run.rows()[at])
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, element: &[u8]) -> Option<&mut RowEntry> {
+        let order = order_of(element);
+        let place = self.run_of(order, element);
+        let run = self.run_mut(place);
+        let at = run.find(order, element).ok()?;
+        Some(run.row_mut(at))
+    }
+
+    /// Writes a row or its deletion; returns by how many bytes its rows grew.
+    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+        let (element, order) = (&row[PREFIX..], order_of(&row[PREFIX..]));
+        let place = self.run_of(order, element);
+        let run = self.run_mut(place);
+        match run.find(order, element) {
+            Ok(at) => run.row_mut(at).overwrite(row, value, index),
+            Err(at) => {
+                let entry = RowEntry::new(row, value, index);
+                let grown = entry.bytes();
+                self.insert(Place { at, ..place }, order, entry);
+                grown
+            }
+        }
+    }
+
+    fn insert(&mut self, place: Place, order: u64, entry: RowEntry) {
+        match self {
+            Elements::Few(run) if run.rows().len() < FEW_MAX => run.insert(place.at, order, entry),
+            Elements::Few(run) => {
+                let second = run.split_off(FEW_MAX / 2, RUN_MAX);
+                let separator: Box<[u8]> = second.rows()[0].behind::<PREFIX>().into();
+                let mut first = std::mem::take(run);
+                first.shrink_to(RUN_MAX);
+                let mut group = Parts::one(first);
+                group.insert(1, &separator, second);
+                let (run, at) = match place.at.checked_sub(FEW_MAX / 2) {
+                    None | Some(0) => (0, place.at),
+                    Some(at) => (1, at),
+                };
+                group.insert_row(run, at, entry, (true, true));
+                *self = Elements::Some(group);
+            }
+            Elements::Some(group) => {
+                let new = group.insert_row(place.run, place.at, entry, (true, true));
+                if let Some(new) = new.filter(|_| group.len() > GROUP_MAX) {
+                    let group = std::mem::replace(group, Parts::one(ElementRun::default()));
+                    let mut groups = Parts::one(group);
+                    groups.split(0, new);
+                    *self = Elements::Many(Box::new(groups));
+                }
+            }
+            Elements::Many(groups) => {
+                let ends = (place.group == 0, place.group + 1 == groups.len());
+                let group = &mut groups.parts[place.group];
+                let new = group.insert_row(place.run, place.at, entry, ends);
+                if let Some(new) = new.filter(|_| group.len() > GROUP_MAX) {
+                    groups.split(place.group, new);
+                }
+            }
+        }
+    }
+
+    /// Takes a row out.
+    pub fn remove(&mut self, element: &[u8]) -> Option<RowEntry> {
+        let order = order_of(element);
+        let place = self.run_of(order, element);
+        let run = self.run_mut(place);
+        let at = run.find(order, element).ok()?;
+        let gone = run.remove(at);
+        self.tidy(place);
+        Some(gone)
+    }
+
+    /// Takes out `max` rows, or all if they are fewer: the last ones first.
+    pub fn take(&mut self, max: usize, into: &mut Vec<RowEntry>) {
+        let until = into.len() + max;
+        while into.len() < until && !self.is_empty() {
+            let place = self.before(self.end());
+            let run = self.run_mut(place);
+            let len = run.rows().len();
+            run.drain(len.saturating_sub(until - into.len())..len, into);
+            self.tidy(place);
+        }
+    }
+
+    /// Rows have been taken out of a run: no part is left empty. The last run of all stays.
+    fn tidy(&mut self, place: Place) {
+        if !self.run(place).rows().is_empty() {
+            return;
+        }
+        match self {
+            Elements::Few(_) => {}
+            Elements::Some(group) if group.len() > 1 => group.remove(place.run),
+            Elements::Some(_) => *self = Elements::default(),
+            Elements::Many(groups) => {
+                groups.parts[place.group].remove(place.run);
+                if groups.parts[place.group].len() == 0 {
+                    groups.remove(place.group);
+                }
+                if groups.len() == 0 {
+                    *self = Elements::default();
+                }
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Elements::Few(run) if run.rows().is_empty())
+    }
+
+    /// Rows from one element to another, the second one excluded and perhaps the end.
+    pub fn range(&self, from: &[u8], until: Option<&[u8]>) -> Range<'_> {
+        let front = self.lower_bound(from);
+        let back = until.map_or(self.end(), |until| self.lower_bound(until));
+        Range { elements: self, front, back: back.max(front) }
+    }
+
+    pub fn all(&self) -> Range<'_> {
+        self.range(b"", None)
+    }
+
+    /// The beginning of the run in which an element is or would be.
+    #[inline]
+    fn run_of(&self, order: u64, element: &[u8]) -> Place {
+        let (group, run) = match self {
+            Elements::Few(_) => (0, 0),
+            Elements::Some(group) => (0, group.find(order, element)),
+            Elements::Many(groups) => {
+                let group = groups.find(order, element);
+                (group, groups.parts[group].find(order, element))
+            }
+        };
+        Place { group, run, at: 0 }
+    }
+
+    #[inline]
+    fn run(&self, place: Place) -> &ElementRun {
+        match self {
+            Elements::Few(run) => run,
+            Elements::Some(group) => &group.parts[place.run],
+            Elements::Many(groups) => &groups.parts[place.group].parts[place.run],
+        }
+    }
+
+    #[inline]
+    fn run_mut(&mut self, place: Place) -> &mut ElementRun {
+        match self {
+            Elements::Few(run) => run,
+            Elements::Some(group) => &mut group.parts[place.run],
+            Elements::Many(groups) => &mut groups.parts[place.group].parts[place.run],
+        }
+    }
+
+    /// The number of a group's runs.
+    fn runs_in(&self, group: usize) -> usize {
+        match self {
+            Elements::Few(_) => 1,
+            Elements::Some(group) => group.len(),
+            Elements::Many(groups) => groups.parts[group].len(),
+        }
+    }
+
+    /// Behind the last row.
+    fn end(&self) -> Place {
+        let group = match self {
+            Elements::Few(_) | Elements::Some(_) => 1,
+            Elements::Many(groups) => groups.len(),
+        };
+        Place { group, run: 0, at: 0 }
+    }
+
+    /// The first row that is not before an element.
+    fn lower_bound(&self, element: &[u8]) -> Place {
+        let order = order_of(element);
+        let place = self.run_of(order, element);
+        let at = self.run(place).find(order, element).unwrap_or_else(|at| at);
+        self.normal(Place { at, ..place })
+    }
+
+    /// A place behind the last row of a run is the beginning of the next one.
+    #[inline]
+    fn normal(&self, place: Place) -> Place {
+        if place.at < self.run(place).rows().len() {
+            place
+        } else if place.run + 1 < self.runs_in(place.group) {
+            Place { run: place.run + 1, at: 0, ..place }
+        } else {
+            Place { group: place.group + 1, run: 0, at: 0 }
+        }
+    }
+
+    /// The place before one that is not the first.
+    #[inline]
+    fn before(&self, place: Place) -> Place {
+        if place.at > 0 {
+            return Place { at: place.at - 1, ..place };
+        }
+        let (group, run) = match place.run {
+            0 => (place.group - 1, self.runs_in(place.group - 1) - 1),
+            run => (place.group, run - 1),
+        };
+        let place = Place { group, run, at: 0 };
+        Place { at: self.run(place).rows().len() - 1, ..place }
+    }
+}
+
+/// Where a row lies. Compares as the rows do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    group: usize,
+    run: usize,
+    at: usize,
+}
+
+/// Rows of an object between two places, from both ends.
+#[derive(Clone)]
+pub struct Range<'t> {
+    elements: &'t Elements,
+    front: Place,
+    back: Place,
+}
+
+impl<'t> Iterator for Range<'t> {
+    type Item = &'t RowEntry;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'t RowEntry> {
+        if self.front == self.back {
+            return None;
+        }
+        let row = &self.elements.run(self.front).rows()[self.front.at];
+        self.front = self.elements.normal(Place { at: self.front.at + 1, ..self.front });
+        Some(row)
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front == self.back {
+            return None;
+        }
+        self.back = self.elements.before(self.back);
+        Some(&self.elements.run(self.back).rows()[self.back.at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Patch;
+    use super::*;
+    use haypile_log::testing::Random;
+    use std::collections::BTreeMap;
+
+    /// Runs random writes on the structure and on an ordered map, with elements drawn by `draw`.
+    fn check(what: &str, count: usize, removes: bool, mut draw: impl FnMut(&mut Random, usize) -> Vec<u8>) {
+        let mut random = Random(7);
+        let (mut elements, mut map, mut bytes) = (Elements::default(), BTreeMap::new(), 0);
+        let row_of = |element: &[u8]| [&[9; PREFIX], element].concat();
+        for at in 0..count {
+            let element = draw(&mut random, at);
+            let row = row_of(&element);
+            match random.below(12) {
+                0 if removes => {
+                    let gone = elements.remove(&element);
+                    bytes -= gone.as_ref().map_or(0, RowEntry::bytes);
+                    assert_eq!(gone.is_some(), map.remove(&element).is_some(), "{what}");
+                }
+                1 => {
+                    bytes += elements.put(&row, None, Index(at as u64));
+                    map.insert(element, None);
+                }
+                2 => {
+                    let patch = Patch { offset: 1, bytes: b"p", len_after: 2 + random.below(8) as u32 };
+                    let patched = elements.get_mut(&element).map(|entry| entry.patch(patch, Index(at as u64)));
+                    bytes += patched.unwrap_or(0);
+                    let expected = map.get_mut(&element);
+                    assert_eq!(patched.is_some(), expected.is_some(), "{what}");
+                    if let Some(value) = expected {
+                        *value = Some(patch.apply(value.as_deref().unwrap_or_default()));
+                    }
+                }
+                _ => {
+                    let value = vec![at as u8; random.below(40) as usize];
+                    bytes += elements.put(&row, Some(&value), Index(at as u64));
+                    map.insert(element, Some(value));
+                }
+            }
+            let element = draw(&mut random, at);
+            let expected = map.get(&element).map(|value: &Option<Vec<u8>>| value.as_deref());
+            assert_eq!(elements.get(&element).map(RowEntry::value), expected, "{what}");
+            if at.is_multiple_of(count / 20) {
+                let (a, b) = (draw(&mut random, at), draw(&mut random, at / 2));
+                check_range(what, &elements, &map, a.clone().min(b.clone()), a.max(b));
+            }
+        }
+        check_range(what, &elements, &map, Vec::new(), vec![u8::MAX; 20]);
+        assert_eq!(elements.all().map(RowEntry::bytes).sum::<i64>(), bytes, "{what}");
+        let mut gone = Vec::new();
+        while !elements.is_empty() {
+            let before = gone.len();
+            elements.take(100, &mut gone);
+            assert!(gone.len() - before <= 100 && gone.len() > before, "{what}");
+        }
+        assert_eq!(gone.len(), map.len(), "{what}");
+    }
+
+    fn check_range(
+        what: &str,
+        elements: &Elements,
+        map: &BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+        from: Vec<u8>,
+        until: Vec<u8>,
+    ) {
+        let row = |entry: &RowEntry| (entry.row()[PREFIX..].to_vec(), entry.value().map(<[u8]>::to_vec));
+        let expected: Vec<_> = map.range(from.clone()..until.clone()).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let up: Vec<_> = elements.range(&from, Some(&until)).map(row).collect();
+        assert!(up == expected, "{what}: up, {} rows, {} expected", up.len(), expected.len());
+        let mut down: Vec<_> = elements.range(&from, Some(&until)).rev().map(row).collect();
+        down.reverse();
+        assert!(down == expected, "{what}: down, {} rows, {} expected", down.len(), expected.len());
+        let mut both = elements.range(&from, Some(&until));
+        let mut met = 0;
+        while both.next().is_some() {
+            met += 1 + usize::from(both.next_back().is_some());
+        }
+        assert_eq!(met, expected.len(), "{what}: from both ends");
+    }
+
+    #[test]
+    fn it_does_what_an_ordered_map_does_however_the_elements_lie() {
+        let name = |random: &mut Random, names: u64| format!("name:{}", random.below(names)).into_bytes();
+        check("few", 2_000, true, |random, _| name(random, 40));
+        check("names", 60_000, true, |random, _| name(random, 30_000));
+        check("hashes", 60_000, true, |random, _| (random.below(1 << 14) as u32).reverse_bits().to_be_bytes().to_vec());
+        check("one order", 40_000, true, |random, _| [&[0; 8][..], &name(random, 9_000)].concat());
+        check("few orders", 40_000, true, |random, _| {
+            [&random.below(4).to_be_bytes()[..], &name(random, 3_000)].concat()
+        });
+        check("short ones", 5_000, true, |random, _| vec![0; random.below(12) as usize]);
+        check("ascending", 60_000, false, |_, at| (at as u64).to_be_bytes().to_vec());
+        check("descending", 60_000, false, |_, at| (u64::MAX - at as u64).to_be_bytes().to_vec());
+        check("both ends", 60_000, true, |random, at| {
+            let middle = 1u64 << 63;
+            let far = (at as u64) << 16;
+            (if random.chance(50) { middle + far } else { middle - far }).to_be_bytes().to_vec()
+        });
+        check("scores", 60_000, true, |random, _| {
+            let bits = f64::from_bits(random.number()).to_bits();
+            let order = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
+            [&order.to_be_bytes()[..], &name(random, 3)].concat()
+        });
+    }
+
+    #[test]
+    fn runs_at_the_ends_are_full() {
+        for up in [true, false] {
+            let mut elements = Elements::default();
+            for number in 0..100_000u64 {
+                let position = if up { (1 << 63) + number } else { (1 << 63) - number };
+                elements.put(&[&[9; PREFIX][..], &position.to_be_bytes()].concat(), Some(b"v"), Index(1));
+            }
+            let Elements::Many(groups) = &elements else { panic!("they are many") };
+            let runs: usize = groups.parts.iter().map(Parts::len).sum();
+            assert!(groups.len() <= runs / GROUP_MAX + 2, "{} groups", groups.len());
+            assert!(runs <= 100_000 / RUN_MAX + 2, "{runs} runs");
+        }
+    }
+}
