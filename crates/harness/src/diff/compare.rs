@@ -48,12 +48,19 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"pttl", _) => Rule::Remaining(1),
         (b"expiretime", _) => Rule::Deadline(1000),
         (b"pexpiretime", _) => Rule::Deadline(1),
+        (b"smembers" | b"sinter" | b"sunion" | b"sdiff", _) => Rule::Unordered,
+        // Other counts empty the set.
+        (b"spop", b"popped") if command.len() == 2 => Rule::AnyKey,
+        (b"spop", b"popped") => Rule::Sample,
+        (b"spop", _) => Rule::Unordered,
+        (b"srandmember", _) if command.len() == 2 => Rule::AnyKey,
+        (b"srandmember", _) => Rule::Sample,
         (b"keys" | b"hkeys" | b"hvals", _) => Rule::Unordered,
         (b"hgetall", _) => Rule::UnorderedPairs,
         (b"hrandfield", _) if command.len() == 2 => Rule::AnyKey,
         (b"hrandfield", _) => Rule::Sample,
         (b"randomkey", _) => Rule::AnyKey,
-        (b"scan" | b"hscan", _) => Rule::ScanPage,
+        (b"scan" | b"hscan" | b"sscan", _) => Rule::ScanPage,
         // Redis counts keys whose deadline has passed until they are removed.
         (b"dbsize", _) | (b"debug", b"digest" | b"digest-value") => Rule::Size,
         (b"debug", b"object" | b"htstats" | b"htstats-key") => Rule::Form,
@@ -171,6 +178,11 @@ fn tells_of_backup(reply: &Reply) -> bool {
 /// A reply whose top level has an order of its own; pairs stay together in RESP2 too.
 fn sorted(reply: &Reply) -> Reply {
     match reply {
+        Reply::Set(items) => {
+            let mut items = items.clone();
+            items.sort();
+            Reply::Set(items)
+        }
         Reply::Array(items) => {
             let mut items = items.clone();
             items.sort();

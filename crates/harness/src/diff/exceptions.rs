@@ -40,7 +40,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         name: "nul-in-words",
         reason: "Redis reads a cursor and prints an option up to a NUL byte; we take the bytes as they are",
         applies: |command, _, _| {
-            let words = ["hello", "scan", "hscan", "expire", "pexpire", "expireat", "pexpireat"];
+            let words = ["hello", "scan", "hscan", "sscan", "expire", "pexpire", "expireat", "pexpireat"];
             words.iter().any(|word| is(command, &[word])) && command[1..].iter().any(|a| a.contains(&0))
         },
     },
@@ -60,6 +60,11 @@ pub const EXCEPTIONS: &[Exception] = &[
             is(command, &["object", "encoding"]) && is_one(theirs) && is_one(ours)
                 || is(command, &["object", "refcount"]) && theirs.integer().is_some() && ours.integer().is_some()
         },
+    },
+    Exception {
+        name: "set-encoding-7.2",
+        reason: "7.2 has listpacks for small sets, which 7.0 holds in hash tables; which sets these are is held against 7.2's rules by a test of its own",
+        applies: |command, theirs, ours| is(command, &["object", "encoding"]) && is_set_of_7_2(theirs, ours),
     },
     Exception {
         name: "hello-auth-order",
@@ -88,6 +93,11 @@ pub fn exception_for(command: &Command, theirs: &Reply, ours: &Reply) -> Option<
 /// Whether a command begins with these words.
 fn is(command: &Command, words: &[&str]) -> bool {
     command.len() >= words.len() && command.iter().zip(words).all(|(a, b)| a.eq_ignore_ascii_case(b.as_bytes()))
+}
+
+/// Whether these are the encodings of a small set in 7.0 and in 7.2.
+pub(super) fn is_set_of_7_2(theirs: &Reply, ours: &Reply) -> bool {
+    theirs.bytes() == Some(b"hashtable") && ours.bytes() == Some(b"listpack")
 }
 
 fn refused(reply: &Reply, text: &str) -> bool {

@@ -8,6 +8,7 @@ use super::arguments::Arguments;
 use super::clients;
 use super::hashes;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use super::sets;
 use crate::random::Random;
 
 type Make = fn(&mut Arguments) -> Command;
@@ -40,6 +41,9 @@ const COMMANDS: &[(u64, Make)] = &[
     // Hashes.
     (14, hashes::hset),
     (30, hashes::other),
+    // Sets.
+    (14, sets::sadd),
+    (34, sets::other),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),
@@ -342,6 +346,13 @@ const NAMES: &[&str] = &[
     "hgetall",
     "hrandfield",
     "hincrbyfloat",
+    "sadd",
+    "smove",
+    "sinter",
+    "sintercard",
+    "sinterstore",
+    "sunionstore",
+    "srandmember",
     "mget",
     "mset",
     "msetnx",
@@ -746,8 +757,13 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
                 sequence.push(Step::Scan { connection, command });
             }
             11..=13 => {
-                let command = vec![b"HSCAN".to_vec(), a.key()];
+                let name = *a.random.pick(&["HSCAN", "SSCAN"]);
+                let command = vec![name.as_bytes().to_vec(), a.key()];
                 sequence.push(Step::Scan { connection, command });
+            }
+            14..=15 if !in_multi[connection] => {
+                let commands = sets::popped(&mut a);
+                sequence.push(Step::Send { connection, commands });
             }
             10 => {
                 sequence.push(Step::Send { connection, commands: vec![vec![a.word("QUIT")]] });

@@ -13,6 +13,7 @@ pub mod generate;
 mod hashes;
 pub mod play;
 pub mod sequence;
+mod sets;
 pub mod shrink;
 
 use std::collections::BTreeMap;

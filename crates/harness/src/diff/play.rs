@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::channels;
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
-use super::exceptions::exception_for;
+use super::exceptions::{exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use crate::client::{Client, Reply, info_field};
 use crate::quoted::{abbreviate, quote_short};
@@ -407,11 +407,12 @@ impl Content {
 
     /// How Redis holds a string depends on what was done to it.
     fn is_like(&self, other: &Content, rules: &Rules) -> bool {
-        let is_string = matches!(&self.kind, Reply::Simple(kind) if kind == b"string");
+        let is_a = |name: &[u8]| matches!(&self.kind, Reply::Simple(kind) if kind == name);
+        let is_encoding_of_7_2 = is_a(b"set") && is_set_of_7_2(&self.encoding, &other.encoding);
         let deadline = rule_of(&vec![b"PEXPIRETIME".to_vec()]);
         (&self.kind, &self.value, &self.digest) == (&other.kind, &other.value, &other.digest)
             && same(deadline, &self.deadline, &other.deadline, rules)
-            && (is_string || self.encoding == other.encoding)
+            && (is_a(b"string") || is_encoding_of_7_2 || self.encoding == other.encoding)
     }
 }
 
