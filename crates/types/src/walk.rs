@@ -7,7 +7,7 @@ use crate::Result;
 use crate::element::{RESERVED_HASH, Rows, of_row};
 use crate::key::damaged;
 use haypile_store::{Direction, Txn};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 /// Looks at up to about `max` elements from a hash on, in order: `each` gets the element and its row's value. Returns where
 /// to go on, if there is more.
@@ -72,14 +72,15 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0; all are equally likely.
+    /// A number below `bound`, which is not 0; all are equally likely (Lemire 2019: a product's upper half, and what makes it
+    /// uneven is thrown again).
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        // What does not fill a whole multiple of the bound is thrown again.
-        let uneven = (u64::MAX % bound + 1) % bound;
         loop {
-            let number = self.next();
-            if number <= u64::MAX - uneven {
-                return number % bound;
+            let product = u128::from(self.next()) * u128::from(bound);
+            let low = product as u64;
+            if low >= bound || low >= bound.wrapping_neg() % bound {
+                return (product >> 64) as u64;
             }
         }
     }
@@ -105,21 +106,20 @@ impl Choice {
     }
 }
 
-/// Elements that an interval of hashes is expected to have.
-const EXPECTED: u64 = 8;
+/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but seldom in vain.
+const EXPECTED: u64 = 32;
 
-/// More than an interval has: 33 where 8 are expected come once in 10^10 intervals.
-const MOST: u64 = 32;
+/// Places of an interval. One that is expected to have 32 elements has more than these with a probability below 10^-15.
+const PLACES: u64 = 88;
 
-/// A collection of so many elements is walked over.
-const WALK_MAX: u64 = 64;
+/// A collection of so many elements is one interval, with as many places.
+const WALK_MAX: u64 = 128;
 
 /// Draws one of `count` elements, all equally likely, and gives it and its row's value to `take`.
 ///
-/// The hashes are divided into as many intervals as there are elements for eight each. One interval is drawn, and one of
-/// `MOST` numbers: the element with that number in the interval is the one; if there is none, both are drawn again. So each
-/// element comes up with the same probability, however many share its interval. (Beyond `MOST` in one interval, theirs
-/// is a little lower.)
+/// The hashes are divided into as many intervals as there are elements for `EXPECTED` each. One interval is drawn, and one of
+/// its places: the element with that number in the interval is the one; if there is none, both are drawn again. So each
+/// element comes up with the same probability, however many share its interval, and a draw reads some dozens of rows.
 pub fn draw(
     txn: &mut Txn<'_>,
     rows: Rows,
@@ -127,23 +127,30 @@ pub fn draw(
     dice: &mut Dice,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
-    if count == 0 {
-        return Ok(());
-    }
-    let (intervals, most) = match count {
-        0..=WALK_MAX => (1, count),
-        _ => (count.div_ceil(EXPECTED).min(INTERVALS_MAX), MOST),
+    let (intervals, places) = match count {
+        0 => return Ok(()),
+        1..=WALK_MAX => (1, count),
+        _ => ((count / EXPECTED).min(INTERVALS_MAX), PLACES),
     };
+    let bound = |interval: u64| ((interval << 32) / intervals).min(u64::from(RESERVED_HASH)) as u32;
     for _ in 0..TRIES_MAX {
-        let interval = dice.below(intervals);
-        let from = ((interval << 32) / intervals) as u32;
-        let until = (((interval + 1) << 32) / intervals).min(u64::from(RESERVED_HASH)) as u32;
-        let (there, mut found) = nth(txn, rows, from..until, dice.below(most))?;
-        if there > most {
-            (_, found) = nth(txn, rows, from..until, dice.below(there))?;
-        }
-        if let Some((element, value)) = found {
-            take(&element, &value);
+        let (interval, place) = (dice.below(intervals), dice.below(places));
+        let from = rows.data(&bound(interval).to_be_bytes());
+        let until = rows.data(&bound(interval + 1).to_be_bytes());
+        let (mut at, mut is_taken) = (0, false);
+        let want = place.min(EXPECTED) as usize + 1;
+        txn.visit(&from, &until, Direction::Forward, want, |row, value| {
+            if at < place {
+                at += 1;
+                return ControlFlow::Continue(());
+            }
+            if let Some((_, element)) = of_row(row) {
+                take(element, value);
+                is_taken = true;
+            }
+            ControlFlow::Break(())
+        })?;
+        if is_taken {
             return Ok(());
         }
     }
@@ -151,27 +158,8 @@ pub fn draw(
     Err(damaged("the count of a collection", &count.to_be_bytes()))
 }
 
-/// Beyond that the intervals have more elements than eight, and their bounds would be coarse.
+/// Beyond that the bounds of intervals would be coarse.
 const INTERVALS_MAX: u64 = 1 << 28;
 
-/// So often nothing is found only where there is nothing: one draw in four finds something.
+/// So often nothing is found only where there is nothing: one try in three finds something.
 const TRIES_MAX: u32 = 1000;
-
-/// An element and its row's value.
-type Taken = Option<(Vec<u8>, Vec<u8>)>;
-
-/// How many elements an interval of hashes has, and the one with number `ticket`.
-fn nth(txn: &mut Txn<'_>, rows: Rows, hashes: Range<u32>, ticket: u64) -> Result<(u64, Taken)> {
-    let (from, until) = (rows.data(&hashes.start.to_be_bytes()), rows.data(&hashes.end.to_be_bytes()));
-    let (mut there, mut taken) = (0, None);
-    txn.visit(&from, &until, Direction::Forward, 2 * EXPECTED as usize, |row, value| {
-        if there == ticket
-            && let Some((_, element)) = of_row(row)
-        {
-            taken = Some((element.to_vec(), value.to_vec()));
-        }
-        there += 1;
-        ControlFlow::Continue(())
-    })?;
-    Ok((there, taken))
-}
