@@ -55,6 +55,9 @@ enum Job {
 pub(crate) struct Reclaimer {
     state: Mutex<State>,
     changed: Condvar,
+    /// Held from before a backup's checkpoint until its last record is known: a record that says that nothing is left of a
+    /// space must not be in a backup whose base still has its rows.
+    pub(crate) backup: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -151,6 +154,7 @@ impl Store {
                     let (from, until) = family_range(family, *space);
                     self.base.reclaim_range(&from, &until).map_err(|error| error.to_string())?;
                 }
+                let _no_backup = self.reclaimer.backup.lock();
                 // Nothing of it is left: the space need not be remembered as dead any more.
                 self.put_system(&[(&dead_row(*space), None)], Mode::Disk).map_err(|stop| format!("{stop:?}"))?;
                 self.log.write();
