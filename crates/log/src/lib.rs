@@ -13,6 +13,7 @@ mod dump;
 mod export;
 mod files;
 mod format;
+mod inspect;
 mod log;
 mod options;
 mod queue;
@@ -33,6 +34,7 @@ pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
     FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,
 };
+pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{AppendError, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Durability, Options, Retention};
 pub use reader::{Next, Reader};

@@ -3,9 +3,12 @@
 mod contract;
 
 use contract::Directory;
+use haypile_log::ReadOnlyFiles;
+use haypile_store::check::{Above, Facts, Finding, Findings, LogSource, Merged, Meter, Standing};
+use haypile_store::row::{Family, space_of};
 use haypile_store::testing::options;
 use haypile_store::{BackedUp, Call, Counter, Mode, Store, Txn, TxnBuffers};
-use haypile_store_rocks::{Options, Rocks};
+use haypile_store_rocks::{Image, Options, Rocks};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -185,5 +188,59 @@ fn a_backup_that_is_broken_off_or_finds_no_room_is_an_error_and_the_store_goes_o
     let copy = open_through(&directory.path().join("good"), made.index.0);
     assert_eq!(number(&copy, "0:a"), 3001);
     copy.close().expect("a clean stop");
+    store.close().expect("a clean stop");
+}
+
+/// The reclaim of an emptied database's space ends with a record that says so; a backup that has the record and, from before it,
+/// the rows would keep them forever.
+#[test]
+fn a_backup_knows_of_all_its_rows_which_are_of_emptied_databases() {
+    let directory = Directory::new("emptied");
+    let store = open(&directory.path().join("data"));
+    let stop = AtomicBool::new(false);
+    let backups: Vec<(PathBuf, u64)> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for n in 1..=200 {
+                    write(&store, 0, n);
+                }
+                store.flush_now().expect("it flushes");
+                let mut txn = begin(&store);
+                txn.flush_database(0).expect("room");
+                txn.commit().expect("room");
+                drop(txn);
+                store.flush_now().expect("it flushes");
+            }
+        });
+        let backups = (0..40).map(|n| {
+            let path = directory.path().join(format!("backup {n}"));
+            let made = back_up(&store, &path).expect("a backup");
+            (path, made.index.0)
+        });
+        let backups = backups.collect();
+        stop.store(true, Ordering::Relaxed);
+        backups
+    });
+    for (path, index) in &backups {
+        let found = std::cell::RefCell::new(Vec::new());
+        let mut tell = |finding: &Finding| found.borrow_mut().push(finding.to_string());
+        let (mut findings, meter) = (Findings::new(10, &mut tell), Meter::new(|_| ()));
+        let base = Image::open(&path.join("base")).expect("the base opens");
+        let log = LogSource {
+            files: Arc::new(ReadOnlyFiles),
+            dir: &path.join("log"),
+            complete_through: haypile_log::Index(*index),
+        };
+        let above = Above::read(&log, &base, &meter, &mut findings).expect("the log is read");
+        let merged = Merged::new(&base, &above, &meter);
+        let facts = Facts::read(&merged, &above, &mut findings).expect("the rows are read");
+        let mut rows = merged.family(Family::Meta, &[]).expect("the rows are read");
+        while let Some((row, _)) = rows.row() {
+            let space = space_of(row).expect("a row of a key");
+            assert_ne!(facts.standing(space), Standing::Unknown, "{path:?}");
+            rows.advance().expect("the rows are read");
+        }
+        assert_eq!(found.take(), [""; 0], "{path:?}");
+    }
     store.close().expect("a clean stop");
 }

@@ -2,11 +2,12 @@
 //!
 //! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` (how its writes take effect), `flush` (how they get to the base),
 //! `reclaim` (how room comes back), `backup` (a copy while all goes on) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
-//! on; `base` is the contract of what lies below. Never names RocksDB, a socket or a reply.
+//! on; `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
 
 mod backup;
 pub mod base;
 mod cache;
+pub mod check;
 mod clock;
 mod commit;
 mod databases;
@@ -35,7 +36,7 @@ mod visit;
 pub use backup::BackedUp;
 pub use base::Direction;
 pub use commit::Committed;
-pub use databases::{COUNTERS, Counter, DATABASES_MAX};
+pub use databases::{COUNTERS, Counter, CountsAt, DATABASES_MAX};
 pub use haypile_log::Progress;
 pub use limits::{EncodingLimit, EncodingLimits};
 pub use memory_base::MemoryBase;

@@ -1,0 +1,78 @@
+//! Looking at a data directory offline: the log, and the rows that the base and the log make together, read only. What must
+//! hold of keys and values is checked above this crate; here is what they need, and what must hold of the store's own parts.
+//!
+//! Nothing is repaired, nothing is changed, and memory does not grow with the base: what the log holds above the applied
+//! index is kept in memory, as the server does, and everything else is read in order. Read `records` (the log), `merged` (the
+//! rows of both) and `facts` (system rows); `finding` is what comes out.
+
+mod facts;
+mod finding;
+mod merged;
+mod meter;
+mod records;
+
+pub use facts::{Facts, Standing};
+pub use finding::{Finding, Findings, Garbage, Kind};
+pub use merged::{Merged, Rows};
+pub use meter::{Meter, Progress};
+pub use records::{Above, LogSource};
+
+use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Tier};
+use crate::flush::applied_row;
+use crate::value::Value;
+use haypile_log::Index;
+
+/// A base that is only read.
+pub trait Stored {
+    fn row(&self, row: &[u8]) -> Result<Option<Value>, BaseError>;
+
+    /// Rows with `from <= key < until`, ascending.
+    fn rows(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + '_>, BaseError>;
+
+    /// About how many bytes on disk the rows in `from <= key < until` take.
+    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64;
+}
+
+impl<B: Base + ?Sized> Stored for B {
+    fn row(&self, row: &[u8]) -> Result<Option<Value>, BaseError> {
+        match self.get(row, Tier::Disk)? {
+            Lookup::Row(value) => Ok(Some(value)),
+            Lookup::Absent => Ok(None),
+            Lookup::WouldBlock => Err(BaseError::Failed("a read of the disk would block".into())),
+        }
+    }
+
+    fn rows(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + '_>, BaseError> {
+        Ok(self.view(from, until, Direction::Forward)?)
+    }
+
+    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
+        Base::bytes_in(self, from, until)
+    }
+}
+
+/// Why a check ended before it had seen everything.
+#[derive(Debug)]
+pub enum Broken {
+    /// Something cannot be read at all: no permission, an error of the disk, a format that is newer than this program.
+    Unreadable(String),
+    /// Damage behind which nothing can be told; it has been found and noted.
+    Noted,
+}
+
+/// Up to which record the base holds everything; 0 if it was never written to.
+pub(crate) fn applied(base: &dyn Stored) -> Result<Index, BaseError> {
+    let number = base.row(&applied_row())?.and_then(|value| value.first_chunk::<8>().copied());
+    Ok(Index(number.map_or(0, u64::from_be_bytes)))
+}
+
+/// Notes damage of the base where an error means that.
+pub fn note(error: BaseError, findings: &mut Findings<'_>) -> Broken {
+    match error {
+        BaseError::Corrupt(why) => {
+            findings.add(Kind::Base, "base", format_args!("{why}; what follows there was not read"));
+            Broken::Noted
+        }
+        error => Broken::Unreadable(format!("the base cannot be read: {error}")),
+    }
+}

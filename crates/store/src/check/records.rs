@@ -1,0 +1,154 @@
+//! The log, read from its first record to its last: every checksum, every index, and what the records above the applied index
+//! make of the rows.
+
+use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
+use crate::base::BaseError;
+use crate::commit::parse;
+use crate::databases::CountsAt;
+use crate::memtable::Patch;
+use crate::row::RowKey;
+use haypile_log::Kind as RecordKind;
+use haypile_log::{Damage, DumpEntry, Effect, Files, Index, OpenError, RECORD_HEADER_BYTES, dump, inspect};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the log lies, and what is known of it from elsewhere.
+pub struct LogSource<'l> {
+    pub files: Arc<dyn Files>,
+    pub dir: &'l Path,
+    /// Everything up to here has to be there: 0 for nothing.
+    pub complete_through: Index,
+}
+
+/// What the log adds to the base.
+#[derive(Debug, Default)]
+pub struct Above {
+    /// None is a row that was deleted.
+    pub(super) rows: BTreeMap<RowKey, Option<Vec<u8>>>,
+    /// By how much counters of spaces have changed.
+    pub(super) counts: BTreeMap<u32, CountsAt>,
+    pub records: u64,
+    /// The last record that was read.
+    pub last: Index,
+    /// The applied index of the base.
+    pub applied: Index,
+}
+
+impl Above {
+    /// Reads the whole log. Where it is damaged, what is above the damage is left out: the rows are those of the record before.
+    pub fn read(
+        source: &LogSource<'_>,
+        base: &dyn Stored,
+        meter: &Meter,
+        findings: &mut Findings<'_>,
+    ) -> Result<Above, Broken> {
+        let applied = applied(base).map_err(|error| note(error, findings))?;
+        let mut above = Above { applied, last: applied, ..Above::default() };
+        let opened = inspect(source.files.clone(), source.dir, applied, source.complete_through);
+        meter.begin(opened.as_ref().map_or(0, |opened| opened.bytes), base);
+        let damages = above.read_records(source, base, meter, findings)?;
+        match opened {
+            Ok(opened) if opened.last < applied => {
+                let what =
+                    format!("the base holds all through record {applied}, and the log ends with {}", opened.last);
+                findings.add(Kind::LogAndBase, "log", what);
+            }
+            Ok(_) => {}
+            // What only an open sees: segments that are not there, records that a backup was made with.
+            Err(OpenError::Damage(damage)) => {
+                if !damages.iter().any(|known| (&known.file, known.offset) == (&damage.file, damage.offset)) {
+                    add(&damage, Kind::LogAndBase, findings);
+                }
+            }
+            Err(error) => return Err(unreadable(&error)),
+        }
+        Ok(above)
+    }
+
+    fn read_records(
+        &mut self,
+        source: &LogSource<'_>,
+        base: &dyn Stored,
+        meter: &Meter,
+        findings: &mut Findings<'_>,
+    ) -> Result<Vec<Damage>, Broken> {
+        let mut damages = Vec::new();
+        for entry in dump(&*source.files, source.dir).map_err(|error| unreadable(&error))? {
+            match entry.map_err(|error| unreadable(&error))? {
+                DumpEntry::Record { segment, offset, index, kind, body, .. } => {
+                    let place = || format!("record {index} (segment {segment}, offset {offset})");
+                    let Some(kind) = kind else {
+                        return Err(Broken::Unreadable(format!(
+                            "{} is of a kind that is newer than this program",
+                            place()
+                        )));
+                    };
+                    meter.on_record(RECORD_HEADER_BYTES as u64 + body.len() as u64);
+                    self.records += 1;
+                    let mut effects = Vec::new();
+                    if kind == RecordKind::Effects
+                        && let Err(why) = parse(&body, &mut effects)
+                    {
+                        findings.add(Kind::Log, place(), why);
+                    }
+                    if index > self.last && damages.is_empty() {
+                        if index != self.last.next() {
+                            let what = format!("it comes after record {}", self.last);
+                            findings.add(Kind::LogAndBase, place(), what);
+                        }
+                        self.last = index;
+                        effects
+                            .iter()
+                            .try_for_each(|effect| self.apply(effect, base))
+                            .map_err(|error| note(error, findings))?;
+                    }
+                }
+                DumpEntry::Damage(damage) => {
+                    add(&damage, Kind::Log, findings);
+                    damages.push(damage);
+                }
+                DumpEntry::Segment { .. } | DumpEntry::End { .. } => {}
+            }
+        }
+        Ok(damages)
+    }
+
+    /// As the replay does.
+    fn apply(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<(), BaseError> {
+        let (row, value) = match *effect {
+            Effect::Put { key, value } => (key, Some(value.to_vec())),
+            Effect::Delete { key } => (key, None),
+            Effect::Patch { key, offset, bytes, len_after } => {
+                let patch = Patch { offset, bytes, len_after };
+                let before = match self.rows.get_mut(key) {
+                    Some(Some(before)) => {
+                        patch.apply_to(before);
+                        return Ok(());
+                    }
+                    Some(None) => None,
+                    None => base.row(key)?,
+                };
+                (key, Some(patch.apply(before.as_deref().unwrap_or_default())))
+            }
+            Effect::Count { space, counter, delta } => {
+                let counts = self.counts.entry(space).or_default();
+                if let Some(count) = counts.get_mut(usize::from(counter)) {
+                    *count += delta;
+                }
+                return Ok(());
+            }
+        };
+        self.rows.insert(RowKey::from_slice(row), value);
+        Ok(())
+    }
+}
+
+fn add(damage: &Damage, kind: Kind, findings: &mut Findings<'_>) {
+    let Damage { file, offset, index, reason } = damage;
+    findings.add(kind, file.display(), format_args!("offset {offset}, record {index}: {reason}"));
+}
+
+fn unreadable(error: &OpenError) -> Broken {
+    Broken::Unreadable(error.to_string())
+}
