@@ -16,6 +16,10 @@ pub enum Cli {
     Log {
         dir: PathBuf,
     },
+    /// Verify a data directory, changing nothing.
+    Check {
+        dir: PathBuf,
+    },
     /// Print this on standard output and end well.
     Text(String),
 }
@@ -41,8 +45,9 @@ Haypile speaks the Redis protocol, keeps all data on disk in RocksDB, and serves
 Usage:
   haypile server [FILE] [--directive value ...] ...   run a server
   haypile log DIR                                     print the records of a data directory's log
+  haypile check DIR                                   verify a data directory or a backup, changing nothing
   haypile --version                                   print the version
-  haypile --help, haypile server --help, haypile log --help
+  haypile --help, haypile server --help, haypile log --help, haypile check --help
 ";
 
 const SERVER_HELP: &str = "\
@@ -71,6 +76,20 @@ Usage: haypile log DIR
 DIR is a data directory: the `dir` of a server.
 ";
 
+const CHECK_HELP: &str = "\
+Verifies a data directory on which no server runs, or a backup, and changes nothing: checksums of the log and the base, whether the
+two fit together, and every rule of docs/format for keys, deadlines, objects, counters and values.
+
+Usage: haypile check DIR
+
+DIR is a data directory: the `dir` of a server, or one of the directories in its `backups`.
+
+Each defect is a line on standard output, up to 20 of a kind; totals come last. Progress goes to standard error. What is garbage,
+which goes by itself, is only counted. Memory stays below 100 MB and what the log holds above the base.
+
+Exit status: 0 it is sound, 1 there are defects, 2 it cannot be read.
+";
+
 impl Cli {
     /// Takes the arguments after the name of the program.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, UsageError> {
@@ -91,6 +110,11 @@ impl Cli {
             Some("log") => match rest {
                 [dir] => Ok(Cli::Log { dir: dir.into() }),
                 _ => Err(UsageError(format!("haypile log takes one argument.\n\n{LOG_HELP}"))),
+            },
+            Some("check") if asks_for_help => Ok(Cli::Text(CHECK_HELP.into())),
+            Some("check") => match rest {
+                [dir] => Ok(Cli::Check { dir: dir.into() }),
+                _ => Err(UsageError(format!("haypile check takes one argument.\n\n{CHECK_HELP}"))),
             },
             _ => {
                 let command = command.to_string_lossy();
@@ -131,6 +155,9 @@ mod tests {
         is_text(&["log", "-h"], "Prints the records");
         assert!(parse(&[]).is_err());
         assert!(parse(&["log"]).is_err());
+        assert_eq!(parse(&["check", "/data"]), Ok(Cli::Check { dir: "/data".into() }));
+        is_text(&["check", "--help"], "Verifies a data directory");
+        assert!(parse(&["check", "/data", "/more"]).unwrap_err().to_string().starts_with("haypile check takes one"));
         assert!(parse(&["--port", "6380"]).unwrap_err().to_string().contains("haypile server --port"));
         assert!(parse(&["serve"]).unwrap_err().to_string().starts_with("There is no subcommand 'serve'."));
     }

@@ -85,6 +85,60 @@ impl DataDir {
     }
 }
 
+/// A data directory that is only read, and that no server takes meanwhile.
+pub struct Inspected {
+    pub engine: String,
+    /// See `complete_through`.
+    pub complete_through: u64,
+    /// None where no server was ever started: a backup.
+    _lock: Option<File>,
+}
+
+/// Takes a directory to read it, without changing a byte of it.
+///
+/// # Errors
+/// A text for people: it is none of ours, a server has it, it is of a newer format.
+pub fn inspect(dir: &Path) -> Result<Inspected, String> {
+    let Some(format) = read_format(dir)? else {
+        return Err(format!(
+            "{} is not a data directory of Haypile: there is no file {FORMAT_FILE} in it.",
+            dir.display()
+        ));
+    };
+    if format.version > FORMAT {
+        let version = format.version;
+        return Err(format!(
+            "{} is of format {version}, which is newer than this program's format {FORMAT}.",
+            dir.display()
+        ));
+    }
+    let path = dir.join(LOCK_FILE);
+    let fails = |error: std::io::Error| format!("Can't lock {}: {error}", path.display());
+    let lock = match File::open(&path) {
+        Ok(file) => match file.try_lock_shared() {
+            Ok(()) => Some(file),
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!("{} is in use by {}. Stop it first.", dir.display(), holder(&file)));
+            }
+            Err(TryLockError::Error(error)) => return Err(fails(error)),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(fails(error)),
+    };
+    Ok(Inspected { engine: format.engine, complete_through: format.complete_through, _lock: lock })
+}
+
+/// Who has the lock, as far as the file says.
+fn holder(mut file: &File) -> String {
+    let mut holder = String::new();
+    // Without it the message is only less helpful.
+    let _ = file.read_to_string(&mut holder);
+    match holder.trim() {
+        "" => "another process".to_owned(),
+        pid => format!("the server with process id {pid}"),
+    }
+}
+
 /// Locks the directory and leaves our process id for those who come later.
 fn lock(dir: &Path) -> Result<File, String> {
     let path = dir.join(LOCK_FILE);
@@ -93,13 +147,7 @@ fn lock(dir: &Path) -> Result<File, String> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Without it the message is only less helpful.
-            let _ = file.read_to_string(&mut holder);
-            let holder = match holder.trim() {
-                "" => "another process".to_owned(),
-                pid => format!("the server with process id {pid}"),
-            };
+            let holder = holder(&file);
             return Err(format!(
                 "The data directory {} is in use by {holder}. Stop it, or choose another directory with --dir.",
                 dir.display()

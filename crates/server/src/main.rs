@@ -1,6 +1,7 @@
 //! The binary `haypile`: reads the command line and runs what it asks for.
 //!
-//! Owns the allocator and the exit codes: 0 for a clean end, 1 for a failure, 2 for a command line that makes no sense.
+//! Owns the allocator and the exit codes: 0 for a clean end, 1 for a failure (`check`: defects), 2 for a command line that
+//! makes no sense (`check`: what cannot be read).
 //! Read `run` next, the life of a server from its start to its stop.
 
 mod run;
@@ -21,6 +22,7 @@ mod event_loop;
 mod output;
 mod stream;
 
+mod check;
 mod logging;
 mod print_log;
 
@@ -35,6 +37,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let done = match Cli::parse(std::env::args_os().skip(1)) {
         Ok(Cli::Server(line)) => run::server(&line),
+        Ok(Cli::Check { dir }) => return check::run(&dir, &mut std::io::stdout().lock()),
         Ok(Cli::Log { dir }) => print_log::print(&dir, &mut std::io::stdout().lock()),
         Ok(Cli::Text(text)) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
         Err(usage) => {

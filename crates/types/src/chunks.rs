@@ -21,7 +21,7 @@ const CHUNK: u64 = CHUNK_BYTES as u64;
 const COPY_AT_ONCE_BYTES: u64 = 256 * 1024;
 
 /// Bytes of the payload in the meta row: the object and the string's length.
-const PAYLOAD_BYTES: usize = Object::BYTES + 8;
+pub(crate) const PAYLOAD_BYTES: usize = Object::BYTES + 8;
 
 /// A string in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

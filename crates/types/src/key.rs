@@ -93,7 +93,7 @@ impl Type {
         matches!(self, Type::List | Type::Zset)
     }
 
-    fn counter(self) -> Counter {
+    pub(crate) fn counter(self) -> Counter {
         match self {
             Type::String => Counter::Strings,
             Type::List => Counter::Lists,
@@ -127,7 +127,7 @@ impl Object {
         bytes
     }
 
-    fn parse(payload: &[u8]) -> Option<Object> {
+    pub(crate) fn parse(payload: &[u8]) -> Option<Object> {
         let id = u64::from_be_bytes(payload.get(..8)?.try_into().ok()?);
         let slot = u16::from_be_bytes(payload.get(8..10)?.try_into().ok()?);
         Some(Object { id: ObjectId(id), slot: Slot(slot) })
@@ -167,7 +167,7 @@ impl Header {
 
     /// Bytes before the payload.
     #[inline]
-    fn bytes_len(&self) -> usize {
+    pub(crate) fn bytes_len(&self) -> usize {
         if self.deadline_ms.is_some() { 10 } else { 2 }
     }
 
@@ -184,7 +184,7 @@ impl Header {
     }
 
     #[inline]
-    fn parse(row: &[u8]) -> Option<Header> {
+    pub(crate) fn parse(row: &[u8]) -> Option<Header> {
         let tag = Tag::of(*row.first()?)?;
         let deadline_ms = match *row.get(1)? {
             0 => None,

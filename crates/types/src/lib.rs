@@ -32,6 +32,8 @@ pub mod integer;
 
 pub mod event;
 
+pub mod check;
+
 mod error;
 
 pub use error::{Error, Result};

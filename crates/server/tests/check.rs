@@ -1,0 +1,506 @@
+//! `haypile check`: a sound directory is found sound and left as it is, and each of a set of planted defects is found, by name.
+
+mod planting;
+mod process;
+
+use haypile_log::{DiskFiles, DumpEntry, RECORD_HEADER_BYTES, dump};
+use haypile_store::row::{self, Space, SystemScope};
+use planting::{Look, Write, check, content, copy, write};
+use process::{Server, TempDir};
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+const OPTIONS: [&str; 4] = ["--durability", "fsync", "--log-segment-size", "1mb"];
+
+/// What lies in the base, and is not touched by what the log holds above it.
+const IN_BASE: &[&str] = &[
+    "SET plain hello",
+    "SET timed x PXAT 1800000000000",
+    "SETRANGE still 40000 end",
+    "SETRANGE changing 40000 end",
+    "SELECT 3",
+    "SET old x",
+    "FLUSHDB",
+    "SET new x EX 1000",
+];
+
+const IN_LOG: &[&str] = &[
+    "SETRANGE changing 39000 changed",
+    "SETRANGE longer 20000 x",
+    "APPEND longer y",
+    "SET late x EX 1000",
+    "DEL late",
+];
+
+/// Collections of each type: small ones in their meta row, others in rows, of which the log changes some.
+fn collections(in_log: bool) -> Vec<String> {
+    let many = |first: u32, each: &dyn Fn(u32) -> String| (first..first + 100).map(each).collect::<Vec<_>>().join(" ");
+    if in_log {
+        return vec![
+            format!("HSET moving {}", many(150, &|n| format!("f{n} changed"))),
+            "HDEL moving f0 f199".into(),
+            format!("SADD moving:set {}", many(150, &|n| format!("m{n}"))),
+            "SREM moving:set m0".into(),
+            "RPUSH moving:list x y z".into(),
+            "LPOP moving:list".into(),
+        ];
+    }
+    let mut commands = vec!["SELECT 0".to_owned()];
+    for (hash, set, list) in [("hash", "set", "list"), ("moving", "moving:set", "moving:list")] {
+        commands.push(format!("HSET {hash} {}", many(0, &|n| format!("f{n} v{n}"))));
+        commands.push(format!("SADD {set} {}", many(100, &|n| format!("m{n}"))));
+        commands.push(format!("RPUSH {list} {}", many(0, &|n| format!("e{n}"))));
+    }
+    commands.extend(["HSET small:hash a 1 b 2", "SADD small:set a b", "RPUSH small:list a b"].map(str::to_owned));
+    commands
+}
+
+/// A directory of which a part is in the base and a part in the log, as a kill leaves it.
+static SOUND: LazyLock<TempDir> = LazyLock::new(|| {
+    let dir = TempDir::new();
+    for (commands, killed) in [(IN_BASE, false), (IN_LOG, true)] {
+        let server = Server::start(dir.path(), &OPTIONS);
+        let mut client = server.client();
+        let all = commands.iter().map(|command| command.to_string()).chain(collections(killed));
+        for command in all {
+            let reply = client.ask(&command);
+            assert!(!reply.starts_with('-'), "{command}: {reply}");
+        }
+        if killed { server.kill() } else { server.stop() }
+    }
+    dir
+});
+
+fn sound_copy() -> TempDir {
+    let dir = TempDir::new();
+    copy(SOUND.path(), dir.path());
+    dir
+}
+
+#[test]
+fn a_sound_directory_is_sound_and_stays_as_it_is() {
+    let dir = sound_copy();
+    let before = content(dir.path());
+    let checked = check(dir.path());
+    assert_eq!(checked.findings().last(), Some(&"sound"), "{checked:?}");
+    assert_eq!(checked.code, Some(0));
+    assert!(content(dir.path()) == before, "not a byte of it changes");
+}
+
+/// What is planted, and what has to be found: every line. OBJECT is the object of `still`, as findings name it.
+struct Case {
+    name: &'static str,
+    plant: fn(&Look) -> Vec<Write>,
+    found: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "an object without its owner row is a defect of the key that names it",
+        plant: |look| vec![(look.owner_row("still"), None)],
+        found: &[
+            "owner: key \"still\" of database 0: its OBJECT has no owner row",
+            "garbage, which goes by itself: 1 objects without owner (1 rows, 7254 bytes)",
+            "1 defects: 1 owner",
+        ],
+    },
+    Case {
+        name: "an owner row that names nobody",
+        plant: |look| vec![(look.owner_row("still"), Some(b"nobody".to_vec()))],
+        found: &[
+            "owner: OBJECT of database 0: it belongs to key \"nobody\", which is not there",
+            "owner: key \"still\" of database 0: its OBJECT belongs to key \"nobody\"",
+            "2 defects: 2 owner",
+        ],
+    },
+    Case {
+        name: "an owner row that names a key with another value",
+        plant: |look| vec![(look.owner_row("still"), Some(b"plain".to_vec()))],
+        found: &[
+            "owner: OBJECT of database 0: it belongs to key \"plain\", which names no object",
+            "owner: key \"still\" of database 0: its OBJECT belongs to key \"plain\"",
+            "2 defects: 2 owner",
+        ],
+    },
+    Case {
+        name: "two keys with one object",
+        plant: |look| {
+            let counts = counts(look, |counts| (counts[7], counts[23]) = (counts[7] + 1, counts[23] + 1));
+            vec![(look.meta_row("twin"), Some(look.meta("still"))), counts]
+        },
+        found: &["owner: key \"twin\" of database 0: its OBJECT belongs to key \"still\"", "1 defects: 1 owner"],
+    },
+    Case {
+        name: "a key whose deadline row is missing",
+        plant: |look| vec![(row::expire_row(&look.key("timed"), 1_800_000_000_000).to_vec(), None)],
+        found: &[
+            "deadline: key \"timed\" of database 0: there is no deadline row at 1800000000000",
+            "1 defects: 1 deadline",
+        ],
+    },
+    Case {
+        name: "a deadline row that no key has is out of date, as an overwrite that did not look leaves it",
+        plant: |look| vec![(row::expire_row(&look.key("plain"), 1_800_000_000_000).to_vec(), Some(Vec::new()))],
+        found: &["garbage, which goes by itself: 1 deadline rows that are out of date", "sound"],
+    },
+    Case {
+        name: "a key that stands at a wrong hash",
+        plant: |look| {
+            let key = look.key("plain");
+            let moved = row::Key { hash: 7, ..key };
+            vec![(row::meta_row(&key).to_vec(), None), (row::meta_row(&moved).to_vec(), Some(look.meta("plain")))]
+        },
+        found: &["key: key \"plain\" of database 0: it stands at hash 00000007, its name has HASH", "1 defects: 1 key"],
+    },
+    Case {
+        name: "a key that stands in a wrong slot",
+        plant: |look| {
+            let key = look.key("plain");
+            let moved = row::Key { slot: row::Slot(77), ..key };
+            vec![(row::meta_row(&key).to_vec(), None), (row::meta_row(&moved).to_vec(), Some(look.meta("plain")))]
+        },
+        found: &[
+            "key: key \"plain\" of database 0: it stands in slot 77, its name belongs to 7143",
+            "1 defects: 1 key",
+        ],
+    },
+    Case {
+        name: "a meta row of a kind that nobody knows",
+        plant: |look| vec![(look.meta_row("plain"), Some(vec![99, 0, 1]))],
+        found: &[
+            "key: key \"plain\" of database 0: its meta row does not parse: \"c\\x00\\x01\"",
+            "counter: database 0: its counter of strings is 5, there are 4",
+            "2 defects: 1 key, 1 counter",
+        ],
+    },
+    Case {
+        name: "a counter that is off by one",
+        plant: |look| vec![counts(look, |counts| counts[7] += 1)],
+        found: &["counter: database 0: its counter of keys is 15, there are 14", "1 defects: 1 counter"],
+    },
+    Case {
+        name: "a string that lies in its meta row and is too long for it",
+        plant: |look| vec![(look.meta_row("plain"), Some([&[1, 0], &[b'x'; 16385][..]].concat()))],
+        found: &[
+            "value: key \"plain\" of database 0: 16385 bytes lie in its meta row, 16384 may",
+            "1 defects: 1 value",
+        ],
+    },
+    Case {
+        name: "chunks that are too long, behind the end, and no chunks",
+        plant: |look| {
+            vec![
+                (look.data_row("still", &[0, 0, 0, 1]), Some(vec![b'x'; 16385])),
+                (look.data_row("still", &[0, 0, 0, 2]), Some(vec![b'x'; 7236])),
+                (look.data_row("still", &[0, 0, 0]), Some(Vec::new())),
+                (look.score_row("still", b"x"), Some(Vec::new())),
+            ]
+        },
+        found: &[
+            "value: key \"still\" of database 0: an element of 3 bytes is not a chunk's number",
+            "value: key \"still\" of database 0: chunk 1 has 16385 bytes, 16384 may be",
+            "value: key \"still\" of database 0: chunk 2 ends at 40004, the string at 40003",
+            "value: key \"still\" of database 0: there are 1 rows of scores, and its type has none",
+            "4 defects: 4 value",
+        ],
+    },
+    Case {
+        name: "an object id that was never leased",
+        plant: |_| {
+            vec![(row::owner_row(Space(0), row::Slot(5), row::ObjectId(1 << 40)).to_vec(), Some(b"plain".to_vec()))]
+        },
+        found: &[
+            "object id: object 1099511627776 in slot 5 of database 0: it was never leased: the next one is LEASED",
+            "owner: object 1099511627776 in slot 5 of database 0: it belongs to key \"plain\", which names no object",
+            "2 defects: 1 owner, 1 object id",
+        ],
+    },
+    Case {
+        name: "rows of a space that is no database",
+        plant: |look| {
+            let key = row::Key { space: Space(90_000), ..look.key("plain") };
+            vec![(row::meta_row(&key).to_vec(), Some(look.meta("plain")))]
+        },
+        found: &[
+            "space: space 90000: there are rows of family 1 in it, and it is no database and not known to be dead",
+            "1 defects: 1 space",
+        ],
+    },
+    Case {
+        name: "a row of no family, and system rows that nobody knows or that do not parse",
+        plant: |_| {
+            vec![
+                (vec![9, 9], Some(Vec::new())),
+                (row::system_row(SystemScope::Replicated, b"what").to_vec(), Some(Vec::new())),
+                (row::system_row(SystemScope::Replicated, b"next-space").to_vec(), Some(vec![1])),
+            ]
+        },
+        found: &[
+            "row: row \\t\\t: it is of no family",
+            "system row: row \\x06\\x00next-space: its value has 1 bytes, not 4",
+            "system row: row \\x06\\x00what: nothing is known by this name",
+            "system row: system rows: database 3 is space 65536, and 65536 was never given out",
+            "4 defects: 3 system row, 1 row",
+        ],
+    },
+    Case {
+        name: "two databases that are one space",
+        plant: |_| {
+            let row = row::system_row(SystemScope::Replicated, &[&b"database/"[..], &9u32.to_be_bytes()].concat());
+            vec![(row.to_vec(), Some(8u32.to_be_bytes().to_vec()))]
+        },
+        found: &["system row: system rows: databases 8 and 9 are both space 8", "1 defects: 1 system row"],
+    },
+    Case {
+        name: "small collections that are cut off, longer than they say, empty, of no encoding, or have an element twice",
+        plant: |look| {
+            let edit = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+                let mut meta = look.meta(name);
+                change(&mut meta);
+                (look.meta_row(name), Some(meta))
+            };
+            vec![
+                edit("small:hash", &|meta| meta.truncate(meta.len() - 1)),
+                edit("small:list", &|meta| meta.push(0)),
+                edit("small:set", &|meta| *meta = [&meta[..2], &[9, 0, 3], b"\x01x\x01y\x01x"].concat()),
+            ]
+        },
+        found: &[
+            "value: key \"small:list\" of database 0: it states 2 entries, and 1 bytes follow them",
+            "value: key \"small:set\" of database 0: its encoding 9 is none of its type",
+            "value: key \"small:set\" of database 0: entry 2: \"x\" is there twice",
+            "value: key \"small:hash\" of database 0: it states 2 entries, and entry 1 does not parse",
+            "4 defects: 4 value",
+        ],
+    },
+    Case {
+        name: "a hash that lacks a field, has one at a wrong hash, and one with flags that nobody knows",
+        plant: |look| {
+            vec![
+                (look.element_row("hash", "f1"), None),
+                (look.element_row("hash", "f2"), None),
+                (look.data_row("hash", b"\0\0\0\x07f2"), Some(b"\0v2".to_vec())),
+                (look.element_row("hash", "f3"), Some(b"\x40v3".to_vec())),
+            ]
+        },
+        found: &[
+            "value: key \"hash\" of database 0: element \"f2\" stands at hash 00000007, and has F2HASH",
+            "value: key \"hash\" of database 0: element \"f3\": its row does not begin with flags that are known",
+            "value: key \"hash\" of database 0: its count is 100, there are 99",
+            "3 defects: 3 value",
+        ],
+    },
+    Case {
+        name: "a set with a wrong count, and a member that has a value",
+        plant: |look| {
+            let mut meta = look.meta("set");
+            meta[20] += 1;
+            vec![(look.meta_row("set"), Some(meta)), (look.element_row("set", "m101"), Some(b"x".to_vec()))]
+        },
+        found: &[
+            "value: key \"set\" of database 0: element \"m101\": its row has a value",
+            "value: key \"set\" of database 0: its count is 101, there are 100",
+            "2 defects: 2 value",
+        ],
+    },
+    Case {
+        name: "a list that lacks an element",
+        plant: |look| vec![(look.data_row("list", &((1u64 << 63) + (7 << 16)).to_be_bytes()), None)],
+        found: &[
+            "value: key \"list\" of database 0: an element lies at position 8000000000080000, where 8000000000070000 comes next",
+            "value: key \"list\" of database 0: its count is 100, there are 99",
+            "2 defects: 2 value",
+        ],
+    },
+    Case {
+        name: "a base that knows more than its log",
+        plant: |look| {
+            let row = row::system_row(SystemScope::Local, b"applied").to_vec();
+            let history = look.value(&row)[8..].to_vec();
+            vec![(row, Some([&1_000_000u64.to_be_bytes()[..], &history].concat()))]
+        },
+        found: &[
+            "log against base: log: the base holds all through record 1000000, and the log ends with LAST",
+            "1 defects: 1 log against base",
+        ],
+    },
+    Case {
+        name: "rows of an object that nobody owns are garbage",
+        plant: |_| {
+            vec![(row::data_row(Space(0), row::Slot(5), row::ObjectId(9), b"x").to_vec(), Some(b"12345".to_vec()))]
+        },
+        found: &["garbage, which goes by itself: 1 objects without owner (1 rows, 21 bytes)", "sound"],
+    },
+];
+
+/// The counters of database 0, changed.
+fn counts(look: &Look, change: fn(&mut Vec<u8>)) -> Write {
+    let row = row::system_row(SystemScope::Replicated, &[&b"counts/"[..], &0u32.to_be_bytes()].concat()).to_vec();
+    let mut counts = look.value(&row);
+    change(&mut counts);
+    (row, Some(counts))
+}
+
+#[test]
+fn planted_defects_are_found() {
+    let last = records(SOUND.path()).last().map_or(0, |record| record.index);
+    for Case { name, plant, found } in CASES {
+        let dir = sound_copy();
+        let look = Look::at(dir.path());
+        let (slot, id) = look.object("still");
+        let next_object = look.value(&row::system_row(SystemScope::Replicated, b"next-object"));
+        let names = [
+            ("OBJECT", format!("object {} in slot {}", id.0, slot.0)),
+            ("F2HASH", look.element_row("hash", "f2")[15..19].iter().map(|byte| format!("{byte:02x}")).collect()),
+            ("HASH", format!("{:08x}", look.key("plain").hash)),
+            // What the log leases above that.
+            ("LEASED", (u64::from_be_bytes(next_object.try_into().expect("eight bytes")) + 65_536).to_string()),
+            ("LAST", last.to_string()),
+        ];
+        let rows = plant(&look);
+        drop(look);
+        write(dir.path(), rows);
+        let checked = check(dir.path());
+        let fill = |line: &&str| names.iter().fold(line.to_string(), |line, (name, text)| line.replace(name, text));
+        let expected: Vec<String> = found.iter().map(fill).collect();
+        assert_eq!(checked.findings(), expected, "{name}: {checked:?}");
+        let is_sound = expected.last().is_some_and(|line| line == "sound");
+        assert_eq!(checked.code, Some(i32::from(!is_sound)), "{name}");
+    }
+}
+
+/// Where a record lies.
+struct Place {
+    file: std::path::PathBuf,
+    offset: u64,
+    index: u64,
+    /// Bytes of its body.
+    bytes: usize,
+}
+
+/// The records of a directory's log, in order.
+fn records(dir: &Path) -> Vec<Place> {
+    let mut file = Default::default();
+    let mut records = Vec::new();
+    for entry in dump(&DiskFiles, &dir.join("log")).expect("a log") {
+        match entry.expect("a log") {
+            DumpEntry::Segment { file: next, .. } => file = next,
+            DumpEntry::Record { offset, index, body, .. } => {
+                records.push(Place { file: file.clone(), offset, index: index.0, bytes: body.len() });
+            }
+            DumpEntry::Damage(_) | DumpEntry::End { .. } => {}
+        }
+    }
+    records
+}
+
+/// Turns a bit in the body of a record.
+fn flip(record: &Place) {
+    let mut bytes = fs::read(&record.file).expect("a segment");
+    bytes[record.offset as usize + RECORD_HEADER_BYTES + record.bytes / 2] ^= 1;
+    fs::write(&record.file, bytes).expect("it is writable");
+}
+
+#[test]
+fn damage_of_the_log_is_a_defect_where_it_was_synced_and_a_torn_end_is_none() {
+    let dir = sound_copy();
+    let all = records(dir.path());
+    // Synced in an earlier run, and long in the base.
+    let early = &all[3];
+    flip(early);
+    let checked = check(dir.path());
+    let place =
+        |record: &Place| format!("log: {}: offset {}, record {}", record.file.display(), record.offset, record.index);
+    let [finding, "1 defects: 1 log"] = checked.findings()[..] else { panic!("{checked:?}") };
+    assert!(finding.starts_with(&format!("{}: a wrong checksum of a record's body", place(early))), "{checked:?}");
+    assert_eq!(checked.code, Some(1));
+
+    // Above the base: what comes behind it counts for nothing, and the rest adds up.
+    let dir = sound_copy();
+    let all = records(dir.path());
+    let late = &all[all.len() - 3];
+    assert!(late.bytes > 0);
+    flip(late);
+    let checked = check(dir.path());
+    let [finding, .., "1 defects: 1 log"] = checked.findings()[..] else { panic!("{checked:?}") };
+    assert!(finding.starts_with(&place(late)), "{checked:?}");
+
+    // Nothing says that the last record was synced.
+    let dir = sound_copy();
+    let all = records(dir.path());
+    flip(all.last().expect("a record"));
+    let checked = check(dir.path());
+    assert_eq!((checked.code, checked.findings().last()), (Some(0), Some(&"sound")), "{checked:?}");
+}
+
+#[test]
+fn damage_of_the_base_is_a_defect() {
+    let dir = sound_copy();
+    let files = content(&dir.path().join("base"));
+    let (table, mut bytes) = files
+        .into_iter()
+        .filter(|(path, _)| path.extension().is_some_and(|extension| extension == "sst"))
+        .max_by_key(|(_, bytes)| bytes.len())
+        .expect("a file with rows");
+    bytes[100] ^= 1;
+    fs::write(&table, bytes).expect("it is writable");
+    let checked = check(dir.path());
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    assert!(checked.lines[0].starts_with("base: base: Corruption: "), "{checked:?}");
+    assert_eq!(checked.findings()[1], "1 defects: 1 base");
+
+    fs::remove_file(&table).expect("it is there");
+    let checked = check(dir.path());
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    assert!(checked.lines[0].contains("No such file"), "{checked:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_neither_sound_nor_a_defect() {
+    let empty = TempDir::new();
+    let checked = check(empty.path());
+    assert_eq!((checked.code, &checked.lines[..]), (Some(2), &[][..]), "{checked:?}");
+    assert!(checked.errors.contains("is not a data directory of Haypile"), "{checked:?}");
+
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let checked = check(dir.path());
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    let holder = format!("is in use by the server with process id {}", server.pid());
+    assert!(checked.errors.contains(&holder), "{checked:?}");
+    server.stop();
+    assert_eq!(check(dir.path()).code, Some(0));
+
+    fs::write(dir.path().join("HAYPILE"), "haypile data directory\nformat 2\nengine rocksdb\n")
+        .expect("it is writable");
+    let checked = check(dir.path());
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    assert!(checked.errors.contains("is of format 2, which is newer"), "{checked:?}");
+}
+
+#[test]
+fn backups_are_checked_as_directories_are() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    let mut client = server.client();
+    for command in IN_BASE.iter().chain(&["SELECT 0", "SAVE", "SET after x"]) {
+        assert!(!client.ask(command).starts_with('-'), "{command}");
+    }
+    // While the server goes on: the backup is nobody's.
+    let backup =
+        fs::read_dir(dir.path().join("backups")).expect("backups").next().expect("one").expect("it is readable");
+    let before = content(&backup.path());
+    let checked = check(&backup.path());
+    assert_eq!((checked.code, checked.findings().last()), (Some(0), Some(&"sound")), "{checked:?}");
+    assert!(content(&backup.path()) == before, "not a byte of it changes");
+    // Without its last records it is not what it says it is.
+    let format = fs::read_to_string(backup.path().join("HAYPILE")).expect("it is readable");
+    let (rest, index) = format.trim_end().rsplit_once(' ').expect("the last line is a number");
+    let more = index.parse::<u64>().expect("a number") + 1;
+    fs::write(backup.path().join("HAYPILE"), format!("{rest} {more}\n")).expect("it is writable");
+    let checked = check(&backup.path());
+    assert!(checked.lines[0].contains(&format!("all through record {more} was synced")), "{checked:?}");
+    assert_eq!(checked.findings().last(), Some(&"1 defects: 1 log against base"));
+    server.stop();
+}

@@ -1,0 +1,133 @@
+//! Lists: docs/format/list.md.
+
+use super::collection::{self, check_count};
+use super::objects::ObjectRows;
+use super::place::Report;
+use super::tree::{Counting, Node, Part, Tree};
+use crate::element::Head;
+use crate::value::encoding::LIST_QUICKLIST;
+use haypile_store::base::BaseError;
+
+/// Bytes of the head's own part: bytes of a listpack, first and last position, root and next node.
+const OWN_BYTES: usize = 28;
+
+/// Positions between neighbours of a dense run.
+const STEP: u64 = 1 << 16;
+
+/// Elements lie below, the nodes of the directory from here on.
+const POSITIONS_END: u64 = 0xffff_ffff << 32;
+
+/// What a part of a leaf is: its elements are `STEP` apart, or lie anywhere.
+const DENSE: u32 = 0;
+const LOOSE: u32 = 1;
+
+struct Own {
+    first: u64,
+    last: u64,
+    /// 0: there is no directory, and the list is dense.
+    root: u32,
+    next: u32,
+}
+
+pub(super) fn check_packed(payload: &[u8], report: &mut Report<'_, '_, '_>) {
+    collection::check_packed(payload, LIST_QUICKLIST, report, |reader| reader.string().map(|_| Ok(())));
+}
+
+pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
+    collection::check_head(payload, OWN_BYTES, LIST_QUICKLIST, report);
+    let Some((head, own)) = parse(payload) else { return };
+    if own.first > own.last || own.last >= POSITIONS_END {
+        report.add(format_args!("its positions go from {:016x} to {:016x}", own.first, own.last));
+    } else if own.root == 0 && own.last - own.first != head.count.saturating_sub(1).saturating_mul(STEP) {
+        let what = format!(
+            "it has {} elements and no directory, and lies from {:016x} to {:016x}",
+            head.count, own.first, own.last
+        );
+        report.add(what);
+    }
+    if own.root >= own.next && own.root > 0 {
+        report.add(format_args!("the root of its directory is node {}, the next new one is {}", own.root, own.next));
+    }
+}
+
+fn parse(payload: &[u8]) -> Option<(Head, Own)> {
+    let (head, own) = collection::head(payload, OWN_BYTES)?;
+    let u32_at = |at: usize| own[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let u64_at = |at: usize| own[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    Some((head, Own { first: u64_at(4), last: u64_at(12), root: u32_at(20), next: u32_at(24) }))
+}
+
+/// `level: u8`, then `start: u64 | count: u64 | link: u32` for each part.
+fn parse_node(row: &[u8]) -> Option<Node> {
+    let (level, parts) = row.split_first()?;
+    let (parts, rest) = parts.as_chunks::<20>();
+    let part = |bytes: &[u8; 20]| Part {
+        key: bytes[..8].to_vec(),
+        count: u64::from_be_bytes(bytes[8..16].try_into().expect("eight bytes")),
+        link: u32::from_be_bytes(bytes[16..].try_into().expect("four bytes")),
+    };
+    let node = Node { level: *level, parts: parts.iter().map(part).collect() };
+    let is_known = |part: &Part| part.count > 0 && (*level > 0 || part.link <= LOOSE);
+    (rest.is_empty() && node.parts.iter().all(is_known)).then_some(node)
+}
+
+pub(super) fn check_rows(
+    payload: &[u8],
+    rows: &mut ObjectRows<'_, '_>,
+    report: &mut Report<'_, '_, '_>,
+) -> Result<(), BaseError> {
+    let Some((head, own)) = parse(payload) else { return Ok(()) };
+    let look = rows.look();
+    let node = |number: u32| look.data(&(POSITIONS_END + u64::from(number)).to_be_bytes());
+    let mut counting = match own.root {
+        0 => None,
+        root => Some(Counting::new(Tree::new(root, head.count, &node, parse_node, report)?, report)?),
+    };
+    let (mut count, mut nodes) = (0, 0);
+    let (mut first, mut last) = (None, None);
+    while let Some((element, _)) = rows.data.next()? {
+        let Ok(position) = element.try_into().map(u64::from_be_bytes) else {
+            report.add(format_args!("an element's row has a key of {} bytes behind the object", element.len()));
+            continue;
+        };
+        if position >= POSITIONS_END {
+            nodes += 1;
+            if position - POSITIONS_END >= u64::from(own.next) {
+                report.add(format_args!(
+                    "there is a row of node {}, the next new one is {}",
+                    position - POSITIONS_END,
+                    own.next
+                ));
+            }
+            continue;
+        }
+        // Behind the one before, or at the beginning of its run; None where it may lie anywhere.
+        let right = match &mut counting {
+            None if count == 0 => Some(own.first),
+            None => last.map(|last: u64| last.wrapping_add(STEP)),
+            Some(counting) => match counting.on_element(element, report)? {
+                Some((part, 0)) if part.link == DENSE => part.key[..].try_into().ok().map(u64::from_be_bytes),
+                Some((part, _)) if part.link == DENSE => last.map(|last| last.wrapping_add(STEP)),
+                _ => None,
+            },
+        };
+        if let Some(right) = right.filter(|right| *right != position) {
+            report.add(format_args!("an element lies at position {position:016x}, where {right:016x} comes next"));
+        }
+        first = first.or(Some(position));
+        last = Some(position);
+        count += 1;
+    }
+    check_count(head.count, count, report);
+    for (name, stated, found) in [("first", own.first, first), ("last", own.last, last)] {
+        if let Some(found) = found.filter(|found| *found != stated) {
+            report.add(format_args!("its {name} position is {stated:016x}, its {name} element lies at {found:016x}"));
+        }
+    }
+    match counting {
+        Some(counting) => counting.finish(nodes, report)?,
+        None if nodes > 0 => report.add(format_args!("there are rows of {nodes} nodes, and it has no directory")),
+        None => {}
+    }
+    rows.expect_no_scores(report)
+}

@@ -1,0 +1,56 @@
+//! Whether the rows of a data directory are what docs/format says, all of them: keys and what stands beside them, objects
+//! and their owners, counters, and what each type demands of its values. Reads rows in order, each family once; looks up single
+//! rows only where something does not add up, and for the owner of each object. Changes nothing.
+//!
+//! `keys` is the pass over meta rows, `deadlines` and `objects` those over the rest, `values` says which checker a value has;
+//! each type has a file of its own. Read only: `haypile_store::check` is what it stands on.
+
+mod deadlines;
+mod keys;
+mod objects;
+mod place;
+mod values;
+
+mod collection;
+mod hash;
+mod list;
+mod set;
+mod string;
+mod tree;
+mod zset;
+
+use haypile_store::base::BaseError;
+use haypile_store::check::{Facts, Findings, Merged};
+
+/// What a sound directory holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub keys: u64,
+    /// Objects with an owner.
+    pub objects: u64,
+    pub deadlines: u64,
+}
+
+/// Checks all rows but those of the store itself, which `facts` comes from.
+pub fn check(merged: &Merged<'_>, facts: &Facts, findings: &mut Findings<'_>) -> Result<Seen, BaseError> {
+    let context = Context { merged, facts };
+    let tallies = keys::check(&context, findings)?;
+    let objects = objects::check(&context, &tallies, findings)?;
+    deadlines::check(&context, &tallies, findings)?;
+    keys::check_counters(&context, &tallies, findings);
+    let sum = |count: fn(&keys::Tally) -> u64| tallies.values().map(count).sum();
+    Ok(Seen { keys: sum(|tally| tally.keys), objects, deadlines: sum(|tally| tally.deadlines) })
+}
+
+/// What all passes look at.
+struct Context<'c> {
+    merged: &'c Merged<'c>,
+    facts: &'c Facts,
+}
+
+impl Context<'_> {
+    /// The secret of key and element hashes. Where it is missing, that has been noted, and hashes are not compared.
+    fn hash_seed(&self) -> Option<u64> {
+        self.facts.hash_seed
+    }
+}
