@@ -73,6 +73,18 @@ impl Template {
         Template { arguments }
     }
 
+    /// Has our binary verify a data directory on which no server runs; false if the server is not ours.
+    pub fn check(&self, dir: &Path) -> Result<bool> {
+        let is_ours = |pair: &&[String]| pair[1] == "server" && Path::new(&pair[0]).ends_with("haypile");
+        let Some([binary, _]) = self.arguments.windows(2).find(is_ours) else { return Ok(false) };
+        let output = Command::new(binary).arg("check").arg(dir).stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("starting {binary} check"))?;
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (lines, errors) = (said(&output.stdout), said(&output.stderr));
+        ensure!(output.status.success(), "haypile check {}: {}\n{lines}{errors}", dir.display(), output.status);
+        Ok(true)
+    }
+
     fn filled(&self, port: u16, dir: &Path) -> Vec<String> {
         let dir = dir.display().to_string();
         let fill = |a: &String| a.replace("{port}", &port.to_string()).replace("{dir}", &dir);

@@ -253,6 +253,7 @@ fn open<T>(
     writers: &[Writer],
     look: impl FnOnce(&[Seen], [u64; 2]) -> Result<T>,
 ) -> Result<T> {
+    server.check(backup)?;
     let mut place = Workplace::new("crash-backup", None)?;
     let looked = (|| {
         copy(backup, &place.data())?;

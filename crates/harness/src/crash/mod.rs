@@ -70,6 +70,8 @@ struct Totals {
     survivors_in_flight: u64,
     keys_checked: u64,
     flushes: u64,
+    checks: u64,
+    check_seconds: f64,
 }
 
 /// Runs until the time is over; true if nothing was lost. Prints totals, and what was lost.
@@ -103,6 +105,7 @@ pub fn run(options: &Options) -> Result<bool> {
         run.totals.start_seconds_max,
         run.totals.loading_replies
     );
+    println!("crash: {} data directories checked in {:.1} s", run.totals.checks, run.totals.check_seconds);
     let Backups { attempts, opened, opened_again, cut_off, .. } = run.backups;
     println!(
         "crash: {attempts} backups begun, {opened} opened ({opened_again} once more in a later round, {cut_off} complete when the server died)"
@@ -173,7 +176,8 @@ impl<'a> Run<'a> {
             80..=89 => Ending::KillWhileStopping,
             _ => Ending::KillInFlushall,
         };
-        self.write_until(ending).with_context(|| format!("in a round that was to end by {ending:?}"))
+        self.write_until(ending).with_context(|| format!("in a round that was to end by {ending:?}"))?;
+        self.check_directory().with_context(|| format!("after a round that ended by {ending:?}"))
     }
 
     /// Now and then kills one or more starts before they are ready: in recovery, in replay.
@@ -187,7 +191,16 @@ impl<'a> Run<'a> {
             }
             server.kill()?;
             self.totals.kills_at_start += 1;
+            self.check_directory().context("after a kill in a start")?;
         }
+        Ok(())
+    }
+
+    /// Has everything that the server left behind verified, if it is ours.
+    fn check_directory(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        self.totals.checks += u64::from(self.options.server.check(&self.place.data())?);
+        self.totals.check_seconds += begin.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -261,6 +274,7 @@ impl<'a> Run<'a> {
         sleep(Duration::from_micros(self.random.below(4000)));
         server.kill()?;
         self.totals.kills += 1;
+        self.check_directory().context("after a kill in FLUSHALL")?;
         let acknowledged = client.read().is_ok_and(|reply| reply.is_ok());
         let (server, _) = Server::start(&self.options.server, &self.place)?;
         let seen = observe(&mut server.client()?, &USED)?;

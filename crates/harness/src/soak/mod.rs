@@ -99,8 +99,9 @@ pub fn run(options: &Options) -> Result<bool> {
         "soak: resident memory: median {middle:.0} MB in the middle third, {last:.0} MB in the last, at most {:.0} MB",
         samples.iter().copied().fold(0.0, f64::max) / 1e6,
     );
-    match result.and_then(|()| server.stop()) {
-        Ok(()) => {
+    let stopped = result.and_then(|()| server.stop());
+    match stopped.and_then(|()| options.server.check(&place.data())) {
+        Ok(_) => {
             println!("soak: nothing wrong");
             Ok(true)
         }
