@@ -426,8 +426,10 @@ fn listpack(txn: &mut Txn, args: Args) -> Result<Reply> {
 }
 
 fn quicklist(txn: &mut Txn, args: Args) -> Result<Reply> {
-    existing(txn, args)?;
-    Err(Error::text("ERR Not a quicklist encoded object."))
+    match encoding_of(txn, args)? {
+        Some("quicklist") => Ok(Reply::Simple("Quicklist structure printed on stdout")),
+        _ => Err(Error::text("ERR Not a quicklist encoded object.")),
+    }
 }
 
 fn sdslen(txn: &mut Txn, args: Args) -> Result<Reply> {

@@ -29,6 +29,7 @@ mod hash;
 mod hash_random;
 
 mod list;
+mod list_middle;
 mod list_move;
 mod set;
 
@@ -86,6 +87,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         substring::COMMANDS,
         hash::COMMANDS,
         list::COMMANDS,
+        list_middle::COMMANDS,
         list_move::COMMANDS,
         set::COMMANDS,
         set_random::COMMANDS,

@@ -17,6 +17,8 @@ mod rows;
 
 mod directory;
 
+mod middle;
+
 use packed::PackedList;
 use rows::ListRows;
 
@@ -32,13 +34,19 @@ pub enum Side {
 
 impl Side {
     /// The way from this end through the list.
-    #[allow(dead_code)] // For LINSERT and LREM.
     fn inwards(self) -> Direction {
         match self {
             Side::Head => Direction::Forward,
             Side::Tail => Direction::Backward,
         }
     }
+}
+
+/// Where a new element goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    Before,
+    After,
 }
 
 /// A list as it was looked up.
@@ -159,6 +167,69 @@ pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, list: List, index: u64, element: &[
     rows.save(txn, key, Some(&header), header.deadline_ms)
 }
 
+/// Adds an element beside the first one that equals `pivot`, and returns the length then; `None` if there is no such one.
+pub fn insert(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    mut list: List,
+    beside: Beside,
+    pivot: &[u8],
+    element: &[u8],
+) -> Result<Option<u64>> {
+    let (mut found, length) = (None, list.len());
+    list.search(txn, Side::Head, length, |index, candidate| {
+        if candidate == pivot {
+            found = Some(index);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    let Some(pivot) = found else { return Ok(None) };
+    let index = if beside == Beside::Before { pivot } else { pivot + 1 };
+    if index == 0 || index == length {
+        let side = if index == 0 { Side::Head } else { Side::Tail };
+        return push(txn, key, Some(list), side, std::iter::once(element)).map(Some);
+    }
+    let List { header, form } = list;
+    let mut rows = match form {
+        Form::Packed(mut packed) => {
+            packed.grow(txn, element.len(), 1)?;
+            if packed.insert(txn, key, &header, index as usize, element)? {
+                return Ok(Some(length + 1));
+            }
+            ListRows::unpack(txn, key, &packed)?
+        }
+        Form::Rows(mut rows) => {
+            rows.grow(txn, element.len(), 1);
+            rows
+        }
+    };
+    rows.insert(txn, key, index, element)?;
+    rows.save(txn, key, Some(&header), header.deadline_ms)?;
+    Ok(Some(length + 1))
+}
+
+/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key goes with
+/// its last element.
+pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, list: List, from: Side, limit: u64, element: &[u8]) -> Result<u64> {
+    let length = list.len();
+    let List { header, form } = list;
+    let removed = match form {
+        Form::Packed(packed) => packed.remove(txn, key, &header, from, limit as usize, element)? as u64,
+        Form::Rows(mut rows) => {
+            let removed = rows.remove_equal(txn, key, from, limit, element)?;
+            if removed > 0 && removed < length {
+                rows.save(txn, key, Some(&header), header.deadline_ms)?;
+            }
+            removed
+        }
+    };
+    if removed == length {
+        key::remove(txn, key, &header)?;
+    }
+    Ok(removed)
+}
+
 impl List {
     /// The list that an entry holds; an error if it holds something else.
     #[inline]
@@ -219,6 +290,29 @@ impl List {
         match &mut self.form {
             Form::Packed(packed) => packed.visit(range.start as usize..range.end as usize, direction, visit),
             Form::Rows(rows) => rows.visit(txn, range, direction, visit),
+        }
+    }
+
+    /// Shows up to `limit` elements with their indexes, from one side on, until `visit` breaks. What is not found soon is looked
+    /// for on the I/O pool.
+    pub fn search(
+        &mut self,
+        txn: &mut Txn<'_>,
+        from: Side,
+        limit: u64,
+        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let length = self.len();
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let mut seen = 0;
+                packed.visit(0..length as usize, from.inwards(), |element| {
+                    let index = if from == Side::Head { seen } else { length - 1 - seen };
+                    seen += 1;
+                    if seen > limit { ControlFlow::Break(()) } else { visit(index, element) }
+                })
+            }
+            Form::Rows(rows) => rows.search(txn, from, limit, |index, _, element| visit(index, element)),
         }
     }
 

@@ -94,7 +94,6 @@ impl Directory {
     }
 
     /// A new one.
-    #[allow(dead_code)] // For LINSERT and LREM.
     pub fn of(rows: Rows, segment: Segment) -> Directory {
         let mut directory = Directory { rows, root: 1, next: 1, nodes: BTreeMap::new() };
         directory.add_node(0, vec![segment.into()]);
@@ -307,14 +306,16 @@ impl Directory {
         }
     }
 
-    /// Makes the segments on both sides of the element at `boundary`, the first of its segment, one if they should be.
+    /// Makes the segments on both sides of the element at `boundary` one if they should be; if it is none, they are already.
     pub fn join(&mut self, txn: &mut Txn<'_>, boundary: u64) -> Result<()> {
         if boundary == 0 || boundary >= self.count(txn)? {
             return Ok(());
         }
         let (left, _) = self.find(txn, boundary - 1)?;
         let (right, offset) = self.find(txn, boundary)?;
-        debug_assert_eq!(offset, 0, "a boundary is the first element of its segment");
+        if offset != 0 {
+            return Ok(());
+        }
         let is_one_run =
             left.kind == Kind::Dense && right.kind == Kind::Dense && left.start + left.count * STEP == right.start;
         let count = left.count + right.count;
@@ -333,6 +334,8 @@ impl Directory {
         match segment.kind {
             Kind::Dense => self.replace(txn, 0, &[Segment { start, count: segment.count + added, ..segment }]),
             Kind::Loose => {
+                // Its start may lie before its first element, where others come now.
+                let segment = Segment { start: first, ..segment };
                 self.replace(txn, 0, &[Segment { start, count: added, kind: Kind::Dense }, segment])?;
                 self.join(txn, added)
             }
@@ -376,6 +379,111 @@ impl Directory {
         self.join(txn, keep.end - keep.start - last.count)?;
         let (first, _) = self.find(txn, 0)?;
         self.join(txn, first.count)
+    }
+
+    /// An element was added before the one at `index`, at a position between its neighbours'.
+    pub fn insert(&mut self, txn: &mut Txn<'_>, index: u64, position: u64) -> Result<()> {
+        let (mut segment, mut offset) = self.find(txn, index)?;
+        if offset == 0 && index > 0 {
+            let (before, _) = self.find(txn, index - 1)?;
+            let is_shorter = segment.kind == Kind::Dense || before.count < segment.count;
+            if before.kind == Kind::Loose && position < segment.start && is_shorter {
+                (segment, offset) = (before, before.count);
+            }
+        }
+        let Segment { start, count, kind } = segment;
+        let first = index - offset;
+        match kind {
+            Kind::Loose if count < LOOSE_MAX => {
+                let more = Segment { start: start.min(position), count: count + 1, kind };
+                self.replace(txn, first, &[more])
+            }
+            Kind::Loose => {
+                let start = start.min(position);
+                let half = count.div_ceil(2);
+                let middle = self.walk(txn, start, half)?;
+                let left = Segment { start, count: half, kind };
+                let right = Segment { start: middle, count: count + 1 - half, kind };
+                self.replace(txn, first, &[left, right])
+            }
+            Kind::Dense => {
+                let carved = offset.saturating_sub(JOINED_MAX / 2)..count.min(offset + JOINED_MAX / 2);
+                let left = Segment { start, count: carved.start, kind };
+                let loose = Segment {
+                    start: position.min(start + carved.start * STEP),
+                    count: carved.end - carved.start + 1,
+                    kind: Kind::Loose,
+                };
+                let right = Segment { start: start + carved.end * STEP, count: count - carved.end, kind };
+                self.replace_joined(txn, first, &[left, loose, right])
+            }
+        }
+    }
+
+    /// The element at `index` was removed. At least one is left.
+    pub fn remove(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<()> {
+        let (Segment { start, count, kind }, offset) = self.find(txn, index)?;
+        let (left, right) = match kind {
+            Kind::Loose => (count - 1, 0),
+            Kind::Dense => (offset, count - 1 - offset),
+        };
+        let left = Segment { start, count: left, kind };
+        let right = Segment { start: start + (offset + 1) * STEP, count: right, kind };
+        self.replace_joined(txn, index - offset, &[left, right])
+    }
+
+    /// Puts other segments, as far as they have elements, into the place of the one that begins at index `first`, and joins
+    /// what should be one with them and around them.
+    fn replace_joined(&mut self, txn: &mut Txn<'_>, first: u64, with: &[Segment]) -> Result<()> {
+        let with: Vec<Segment> = with.iter().copied().filter(|segment| segment.count > 0).collect();
+        self.replace(txn, first, &with)?;
+        let mut boundary = first + with.iter().map(|segment| segment.count).sum::<u64>();
+        self.join(txn, boundary)?;
+        for segment in with.iter().rev() {
+            boundary -= segment.count;
+            self.join(txn, boundary)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the element at `index` the first of a segment, which starts at its position. The rows are where it says.
+    fn cut(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<()> {
+        if index == 0 || index >= self.count(txn)? {
+            return Ok(());
+        }
+        let (Segment { start, count, kind }, offset) = self.find(txn, index)?;
+        let left = Segment { start, count: offset, kind };
+        let both = [left, Segment { start: self.position(txn, index)?, count: count - offset, kind }];
+        self.replace(txn, index, if offset == 0 { &both[1..] } else { &both })
+    }
+
+    /// The elements in `window` are going to lie at other positions, between those of their neighbours.
+    pub fn renumber(&mut self, txn: &mut Txn<'_>, window: Range<u64>, positions: &[u64]) -> Result<()> {
+        self.cut(txn, window.end)?;
+        self.cut(txn, window.start)?;
+        let mut end = window.end;
+        loop {
+            let (segment, _) = self.find(txn, end - 1)?;
+            if end - segment.count == window.start {
+                break;
+            }
+            self.replace(txn, end - 1, &[])?;
+            end -= segment.count;
+        }
+        let pieces = positions.chunks(JOINED_MAX as usize);
+        let loose = pieces
+            .map(|piece| Segment { start: piece[0], count: piece.len() as u64, kind: Kind::Loose })
+            .collect::<Vec<_>>();
+        self.replace(txn, window.start, &loose)?;
+        // What was cut off on either side may be short now.
+        let mut boundaries = vec![window.end, window.start];
+        if window.end < self.count(txn)? {
+            boundaries.insert(0, window.end + self.find(txn, window.end)?.0.count);
+        }
+        if window.start > 0 {
+            boundaries.push(window.start - self.find(txn, window.start - 1)?.0.count);
+        }
+        boundaries.into_iter().try_for_each(|boundary| self.join(txn, boundary))
     }
 
     /// Writes what was changed: of a node that was there before, what differs.

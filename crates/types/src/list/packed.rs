@@ -199,7 +199,6 @@ impl PackedList {
     }
 
     /// Adds an element before the one at `index`; not if there is no room for it.
-    #[allow(dead_code)] // For LINSERT and LREM.
     pub fn insert(
         &self,
         txn: &mut Txn<'_>,
@@ -232,23 +231,37 @@ impl PackedList {
         Ok(true)
     }
 
-    /// Leaves the elements that `keep` says, by index; at least one.
-    #[allow(dead_code)] // For LINSERT and LREM.
-    pub fn retain(
+    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. Writes nothing
+    /// if these are none or all.
+    pub fn remove(
         &self,
         txn: &mut Txn<'_>,
         key: &Key<'_>,
         header: &Header,
-        keep: impl Fn(usize) -> bool,
-    ) -> Result<()> {
-        let (mut entries, mut count) = (Vec::with_capacity(self.entries().len()), 0);
-        for (index, element) in self.elements()?.into_iter().enumerate() {
-            if keep(index) {
-                packed::put_string(&mut entries, element);
-                count += 1;
-            }
+        from: Side,
+        limit: usize,
+        element: &[u8],
+    ) -> Result<usize> {
+        let elements = self.elements()?;
+        let equal = elements.iter().filter(|candidate| **candidate == element).count();
+        let removed = equal.min(limit);
+        if removed == 0 || removed == elements.len() {
+            return Ok(removed);
         }
-        key::write(txn, key, Some(header), header, &[&self.head(count), &entries])
+        // Of those that are equal, which go: the first ones, or the last ones.
+        let gone = if from == Side::Head { 0..removed } else { equal - removed..equal };
+        let (mut entries, mut seen) = (Vec::with_capacity(self.entries().len()), 0);
+        for candidate in &elements {
+            if *candidate == element {
+                seen += 1;
+                if gone.contains(&(seen - 1)) {
+                    continue;
+                }
+            }
+            packed::put_string(&mut entries, candidate);
+        }
+        key::write(txn, key, Some(header), header, &[&self.head(elements.len() - removed), &entries])?;
+        Ok(removed)
     }
 }
 

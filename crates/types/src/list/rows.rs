@@ -26,21 +26,21 @@ pub(super) const ORIGIN: u64 = 1 << 63;
 pub(super) const POSITIONS_END: u64 = 0xffff_ffff << 32;
 
 /// Elements lie above: as much room as there is at the other end.
-const POSITIONS_START: u64 = u64::MAX - POSITIONS_END;
+pub(super) const POSITIONS_START: u64 = u64::MAX - POSITIONS_END;
 
 /// Bytes of a header behind what all collections have.
 const OWN_BYTES: usize = 28;
 
 /// More rows are not removed one by one, whatever is left: what stays is copied to a fresh object instead, which may be
 /// written ahead.
-const REMOVED_MAX: u64 = 1 << 18;
+pub(super) const REMOVED_MAX: u64 = 1 << 17;
 
 /// Fewer rows than these are removed one by one, whatever is left.
-const REMOVED_MIN: u64 = 64;
+pub(super) const REMOVED_MIN: u64 = 64;
 
 /// Rows and bytes that are copied in one step.
 const STEP_ROWS: usize = 1024;
-const STEP_BYTES: usize = 1 << 20;
+pub(super) const STEP_BYTES: usize = 1 << 20;
 
 /// See the file's head.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl ListRows {
     }
 
     /// An element has come or gone.
-    fn count_listpack(&mut self, gone: Option<&[u8]>, come: Option<&[u8]>) {
+    pub fn count_listpack(&mut self, gone: Option<&[u8]>, come: Option<&[u8]>) {
         if self.is_listpack() {
             let bytes = |element: Option<&[u8]>| element.map_or(0, listpack::entry_bytes) as u32;
             self.listpack_bytes = (self.listpack_bytes + bytes(come)).saturating_sub(bytes(gone));
@@ -413,7 +413,6 @@ impl ListRows {
     }
 
     /// The directory; where there is none yet, one that says what the list is: dense.
-    #[allow(dead_code)] // For LINSERT and LREM.
     pub fn directory(&mut self) -> &mut Directory {
         let segment = Segment { start: self.first, count: self.head.count, kind: Kind::Dense };
         self.directory.get_or_insert_with(|| Directory::of(self.rows, segment))
