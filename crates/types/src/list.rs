@@ -19,6 +19,8 @@ mod directory;
 
 mod middle;
 
+mod verify;
+
 use packed::PackedList;
 use rows::ListRows;
 

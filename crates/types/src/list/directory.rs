@@ -145,6 +145,12 @@ impl Directory {
         Ok(self.nodes.get_mut(&number).expect("it was inserted above"))
     }
 
+    /// A node's level and its entries: start, count, link.
+    pub fn look(&mut self, txn: &mut Txn<'_>, number: u32) -> Result<(u8, Vec<(u64, u64, u32)>)> {
+        let node = self.node(txn, number)?;
+        Ok((node.level, node.entries.iter().map(|entry| (entry.start, entry.count, entry.link)).collect()))
+    }
+
     /// The way to the segment with the element at `index`, or to the last one, and the element's place in it.
     fn descend(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<(Path, u64)> {
         let (mut path, mut rest, mut number, mut above) = (Path::new(), index, self.root, None);

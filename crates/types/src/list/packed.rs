@@ -89,6 +89,12 @@ impl PackedList {
         Ok(start..reader.position())
     }
 
+    /// Whether anything follows the last element.
+    pub fn has_more(&self) -> bool {
+        let mut reader = self.reader();
+        (0..self.count).any(|_| reader.string().is_err()) || !reader.is_at_end()
+    }
+
     /// Bytes of Redis's listpack.
     pub fn listpack_bytes(&self) -> Result<usize> {
         Ok(listpack::EMPTY_BYTES + self.elements()?.into_iter().map(listpack::entry_bytes).sum::<usize>())
