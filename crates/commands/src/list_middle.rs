@@ -59,7 +59,7 @@ const LREM: Command = Command {
 };
 
 fn lrem(txn: &mut Txn, args: Args) -> Result<Reply> {
-    let count = symmetric(args, 2)?;
+    let count = args.int(2)?;
     let key = args.key(txn, 1);
     let Some(list) = list::edit(txn, &key)? else { return Ok(Reply::Integer(0)) };
     let (length, from) = (list.len(), if count < 0 { Side::Tail } else { Side::Head });
@@ -72,16 +72,6 @@ fn lrem(txn: &mut Txn, args: Args) -> Result<Reply> {
         txn.on_event(event::GENERIC, "del", &key);
     }
     Ok(Reply::Integer(removed as i64))
-}
-
-/// Argument `i` as a number whose negative is one, too.
-fn symmetric(args: Args, i: usize) -> Result<i64> {
-    match args.int(i)? {
-        i64::MIN => Err(Error::text(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        )),
-        number => Ok(number),
-    }
 }
 
 const LPOS: Command = Command {
@@ -132,6 +122,13 @@ fn lpos(txn: &mut Txn, args: Args) -> Result<Reply> {
     })
 }
 
+const RANK_IS_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
+                            start from the end of the list";
+
+/// Since 7.2; 7.0 takes it for -1.
+const RANK_IS_TOO_LOW: &str =
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+
 /// LPOS's options.
 struct Search {
     from: Side,
@@ -150,12 +147,11 @@ impl Search {
                 return Err(Error::Syntax);
             }
             if args.is(i, "rank") {
-                let rank = symmetric(args, i + 1)?;
-                if rank == 0 {
-                    return Err(Error::text(
-                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
-                         negative to start from the end of the list",
-                    ));
+                let rank = args.int(i + 1)?;
+                match rank {
+                    0 => return Err(Error::text(RANK_IS_ZERO)),
+                    i64::MIN => return Err(Error::text(RANK_IS_TOO_LOW)),
+                    _ => {}
                 }
                 (search.from, search.rank) = (if rank < 0 { Side::Tail } else { Side::Head }, rank.unsigned_abs());
             } else if args.is(i, "count") {

@@ -67,6 +67,27 @@ pub const EXCEPTIONS: &[Exception] = &[
         applies: |command, theirs, ours| is(command, &["object", "encoding"]) && is_set_of_7_2(theirs, ours),
     },
     Exception {
+        name: "list-listpack",
+        reason: "7.2 holds a short list as a listpack; 7.0 holds every list as a quicklist",
+        applies: |command, theirs, ours| {
+            let (is_listpack, is_quicklist) = (["debug", "listpack"], ["debug", "quicklist"]);
+            is(command, &["object", "encoding"])
+                && theirs.bytes() == Some(b"quicklist")
+                && ours.bytes() == Some(b"listpack")
+                || is(command, &is_listpack) && refused(theirs, "Not a listpack") && ours.error().is_none()
+                || is(command, &is_quicklist) && theirs.error().is_none() && refused(ours, "Not a quicklist")
+        },
+    },
+    Exception {
+        name: "lpos-rank-min",
+        reason: "7.2 refuses the lowest number as LPOS's RANK; 7.0 takes it for -1",
+        applies: |command, _, ours| {
+            is(command, &["lpos"])
+                && command.iter().any(|a| a == b"-9223372036854775808")
+                && refused(ours, "value must between")
+        },
+    },
+    Exception {
         name: "hello-auth-order",
         reason: "7.2 reads all of HELLO's options before it authenticates; 7.0 authenticates when it meets AUTH",
         applies: |command, theirs, ours| {

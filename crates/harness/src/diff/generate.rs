@@ -7,6 +7,7 @@
 use super::arguments::Arguments;
 use super::clients;
 use super::hashes;
+use super::lists;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::sets;
 use crate::random::Random;
@@ -44,6 +45,8 @@ const COMMANDS: &[(u64, Make)] = &[
     // Sets.
     (14, sets::sadd),
     (34, sets::other),
+    // Lists.
+    (44, lists::list),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),

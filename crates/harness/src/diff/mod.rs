@@ -11,6 +11,7 @@ pub mod compare;
 pub mod exceptions;
 pub mod generate;
 mod hashes;
+mod lists;
 pub mod play;
 pub mod sequence;
 mod sets;

@@ -405,14 +405,14 @@ impl Content {
         Ok(Content { kind: next()?, value: next()?, deadline: next()?, digest: next()?, encoding: next()? })
     }
 
-    /// How Redis holds a string depends on what was done to it.
+    /// How Redis holds a string depends on what was done to it, and 7.0 knows one way to hold a list only.
     fn is_like(&self, other: &Content, rules: &Rules) -> bool {
         let is_a = |name: &[u8]| matches!(&self.kind, Reply::Simple(kind) if kind == name);
         let is_encoding_of_7_2 = is_a(b"set") && is_set_of_7_2(&self.encoding, &other.encoding);
         let deadline = rule_of(&vec![b"PEXPIRETIME".to_vec()]);
         (&self.kind, &self.value, &self.digest) == (&other.kind, &other.value, &other.digest)
             && same(deadline, &self.deadline, &other.deadline, rules)
-            && (is_a(b"string") || is_encoding_of_7_2 || self.encoding == other.encoding)
+            && (is_a(b"string") || is_a(b"list") || is_encoding_of_7_2 || self.encoding == other.encoding)
     }
 }
 
