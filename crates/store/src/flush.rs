@@ -1,8 +1,8 @@
 //! The flush: from a full memtable to rows in the base, in the order that loses nothing.
 //!
 //! Freeze at an index F; sync the log through F; ingest all rows with the applied index and the counters among them in
-//! one atomic step; bring the row cache and the presence set up to date; unlink the generation; let go of the log's
-//! segments. Runs on a thread of its own. A failure leaves the frozen generation where it is and tries again.
+//! one atomic step; bring the row cache and the presence set up to date; let go of the log's segments. The generation is
+//! unlinked right before the next freeze: until then its room is free, and it is read. Runs on a thread of its own. A failure leaves the frozen generation where it is and tries again.
 
 use crate::base::{BaseError, Reclaim, Rows};
 use crate::databases::{CountsAt, counts_row, encode_counts};
@@ -293,13 +293,17 @@ impl Store {
             self.look_at_the_disk(None);
             return Ok(());
         }
-        let held_over = self.memtable.has_frozen();
+        let held_over = self.frozen.lock().is_some();
         let whole = work.is_forced || work.closing;
         let due = whole || held_over || self.flush_is_due() || self.flush_makes_room();
         let mut result = if due { self.flush_once() } else { Ok(()) };
         if result.is_ok() && whole && held_over {
             // That was the generation of a flush that had failed; what was asked for is the one after it.
             result = self.flush_once();
+        }
+        if whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() {
+            // Who asks for everything in the base means to read it there; and CONFIG SET may have lowered the budget.
+            self.let_go_of_flushed();
         }
         if let Err(error) = &result {
             tracing::warn!("a flush failed and will be tried again: {error}");
@@ -432,9 +436,7 @@ impl Store {
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
         let Noted { count, orphans, .. } = rows;
         self.on_ingested(&frozen);
-        // From here on, what was read from the base before may be older than what the memtable no longer holds.
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        self.memtable.unlink_frozen();
+        self.memtable.keep_flushed();
         *self.frozen.lock() = None;
         self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: frozen.dead.clone() });
         self.on_dead(&frozen.dead, &orphans);
@@ -446,10 +448,32 @@ impl Store {
         Ok(())
     }
 
+    /// Takes a generation that was flushed out of the memtable.
+    fn let_go_of_flushed(&self) {
+        let held = self.frozen.lock();
+        if held.is_none() {
+            self.unlink_flushed();
+        }
+    }
+
+    /// The same for who holds `frozen` and has seen that nothing waits there.
+    fn unlink_flushed(&self) {
+        if self.memtable.has_frozen() {
+            // From here on, what was read from the base before may be older than what the memtable no longer holds.
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+            self.memtable.unlink_frozen();
+        }
+    }
+
     /// The generation of a flush that failed, or the active one frozen now; `None` if there is nothing to flush.
     fn frozen_or_freeze(&self) -> Option<Arc<Frozen>> {
         let mut held = self.frozen.lock();
         if held.is_none() {
+            // So that the latches are not taken, nor the generation before given up, for nothing.
+            if self.last_applied().0 <= self.applied.load(Ordering::Acquire) {
+                return None;
+            }
+            self.unlink_flushed();
             // Before the latches: who issues an object holds the ids and then takes a latch. An early bound is a safe one.
             let objects_below = self.settled_below();
             let still = self.memtable.still();

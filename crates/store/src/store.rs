@@ -422,8 +422,8 @@ impl Store {
         while due.len() < max {
             match cursor.step().map_err(|error| error.to_string())? {
                 crate::base::Step::Row { key, .. } => {
-                    // Deleted ones lie in the memtable as such.
-                    if !matches!(self.memtable.row(key), crate::memtable::Found::Deleted(_))
+                    // Deleted ones lie in the memtable as such, and what else it knows of, it tells itself.
+                    if self.memtable.row(key) == crate::memtable::Found::Unknown
                         && let Some(found) = Due::of(key)
                     {
                         due.push(found);
@@ -453,6 +453,7 @@ impl Store {
         let mut figures = vec![
             ("store", "memtable_active_bytes", self.memtable.active_bytes()),
             ("store", "memtable_frozen_bytes", self.memtable.frozen_bytes()),
+            ("store", "memtable_flushed_bytes", self.memtable.flushed_bytes()),
             ("store", "memtable_bytes_max", self.flush.memtable_bytes()),
             ("store", "presence_bytes", self.presence.bytes()),
             ("store", "views_bytes", self.views_bytes.load(Ordering::Relaxed)),

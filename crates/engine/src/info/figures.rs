@@ -14,6 +14,7 @@ use Grows::{No, Yes};
 pub(crate) const FIGURES: &[Figure] = &[
     ("memtable_active_bytes", No, "Bytes of the memtable that fills."),
     ("memtable_frozen_bytes", No, "Bytes of the memtable that is being flushed."),
+    ("memtable_flushed_bytes", No, "Bytes of a memtable that was flushed and is still read."),
     ("memtable_bytes_max", No, "Bytes at which a memtable is flushed."),
     ("presence_bytes", No, "Bytes of the set that knows which keys exist."),
     ("views_bytes", No, "Bytes that long reads keep."),

@@ -125,7 +125,13 @@ fn used(engine: &Engine) -> u64 {
 }
 
 fn dataset(engine: &Engine) -> u64 {
-    const DATA: &[&str] = &["memtable_active_bytes", "memtable_frozen_bytes", "row_cache_bytes", "block_cache_bytes"];
+    const DATA: &[&str] = &[
+        "memtable_active_bytes",
+        "memtable_frozen_bytes",
+        "memtable_flushed_bytes",
+        "row_cache_bytes",
+        "block_cache_bytes",
+    ];
     engine.figures().iter().filter(|(_, name, _)| DATA.contains(name)).map(|(_, _, bytes)| bytes).sum()
 }
 

@@ -3,7 +3,8 @@
 //! Rows live in shards by slot, each with a latch that is taken only inside a commit, a lookup or a freeze, in ascending
 //! order, and never across I/O. Two generations: `active` takes writes, `frozen` is on its way to the base and never
 //! changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is wholly in
-//! the frozen generation, every later one wholly in the next.
+//! the frozen generation, every later one wholly in the next. A frozen generation that
+//! was flushed is still read until the next freeze.
 //!
 //! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `objects` and `elements` (the rows of
 //! objects), `run` and `entry` (what these are made of), `prefetch` (many lookups at once).
@@ -70,6 +71,8 @@ pub struct Memtable {
     shards: Box<[Padded]>,
     active_bytes: AtomicU64,
     frozen_bytes: AtomicU64,
+    /// Of the frozen generation, once it is in the base and stays only to be read.
+    flushed_bytes: AtomicU64,
     /// For each shard a lower bound of the deadlines that stand in it: where active expiry begins to look.
     earliest: Box<[AtomicU64]>,
 }
@@ -88,6 +91,7 @@ impl Memtable {
             shards: (0..SHARDS).map(|_| Padded(Mutex::new(shard()))).collect(),
             active_bytes: AtomicU64::new(0),
             frozen_bytes: AtomicU64::new(0),
+            flushed_bytes: AtomicU64::new(0),
             earliest: (0..SHARDS).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
     }
@@ -120,14 +124,19 @@ impl Memtable {
         self.active_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the frozen generation; 0 if there is none.
+    /// Bytes of the frozen generation that waits for its flush; 0 if there is none.
     pub fn frozen_bytes(&self) -> u64 {
         self.frozen_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a frozen generation waits for the flush.
+    /// Whether there is a frozen generation, flushed or not.
     pub fn has_frozen(&self) -> bool {
         self.latch(0).frozen.is_some()
+    }
+
+    /// Bytes of a generation that was flushed and is still read; 0 if there is none.
+    pub fn flushed_bytes(&self) -> u64 {
+        self.flushed_bytes.load(Ordering::Relaxed)
     }
 
     /// Adds what a commit changed. Most overwrites change nothing.
@@ -167,14 +176,21 @@ impl Memtable {
         Still { memtable: self, shards: (0..SHARDS).map(|shard| self.latch(shard)).collect() }
     }
 
+    /// The frozen generation is in the base. It stays in sight: its room is free until the next one is frozen, and what was
+    /// written lately is read often.
+    pub fn keep_flushed(&self) {
+        let bytes = self.frozen_bytes.swap(0, Ordering::Relaxed);
+        self.flushed_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Takes the frozen generation out of sight; its rows are in the base.
     pub fn unlink_frozen(&self) {
         for shard in 0..SHARDS {
-            // Dropped after the latch is released: the flush still holds the tables.
+            // Dropped after the latch is released.
             let gone = self.latch(shard).frozen.take();
             drop(gone);
         }
-        self.frozen_bytes.store(0, Ordering::Relaxed);
+        self.flushed_bytes.store(0, Ordering::Relaxed);
     }
 }
 
@@ -189,7 +205,7 @@ impl Still<'_> {
         self.shards.iter().map(|shard| shard.active.objects.ids_end()).max().unwrap_or(0)
     }
 
-    /// Makes the active generation the frozen one. Panics if there is one already: the caller asked `has_frozen`.
+    /// Makes the active generation the frozen one. Panics if there is one already: the caller has unlinked it.
     pub fn freeze(mut self) -> Vec<Arc<Table>> {
         let mut tables = Vec::with_capacity(SHARDS);
         for shard in &mut self.shards {
