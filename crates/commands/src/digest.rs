@@ -11,8 +11,10 @@ use haypile_store::{Key, ScanPosition, Stop, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::hash;
 use haypile_types::key::{self, Entry, Type};
+use haypile_types::score;
 use haypile_types::set::Set;
 use haypile_types::string::{self, Content};
+use haypile_types::zset::{self, Stretch, Zset};
 use sha1::{Digest as _, Sha1};
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -66,7 +68,7 @@ impl Digest {
                 ControlFlow::Continue(())
             })?,
             Type::Set => self.add_members(txn, key, entry)?,
-            Type::Zset => unreachable!("no command makes one yet"),
+            Type::Zset => self.mix_zset(txn, key, entry)?,
         }
         if header.deadline_ms.is_some() {
             self.add(b"!!expire!!");
@@ -99,6 +101,26 @@ impl Digest {
             self.add(member);
             ControlFlow::Continue(())
         })?)
+    }
+
+    /// Members in any order, each with its score.
+    fn mix_zset(&mut self, txn: &mut Txn, key: &Key, entry: Entry) -> Result<()> {
+        let zset = Zset::of(key, entry)?;
+        let count = zset.cardinality()?;
+        if count > ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        let mut digits = Vec::new();
+        zset.visit(txn, Stretch::whole(zset::Range::Index { from: 0, until: count }), |member, score| {
+            digits.clear();
+            score::write_digits(&mut digits, score);
+            let mut one = Digest::default();
+            one.mix(member);
+            one.mix(&digits);
+            self.add(&one.0);
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
     }
 
     fn digits(self) -> String {

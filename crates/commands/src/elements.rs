@@ -88,15 +88,25 @@ pub(crate) fn stream(
     count: u64,
     each: impl FnMut(&[u8], &[u8], Protocol, &mut Vec<u8>) -> std::result::Result<u64, String> + Send + 'static,
 ) -> Reply {
-    Reply::Stream(Box::new(RowElements { view, shape, count, begun: false, missing: count, each: Box::new(each) }))
+    stream_with(view, move |protocol, out| write_len(shape, protocol, count as usize, out), count, each)
 }
+
+/// The same where `head` writes what stands before the elements.
+pub(crate) fn stream_with(
+    view: View,
+    head: impl FnOnce(Protocol, &mut Vec<u8>) + Send + 'static,
+    count: u64,
+    each: impl FnMut(&[u8], &[u8], Protocol, &mut Vec<u8>) -> std::result::Result<u64, String> + Send + 'static,
+) -> Reply {
+    Reply::Stream(Box::new(RowElements { view, head: Some(Box::new(head)), missing: count, each: Box::new(each) }))
+}
+
+type Head = dyn FnOnce(Protocol, &mut Vec<u8>) + Send;
 
 struct RowElements {
     view: View,
-    shape: Shape,
-    count: u64,
-    /// The length is out.
-    begun: bool,
+    /// Writes the length; `None`: it is out.
+    head: Option<Box<Head>>,
     /// Elements that are still to come.
     missing: u64,
     each: Box<EachRow>,
@@ -104,9 +114,8 @@ struct RowElements {
 
 impl Pieces for RowElements {
     fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
-        if !self.begun {
-            self.begun = true;
-            write_len(self.shape, protocol, self.count as usize, out);
+        if let Some(head) = self.head.take() {
+            head(protocol, out);
         }
         let full = out.len() + PIECE_BYTES;
         while self.missing > 0 && out.len() < full {

@@ -20,6 +20,8 @@ pub enum Error {
     /// Not an integer of 32 bits, where Redis reads an `int`.
     NotInt,
     NotFloat,
+    /// The score would be no number.
+    NotANumber,
     /// INCRBYFLOAT and its relatives would leave what can be printed.
     NotFinite,
     /// INCR and its relatives would leave the range of 64 bits.
@@ -63,6 +65,7 @@ impl Error {
             Self::NotInteger => "ERR value is not an integer or out of range",
             Self::NotInt => "ERR value is out of range, value must between -2147483648 and 2147483647",
             Self::NotFloat => "ERR value is not a valid float",
+            Self::NotANumber => "ERR resulting score is not a number (NaN)",
             Self::NotFinite => "ERR increment would produce NaN or Infinity",
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::DecrementOverflow => "ERR decrement would overflow",
@@ -123,6 +126,7 @@ impl From<haypile_types::Error> for Error {
             Cause::WrongType => Self::WrongType,
             Cause::NotInteger => Self::NotInteger,
             Cause::NotFloat => Self::NotFloat,
+            Cause::NotANumber => Self::NotANumber,
             Cause::NotFinite => Self::NotFinite,
             Cause::Overflow => Self::Overflow,
             Cause::TooLong => Self::StringTooLong,

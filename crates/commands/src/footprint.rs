@@ -12,6 +12,7 @@ use haypile_types::key::{Entry, Type};
 use haypile_types::list::List;
 use haypile_types::set::Set;
 use haypile_types::value::encoding::{SET_INTSET, SET_LISTPACK};
+use haypile_types::zset::{Range, Stretch, Zset};
 use haypile_types::{hash, listpack, value};
 use std::ops::ControlFlow;
 
@@ -152,7 +153,8 @@ pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64>
         Type::Hash => serialized_hash(txn, key, entry),
         Type::List => serialized_list(txn, key, entry),
         Type::Set => serialized_set(txn, key, entry.clone()),
-        Type::String | Type::Zset => unreachable!("no command makes one yet"),
+        Type::Zset => serialized_zset(txn, key, entry),
+        Type::String => unreachable!("no collection"),
     }
 }
 
@@ -199,4 +201,56 @@ fn serialized_set(txn: &mut Txn, key: &Key, entry: Entry) -> Result<u64> {
         SET_LISTPACK => rdb_bytes(packed),
         _ => strings,
     })
+}
+
+/// A skip list without its elements: its ends and its head, which has all levels.
+const SKIPLIST_BYTES: u64 = 16 + 32 + 640;
+
+/// A place of a skip list besides its member: most have one level.
+const SKIPLIST_NODE_BYTES: u64 = 48;
+
+/// A score as a listpack holds it.
+fn listpack_score_bytes(score: f64) -> u64 {
+    let mut text = Vec::new();
+    haypile_resp::number::write_double(&mut text, score);
+    listpack_bytes(&text)
+}
+
+pub(crate) fn of_zset(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Result<u64> {
+    let zset = Zset::of(key, entry)?;
+    let (is_listpack, count) = (zset.is_listpack()?, zset.cardinality()?);
+    let samples = if is_listpack { count } else { samples.min(count) };
+    if samples > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let (mut seen, mut bytes) = (0, 0);
+    zset.visit(txn, Stretch::whole(Range::Index { from: 0, until: samples }), |member, score| {
+        bytes += match is_listpack {
+            true => listpack_bytes(member) + listpack_score_bytes(score),
+            false => sds_bytes(member.len() as u64, true) + SKIPLIST_NODE_BYTES,
+        };
+        seen += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(match is_listpack {
+        true => allocated(LISTPACK_BYTES + bytes),
+        false => SKIPLIST_BYTES + dict_bytes(count) + extrapolated(bytes, seen, count),
+    })
+}
+
+fn serialized_zset(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
+    let zset = Zset::of(key, entry.clone())?;
+    let (is_listpack, count) = (zset.is_listpack()?, zset.cardinality()?);
+    if count > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let mut bytes = if is_listpack { LISTPACK_BYTES } else { rdb_bytes(count) - count };
+    zset.visit(txn, Stretch::whole(Range::Index { from: 0, until: count }), |member, score| {
+        bytes += match is_listpack {
+            true => listpack_bytes(member) + listpack_score_bytes(score),
+            false => rdb_bytes(member.len() as u64) + 8,
+        };
+        ControlFlow::Continue(())
+    })?;
+    Ok(if is_listpack { rdb_bytes(bytes) } else { bytes })
 }

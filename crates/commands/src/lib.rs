@@ -36,6 +36,12 @@ mod set;
 mod set_algebra;
 mod set_random;
 
+mod zset;
+mod zset_combine;
+mod zset_pop;
+mod zset_random;
+mod zset_range;
+
 mod keys;
 
 mod database;
@@ -92,6 +98,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         set::COMMANDS,
         set_random::COMMANDS,
         set_algebra::COMMANDS,
+        zset::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,

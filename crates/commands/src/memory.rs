@@ -98,7 +98,7 @@ fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
         Type::Hash => OBJECT_BYTES + footprint::of_hash(txn, &key, &entry, samples)?,
         Type::List => OBJECT_BYTES + footprint::of_list(txn, &key, entry, samples)?,
         Type::Set => OBJECT_BYTES + footprint::of_set(txn, &key, entry, samples)?,
-        Type::Zset => unreachable!("no command makes one yet"),
+        Type::Zset => OBJECT_BYTES + footprint::of_zset(txn, &key, entry, samples)?,
     };
     Ok(Reply::Integer((value + sds_bytes(key.name.len() as u64, true) + DICT_ENTRY_BYTES) as i64))
 }

@@ -74,7 +74,7 @@ impl Kind {
     }
 
     fn named(name: &str) -> Option<Self> {
-        [Self::String, Self::Integer, Self::Double, Self::Key, Self::Pattern, Self::UnixTime]
+        [Self::String, Self::Integer, Self::Double, Self::Key, Self::Pattern, Self::UnixTime, Self::PureToken]
             .into_iter()
             .find(|kind| kind.name() == name)
     }

@@ -137,7 +137,8 @@ fn every_entry_is_a_command_of_redis_with_its_facts() {
         let redis = commands.iter().find(|command| command.name == name);
         let redis = redis.unwrap_or_else(|| panic!("{name} is not in tests/data/redis-commands.txt"));
         let command = entry.command;
-        assert_eq!(command.group.name(), redis.group, "{name}");
+        // COMMAND DOCS spells it with a hyphen.
+        assert_eq!(command.group.name(), redis.group.replace('_', "-"), "{name}");
         assert_eq!(command.since, redis.since, "{name}");
         assert_eq!(command.arity.signed(), redis.arity, "{name}");
         assert_eq!(command.deprecated.map_or("", |deprecated| deprecated.since), redis.deprecated_since, "{name}");

@@ -13,6 +13,13 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("hscan", "complexity"),
     // NOVALUES, of 7.4.
     ("hscan", "arguments"),
+    ("zrank", "arguments"),
+    ("zrank", "arity"),
+    ("zrank", "history"),
+    ("zrevrank", "arguments"),
+    ("zrevrank", "arity"),
+    ("zrevrank", "history"),
+    ("zscan", "complexity"),
     ("client|pause", "since"),
     ("command|getkeys", "arity"),
     ("command|getkeysandflags", "arity"),

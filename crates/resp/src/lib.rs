@@ -36,6 +36,7 @@ pub mod inline;
 pub mod bytes;
 pub mod elements;
 pub mod reply;
+pub mod scored;
 
 pub mod write;
 
@@ -54,6 +55,7 @@ pub use error::ProtocolError;
 pub use parser::{Limits, Parser, Request};
 pub use pieces::{Pieces, ReplyPieces};
 pub use reply::Reply;
+pub use scored::{Nesting, Scored};
 
 /// The version of the protocol that a connection speaks; `HELLO` switches it. Requests look the same in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Bytes, Elements, Pieces, Protocol, write};
+use crate::{Bytes, Elements, Pieces, Protocol, Scored, write};
 
 /// A reply.
 pub enum Reply {
@@ -39,6 +39,8 @@ pub enum Reply {
     Set(Vec<Reply>),
     /// An array, a set or a map of bulk strings, encoded while they were collected.
     Elements(Elements),
+    /// Members with scores, encoded while they were collected.
+    Scored(Box<Scored>),
     /// A message out of turn. In RESP2 an array.
     Push(Vec<Reply>),
     /// Something about the reply that follows. Left out in RESP2.
@@ -150,6 +152,7 @@ impl Reply {
                 encode_all(elements, protocol, out);
             }
             Reply::Elements(elements) => elements.encode(protocol, out),
+            Reply::Scored(scored) => scored.encode(protocol, out),
             Reply::Push(elements) => {
                 write::push_len(protocol, out, elements.len());
                 encode_all(elements, protocol, out);
@@ -246,6 +249,7 @@ impl fmt::Debug for Reply {
                 elements.fmt(f)
             }
             Reply::Elements(elements) => elements.fmt(f),
+            Reply::Scored(scored) => scored.fmt(f),
             Reply::Push(elements) => {
                 f.write_str(">")?;
                 elements.fmt(f)

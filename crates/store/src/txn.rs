@@ -357,6 +357,11 @@ impl<'s> Txn<'s> {
         self.store.value_bytes_max.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// What it may write at once: `txn-bytes-max`. Rows of new objects do not count.
+    pub fn bytes_max(&self) -> u64 {
+        self.store.txn_bytes_max()
+    }
+
     /// Whether `maxmemory-policy` is one that counts how often keys are used.
     pub fn has_frequency_policy(&self) -> bool {
         self.store.frequency_policy.load(std::sync::atomic::Ordering::Relaxed)

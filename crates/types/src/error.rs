@@ -17,6 +17,8 @@ pub enum Error {
     NotFloat,
     /// The sum is no number, or infinite.
     NotFinite,
+    /// The score would be no number.
+    NotANumber,
     /// The string would grow beyond the longest that is allowed.
     TooLong,
     /// More elements are asked for than a reply may hold.

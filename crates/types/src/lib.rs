@@ -21,8 +21,11 @@ pub mod set_store;
 pub mod chunks;
 pub mod element;
 pub mod packed;
+pub mod ranks;
+pub mod score;
 pub mod value;
 pub mod walk;
+pub mod zset;
 
 pub mod list;
 pub mod listpack;

@@ -57,10 +57,10 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"srandmember", _) => Rule::Sample,
         (b"keys" | b"hkeys" | b"hvals", _) => Rule::Unordered,
         (b"hgetall", _) => Rule::UnorderedPairs,
-        (b"hrandfield", _) if command.len() == 2 => Rule::AnyKey,
-        (b"hrandfield", _) => Rule::Sample,
+        (b"hrandfield" | b"zrandmember", _) if command.len() == 2 => Rule::AnyKey,
+        (b"hrandfield" | b"zrandmember", _) => Rule::Sample,
         (b"randomkey", _) => Rule::AnyKey,
-        (b"scan" | b"hscan" | b"sscan", _) => Rule::ScanPage,
+        (b"scan" | b"hscan" | b"sscan" | b"zscan", _) => Rule::ScanPage,
         // Redis counts keys whose deadline has passed until they are removed.
         (b"dbsize", _) | (b"debug", b"digest" | b"digest-value") => Rule::Size,
         (b"debug", b"object" | b"htstats" | b"htstats-key") => Rule::Form,

@@ -40,7 +40,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         name: "nul-in-words",
         reason: "Redis reads a cursor and prints an option up to a NUL byte; we take the bytes as they are",
         applies: |command, _, _| {
-            let words = ["hello", "scan", "hscan", "sscan", "expire", "pexpire", "expireat", "pexpireat"];
+            let words = ["hello", "scan", "hscan", "sscan", "zscan", "expire", "pexpire", "expireat", "pexpireat"];
             words.iter().any(|word| is(command, &[word])) && command[1..].iter().any(|a| a.contains(&0))
         },
     },
@@ -92,6 +92,13 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "7.2 reads all of HELLO's options before it authenticates; 7.0 authenticates when it meets AUTH",
         applies: |command, theirs, ours| {
             is(command, &["hello"]) && refused(theirs, "WRONGPASS") && refused(ours, "Syntax error in HELLO option")
+        },
+    },
+    Exception {
+        name: "zrank-withscore",
+        reason: "WITHSCORE is new in 7.2; to 7.0 it is one argument too many",
+        applies: |command, theirs, _| {
+            (is(command, &["zrank"]) || is(command, &["zrevrank"])) && refused(theirs, "wrong number of arguments")
         },
     },
     Exception {

@@ -10,6 +10,7 @@ use super::hashes;
 use super::lists;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::sets;
+use super::zsets;
 use crate::random::Random;
 
 type Make = fn(&mut Arguments) -> Command;
@@ -47,6 +48,9 @@ const COMMANDS: &[(u64, Make)] = &[
     (34, sets::other),
     // Lists.
     (44, lists::list),
+    // Sorted sets.
+    (16, zsets::zadd),
+    (34, zsets::other),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),
@@ -356,6 +360,11 @@ const NAMES: &[&str] = &[
     "sinterstore",
     "sunionstore",
     "srandmember",
+    "zadd",
+    "zmpop",
+    "zunionstore",
+    "zrangebyscore",
+    "zrandmember",
     "mget",
     "mset",
     "msetnx",
@@ -760,7 +769,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
                 sequence.push(Step::Scan { connection, command });
             }
             11..=13 => {
-                let name = *a.random.pick(&["HSCAN", "SSCAN"]);
+                let name = *a.random.pick(&["HSCAN", "SSCAN", "ZSCAN"]);
                 let command = vec![name.as_bytes().to_vec(), a.key()];
                 sequence.push(Step::Scan { connection, command });
             }

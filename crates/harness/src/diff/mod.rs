@@ -16,6 +16,7 @@ pub mod play;
 pub mod sequence;
 mod sets;
 pub mod shrink;
+mod zsets;
 
 use std::collections::BTreeMap;
 use std::fs;

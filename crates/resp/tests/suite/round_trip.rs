@@ -80,8 +80,8 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
         (Protocol::Resp3, Reply::Attribute(pairs, reply)) => {
             Reply::Attribute(both(pairs), Box::new(as_received(reply, protocol)))
         }
-        // Its own test compares it with what it stands for.
-        (_, Reply::Elements(_)) => unreachable!("not generated"),
+        // Their own tests compare them with what they stand for.
+        (_, Reply::Elements(_) | Reply::Scored(_)) => unreachable!("not generated"),
         (_, Reply::Stream(_) | Reply::Several(_) | Reply::Raw(_) | Reply::None) => unreachable!("not generated"),
     }
 }

@@ -1,0 +1,233 @@
+//! A node of the rank tree as a row: parts in order, each with its first possible key and the number of its elements, and,
+//! above the blocks, with the number of the node that it is.
+//!
+//! `level: u8 | n: u16 | counts: n * W | children: n * u32, above level 0 | ends: n * u16 | keys`, W being 4 at level 0 and 8
+//! above. `ends` are where each key ends among `keys`: a key is found without a walk, a count is patched in its place.
+
+use crate::Result;
+use crate::key::damaged;
+use haypile_store::Value;
+use smallvec::SmallVec;
+
+/// Parts of a node at most. Where blocks are counted, a node is rewritten for each block that is cut; above, seldom.
+const BLOCKS_MAX: usize = 128;
+const NODES_MAX: usize = 512;
+
+/// Bytes of keys at most, but for one key: a node stays smaller than what patches are good for.
+const KEYS_BYTES_MAX: usize = 16 << 10;
+
+/// A node is small below this share of its parts.
+const SMALL_SHARE: usize = 8;
+
+const HEAD_BYTES: usize = 3;
+
+/// A part of a node, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// No element of it lies before, all elements of the part before it do.
+    pub key: Vec<u8>,
+    /// At level 0 without meaning.
+    pub child: u32,
+    pub count: u64,
+}
+
+fn parts_max(level: u8) -> usize {
+    if level == 0 { BLOCKS_MAX } else { NODES_MAX }
+}
+
+fn count_width(level: u8) -> usize {
+    if level == 0 { 4 } else { 8 }
+}
+
+/// A node that was read.
+pub struct Node {
+    pub row: Value,
+    level: u8,
+    length: usize,
+    /// Where keys begin.
+    keys: usize,
+}
+
+impl Node {
+    pub fn parse(row: Value) -> Result<Node> {
+        if let Some(node) = Node::layout(&row) {
+            let (level, length, keys) = node;
+            return Ok(Node { row, level, length, keys });
+        }
+        Err(damaged("a node of a rank tree", &row))
+    }
+
+    fn layout(row: &[u8]) -> Option<(u8, usize, usize)> {
+        let (level, length) = (*row.first()?, usize::from(u16::from_be_bytes(row.get(1..3)?.try_into().ok()?)));
+        let child_width = if level == 0 { 0 } else { 4 };
+        let keys = HEAD_BYTES + length * (count_width(level) + child_width + 2);
+        let last_end = u16::from_be_bytes(row.get(keys.checked_sub(2)?..keys)?.try_into().ok()?);
+        (length > 0 && level < 16 && row.len() == keys + usize::from(last_end)).then_some((level, length, keys))
+    }
+
+    /// An error unless it is where it should be.
+    pub fn expect_level(&self, level: Option<u8>) -> Result<()> {
+        if level.is_none_or(|level| level == self.level) { Ok(()) } else { Err(damaged("a rank tree", &self.row)) }
+    }
+
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Parts.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.row.len()
+    }
+
+    pub fn is_small(&self) -> bool {
+        self.length < parts_max(self.level) / SMALL_SHARE
+    }
+
+    pub fn offset_of_count(&self, at: usize) -> usize {
+        HEAD_BYTES + at * count_width(self.level)
+    }
+
+    /// A count as it stands in the node.
+    pub fn count_bytes(&self, count: u64) -> SmallVec<[u8; 8]> {
+        SmallVec::from_slice(&count.to_be_bytes()[8 - count_width(self.level)..])
+    }
+
+    pub fn count(&self, at: usize) -> u64 {
+        let offset = self.offset_of_count(at);
+        match self.level {
+            0 => u32::from_be_bytes(self.row[offset..offset + 4].try_into().expect("four bytes")).into(),
+            _ => u64::from_be_bytes(self.row[offset..offset + 8].try_into().expect("eight bytes")),
+        }
+    }
+
+    /// Elements in the parts before `at`.
+    pub fn count_before(&self, at: usize) -> u64 {
+        let counts = &self.row[HEAD_BYTES..self.offset_of_count(at)];
+        match self.level {
+            0 => counts.as_chunks::<4>().0.iter().map(|count| u64::from(u32::from_be_bytes(*count))).sum(),
+            _ => counts.as_chunks::<8>().0.iter().map(|count| u64::from_be_bytes(*count)).sum(),
+        }
+    }
+
+    pub fn child(&self, at: usize) -> u32 {
+        if self.level == 0 {
+            return 0;
+        }
+        let offset = HEAD_BYTES + self.length * 8 + at * 4;
+        u32::from_be_bytes(self.row[offset..offset + 4].try_into().expect("four bytes"))
+    }
+
+    fn key_end(&self, at: usize) -> usize {
+        let offset = self.keys - 2 * (self.length - at);
+        self.keys + usize::from(u16::from_be_bytes([self.row[offset], self.row[offset + 1]]))
+    }
+
+    pub fn key(&self, at: usize) -> &[u8] {
+        let from = if at == 0 { self.keys } else { self.key_end(at - 1) };
+        // Damaged ends give a wrong key, never a panic.
+        self.row.get(from..self.key_end(at)).unwrap_or_default()
+    }
+
+    /// The part where `key` belongs: the last one that begins at it or before; the first one if none does.
+    pub fn find(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.length);
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            if self.key(middle) <= key { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    /// The part that has the element with `index` before it in this node; the last one if there are too few.
+    pub fn at(&self, index: u64) -> usize {
+        let mut before = 0;
+        for at in 0..self.length {
+            before += self.count(at);
+            if before > index {
+                return at;
+            }
+        }
+        self.length - 1
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        let entry = |at| Entry { key: self.key(at).to_vec(), child: self.child(at), count: self.count(at) };
+        (0..self.length).map(entry).collect()
+    }
+}
+
+/// A node that is to be written.
+pub struct Making {
+    pub level: u8,
+    pub entries: Vec<Entry>,
+}
+
+impl Making {
+    pub fn sum(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.count).sum()
+    }
+
+    pub fn first_key(&self) -> &[u8] {
+        &self.entries[0].key
+    }
+
+    pub fn is_small(&self) -> bool {
+        self.entries.len() < parts_max(self.level) / SMALL_SHARE
+    }
+
+    /// As many parts as it may have, a quarter left for more.
+    pub fn is_filled(&self) -> bool {
+        self.entries.len() >= parts_max(self.level) / 4 * 3 || bytes_of(&self.entries) >= KEYS_BYTES_MAX / 4 * 3
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let (entries, width) = (&self.entries, count_width(self.level));
+        let mut row = Vec::with_capacity(HEAD_BYTES + entries.len() * (width + 6) + bytes_of(entries));
+        row.push(self.level);
+        row.extend_from_slice(&(entries.len() as u16).to_be_bytes());
+        entries.iter().for_each(|entry| row.extend_from_slice(&entry.count.to_be_bytes()[8 - width..]));
+        if self.level > 0 {
+            entries.iter().for_each(|entry| row.extend_from_slice(&entry.child.to_be_bytes()));
+        }
+        let mut end = 0;
+        for entry in entries {
+            end += entry.key.len();
+            let end = u16::try_from(end).expect("a node's keys are a few times KEYS_BYTES_MAX at most");
+            row.extend_from_slice(&end.to_be_bytes());
+        }
+        entries.iter().for_each(|entry| row.extend_from_slice(&entry.key));
+        row
+    }
+}
+
+fn bytes_of(entries: &[Entry]) -> usize {
+    entries.iter().map(|entry| entry.key.len()).sum()
+}
+
+/// As many nodes as these parts need, about equally full.
+pub fn divide(entries: Vec<Entry>, level: u8) -> Vec<Making> {
+    let by_parts = entries.len().div_ceil(parts_max(level));
+    let by_bytes = bytes_of(&entries).div_ceil(KEYS_BYTES_MAX);
+    let nodes = by_parts.max(by_bytes).max(1);
+    if nodes == 1 {
+        return vec![Making { level, entries }];
+    }
+    // Both shares at once: a node is closed when it has its part of either.
+    let (parts, bytes) = (entries.len().div_ceil(nodes), bytes_of(&entries).div_ceil(nodes));
+    let mut divided = vec![Making { level, entries: Vec::new() }];
+    let mut bytes_in_last = 0;
+    for entry in entries {
+        let last = divided.last_mut().expect("one is there");
+        if !last.entries.is_empty() && (last.entries.len() >= parts || bytes_in_last >= bytes.max(KEYS_BYTES_MAX / 2)) {
+            divided.push(Making { level, entries: Vec::new() });
+            bytes_in_last = 0;
+        }
+        bytes_in_last += entry.key.len();
+        divided.last_mut().expect("one is there").entries.push(entry);
+    }
+    divided
+}

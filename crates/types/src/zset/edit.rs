@@ -1,0 +1,413 @@
+//! Changes of sorted sets: members that come, move and go. Owns the rows of a member and when a set leaves its meta row; a
+//! change is in effect when it is finished, which writes the meta row.
+
+use super::{Form, Large, Maker, Range, Stretch, Zset, encoding_with, kept, next_element, place_of, score_in, sign_of};
+use crate::element::{self, Head};
+use crate::key::{self, Header, Object, Tag};
+use crate::packed::{self, Packed, put_string, string_bytes};
+use crate::ranks::{Change, Ranks};
+use crate::value::encoding::ZSET_LISTPACK;
+use crate::{Error, Result, score};
+use haypile_store::row::Family;
+use haypile_store::{Direction, Key, Txn};
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+
+/// ZADD's conditions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adding {
+    /// Only members that are not there.
+    pub new_only: bool,
+    /// Only members that are there.
+    pub old_only: bool,
+    /// Of members that are there, only those whose score becomes higher, or lower.
+    pub greater: bool,
+    pub less: bool,
+    /// The score is added to the old one.
+    pub increment: bool,
+}
+
+/// What became of one member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Added {
+    /// The conditions do not hold.
+    Refused,
+    New(f64),
+    Moved(f64),
+    /// It had this score already.
+    Same(f64),
+}
+
+/// A change under way.
+pub struct Edit {
+    /// `None`: the key is new.
+    before: Option<Header>,
+    form: EditForm,
+    is_changed: bool,
+}
+
+#[allow(clippy::large_enum_variant)] // One for each command, on the stack.
+enum EditForm {
+    Packed { encoding: u8, count: u16, entries: Vec<u8> },
+    Rows { large: Large, changes: SmallVec<[Change; 2]> },
+}
+
+/// Where a member was found.
+struct Found {
+    score: f64,
+    /// Among packed entries.
+    at: std::ops::Range<usize>,
+}
+
+/// More elements that go at once are removed by copying those that stay, if these are fewer.
+const REMOVED_IN_PLACE: u64 = 1024;
+
+/// What the log takes for an element that goes, besides its member, which it has twice.
+const REMOVED_BYTES: u64 = 72;
+
+impl Edit {
+    /// Begins a change of a set, or of a key where nothing is.
+    pub fn of(zset: Option<Zset>) -> Result<Edit> {
+        let Some(zset) = zset else {
+            let form = EditForm::Packed { encoding: ZSET_LISTPACK, count: 0, entries: Vec::new() };
+            return Ok(Edit { before: None, form, is_changed: false });
+        };
+        let form = match zset.form {
+            Form::Packed(payload) => {
+                let packed = Packed::parse(&payload)?;
+                let mut entries = Vec::with_capacity(packed.entries.len() + 64);
+                entries.extend_from_slice(packed.entries);
+                EditForm::Packed { encoding: packed.encoding, count: packed.count, entries }
+            }
+            Form::Rows(large) => EditForm::Rows { large, changes: SmallVec::new() },
+        };
+        Ok(Edit { before: Some(zset.header), form, is_changed: false })
+    }
+
+    fn find(&self, txn: &mut Txn<'_>, member: &[u8]) -> Result<Option<Found>> {
+        match &self.form {
+            EditForm::Packed { encoding, count, entries } => {
+                let mut reader = Packed { encoding: *encoding, count: *count, entries }.reader();
+                while !reader.is_at_end() {
+                    let from = reader.position();
+                    let (other, score) = next_element(&mut reader)?;
+                    if other == member {
+                        return Ok(Some(Found { score, at: from..reader.position() }));
+                    }
+                }
+                Ok(None)
+            }
+            EditForm::Rows { large, .. } => {
+                let score = score_in(txn, large.rows(), element::hash(txn, member), member)?;
+                Ok(score.map(|score| Found { score, at: 0..0 }))
+            }
+        }
+    }
+
+    /// Gives a member a score, as far as the conditions allow.
+    pub fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, how: Adding, score: f64, member: &[u8]) -> Result<Added> {
+        let Some(found) = self.find(txn, member)? else {
+            if how.old_only {
+                return Ok(Added::Refused);
+            }
+            self.insert(txn, key, member, score)?;
+            return Ok(Added::New(score));
+        };
+        if how.new_only {
+            return Ok(Added::Refused);
+        }
+        let after = if how.increment { found.score + score } else { score };
+        if after.is_nan() {
+            return Err(Error::NotANumber);
+        }
+        if (how.less && after >= found.score) || (how.greater && after <= found.score) {
+            return Ok(Added::Refused);
+        }
+        if after == found.score {
+            return Ok(Added::Same(after));
+        }
+        self.is_changed = true;
+        match &mut self.form {
+            EditForm::Packed { encoding, entries, .. } => {
+                entries.drain(found.at);
+                put_packed(entries, member, kept(*encoding, after))?;
+            }
+            EditForm::Rows { large, changes } => {
+                let (after, rows) = (kept(large.head.encoding, after), *large.rows());
+                let row = rows.element(element::hash(txn, member), member);
+                txn.put_row(&row, &[&score::to_bytes(after)])?;
+                large.leave(txn, changes, member, found.score)?;
+                large.take_place(txn, changes, member, after)?;
+            }
+        }
+        Ok(Added::Moved(after))
+    }
+
+    /// Adds a member that is not there.
+    fn insert(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, member: &[u8], score: f64) -> Result<()> {
+        self.is_changed = true;
+        match &mut self.form {
+            EditForm::Packed { encoding, count, entries } => {
+                *encoding = encoding_with(txn, *encoding, u64::from(*count) + 1, member.len());
+                let bytes = entries.len() + string_bytes(member) + score::BYTES;
+                let score = kept(*encoding, score);
+                if packed::fits(bytes, usize::from(*count) + 1) {
+                    put_packed(entries, member, score)?;
+                    *count += 1;
+                    return Ok(());
+                }
+                self.unpack_now(txn, key)?;
+                let EditForm::Rows { large, changes } = &mut self.form else { unreachable!("it lies in rows now") };
+                large.put(txn, changes, member, score)
+            }
+            EditForm::Rows { large, changes } => {
+                large.head.encoding = encoding_with(txn, large.head.encoding, large.head.count + 1, member.len());
+                let score = kept(large.head.encoding, score);
+                large.put(txn, changes, member, score)
+            }
+        }
+    }
+
+    /// Removes a member, and says whether it was there.
+    pub fn remove(&mut self, txn: &mut Txn<'_>, member: &[u8]) -> Result<bool> {
+        let Some(found) = self.find(txn, member)? else { return Ok(false) };
+        self.take_out(txn, member, &found)?;
+        Ok(true)
+    }
+
+    fn take_out(&mut self, txn: &mut Txn<'_>, member: &[u8], found: &Found) -> Result<()> {
+        self.is_changed = true;
+        match &mut self.form {
+            EditForm::Packed { count, entries, .. } => {
+                entries.drain(found.at.clone());
+                *count -= 1;
+                Ok(())
+            }
+            EditForm::Rows { large, changes } => large.delete(txn, changes, member, found.score),
+        }
+    }
+
+    /// Moves all elements into rows.
+    fn unpack_now(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        let EditForm::Packed { encoding, entries, .. } = &mut self.form else { return Ok(()) };
+        let (encoding, entries) = (*encoding, std::mem::take(entries));
+        let mut large = Large::new(txn, key, encoding)?;
+        let mut changes = SmallVec::new();
+        let mut reader = Packed { encoding, count: 0, entries: &entries }.reader();
+        while !reader.is_at_end() {
+            let (member, score) = next_element(&mut reader)?;
+            large.put(txn, &mut changes, member, score)?;
+        }
+        self.form = EditForm::Rows { large, changes };
+        Ok(())
+    }
+
+    pub fn len(&self) -> u64 {
+        match &self.form {
+            EditForm::Packed { count, .. } => (*count).into(),
+            EditForm::Rows { large, .. } => large.head.count,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether anything changed so far.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Puts the change into effect; a set without elements goes.
+    pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let (before, is_empty) = (self.before, self.is_empty());
+        let deadline_ms = before.and_then(|before| before.deadline_ms);
+        match (self.form, before) {
+            (_, None) if is_empty => Ok(()),
+            (_, Some(before)) if is_empty => key::remove(txn, key, &before),
+            (EditForm::Packed { encoding, count, entries }, before) => {
+                let header = Header { tag: Tag::ZsetPacked, deadline_ms, object: None };
+                let packed = Packed { encoding, count, entries: &entries };
+                key::write(txn, key, before.as_ref(), &header, &[&packed.head(), &entries])
+            }
+            (EditForm::Rows { mut large, mut changes }, before) => {
+                large.ranks.apply(txn, &mut changes, large.head.count)?;
+                large.write(txn, key, before.as_ref(), deadline_ms)
+            }
+        }
+    }
+}
+
+/// Adds an element to packed entries, at its place.
+fn put_packed(entries: &mut Vec<u8>, member: &[u8], score: f64) -> Result<()> {
+    let mut reader = Packed { encoding: 0, count: 0, entries }.reader();
+    let mut at = 0;
+    while !reader.is_at_end() {
+        let (other, other_score) = next_element(&mut reader)?;
+        if other_score > score || (other_score == score && other > member) {
+            break;
+        }
+        at = reader.position();
+    }
+    let length = entries.len();
+    put_string(entries, member);
+    entries.extend_from_slice(&score::to_bytes(score));
+    let added = entries.len() - length;
+    entries[at..].rotate_right(added);
+    Ok(())
+}
+
+impl Zset {
+    /// Removes the elements of a stretch, gives them to `each` in its order, and says how many there were. What stays is copied
+    /// to new rows where that is less, or all that a transaction may change.
+    pub fn remove_range(
+        self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        stretch: Stretch<'_>,
+        mut each: impl FnMut(&[u8], f64),
+    ) -> Result<u64> {
+        let length = self.cardinality()?;
+        let count = self.count(txn, stretch.range)?.saturating_sub(stretch.skip).min(stretch.take);
+        if count > REMOVED_IN_PLACE {
+            txn.long()?;
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        let bytes_max = txn.bytes_max() / 4 * 3;
+        let is_all = count == length;
+        let (mut gone, mut bytes) = (Vec::new(), 0);
+        self.visit(txn, stretch, |member, score| {
+            each(member, score);
+            bytes += 2 * member.len() as u64 + REMOVED_BYTES;
+            if !is_all && bytes <= bytes_max {
+                gone.push((member.to_vec(), score));
+            }
+            ControlFlow::Continue(())
+        })?;
+        if is_all {
+            key::remove(txn, key, &self.header)?;
+            return Ok(count);
+        }
+        let stays = length - count;
+        if !self.is_packed() && (bytes > bytes_max || (count > REMOVED_IN_PLACE && stays < count / 2)) {
+            drop(gone);
+            self.copy_rest(txn, key, stretch, count)?;
+            return Ok(count);
+        }
+        let mut edit = Edit::of(Some(self))?;
+        edit.is_changed = true;
+        match &mut edit.form {
+            EditForm::Packed { .. } => {
+                for (member, _) in &gone {
+                    edit.remove(txn, member)?;
+                }
+            }
+            EditForm::Rows { large, changes } => {
+                for (member, score) in &gone {
+                    large.delete(txn, changes, member, *score)?;
+                }
+            }
+        }
+        edit.finish(txn, key)?;
+        Ok(count)
+    }
+
+    /// Copies what lies outside of a stretch of `count` elements, which is not all, to the rows of a new object.
+    fn copy_rest(self, txn: &mut Txn<'_>, key: &Key<'_>, stretch: Stretch<'_>, count: u64) -> Result<()> {
+        let length = self.cardinality()?;
+        let first = match stretch.range {
+            Range::Index { from, .. } if stretch.direction == Direction::Forward => from + stretch.skip,
+            Range::Index { until, .. } => until.min(length) - stretch.skip - count,
+            range => self.before(txn, range)?,
+        };
+        let Form::Rows(old) = &self.form else { unreachable!("a packed set is changed in place") };
+        let mut maker = Maker::rows(txn, key, old.head.encoding)?;
+        for (from, until) in [(0, first), (first + count, length)] {
+            maker.add_from(txn, &self, from, until)?;
+        }
+        maker.finish_rows(txn, key, Some(&self.header), self.header.deadline_ms)
+    }
+}
+
+impl Large {
+    /// A set without elements, that nothing names yet.
+    pub(super) fn new(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<Large> {
+        let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
+        let ranks = Ranks { rows: head.rows(key), family: Family::Score, next_node: 0 };
+        Ok(Large { head, ranks })
+    }
+
+    /// Writes the meta row.
+    pub(super) fn write(
+        &self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        before: Option<&Header>,
+        deadline_ms: Option<u64>,
+    ) -> Result<()> {
+        let header = Header { tag: Tag::ZsetRows, deadline_ms, object: Some(self.head.object) };
+        key::write(txn, key, before, &header, &[&self.head.encode(), &self.ranks.next_node.to_be_bytes()])
+    }
+
+    /// Adds an element that is not there.
+    pub(super) fn put(
+        &mut self,
+        txn: &mut Txn<'_>,
+        changes: &mut SmallVec<[Change; 2]>,
+        member: &[u8],
+        score: f64,
+    ) -> Result<()> {
+        let hash = element::hash(txn, member);
+        txn.put_row(&self.rows().element(hash, member), &[&score::to_bytes(score)])?;
+        self.head.count += 1;
+        self.take_place(txn, changes, member, score)
+    }
+
+    fn delete(
+        &mut self,
+        txn: &mut Txn<'_>,
+        changes: &mut SmallVec<[Change; 2]>,
+        member: &[u8],
+        score: f64,
+    ) -> Result<()> {
+        let hash = element::hash(txn, member);
+        txn.delete_row(&self.rows().element(hash, member))?;
+        self.head.count -= 1;
+        self.leave(txn, changes, member, score)
+    }
+
+    fn take_place(
+        &mut self,
+        txn: &mut Txn<'_>,
+        changes: &mut SmallVec<[Change; 2]>,
+        member: &[u8],
+        score: f64,
+    ) -> Result<()> {
+        let place = place_of(member, score);
+        txn.put_row(&self.ranks.row(&place), &[sign_of(score)])?;
+        if self.ranks.is_there() {
+            changes.push(Change { key: place, delta: 1 });
+        }
+        Ok(())
+    }
+
+    fn leave(
+        &mut self,
+        txn: &mut Txn<'_>,
+        changes: &mut SmallVec<[Change; 2]>,
+        member: &[u8],
+        score: f64,
+    ) -> Result<()> {
+        let place = place_of(member, score);
+        txn.delete_row(&self.ranks.row(&place))?;
+        if self.ranks.is_there() {
+            changes.push(Change { key: place, delta: -1 });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Sorted sets that are made as a whole: results of ...STORE. They may have any size: what grows beyond a meta row goes to the
+//! rows of an object that nothing names until it is complete, so that it is written ahead; the rank tree is built afterwards.
+
+use super::{Large, Stretch, Zset, kept, next_element};
+use crate::key::{self, Header, Tag};
+use crate::packed::{self, Packed, put_string, string_bytes};
+use crate::value::encoding::{ZSET_LISTPACK, ZSET_SKIPLIST};
+use crate::{Result, score};
+use haypile_store::{Direction, EncodingLimit, Key, Txn};
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+
+/// Elements copied in one step.
+const STEP: u64 = 1024;
+
+/// A new set.
+pub struct Maker {
+    /// Elements as packed entries, in the order in which they were added.
+    entries: Vec<u8>,
+    large: Option<Large>,
+    count: u64,
+    member_bytes_max: usize,
+}
+
+impl Maker {
+    pub fn new() -> Maker {
+        Maker { entries: Vec::new(), large: None, count: 0, member_bytes_max: 0 }
+    }
+
+    /// A set that lies in rows from the beginning.
+    pub(super) fn rows(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<Maker> {
+        Ok(Maker { large: Some(Large::new(txn, key, encoding)?), ..Maker::new() })
+    }
+
+    /// Adds a member that was not added before.
+    pub fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, member: &[u8], score: f64) -> Result<()> {
+        self.member_bytes_max = self.member_bytes_max.max(member.len());
+        self.count += 1;
+        let bytes = self.entries.len() + string_bytes(member) + score::BYTES;
+        if self.large.is_none() && !packed::fits(bytes, self.count as usize) {
+            let mut large = Large::new(txn, key, ZSET_LISTPACK)?;
+            let mut reader = Packed { encoding: 0, count: 0, entries: &self.entries }.reader();
+            while !reader.is_at_end() {
+                let (member, score) = next_element(&mut reader)?;
+                large.put(txn, &mut SmallVec::new(), member, score)?;
+            }
+            self.large = Some(large);
+        }
+        match &mut self.large {
+            Some(large) => large.put(txn, &mut SmallVec::new(), member, score),
+            None => {
+                put_string(&mut self.entries, member);
+                self.entries.extend_from_slice(&score::to_bytes(score));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds the elements of another set from one index to another.
+    pub fn add_from(&mut self, txn: &mut Txn<'_>, zset: &Zset, from: u64, until: u64) -> Result<()> {
+        let Some(large) = &mut self.large else { unreachable!("only sets in rows are copied") };
+        let mut at = from;
+        while at < until {
+            let part = super::Range::Index { from: at, until: until.min(at + STEP) };
+            let mut step = Vec::with_capacity(STEP as usize);
+            let stretch = Stretch { range: part, direction: Direction::Forward, skip: 0, take: STEP };
+            zset.visit(txn, stretch, |member, score| {
+                step.push((member.to_vec(), score));
+                ControlFlow::Continue(())
+            })?;
+            for (member, score) in &step {
+                large.put(txn, &mut SmallVec::new(), member, *score)?;
+            }
+            at += STEP;
+        }
+        Ok(())
+    }
+
+    /// Elements so far.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Gives the set to a key, whatever was there; without elements, the key goes. Without deadline.
+    pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>) -> Result<()> {
+        let limit = |limit| u64::try_from(txn.encoding_limit(limit)).unwrap_or(0);
+        let fits = self.count <= limit(EncodingLimit::ZsetEntries)
+            && self.member_bytes_max as u64 <= limit(EncodingLimit::ZsetValue);
+        let encoding = if fits { ZSET_LISTPACK } else { ZSET_SKIPLIST };
+        if let Some(large) = &mut self.large {
+            large.head.encoding = encoding;
+            return self.finish_rows(txn, key, before, None);
+        }
+        if self.is_empty() {
+            return match before {
+                Some(before) => key::remove(txn, key, before),
+                None => Ok(()),
+            };
+        }
+        let packed = Packed { encoding, count: self.count as u16, entries: &self.entries };
+        let mut elements = super::Elements::new();
+        let mut reader = packed.reader();
+        while !reader.is_at_end() {
+            let (member, score) = next_element(&mut reader)?;
+            elements.push((member, kept(encoding, score)));
+        }
+        elements.sort_unstable_by(|a, b| a.1.partial_cmp(&b.1).expect("no score is NaN").then(a.0.cmp(b.0)));
+        let mut entries = Vec::with_capacity(self.entries.len());
+        for (member, score) in &elements {
+            put_string(&mut entries, member);
+            entries.extend_from_slice(&score::to_bytes(*score));
+        }
+        let header = Header { tag: Tag::ZsetPacked, deadline_ms: None, object: None };
+        key::write(txn, key, before, &header, &[&packed.head(), &entries])
+    }
+
+    /// The same for a set in rows.
+    pub(super) fn finish_rows(
+        self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        before: Option<&Header>,
+        deadline_ms: Option<u64>,
+    ) -> Result<()> {
+        let Some(mut large) = self.large else { unreachable!("it lies in rows") };
+        let count = large.head.count;
+        large.ranks.apply(txn, &mut [], count)?;
+        large.write(txn, key, before, deadline_ms)
+    }
+}
+
+impl Default for Maker {
+    fn default() -> Maker {
+        Maker::new()
+    }
+}
