@@ -526,19 +526,17 @@ impl Ends {
         let mut joined: Vec<Entry> = Vec::with_capacity(length);
         for (at, entry) in entries.into_iter().enumerate() {
             let is_first_empty = joined.first().is_some_and(|first| first.count == 0);
-            let (before_last, is_start) = (joined.len() == 2 && is_first_empty, joined.len() == 1);
-            let joins = match joined.last() {
-                None => false,
-                Some(last) if last.count == 0 && entry.count == 0 => true,
-                Some(_) if self.is_first && (is_start || before_last) => entry.count == 0,
-                Some(last) if self.is_last && (at + 1 == length || (at + 2 == length && is_last_empty)) => {
-                    last.count == 0
+            let at_start = self.is_first && (joined.len() == 1 || (joined.len() == 2 && is_first_empty));
+            let at_end = self.is_last && (at + 1 == length || (at + 2 == length && is_last_empty));
+            let joins = joined.last().is_some_and(|last| {
+                let (fewer, sum) = (last.count.min(entry.count), last.count + entry.count);
+                match () {
+                    () if sum == 0 => true,
+                    // Only what is empty goes into a neighbour there.
+                    () if at_start || at_end => (!at_start || entry.count == 0) && (!at_end || last.count == 0),
+                    () => fewer == 0 || (fewer < BLOCK_MIN && sum <= BLOCK_JOINED),
                 }
-                Some(last) => {
-                    last.count.min(entry.count) < BLOCK_MIN && last.count + entry.count <= BLOCK_JOINED
-                        || last.count.min(entry.count) == 0
-                }
-            };
+            });
             match joined.last_mut() {
                 Some(last) if joins => last.count += entry.count,
                 _ => joined.push(entry),

@@ -16,7 +16,7 @@ pub(super) fn check_packed(payload: &[u8], report: &mut Report<'_, '_, '_>) {
 }
 
 pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
-    collection::check_head(payload, 0, ZSET_SKIPLIST, report);
+    collection::check_head(payload, 4, ZSET_SKIPLIST, report);
 }
 
 pub(super) fn check_rows(_: &[u8], _: &mut ObjectRows<'_, '_>, _: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
