@@ -5,6 +5,7 @@ mod common;
 
 use common::Db;
 use haypile_store::Stop;
+use haypile_types::list::{self, Beside, Side};
 use haypile_types::{Error, hash, key, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
@@ -74,6 +75,31 @@ fn the_rows_of_the_page_of_hashes_are_those_of_the_store() {
     };
     let written: Vec<String> = db.rows().iter().map(|(row, v)| format!("{}→{}", hex(row), value(v))).collect();
     assert_eq!(rows_of(include_str!("../../../docs/format/hash.md")), written, "the page's example");
+}
+
+#[test]
+fn the_rows_of_the_page_of_lists_are_those_of_the_store() {
+    let mut db = Db::new();
+    let text = [b'x'; 1500];
+    db.run(|txn| {
+        let mut push = |key: &[u8], elements: &[&[u8]]| {
+            let key = txn.key(key);
+            list::push(txn, &key, None, Side::Tail, elements.iter().copied()).expect("writes");
+        };
+        push(b"queue", &[b"a", b"", b"12"]);
+        push(b"{queue}:dense", &[&text, b"b"]);
+        push(b"{queue}:loose", &[&text, b"b", b"c"]);
+    });
+    db.run(|txn| {
+        let key = txn.key(b"{queue}:dense");
+        let list = list::edit(txn, &key).expect("reads");
+        list::push(txn, &key, list, Side::Head, std::iter::once(&b"0"[..])).expect("writes");
+        let key = txn.key(b"{queue}:loose");
+        let list = list::edit(txn, &key).expect("reads").expect("is there");
+        list::insert(txn, &key, list, Beside::Before, b"b", b"a").expect("writes");
+    });
+    let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), shown(value))).collect();
+    assert_eq!(rows_of(include_str!("../../../docs/format/list.md")), written, "the page's example");
 }
 
 #[test]
