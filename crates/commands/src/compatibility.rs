@@ -96,6 +96,13 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_value_is_told_as_if_it_were_set_as_a_whole",
     },
     Difference {
+        commands: &["object|encoding"],
+        what: "A list that has become a `quicklist` stays one. In 7.2 it is a `listpack` again when LTRIM, LPOP or LREM leave a \
+               single node of half the limit. (7.0 knows no list but a `quicklist`.)",
+        why: "How a list lies here does not depend on it, and nothing looks at what removals leave.",
+        test: "a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again",
+    },
+    Difference {
         commands: &["object|idletime"],
         what: "It counts from the last write, not from the last read; for a key that is only on disk, from the last flush, \
                and not from before the start of the server.",
