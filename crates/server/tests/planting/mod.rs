@@ -112,10 +112,15 @@ impl Look {
         row::data_row(Space(0), slot, id, element).to_vec()
     }
 
-    /// The row of an element that is found by what it is.
-    pub fn element_row(&self, name: &str, element: &str) -> Vec<u8> {
+    /// What comes behind the object in the key of an element that is found by what it is.
+    pub fn element(&self, element: &str) -> Vec<u8> {
         let hash = row::element_hash_of(element.as_bytes(), self.seed).to_be_bytes();
-        self.data_row(name, &[&hash, element.as_bytes()].concat())
+        [&hash, element.as_bytes()].concat()
+    }
+
+    /// The row of such an element.
+    pub fn element_row(&self, name: &str, element: &str) -> Vec<u8> {
+        self.data_row(name, &self.element(element))
     }
 
     pub fn score_row(&self, name: &str, element: &[u8]) -> Vec<u8> {

@@ -5,12 +5,14 @@
 //! index is kept in memory, as the server does, and everything else is read in order. Read `records` (the log), `merged` (the
 //! rows of both) and `facts` (system rows); `finding` is what comes out.
 
+mod agreement;
 mod facts;
 mod finding;
 mod merged;
 mod meter;
 mod records;
 
+pub use agreement::Agreement;
 pub use facts::{Facts, Standing};
 pub use finding::{Finding, Findings, Garbage, Kind};
 pub use merged::{Merged, Rows};

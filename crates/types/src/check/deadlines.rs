@@ -6,32 +6,25 @@ use super::keys::{Tallies, check_standing, note_space};
 use super::place::{KeyPlace, Shown};
 use crate::key::Header;
 use haypile_store::base::BaseError;
-use haypile_store::check::{Findings, Kind, Standing};
+use haypile_store::check::{Agreement, Findings, Kind, Standing};
 use haypile_store::row::{self, Family, Space};
 use std::collections::BTreeMap;
 
 pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Findings<'_>) -> Result<(), BaseError> {
-    // Rows that agree with their key, which is all that its key may have.
-    let mut agreeing: BTreeMap<Space, u64> = BTreeMap::new();
+    let mut found: BTreeMap<Space, Agreement> = BTreeMap::new();
     let mut unknown = None;
     let mut rows = context.merged.family(Family::Expire, &[Family::Expire])?;
     while let Some((row, value)) = rows.row() {
         match row::parse_expire_row(row) {
             None => findings.add(Kind::Row, format_args!("row {}", Shown(row)), "its key is too short"),
-            Some((deadline_ms, key)) => match context.facts.standing(key.space) {
+            Some((_, key)) => match context.facts.standing(key.space) {
                 Standing::Database(database) => {
                     let place = KeyPlace { database, name: key.name };
                     check_standing(context, &key, &place, findings);
                     if !value.is_empty() {
                         findings.add(Kind::Deadline, place, "its deadline row has a value");
                     }
-                    let meta = context.merged.get(&row::meta_row(&key))?;
-                    let header = meta.as_deref().and_then(Header::parse);
-                    if header.is_some_and(|header| header.deadline_ms == Some(deadline_ms)) {
-                        *agreeing.entry(key.space).or_default() += 1;
-                    } else {
-                        findings.garbage.stale_deadlines += 1;
-                    }
+                    found.entry(key.space).or_default().add(&[row]);
                 }
                 standing => note_space(standing, key.space, row, value, &mut unknown, findings),
             },
@@ -39,13 +32,40 @@ pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Fin
         rows.advance()?;
     }
     context.merged.on_end_of(&[Family::Expire]);
-    // Each of them is of another key: as many as there should be are all.
-    for (space, tally) in tallies {
-        if agreeing.get(space).copied().unwrap_or_default() != tally.deadlines {
-            find_missing(context, *space, findings)?;
+    let mut spaces: Vec<Space> = tallies.keys().chain(found.keys()).copied().collect();
+    spaces.sort_unstable();
+    spaces.dedup();
+    for space in spaces {
+        let expected = tallies.get(&space).copied().unwrap_or_default();
+        if found.get(&space).copied().unwrap_or_default() != expected.deadline_rows {
+            let agreeing = count_stale(context, space, findings)?;
+            // Each of them is of another key: as many as there should be are all.
+            if agreeing != expected.deadlines {
+                find_missing(context, space, findings)?;
+            }
         }
     }
     Ok(())
+}
+
+/// Counts the deadline rows of a space that do not agree with their key; returns how many do.
+fn count_stale(context: &Context<'_>, space: Space, findings: &mut Findings<'_>) -> Result<u64, BaseError> {
+    let mut agreeing = 0;
+    let (from, until) = row::family_range(Family::Expire, space);
+    let mut rows = context.merged.rows(&from, &until)?;
+    while let Some((row, _)) = rows.row() {
+        if let Some((deadline_ms, key)) = row::parse_expire_row(row) {
+            let meta = context.merged.get(&row::meta_row(&key))?;
+            let header = meta.as_deref().and_then(Header::parse);
+            if header.is_some_and(|header| header.deadline_ms == Some(deadline_ms)) {
+                agreeing += 1;
+            } else {
+                findings.garbage.stale_deadlines += 1;
+            }
+        }
+        rows.advance()?;
+    }
+    Ok(agreeing)
 }
 
 /// The keys of a space whose deadline row is missing.

@@ -4,7 +4,7 @@ use super::place::{KeyPlace, Report, Shown};
 use super::{Context, values};
 use crate::key::Header;
 use haypile_store::base::BaseError;
-use haypile_store::check::{Findings, Kind, Standing};
+use haypile_store::check::{Agreement, Findings, Kind, Standing};
 use haypile_store::row::{self, Family, SLOTS, Space};
 use haypile_store::{COUNTERS, Counter, CountsAt, Key};
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ pub struct Tally {
     pub keys: u64,
     /// Those with a deadline.
     pub deadlines: u64,
+    /// The deadline rows that they call for.
+    pub deadline_rows: Agreement,
     /// Those whose value has an object.
     pub objects: u64,
     counts: CountsAt,
@@ -81,8 +83,9 @@ fn check_key(
         return findings.add(Kind::Key, place, format_args!("its meta row does not parse: {}", Shown(value)));
     };
     tally.counts[header.type_of().counter() as usize] += 1;
-    if header.deadline_ms.is_some() {
+    if let Some(deadline_ms) = header.deadline_ms {
         tally.deadlines += 1;
+        tally.deadline_rows.add(&[&row::expire_row(key, deadline_ms)]);
         tally.counts[Counter::Deadlines as usize] += 1;
     }
     if let Some(object) = header.object {

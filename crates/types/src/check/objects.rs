@@ -77,6 +77,33 @@ impl Look<'_> {
     pub fn data(&self, element: &[u8]) -> Result<Option<Vec<u8>>, BaseError> {
         self.merged.get(&row::data_row(self.space, self.object.slot, self.object.id, element))
     }
+
+    pub fn score(&self, element: &[u8]) -> Result<Option<Vec<u8>>, BaseError> {
+        self.merged.get(&row::score_row(self.space, self.object.slot, self.object.id, element))
+    }
+
+    /// All elements and values of a family once more, from the first.
+    fn each(
+        &self,
+        family: Family,
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), BaseError>,
+    ) -> Result<(), BaseError> {
+        let (from, until) = row::object_range(family, self.space, self.object.slot, self.object.id);
+        let mut rows = self.merged.rows(&from, &until)?;
+        while let Some((row, value)) = rows.row() {
+            each(&row[PREFIX_BYTES..], value)?;
+            rows.advance()?;
+        }
+        Ok(())
+    }
+
+    pub fn each_data(&self, each: impl FnMut(&[u8], &[u8]) -> Result<(), BaseError>) -> Result<(), BaseError> {
+        self.each(Family::Data, each)
+    }
+
+    pub fn each_score(&self, each: impl FnMut(&[u8], &[u8]) -> Result<(), BaseError>) -> Result<(), BaseError> {
+        self.each(Family::Score, each)
+    }
 }
 
 impl<'m> ObjectRows<'_, 'm> {
