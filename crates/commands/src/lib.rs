@@ -31,6 +31,8 @@ mod hash_random;
 mod list;
 mod list_middle;
 mod list_move;
+
+mod blocking;
 mod set;
 
 mod set_algebra;
@@ -95,6 +97,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         list::COMMANDS,
         list_middle::COMMANDS,
         list_move::COMMANDS,
+        blocking::COMMANDS,
         set::COMMANDS,
         set_random::COMMANDS,
         set_algebra::COMMANDS,

@@ -10,7 +10,7 @@ use haypile_types::list::{self, Side};
 
 pub(crate) const COMMANDS: &[Command] = &[LMOVE, RPOPLPUSH, LMPOP];
 
-const SOURCE_AND_DESTINATION: Keys = Keys::Many(&[
+pub(crate) const SOURCE_AND_DESTINATION: Keys = Keys::Many(&[
     KeySpec::at(1).with(Mode::Rw, &[Use::Access, Use::Delete]),
     KeySpec::at(2).with(Mode::Rw, &[Use::Insert]),
 ]);
@@ -157,7 +157,6 @@ impl Pops {
 }
 
 /// The key and the element, if one of the lists is there: what BLPOP and BRPOP answer.
-#[allow(dead_code)] // For the blocking commands.
 pub(crate) fn pop_from_first(
     txn: &mut Txn,
     args: Args,

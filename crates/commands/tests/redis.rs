@@ -9,6 +9,10 @@ use haypile_resp::Protocol;
 
 /// What 7.2 has otherwise than 7.0: a full name and the field of COMMAND INFO or COMMAND DOCS.
 const CHANGED_IN_7_2: &[(&str, &str)] = &[
+    ("blmove", "flags"),
+    ("blpop", "flags"),
+    ("brpop", "flags"),
+    ("brpoplpush", "flags"),
     ("client|kill", "arguments"),
     ("hscan", "complexity"),
     // NOVALUES, of 7.4.

@@ -259,6 +259,19 @@ impl Client {
         decode(&mut self.input)
     }
 
+    /// Whether something has arrived that was not read; the end of the connection is an error.
+    pub fn has_input(&mut self) -> io::Result<bool> {
+        self.input.get_ref().set_nonblocking(true)?;
+        let has = match self.input.fill_buf() {
+            Ok([]) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        };
+        self.input.get_ref().set_nonblocking(false)?;
+        has
+    }
+
     /// Sends one command and waits for its reply.
     pub fn call(&mut self, arguments: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
         self.push(arguments);

@@ -23,7 +23,8 @@ fn kept_sequences_have_no_difference() {
 fn generated_sequences_have_no_difference() {
     let (base, server) = servers();
     // Always the same seeds, so that a change is told apart from luck; `make diff` looks further with every run.
-    for (seed, cases, kind) in [(1, 200, Kind::Commands), (2, 200, Kind::Commands), (3, 150, Kind::Channels)] {
+    let runs = [(1, 200, Kind::Commands), (2, 200, Kind::Commands), (3, 150, Kind::Channels), (4, 40, Kind::Blocking)];
+    for (seed, cases, kind) in runs {
         let save_to = std::env::temp_dir().join("haypile-diff");
         let options = Options {
             base: base.clone(),

@@ -2,9 +2,10 @@
 //!
 //! `sequence` is what is played and its text form, `generate` makes sequences, `play` runs them on both servers,
 //! `compare` and `exceptions` judge, `shrink` makes a failure small; `channels` has cases of another kind, about what
-//! connections hear of each other. A failure is confirmed on fresh servers first.
+//! connections hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh servers first.
 
 mod arguments;
+pub mod blocking;
 pub mod channels;
 mod clients;
 pub mod compare;
@@ -29,7 +30,7 @@ use crate::server::{Server, Template, Workplace};
 use exceptions::EXCEPTIONS;
 use generate::generate;
 use play::{Difference, Pair};
-use sequence::{Sequence, to_short_text, to_text};
+use sequence::{Sequence, Step, to_short_text, to_text};
 
 /// Directives of our server with which a few megabytes of writing move what came before to the base.
 pub const SMALL_STORE: &str = "--maxmemory 64mb --memtable-size 1mb --row-cache-size 1mb";
@@ -54,21 +55,23 @@ pub struct Options {
 /// Which cases a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Every fourth is one of channels.
+    /// Of eight, one is of channels and one of blocking.
     All,
     /// Commands and their replies.
     Commands,
     /// What connections hear of each other.
     Channels,
+    /// Who waits for keys is served, in order.
+    Blocking,
 }
 
 impl Kind {
     /// Case number `case` of `seed`.
     fn generate(self, seed: u64, case: u64) -> Sequence {
-        if self == Kind::Channels || self == Kind::All && case % 4 == 3 {
-            channels::generate(seed, case)
-        } else {
-            generate(seed, case)
+        match (self, case % 8) {
+            (Kind::Channels, _) | (Kind::All, 3) => channels::generate(seed, case),
+            (Kind::Blocking, _) | (Kind::All, 7) => blocking::generate(seed, case),
+            (Kind::Commands | Kind::All, _) => generate(seed, case),
         }
     }
 }
@@ -191,15 +194,16 @@ fn report(
     let path = options.save_to.join(format!("diff-{}.txt", name.replace(' ', "-")));
     // A server that died or hangs must not spoil the trials after it: whoever fails a trial is replaced.
     let mut fresh = Servers::start(&options.base, &options.server)?;
-    let of_channels = channels::is_of_channels(&sequence);
+    let kind = |sequence: &[Step]| (channels::is_of_channels(sequence), blocking::is_of_blocking(sequence));
+    let is_of = kind(&sequence);
     let mut fails = |sequence: &Sequence| -> Result<bool> {
-        if of_channels != channels::is_of_channels(sequence) {
+        if is_of != kind(sequence) {
             // Without its mark it would be another case.
             return Ok(false);
         }
         let differs = match fresh.pair.play(sequence) {
             // Half a block, or replies that stay turned off, leave the base without an answer.
-            Err(_) if of_channels => false,
+            Err(_) if is_of != (false, false) => false,
             result => result?.is_some(),
         };
         if differs && !alive(&mut fresh) {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::channels;
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
 use super::exceptions::{exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use super::{blocking, channels};
 use crate::client::{Client, Reply, info_field};
 use crate::quoted::{abbreviate, quote_short};
 use crate::server::Server;
@@ -69,6 +69,9 @@ impl Pair {
     pub fn play(&mut self, sequence: &Sequence) -> Result<Option<Difference>> {
         if channels::is_of_channels(sequence) {
             return channels::play(self, sequence);
+        }
+        if blocking::is_of_blocking(sequence) {
+            return blocking::play(self, sequence);
         }
         match self.prepare(sequence) {
             Ok(()) => {}
@@ -136,7 +139,7 @@ impl Game<'_> {
             Step::Raw { bytes } => self.raw(bytes),
             Step::Cool => self.cool(),
             // Only at the beginning it means something.
-            Step::Channels => Ok(None),
+            Step::Channels | Step::Blocking => Ok(None),
         }
     }
 

@@ -3,7 +3,8 @@
 //! The text is lines of commands as redis-cli reads them (`quoted`), with directives in lines that begin with `#@`:
 //! `connection N` (what follows goes there), `pipeline N` (the next N commands are sent at once), `scan` (the next line
 //! is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its own),
-//! `cool` (what was written so far moves from memory to the base), `channels` (the case is played by `channels`).
+//! `cool` (what was written so far moves from memory to the base), `channels` and `blocking`
+//! (the case is played by the module of that name).
 //! Other lines that begin with `#` are comments. A sequence of one connection without directives can be piped to
 //! redis-cli after `grep -v '^#'`.
 
@@ -31,6 +32,8 @@ pub enum Step {
     Cool,
     /// At the beginning: what follows is a case of `channels`, where every connection is heard after each step.
     Channels,
+    /// At the beginning: what follows is a case of `blocking`, where connections may wait.
+    Blocking,
 }
 
 pub type Sequence = Vec<Step>;
@@ -75,6 +78,7 @@ fn text_with(sequence: &[Step], line: fn(&[Vec<u8>]) -> String) -> String {
             Step::Raw { bytes } => push_line(&mut out, &format!("#@ raw {}", quote(bytes))),
             Step::Cool => push_line(&mut out, "#@ cool"),
             Step::Channels => push_line(&mut out, "#@ channels"),
+            Step::Blocking => push_line(&mut out, "#@ blocking"),
         }
     }
     out
@@ -114,6 +118,7 @@ pub fn from_text(text: &str) -> Result<Sequence> {
             "wait" => sequence.push(Step::Wait { ms: count()? }),
             "cool" => sequence.push(Step::Cool),
             "channels" => sequence.push(Step::Channels),
+            "blocking" => sequence.push(Step::Blocking),
             "raw" => sequence.push(Step::Raw { bytes: command(rest)?.concat() }),
             _ => bail!("no such directive: {line:?}"),
         }

@@ -1,0 +1,167 @@
+//! The commands that wait until there is something to take: from lists and from sorted sets.
+//!
+//! Owns their options and replies. Each tries once: what it answers then says that it has got something, or what it waits
+//! for; who waits, how long and in which order is the engine's business. How elements are taken is in `list_move.rs`.
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::list_move::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
+use crate::table::{Arity, Awaited, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Run, Tried, Use};
+use haypile_resp::Reply;
+use haypile_store::Txn;
+use haypile_types::extended::Extended;
+use haypile_types::key::Type;
+use haypile_types::list::Side;
+use std::ops::Range;
+
+pub(crate) const COMMANDS: &[Command] = &[BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP];
+
+/// Keys that an event loop looks at in one command.
+const KEYS_AT_ONCE: usize = 1024;
+
+/// As Redis says since when a timeout may have a fraction.
+const DOUBLE_SINCE: (&str, &str) = ("6.0.0", "`timeout` is interpreted as a double instead of an integer.");
+
+const BLPOP: Command = Command {
+    name: "blpop",
+    summary: "Takes the first element of the first of several lists that is there, or waits until one is.",
+    run: Run::Block(blpop),
+    ..POPPING
+};
+
+const BRPOP: Command = Command {
+    name: "brpop",
+    summary: "Takes the last element of the first of several lists that is there, or waits until one is.",
+    run: Run::Block(brpop),
+    ..POPPING
+};
+
+const POPPING: Command = Command {
+    since: "2.0.0",
+    group: Group::List,
+    arity: Arity::at_least(3),
+    keys: KEYS_BEFORE_TIMEOUT,
+    syntax: "key... timeout:double",
+    complexity: "O(N) where N is the number of provided keys.",
+    history: &[DOUBLE_SINCE],
+    ..Command::USUAL
+};
+
+const KEYS_BEFORE_TIMEOUT: Keys = Keys::One(KeySpec {
+    find: Find::Range { last: -2, step: 1, limit: 0 },
+    ..KeySpec::at(1).with(Mode::Rw, &[Use::Access, Use::Delete])
+});
+
+fn blpop(txn: &mut Txn, args: Args) -> Result<Tried> {
+    pop(txn, args, Side::Head)
+}
+
+fn brpop(txn: &mut Txn, args: Args) -> Result<Tried> {
+    pop(txn, args, Side::Tail)
+}
+
+fn pop(txn: &mut Txn, args: Args, side: Side) -> Result<Tried> {
+    let last = args.len() - 1;
+    let timeout_ms = timeout_ms(txn, args, last)?;
+    let keys = look_at(txn, 1..last)?;
+    Ok(match pop_from_first(txn, args, keys.clone(), side)? {
+        Some(reply) => Tried::Got(reply),
+        None => Tried::Nothing(Awaited { keys, kind: Type::List, timeout_ms, at_once: Reply::NullArray }),
+    })
+}
+
+const BLMOVE: Command = Command {
+    name: "blmove",
+    since: "6.2.0",
+    arity: Arity::exactly(6),
+    syntax: "source:key destination:key wherefrom=(LEFT | RIGHT) whereto=(LEFT | RIGHT) timeout:double",
+    run: Run::Block(blmove),
+    ..MOVING
+};
+
+const BRPOPLPUSH: Command = Command {
+    name: "brpoplpush",
+    since: "2.2.0",
+    arity: Arity::exactly(4),
+    syntax: "source:key destination:key timeout:double",
+    run: Run::Block(brpoplpush),
+    history: &[DOUBLE_SINCE],
+    deprecated: Some(Deprecated { since: "6.2.0", instead: "`BLMOVE` with the `RIGHT` and `LEFT` arguments" }),
+    ..MOVING
+};
+
+const MOVING: Command = Command {
+    group: Group::List,
+    keys: SOURCE_AND_DESTINATION,
+    summary: "Takes an element from a list, adds it to another one and returns it, or waits until there is one.",
+    flags: &[Flag::Denyoom],
+    ..Command::USUAL
+};
+
+fn blmove(txn: &mut Txn, args: Args) -> Result<Tried> {
+    let (from, to) = (side(args, 3)?, side(args, 4)?);
+    moving(txn, args, from, to, 5)
+}
+
+fn brpoplpush(txn: &mut Txn, args: Args) -> Result<Tried> {
+    moving(txn, args, Side::Tail, Side::Head, 3)
+}
+
+fn moving(txn: &mut Txn, args: Args, from: Side, to: Side, timeout_at: usize) -> Result<Tried> {
+    let timeout_ms = timeout_ms(txn, args, timeout_at)?;
+    let keys = [args.key(txn, 1), args.key(txn, 2)];
+    Ok(match move_one(txn, keys, from, to)? {
+        Some(element) => Tried::Got(Reply::bulk(element.into_parts())),
+        None => Tried::Nothing(Awaited { keys: 1..2, kind: Type::List, timeout_ms, at_once: Reply::Null }),
+    })
+}
+
+const BLMPOP: Command = Command {
+    name: "blmpop",
+    group: Group::List,
+    summary: "Takes elements of the first of several lists that is there, or waits until one is.",
+    syntax: "timeout:double numkeys:integer key... where=(LEFT | RIGHT) [COUNT count]",
+    complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
+    run: Run::Block(blmpop),
+    ..POPPING_MANY
+};
+
+const POPPING_MANY: Command = Command {
+    since: "7.0.0",
+    arity: Arity::at_least(5),
+    keys: Keys::One(KeySpec {
+        find: Find::KeyNum { count_at: 0, first: 1, step: 1 },
+        ..KeySpec::at(2).with(Mode::Rw, &[Use::Access, Use::Delete])
+    }),
+    ..Command::USUAL
+};
+
+fn blmpop(txn: &mut Txn, args: Args) -> Result<Tried> {
+    let pops = Pops::parse(args, 2)?;
+    let timeout_ms = timeout_ms(txn, args, 1)?;
+    let keys = look_at(txn, pops.keys.clone())?;
+    Ok(match pops.try_once(txn, args)? {
+        Some(reply) => Tried::Got(reply),
+        None => Tried::Nothing(Awaited { keys, kind: Type::List, timeout_ms, at_once: Reply::NullArray }),
+    })
+}
+
+/// The keys that a command is about to look at; many of them take long.
+fn look_at(txn: &Txn, keys: Range<usize>) -> Result<Range<usize>> {
+    if keys.len() > KEYS_AT_ONCE {
+        txn.long()?;
+    }
+    Ok(keys)
+}
+
+/// Argument `i` as a time to wait in seconds: in milliseconds, rounded up; nothing for 0, which is for ever.
+fn timeout_ms(txn: &Txn, args: Args, i: usize) -> Result<Option<u64>> {
+    let seconds = Extended::parse(args.get(i)).ok_or(Error::text("ERR timeout is not a float or out of range"))?;
+    let out_of_range = Error::text("ERR timeout is out of range");
+    match u64::try_from(seconds.thousandfold()) {
+        Err(_) => Err(Error::text("ERR timeout is negative")),
+        Ok(0) => Ok(None),
+        Ok(ms) if ms > i64::MAX as u64 - txn.now_ms() => Err(out_of_range),
+        Ok(ms) => Ok(Some(ms)),
+    }
+}

@@ -1,0 +1,240 @@
+//! Makes the cases of `blocking`: over few keys, so that those who wait and those who push meet.
+//!
+//! In 7.2 a client that waits for several keys runs its command once more and looks at them in its own order, in 7.0 it gets
+//! what came first. So that both say the same, a block and a pipeline make one key at most, what commands move elements to is
+//! waited for by itself, and the key that changes its type is the last one of those that a command waits for.
+
+use crate::diff::arguments::Arguments;
+use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::random::Random;
+
+type Make = fn(&mut Arguments) -> Command;
+
+/// Sets these cases apart from those of the other kinds with the same seed.
+const STREAM: u64 = 0x00b1_0c4e_dca5_e500;
+
+/// All keys of these cases: first those that elements are pushed to, then those that they are moved to, at last the one
+/// that changes its type.
+pub(super) const KEYS: &[&[u8]] = &[b"a", b"b", b"c", b"d", b"e", b"z"];
+const PUSHED: &[&[u8]] = &[b"a", b"b", b"c"];
+const MOVED_TO: &[&[u8]] = &[b"d", b"e"];
+const CHANGING: &[u8] = b"z";
+
+/// For ever, and times that are over soon.
+const TIMEOUTS: &[&str] = &["0", "0", "0", "0", "0", "100", "0.01", "1e-3", "0.02", "0x1p-7", "-0.0001", "0.0"];
+/// What is beyond 64 bits is negative to 7.0, or no error.
+const ODD_TIMEOUTS: &[&str] = &["-1", "x", "", "-inf", "nan", "1 ", "-1e30"];
+
+const WAITING: &[(u64, Make)] = &[
+    (10, |a| waits(a, "BLPOP")),
+    (8, |a| waits(a, "BRPOP")),
+    (7, |a| waits_for_many(a, "BLMPOP", ["LEFT", "RIGHT"])),
+    (8, |a| {
+        let (from, to, timeout) = (source(a), destination(a), timeout(a));
+        vec![a.word("BLMOVE"), from, to, side(a), side(a), timeout]
+    }),
+    (4, |a| {
+        let (from, to, timeout) = (source(a), destination(a), timeout(a));
+        vec![a.word("BRPOPLPUSH"), from, to, timeout]
+    }),
+];
+
+/// What makes a key; the second word.
+const MAKING: &[(u64, Make)] = &[(10, |a| elements(a, "LPUSH")), (10, |a| elements(a, "RPUSH"))];
+
+const OTHER: &[(u64, Make)] = &[
+    (3, |a| vec![a.word("LPOP"), key(a)]),
+    (2, |a| vec![a.word("RPOP"), key(a)]),
+    (2, |a| vec![a.word("RPUSHX"), key(a), b"x".to_vec()]),
+    (4, |a| {
+        let (from, to) = (source(a), destination(a));
+        vec![a.word("LMOVE"), from, to, side(a), side(a)]
+    }),
+    (2, |a| vec![a.word("RPOPLPUSH"), source(a), destination(a)]),
+    (4, |a| vec![a.word("DEL"), key(a)]),
+    (5, |a| vec![a.word("RENAME"), key(a), one_of(a, MOVED_TO)]),
+    (3, |a| vec![a.word("COPY"), key(a), one_of(a, MOVED_TO), a.word("REPLACE")]),
+    (2, |a| vec![a.word("EXPIRE"), key(a), b"-1".to_vec()]),
+    (2, |a| vec![a.word("PEXPIRE"), key(a), b"100000".to_vec()]),
+    (4, |a| vec![a.word("SET"), CHANGING.to_vec(), b"text".to_vec()]),
+    (3, |a| vec![a.word("LRANGE"), key(a), b"0".to_vec(), b"-1".to_vec()]),
+    (2, |a| vec![a.word("EXISTS"), key(a)]),
+    (1, |a| vec![a.word("FLUSHALL")]),
+    (2, |a| vec![a.word("CLIENT"), a.word("UNBLOCK"), connection(a)]),
+    (3, |a| {
+        let how = *a.random.pick(&["TIMEOUT", "ERROR", "x"]);
+        vec![a.word("CLIENT"), a.word("UNBLOCK"), connection(a), a.word(how)]
+    }),
+    (2, |a| vec![a.word("CLIENT"), a.word("KILL"), a.word("ID"), connection(a)]),
+];
+
+fn pick(a: &mut Arguments, table: &[(u64, Make)]) -> Command {
+    let mut ticket = a.random.below(table.iter().map(|(weight, _)| weight).sum());
+    let make = table.iter().find(|(weight, _)| {
+        let hit = ticket < *weight;
+        ticket = ticket.saturating_sub(*weight);
+        hit
+    });
+    let (_, make) = make.expect("the ticket is below the sum of the weights");
+    make(a)
+}
+
+fn one_of(a: &mut Arguments, keys: &[&[u8]]) -> Vec<u8> {
+    a.random.pick(keys).to_vec()
+}
+
+fn key(a: &mut Arguments) -> Vec<u8> {
+    one_of(a, KEYS)
+}
+
+fn source(a: &mut Arguments) -> Vec<u8> {
+    if a.random.percent(70) { one_of(a, PUSHED) } else { key(a) }
+}
+
+fn destination(a: &mut Arguments) -> Vec<u8> {
+    if a.random.percent(90) { one_of(a, MOVED_TO) } else { CHANGING.to_vec() }
+}
+
+fn side(a: &mut Arguments) -> Vec<u8> {
+    let side = *a.random.pick(&["LEFT", "RIGHT"]);
+    a.word(side)
+}
+
+fn connection(a: &mut Arguments) -> Vec<u8> {
+    format!("{{id:{}}}", a.random.below(CONNECTIONS as u64)).into_bytes()
+}
+
+fn timeout(a: &mut Arguments) -> Vec<u8> {
+    let among = if a.random.percent(93) { TIMEOUTS } else { ODD_TIMEOUTS };
+    a.random.pick(among).as_bytes().to_vec()
+}
+
+/// The keys that a command waits for.
+fn awaited(a: &mut Arguments) -> Vec<Vec<u8>> {
+    if a.random.percent(25) {
+        return vec![one_of(a, MOVED_TO)];
+    }
+    let mut keys: Vec<_> = (0..a.random.between(0, 2)).map(|_| one_of(a, PUSHED)).collect();
+    if keys.is_empty() || a.random.percent(30) {
+        keys.push(CHANGING.to_vec());
+    }
+    keys
+}
+
+fn waits(a: &mut Arguments, name: &str) -> Command {
+    let mut command = vec![a.word(name)];
+    command.extend(awaited(a));
+    command.push(timeout(a));
+    command
+}
+
+fn waits_for_many(a: &mut Arguments, name: &str, sides: [&str; 2]) -> Command {
+    let keys = awaited(a);
+    let mut command = vec![a.word(name), timeout(a), keys.len().to_string().into_bytes()];
+    command.extend(keys);
+    let side = *a.random.pick(&sides);
+    command.push(a.word(side));
+    if a.random.percent(60) {
+        let count = *a.random.pick(&["1", "2", "3", "100", "0", "-1"]);
+        command.extend([a.word("COUNT"), count.as_bytes().to_vec()]);
+    }
+    command
+}
+
+fn elements(a: &mut Arguments, name: &str) -> Command {
+    let mut command = vec![a.word(name), key(a)];
+    for _ in 0..a.random.between(1, 4) {
+        command.push(format!("{}", a.random.below(100)).into_bytes());
+    }
+    command
+}
+
+/// MULTI, what is in it, and EXEC.
+fn block(a: &mut Arguments) -> Vec<Command> {
+    let key = key(a);
+    let mut commands = vec![vec![a.word("MULTI")]];
+    for _ in 0..a.random.between(1, 4) {
+        let mut command = match a.random.below(10) {
+            0..=5 => pick(a, MAKING),
+            6 => waits(a, "BLPOP"),
+            7 => vec![a.word("BLMOVE"), key.clone(), key.clone(), side(a), side(a), timeout(a)],
+            8 => vec![a.word("DEL"), key.clone()],
+            _ => vec![a.word("TYPE"), key.clone()],
+        };
+        if command.len() > 2 && !command[0].eq_ignore_ascii_case(b"blpop") {
+            command[1] = key.clone();
+        }
+        commands.push(command);
+    }
+    commands.push(vec![a.word("EXEC")]);
+    commands
+}
+
+/// A database takes another one's place, with one key in it.
+fn swap(a: &mut Arguments) -> Vec<Command> {
+    let mut make = pick(a, MAKING);
+    make[1] = one_of(a, PUSHED);
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Command>();
+    vec![words("SELECT 1"), words("FLUSHDB"), make, words("SELECT 0"), words("SWAPDB 0 1")]
+}
+
+/// Case number `case` of `seed`.
+pub fn generate(seed: u64, case: u64) -> Sequence {
+    let mut a = Arguments { random: Random::of_part(seed ^ STREAM, case), large: false };
+    let mut sequence = vec![Step::Blocking];
+    let send = |connection, commands| Step::Send { connection, commands };
+    for connection in 0..CONNECTIONS {
+        if a.random.percent(50) {
+            let hello = *a.random.pick(&[b"2", b"3", b"3"]);
+            sequence.push(send(connection, vec![vec![a.word("HELLO"), hello.to_vec()]]));
+        }
+    }
+    let listener = CONNECTIONS - 1;
+    let connections = match a.random.percent(25) {
+        true => {
+            let classes = ["CONFIG", "SET", "notify-keyspace-events", "Eglzx"];
+            sequence.push(send(0, vec![classes.map(|word| word.as_bytes().to_vec()).to_vec()]));
+            sequence.push(send(listener, vec![vec![a.word("PSUBSCRIBE"), b"__key*__:*".to_vec()]]));
+            listener
+        }
+        false => CONNECTIONS,
+    };
+    let patience = *a.random.pick(&[20, 35, 50]);
+    for _ in 0..a.random.between(10, 50) {
+        let connection = a.random.below(connections as u64) as usize;
+        let commands = match a.random.below(100) {
+            n if n < patience => {
+                let behind = a.random.percent(20).then(|| vec![a.word("ECHO"), b"behind".to_vec()]);
+                std::iter::once(pick(&mut a, WAITING)).chain(behind).collect()
+            }
+            n if n < patience + 30 => vec![pick(&mut a, MAKING)],
+            95..=96 => block(&mut a),
+            97 => swap(&mut a),
+            98 => vec![vec![super::LEAVE.to_vec()]],
+            // What was pushed is looked for in the same breath.
+            99 => {
+                let push = elements(&mut a, "RPUSH");
+                let look = vec![a.word("LPOP"), push[1].clone()];
+                vec![push, look]
+            }
+            n if n > 88 => block(&mut a),
+            _ => vec![pick(&mut a, OTHER)],
+        };
+        sequence.push(send(connection, commands));
+    }
+    sequence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::sequence::{from_text, to_text};
+
+    #[test]
+    fn every_case_survives_its_text_form() {
+        for case in 0..200 {
+            let sequence = generate(11, case);
+            assert_eq!(from_text(&to_text(&sequence)).expect("written by us"), sequence, "case {case}");
+        }
+    }
+}

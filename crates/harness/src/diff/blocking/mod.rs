@@ -1,0 +1,290 @@
+//! The third kind of case: connections that wait for keys, and others that make them, end their waits, or go.
+//!
+//! What is sent has a PING behind it. After each step a server is looked at until every connection has answered its PINGs
+//! or is blocked: as many as have not are blocked, says the server. All that came until then was heard in that step, and is
+//! compared connection by connection; so it is seen who was served, with what, and when. A server with several threads may
+//! say that a client is blocked again before what it was served with has arrived: ours is looked at until it has said what
+//! the base has, for as long as that may come. Steps are those of `sequence`, behind the mark [`Step::Blocking`]. `{id:N}` in an argument is the id of connection N, a command `{leave}` closes the
+//! connection without a word. `cases` makes them.
+
+mod cases;
+
+pub use cases::generate;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::play::{Difference, Pair};
+use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::client::{Client, Reply, info_field};
+use crate::quoted::quote_short;
+
+/// What has not come by then does not come.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The same for what only one of the servers has said.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A wait for less than this, in seconds, is seen to its end in the step that begins it.
+const SHORT_S: f64 = 1.0;
+
+/// A command that closes its connection.
+const LEAVE: &[u8] = b"{leave}";
+
+/// Whether a sequence is of this kind.
+pub fn is_of_blocking(sequence: &[Step]) -> bool {
+    sequence.first() == Some(&Step::Blocking)
+}
+
+/// Plays a sequence from empty servers. An `Err` is a failure of the base or of this program.
+pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Difference>> {
+    let mut theirs = Party::new(pair.theirs.port).context("preparing the base")?;
+    let mut ours = match Party::new(pair.ours.port) {
+        Ok(party) => party,
+        Err(error) => return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") })),
+    };
+    for (number, step) in sequence.iter().enumerate() {
+        let Step::Send { connection, commands } = step else { continue };
+        // What is behind one that waits runs beside what others do then, in any order.
+        if theirs.is_blocked(*connection) && !commands.iter().any(|command| command[0] == LEAVE) {
+            continue;
+        }
+        let they_heard =
+            theirs.step(*connection, commands, None).with_context(|| format!("the base, step {number}"))?;
+        let expected = Expected { heard: &they_heard, blocked: theirs.blocked() };
+        pair.commands += commands.len() as u64;
+        let text = match ours.step(*connection, commands, Some(&expected)) {
+            // Who says hello hears who it talks to.
+            Ok(_) if commands.iter().all(|command| command[0].eq_ignore_ascii_case(b"hello")) => None,
+            Ok(we_heard) => differ(commands, &they_heard, &we_heard).or_else(|| {
+                let (theirs, ours) = (&expected.blocked, ours.blocked());
+                (*theirs != ours)
+                    .then(|| format!("{}\n  blocked\n  theirs: {theirs:?}\n  ours:   {ours:?}", title(commands)))
+            }),
+            Err(error) => Some(format!("{}: {error:#}", title(commands))),
+        };
+        if let Some(text) = text {
+            return Ok(Some(Difference { step: number, text }));
+        }
+    }
+    let they_have = theirs.finish().context("the base, at the end")?;
+    let text = match ours.finish() {
+        Ok(we_have) if we_have == they_have => None,
+        Ok(we_have) => Some(format!("what is left\n  theirs: {}\n  ours:   {}", shown(&they_have), shown(&we_have))),
+        Err(error) => Some(format!("at the end: {error:#}")),
+    };
+    Ok(text.map(|text| Difference { step: sequence.len() - 1, text }))
+}
+
+/// What the base has said in a step.
+struct Expected<'a> {
+    /// By connection.
+    heard: &'a [Vec<Reply>],
+    blocked: Vec<usize>,
+}
+
+/// All connections to one server.
+struct Party {
+    port: u16,
+    /// Asks who is blocked; never is.
+    admin: Client,
+    connections: Vec<Connection>,
+    /// PINGs that were sent.
+    sentinels: u64,
+}
+
+struct Connection {
+    client: Client,
+    id: i64,
+    /// PINGs that were not answered.
+    outstanding: Vec<String>,
+}
+
+impl Connection {
+    fn new(port: u16) -> Result<Connection> {
+        let mut client = Client::connect(port, SILENCE)?;
+        let id = client.command("CLIENT ID")?.integer().context("CLIENT ID is a number")?;
+        Ok(Connection { client, id, outstanding: Vec::new() })
+    }
+}
+
+impl Party {
+    fn new(port: u16) -> Result<Party> {
+        let mut admin = Client::connect(port, SILENCE)?;
+        for command in [&["CONFIG", "SET", "notify-keyspace-events", ""][..], &["FLUSHALL"]] {
+            let reply = admin.call(command)?;
+            ensure!(reply.is_ok(), "{command:?} was answered by {reply}");
+        }
+        let begin = Instant::now();
+        while blocked(&mut admin)? > 0 {
+            ensure!(begin.elapsed() < SILENCE, "clients of the case before are still blocked");
+        }
+        let connections = (0..CONNECTIONS).map(|_| Connection::new(port)).collect::<Result<_>>()?;
+        Ok(Party { port, admin, connections, sentinels: 0 })
+    }
+
+    fn is_blocked(&self, connection: usize) -> bool {
+        !self.connections[connection].outstanding.is_empty()
+    }
+
+    fn blocked(&self) -> Vec<usize> {
+        (0..CONNECTIONS).filter(|connection| self.is_blocked(*connection)).collect()
+    }
+
+    /// What each connection hears when one of them sends these commands.
+    fn step(
+        &mut self,
+        sender: usize,
+        commands: &[Command],
+        expected: Option<&Expected<'_>>,
+    ) -> Result<Vec<Vec<Reply>>> {
+        if commands.iter().any(|command| command[0] == LEAVE) {
+            self.connections[sender] = Connection::new(self.port)?;
+            return self.settle(None, expected);
+        }
+        for command in commands {
+            let command: Command = command.iter().map(|word| self.with_ids(word)).collect();
+            self.connections[sender].client.push(&command);
+        }
+        self.sentinels += 1;
+        let (sentinel, connection) = (format!("sentinel:{}", self.sentinels), &mut self.connections[sender]);
+        connection.client.push(&["PING", &sentinel]);
+        // One that others have closed is seen when it is read.
+        let _ = connection.client.flush();
+        connection.outstanding.push(sentinel);
+        self.settle(commands.iter().any(is_short).then_some(sender), expected)
+    }
+
+    /// A word with the ids that it names.
+    fn with_ids(&self, word: &[u8]) -> Vec<u8> {
+        let number = word.strip_prefix(b"{id:").and_then(|rest| rest.strip_suffix(b"}"));
+        let number = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<usize>().ok());
+        match number.and_then(|number| self.connections.get(number)) {
+            Some(connection) => connection.id.to_string().into_bytes(),
+            None => word.to_vec(),
+        }
+    }
+
+    /// Reads until every connection has answered or is blocked; `must_answer` has to. And until all that is expected has come,
+    /// if it may.
+    fn settle(&mut self, must_answer: Option<usize>, expected: Option<&Expected<'_>>) -> Result<Vec<Vec<Reply>>> {
+        let mut heard: Vec<Vec<Reply>> = self.connections.iter().map(|_| Vec::new()).collect();
+        let begin = Instant::now();
+        loop {
+            for (connection, heard) in self.connections.iter_mut().zip(&mut heard) {
+                connection.hear(self.port, heard)?;
+            }
+            let outstanding = self.blocked().len();
+            let owes = must_answer.is_some_and(|number| self.is_blocked(number));
+            let is_quiet = !owes && blocked(&mut self.admin)? == outstanding;
+            if is_quiet {
+                // What was written before that was said.
+                for (connection, heard) in self.connections.iter_mut().zip(&mut heard) {
+                    connection.hear(self.port, heard)?;
+                }
+            }
+            let is_quiet = is_quiet && self.blocked().len() == outstanding;
+            let is_as_expected =
+                expected.is_none_or(|expected| expected.heard == heard && expected.blocked == self.blocked());
+            if is_quiet && is_as_expected {
+                return Ok(heard);
+            }
+            if is_quiet && begin.elapsed() > PATIENCE {
+                return Ok(heard);
+            }
+            ensure!(begin.elapsed() < SILENCE, "{outstanding} clients do not answer, and fewer or more are blocked");
+        }
+    }
+
+    /// Everybody goes; what is there then.
+    fn finish(mut self) -> Result<Vec<Reply>> {
+        self.connections.clear();
+        let begin = Instant::now();
+        while blocked(&mut self.admin)? > 0 {
+            ensure!(begin.elapsed() < SILENCE, "clients that have gone are still blocked");
+        }
+        let mut left = Vec::new();
+        for database in ["0", "1"] {
+            self.admin.call(&["SELECT", database])?;
+            for key in cases::KEYS {
+                left.push(self.admin.call(&[b"TYPE", *key])?);
+                left.push(self.admin.call(&[&b"LRANGE"[..], key, b"0", b"-1"])?);
+            }
+        }
+        self.admin.call(&["SELECT", "0"])?;
+        Ok(left)
+    }
+}
+
+impl Connection {
+    /// Takes what has come. One that was closed is made anew.
+    fn hear(&mut self, port: u16, heard: &mut Vec<Reply>) -> Result<()> {
+        loop {
+            let reply = match self.client.has_input() {
+                Ok(false) => return Ok(()),
+                Ok(true) => self.client.read(),
+                Err(error) => Err(error),
+            };
+            match reply {
+                Ok(reply) if self.is_answer(&reply) => _ = self.outstanding.remove(0),
+                Ok(reply) => heard.push(reply),
+                Err(error) if is_end(&error) => {
+                    heard.push(Reply::Simple(b"(closed)".to_vec()));
+                    *self = Connection::new(port)?;
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn is_answer(&self, reply: &Reply) -> bool {
+        let Some(sentinel) = self.outstanding.first().map(String::as_bytes) else { return false };
+        match reply {
+            Reply::Array(items) | Reply::Push(items) => {
+                matches!(&items[..], [word, text]
+                    if word.bytes() == Some(b"pong") && text.bytes() == Some(sentinel))
+            }
+            other => other.bytes() == Some(sentinel),
+        }
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// How many clients a server says are blocked.
+fn blocked(admin: &mut Client) -> Result<usize> {
+    let info = admin.info("clients")?.context("there is a section clients")?;
+    info_field(&info, "blocked_clients").and_then(|count| count.parse().ok()).context("a field blocked_clients")
+}
+
+/// Whether it is a blocking command whose time is over soon.
+fn is_short(command: &Command) -> bool {
+    let is = |names: &[&[u8]]| names.iter().any(|name| command[0].eq_ignore_ascii_case(name));
+    let timeout = match () {
+        () if is(&[b"blmpop", b"bzmpop"]) => command.get(1),
+        () if is(&[b"blpop", b"brpop", b"blmove", b"brpoplpush", b"bzpopmin", b"bzpopmax"]) => command.last(),
+        () => None,
+    };
+    let Some(text) = timeout.and_then(|text| std::str::from_utf8(text).ok()) else { return false };
+    // Those in hexadecimal digits all are.
+    text.starts_with("0x") || text.parse().is_ok_and(|seconds: f64| seconds > 0.0 && seconds < SHORT_S)
+}
+
+fn title(commands: &[Command]) -> String {
+    commands.iter().map(|command| quote_short(command)).collect::<Vec<_>>().join("; ")
+}
+
+fn shown(heard: &[Reply]) -> String {
+    heard.iter().map(Reply::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Where the two first differ, in words.
+fn differ(commands: &[Command], theirs: &[Vec<Reply>], ours: &[Vec<Reply>]) -> Option<String> {
+    let connection = theirs.iter().zip(ours).position(|(a, b)| a != b)?;
+    let (theirs, ours) = (shown(&theirs[connection]), shown(&ours[connection]));
+    Some(format!("{}\n  heard by connection {connection}\n  theirs: {theirs}\n  ours:   {ours}", title(commands)))
+}
