@@ -103,6 +103,13 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again",
     },
     Difference {
+        commands: &["sort", "sort_ro"],
+        what: "ALPHA compares bytes. Redis compares by the locale of its process and only up to the first NUL, unless the \
+               result is stored.",
+        why: "The order must not depend on the machine, or on what becomes of the result.",
+        test: "texts_are_compared_by_all_their_bytes",
+    },
+    Difference {
         commands: &["object|idletime"],
         what: "It counts from the last write, not from the last read; for a key that is only on disk, from the last flush, \
                and not from before the start of the server.",

@@ -276,12 +276,14 @@ fn key_spec(spec: &KeySpec) -> Reply {
     let mode = std::iter::once(spec.mode.name()).filter(|name| !name.is_empty());
     let uses = spec.uses.iter().map(|use_| use_.name());
     let (begin, begin_spec) = match spec.begin {
+        Begin::Unknown(_) => ("unknown", Vec::new()),
         Begin::Index(index) => ("index", vec![("index", Reply::Integer(index.into()))]),
         Begin::Keyword { word, from } => {
             ("keyword", vec![("keyword", Reply::bulk(word)), ("startfrom", Reply::Integer(from.into()))])
         }
     };
     let (find, find_spec) = match spec.find {
+        _ if matches!(spec.begin, Begin::Unknown(_)) => ("unknown", Vec::new()),
         Find::Range { last, step, limit } => (
             "range",
             vec![
@@ -355,6 +357,10 @@ fn documented_arguments(arguments: &[Argument], keys: &mut usize, specs: usize) 
         if argument.kind == syntax::Kind::Key {
             fields.push(("key_spec_index", Reply::Integer((*keys).min(specs.saturating_sub(1)) as i64)));
             *keys += 1;
+        } else if argument.kind == syntax::Kind::Pattern && specs > 1 {
+            // What SORT makes names of: all of them belong to the spec behind the key.
+            fields.push(("key_spec_index", Reply::Integer(1)));
+            *keys = 2;
         }
         if let Some(token) = argument.token {
             fields.push(("token", Reply::bulk(token)));
@@ -362,10 +368,13 @@ fn documented_arguments(arguments: &[Argument], keys: &mut usize, specs: usize) 
         if let Some(since) = argument.since {
             fields.push(("since", Reply::bulk(since)));
         }
-        let flags: Vec<Reply> = [(argument.optional, "optional"), (argument.multiple, "multiple")]
-            .into_iter()
-            .filter_map(|(set, name)| set.then_some(Reply::Simple(name)))
-            .collect();
+        let flags = [
+            (argument.optional, "optional"),
+            (argument.multiple, "multiple"),
+            (argument.multiple_token, "multiple_token"),
+        ];
+        let flags: Vec<Reply> =
+            flags.into_iter().filter_map(|(set, name)| set.then_some(Reply::Simple(name))).collect();
         if !flags.is_empty() {
             fields.push(("flags", Reply::Set(flags)));
         }

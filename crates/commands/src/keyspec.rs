@@ -157,6 +157,10 @@ impl KeySpec {
         let count = args.len();
         let start = match self.begin {
             Begin::Index(index) => index as usize,
+            Begin::Unknown(hidden) => match hidden.find(args) {
+                Some(at) => at,
+                None => return NOTHING,
+            },
             Begin::Keyword { word, from } => {
                 let found = if from >= 0 {
                     (from as usize..count).find(|&i| args.is(i, word))
@@ -254,6 +258,35 @@ pub enum Begin {
     Index(u16),
     /// After this word, searched from an argument on; from the end backwards if `from` is negative.
     Keyword { word: &'static str, from: i16 },
+    /// Where only the command itself finds it; others are told that it is unknown.
+    Unknown(Hidden),
+}
+
+/// A key that no rule finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// Its name is not among the arguments.
+    Elsewhere,
+    /// What follows the last STORE of SORT, which may be the value of another option.
+    StoreOfSort,
+}
+
+impl Hidden {
+    fn find(self, args: Args) -> Option<usize> {
+        let (mut i, mut found) = (2, None);
+        while self == Hidden::StoreOfSort && i < args.len() {
+            if args.is(i, "limit") {
+                i += 2;
+            } else if args.is(i, "get") || args.is(i, "by") {
+                i += 1;
+            } else if args.is(i, "store") && i + 1 < args.len() {
+                found = Some(i + 1);
+                i += 1;
+            }
+            i += 1;
+        }
+        found
+    }
 }
 
 /// How far a run of keys reaches.

@@ -49,6 +49,8 @@ mod keys;
 mod database;
 mod expire;
 mod scan;
+mod sort;
+mod sort_large;
 
 mod backup;
 mod client;
@@ -105,6 +107,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,
+        sort::COMMANDS,
         database::COMMANDS,
         connection::COMMANDS,
         client::COMMANDS,

@@ -3,7 +3,7 @@
 //! ```text
 //! arguments = item *( " " item )
 //! item      = "[" repeated "]" / repeated                     ; [...]: optional
-//! repeated  = argument [ "..." ]                              ; may be given several times
+//! repeated  = argument [ "..." / "*" ]                        ; may be given several times; "*": each time with its word
 //! argument  = TOKEN [since]                                   ; a word by itself, named after itself
 //!           / [ TOKEN " " ] name [":" type] [since]           ; a value, perhaps after a word
 //!           / [ TOKEN " " ] name [since] "=(" items ")"       ; several arguments as one
@@ -28,6 +28,8 @@ pub struct Argument {
     pub since: Option<&'static str>,
     pub optional: bool,
     pub multiple: bool,
+    /// Each time with its word.
+    pub multiple_token: bool,
     /// Of a block or a choice.
     pub arguments: Vec<Argument>,
 }
@@ -123,6 +125,7 @@ fn shown_one(argument: &Argument) -> String {
         (false, false) => once,
         (false, true) => format!("{once} [{once} ...]"),
         (true, false) => format!("[{once}]"),
+        (true, true) if argument.multiple_token => format!("[{once} [{once} ...]]"),
         (true, true) => format!("[{once} ...]"),
     }
 }
@@ -144,7 +147,8 @@ impl Text {
     fn item(&mut self) -> Result<Argument, SyntaxError> {
         let optional = self.take("[");
         let mut argument = self.argument()?;
-        argument.multiple = self.take("...");
+        argument.multiple_token = self.take("*");
+        argument.multiple = argument.multiple_token || self.take("...");
         argument.optional = optional;
         if optional && !self.take("]") {
             return Err(self.expected("]"));
@@ -190,7 +194,16 @@ impl Text {
     /// An argument without parts, its version read from here.
     fn plain(&mut self, name: String, kind: Kind) -> Argument {
         let since = self.take("@").then(|| self.version());
-        Argument { name, kind, token: None, since, optional: false, multiple: false, arguments: Vec::new() }
+        Argument {
+            name,
+            kind,
+            token: None,
+            since,
+            optional: false,
+            multiple: false,
+            multiple_token: false,
+            arguments: Vec::new(),
+        }
     }
 
     fn token(&mut self) -> Option<&'static str> {
@@ -246,6 +259,7 @@ mod tests {
             text += &a.since.map_or(String::new(), |since| format!(" since={since}"));
             text += if a.optional { " optional" } else { "" };
             text += if a.multiple { " multiple" } else { "" };
+            text += if a.multiple_token { " multiple_token" } else { "" };
             if a.arguments.is_empty() { text } else { format!("{text} {{ {} }}", shown(&a.arguments)) }
         };
         arguments.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -264,6 +278,8 @@ mod tests {
         check("[message]", "message:string optional");
         check("[name...]", "name:string optional multiple");
         check("[GET@6.2.0]", "get:pure-token token=GET since=6.2.0 optional");
+        check("[GET pattern*]", "pattern:pattern token=GET optional multiple multiple_token");
+        check("[ALPHA sorting:pure-token]", "sorting:pure-token token=ALPHA optional");
         check("[COUNT count]", "count:integer token=COUNT optional");
         check("'lib-name' libname", "libname:string token=lib-name");
         check("protover:integer@6.0.0...", "protover:integer since=6.0.0 multiple");

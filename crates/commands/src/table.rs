@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 pub use crate::flags::{Categories, Category, Flag, Flags};
-pub use crate::keyspec::{Begin, Find, KeyPositions, KeySpec, Keys, Mode, Use};
+pub use crate::keyspec::{Begin, Find, Hidden, KeyPositions, KeySpec, Keys, Mode, Use};
 
 /// One command or subcommand. Fields with a usual value come last and are taken from [`Command::USUAL`].
 #[derive(Clone, Copy)]
@@ -259,8 +259,11 @@ impl Command {
         if !flags.has(Flag::Fast) {
             categories.add(Category::Slow);
         }
-        // WAIT and its relatives are about the connection, whatever group documents them.
-        let is_elsewhere = matches!(self.run, Run::Container) || self.categories.contains(&Category::Connection);
+        // WAIT and its relatives are about the connection, SORT about lists, sets and sorted sets, whatever group documents
+        // them.
+        let is_of = |category| self.categories.contains(&category);
+        let is_elsewhere =
+            matches!(self.run, Run::Container) || is_of(Category::Connection) || is_of(Category::Sortedset);
         if let (Some(category), false) = (self.group.category(), is_elsewhere) {
             categories.add(category);
         }

@@ -45,6 +45,13 @@ pub fn parse(text: &[u8]) -> Option<f64> {
     (is_whole && !number.out_of_range).then_some(number.value)
 }
 
+/// The number that SORT sorts by: blanks may stand before it, and an empty text is zero.
+pub fn parse_weight(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    let (number, length) = strtod(text);
+    (length == text.len() && !number.value.is_nan() && !number.out_of_range).then_some(number.value)
+}
+
 /// The number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it, an empty text is
 /// zero, what is out of range is infinite or zero, and a NUL ends it.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {

@@ -41,6 +41,18 @@ pub enum Rule {
     CommandDocs,
 }
 
+/// Redis compares texts up to the first NUL unless the result is stored, and leaves equal ones, and what is not sorted, in any
+/// order.
+fn rule_of_sort(command: &Command) -> Rule {
+    let has = |word: &str| command.iter().any(|argument| argument.eq_ignore_ascii_case(word.as_bytes()));
+    let is_open = has("nosort") || has("alpha") && (!has("store") || has("by"));
+    match (is_open, has("limit")) {
+        (true, true) => Rule::Form,
+        (true, false) => Rule::Unordered,
+        (false, _) => Rule::Exact,
+    }
+}
+
 pub fn rule_of(command: &Command) -> Rule {
     let word = |at: usize| command.get(at).map(|w| w.to_ascii_lowercase()).unwrap_or_default();
     match (word(0).as_slice(), word(1).as_slice()) {
@@ -59,6 +71,7 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"hgetall", _) => Rule::UnorderedPairs,
         (b"hrandfield" | b"zrandmember", _) if command.len() == 2 => Rule::AnyKey,
         (b"hrandfield" | b"zrandmember", _) => Rule::Sample,
+        (b"sort" | b"sort_ro", _) => rule_of_sort(command),
         (b"randomkey", _) => Rule::AnyKey,
         (b"scan" | b"hscan" | b"sscan" | b"zscan", _) => Rule::ScanPage,
         // Redis counts keys whose deadline has passed until they are removed.

@@ -10,6 +10,7 @@ use super::hashes;
 use super::lists;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::sets;
+use super::sorting;
 use super::zsets;
 use crate::random::Random;
 
@@ -56,6 +57,7 @@ const COMMANDS: &[(u64, Make)] = &[
     (2, |a| many(a, "UNLINK", false)),
     (4, |a| many(a, "EXISTS", false)),
     (2, |a| many(a, "TOUCH", false)),
+    (6, sorting::sort),
     (4, copy),
     (3, |a| vec![a.word("MOVE"), a.key(), a.database()]),
     (2, |a| vec![a.word("TYPE"), a.key()]),

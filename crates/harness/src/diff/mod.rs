@@ -17,6 +17,7 @@ pub mod play;
 pub mod sequence;
 mod sets;
 pub mod shrink;
+mod sorting;
 mod zsets;
 
 use std::collections::BTreeMap;
