@@ -110,6 +110,12 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "texts_are_compared_by_all_their_bytes",
     },
     Difference {
+        commands: &["sort", "sort_ro"],
+        what: "The encoding of a sorted set that is sorted stays; Redis makes it a `skiplist`.",
+        why: "Who reads changes nothing.",
+        test: "sorting_leaves_an_encoding_as_it_is",
+    },
+    Difference {
         commands: &["object|idletime"],
         what: "It counts from the last write, not from the last read; for a key that is only on disk, from the last flush, \
                and not from before the start of the server.",
