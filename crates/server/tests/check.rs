@@ -315,8 +315,9 @@ const CASES: &[Case] = &[
         plant: |look| vec![(look.data_row("list", &((1u64 << 63) + (7 << 16)).to_be_bytes()), None)],
         found: &[
             "value: key \"list\" of database 0: an element lies at position 8000000000080000, where 8000000000070000 comes next",
+            "value: key \"list\" of database 0: it states 497 bytes of a listpack, which would take 493",
             "value: key \"list\" of database 0: its count is 100, there are 99",
-            "2 defects: 2 value",
+            "3 defects: 3 value",
         ],
     },
     Case {

@@ -3,9 +3,10 @@
 use super::collection::{self, check_count};
 use super::objects::ObjectRows;
 use super::place::Report;
-use super::tree::{Counting, Node, Part, Tree};
+use super::tree::{Counting, Node, Part, Rules, Tree};
 use crate::element::Head;
-use crate::value::encoding::LIST_QUICKLIST;
+use crate::listpack;
+use crate::value::encoding::{LIST_LISTPACK, LIST_QUICKLIST};
 use haypile_store::base::BaseError;
 
 /// Bytes of the head's own part: bytes of a listpack, first and last position, root and next node.
@@ -14,6 +15,9 @@ const OWN_BYTES: usize = 28;
 /// Positions between neighbours of a dense run.
 const STEP: u64 = 1 << 16;
 
+/// The lowest position of an element.
+const POSITIONS_START: u64 = 1 << 32;
+
 /// Elements lie below, the nodes of the directory from here on.
 const POSITIONS_END: u64 = 0xffff_ffff << 32;
 
@@ -21,7 +25,14 @@ const POSITIONS_END: u64 = 0xffff_ffff << 32;
 const DENSE: u32 = 0;
 const LOOSE: u32 = 1;
 
+/// Elements of a loose segment at most, and of two neighbours together at least.
+const LOOSE_MAX: u64 = 128;
+const NEIGHBOURS_MIN: u64 = 65;
+
+static RULES: Rules = Rules { parse: parse_node, parts: (64, 2), part: check_segment };
+
 struct Own {
+    listpack_bytes: u32,
     first: u64,
     last: u64,
     /// 0: there is no directory, and the list is dense.
@@ -36,7 +47,7 @@ pub(super) fn check_packed(payload: &[u8], report: &mut Report<'_, '_, '_>) {
 pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
     collection::check_head(payload, OWN_BYTES, LIST_QUICKLIST, report);
     let Some((head, own)) = parse(payload) else { return };
-    if own.first > own.last || own.last >= POSITIONS_END {
+    if own.first > own.last || own.first < POSITIONS_START || own.last >= POSITIONS_END {
         report.add(format_args!("its positions go from {:016x} to {:016x}", own.first, own.last));
     } else if own.root == 0 && own.last - own.first != head.count.saturating_sub(1).saturating_mul(STEP) {
         let what = format!(
@@ -44,6 +55,12 @@ pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
             head.count, own.first, own.last
         );
         report.add(what);
+    }
+    if head.encoding != LIST_LISTPACK && own.listpack_bytes != 0 {
+        report.add(format_args!("it states {} bytes of a listpack, and is none", own.listpack_bytes));
+    }
+    if own.root == 0 && own.next != 0 {
+        report.add(format_args!("it has no directory, and node {} is to be the next one", own.next));
     }
     if own.root >= own.next && own.root > 0 {
         report.add(format_args!("the root of its directory is node {}, the next new one is {}", own.root, own.next));
@@ -54,7 +71,10 @@ fn parse(payload: &[u8]) -> Option<(Head, Own)> {
     let (head, own) = collection::head(payload, OWN_BYTES)?;
     let u32_at = |at: usize| own[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let u64_at = |at: usize| own[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-    Some((head, Own { first: u64_at(4), last: u64_at(12), root: u32_at(20), next: u32_at(24) }))
+    Some((
+        head,
+        Own { listpack_bytes: u32_at(0), first: u64_at(4), last: u64_at(12), root: u32_at(20), next: u32_at(24) },
+    ))
 }
 
 /// `level: u8`, then `start: u64 | count: u64 | link: u32` for each part.
@@ -71,6 +91,20 @@ fn parse_node(row: &[u8]) -> Option<Node> {
     (rest.is_empty() && node.parts.iter().all(is_known)).then_some(node)
 }
 
+/// A segment behind the one before it.
+fn check_segment(before: Option<&Part>, part: &Part) -> Option<String> {
+    if part.link == LOOSE && part.count > LOOSE_MAX {
+        return Some(format!("is loose and has {} elements", part.count));
+    }
+    let before = before?;
+    if before.count + part.count < NEIGHBOURS_MIN {
+        return Some(format!("and the one before have {} elements together", before.count + part.count));
+    }
+    let start = |part: &Part| part.key[..].try_into().map_or(0, u64::from_be_bytes);
+    let goes_on = start(before).wrapping_add(before.count.wrapping_mul(STEP)) == start(part);
+    (goes_on && before.link == DENSE && part.link == DENSE).then(|| "goes on where the one before ends".into())
+}
+
 pub(super) fn check_rows(
     payload: &[u8],
     rows: &mut ObjectRows<'_, '_>,
@@ -81,11 +115,15 @@ pub(super) fn check_rows(
     let node = |number: u32| look.data(&(POSITIONS_END + u64::from(number)).to_be_bytes());
     let mut counting = match own.root {
         0 => None,
-        root => Some(Counting::new(Tree::new(root, head.count, &node, parse_node, report)?, report)?),
+        root => Some(Counting::new(Tree::new(root, head.count, &node, &RULES, report)?, report)?),
     };
-    let (mut count, mut nodes) = (0, 0);
+    let whole = counting.as_ref().and_then(Counting::first).filter(|part| part.count == head.count);
+    if whole.is_some_and(|part| part.link == DENSE) {
+        report.add("it has a directory that only says that it is dense");
+    }
+    let (mut count, mut nodes, mut listpack_bytes) = (0, 0, listpack::EMPTY_BYTES);
     let (mut first, mut last) = (None, None);
-    while let Some((element, _)) = rows.data.next()? {
+    while let Some((element, value)) = rows.data.next()? {
         let Ok(position) = element.try_into().map(u64::from_be_bytes) else {
             report.add(format_args!("an element's row has a key of {} bytes behind the object", element.len()));
             continue;
@@ -117,6 +155,13 @@ pub(super) fn check_rows(
         first = first.or(Some(position));
         last = Some(position);
         count += 1;
+        listpack_bytes += listpack::entry_bytes(value);
+    }
+    if head.encoding == LIST_LISTPACK && own.listpack_bytes as usize != listpack_bytes {
+        report.add(format_args!(
+            "it states {} bytes of a listpack, which would take {listpack_bytes}",
+            own.listpack_bytes
+        ));
     }
     check_count(head.count, count, report);
     for (name, stated, found) in [("first", own.first, first), ("last", own.last, last)] {

@@ -21,29 +21,38 @@ pub(super) struct Node {
     pub parts: Vec<Part>,
 }
 
+/// What a type demands of its trees.
+pub(super) struct Rules {
+    pub parse: fn(&[u8]) -> Option<Node>,
+    /// Parts of a node at most, and of one that is not the root at least.
+    pub parts: (usize, usize),
+    /// What is wrong with a leaf's part behind the one before it.
+    pub part: fn(Option<&Part>, &Part) -> Option<String>,
+}
+
 /// The leaves' parts in order.
 pub(super) struct Tree<'t> {
     node: &'t dyn Fn(u32) -> Result<Option<Vec<u8>>, BaseError>,
-    parse: fn(&[u8]) -> Option<Node>,
+    rules: &'static Rules,
     /// The nodes on the way to the next part, and which one of each is next.
     way: Vec<(Node, usize)>,
     /// Nodes that were met.
     pub nodes: u64,
     /// Something was wrong with a node: what lies behind it is not known.
     pub is_broken: bool,
-    last: Option<Vec<u8>>,
+    last: Option<Part>,
 }
 
 impl<'t> Tree<'t> {
-    /// `node` reads the row of a node, `parse` takes it apart.
+    /// `node` reads the row of a node.
     pub fn new(
         root: u32,
         count: u64,
         node: &'t dyn Fn(u32) -> Result<Option<Vec<u8>>, BaseError>,
-        parse: fn(&[u8]) -> Option<Node>,
+        rules: &'static Rules,
         report: &mut Report<'_, '_, '_>,
     ) -> Result<Tree<'t>, BaseError> {
-        let mut tree = Tree { node, parse, way: Vec::new(), nodes: 0, is_broken: false, last: None };
+        let mut tree = Tree { node, rules, way: Vec::new(), nodes: 0, is_broken: false, last: None };
         let whole = Part { key: Vec::new(), count, link: root };
         tree.descend(&whole, None, report)?;
         Ok(tree)
@@ -63,10 +72,12 @@ impl<'t> Tree<'t> {
                 self.descend(&part, Some(level), report)?;
                 continue;
             }
-            if self.last.as_ref().is_some_and(|last| *last >= part.key) {
+            if self.last.as_ref().is_some_and(|last| last.key >= part.key) {
                 report.add(format_args!("the parts of its tree are not in order at key {}", hex(&part.key)));
+            } else if let Some(what) = (self.rules.part)(self.last.as_ref(), &part) {
+                report.add(format_args!("the part of its tree at key {} {what}", hex(&part.key)));
             }
-            self.last = Some(part.key.clone());
+            self.last = Some(part.clone());
             return Ok(Some(part));
         }
         Ok(None)
@@ -81,7 +92,7 @@ impl<'t> Tree<'t> {
             report.add(format_args!("node {number} of its tree has no row"));
             return Ok(());
         };
-        let Some(node) = (self.parse)(&row).filter(|node| !node.parts.is_empty()) else {
+        let Some(node) = (self.rules.parse)(&row).filter(|node| !node.parts.is_empty()) else {
             self.is_broken = true;
             report.add(format_args!("node {number} of its tree does not parse"));
             return Ok(());
@@ -97,8 +108,12 @@ impl<'t> Tree<'t> {
                 format!("node {number} of its tree counts {sum} elements, and {} are said to be there", part.count);
             report.add(what);
         }
+        let (parts_max, parts_min) = self.rules.parts;
+        if node.parts.len() > parts_max || level.is_some() && node.parts.len() < parts_min {
+            report.add(format_args!("node {number} of its tree has {} parts", node.parts.len()));
+        }
         // What the first part of a node holds may lie before its key: it takes what has no other place.
-        let is_after = self.last.as_ref().is_some_and(|last| *last >= part.key);
+        let is_after = self.last.as_ref().is_some_and(|last| last.key >= part.key);
         let is_before = node.parts.get(1).is_some_and(|second| second.key <= part.key);
         if level.is_some() && (is_after || is_before) {
             report.add(format_args!("node {number} of its tree does not lie where the part begins that it is"));
@@ -121,6 +136,11 @@ impl<'t> Counting<'t> {
         let part = tree.next(report)?;
         let next = tree.next(report)?;
         Ok(Counting { tree, part, next, counted: 0 })
+    }
+
+    /// The part with which it begins.
+    pub fn first(&self) -> Option<&Part> {
+        self.part.as_ref()
     }
 
     /// The part that the next element belongs to, and how many elements of it have come before.

@@ -4,7 +4,7 @@
 use super::collection::{self, Distinct, check_count, hashed};
 use super::objects::{Look, ObjectRows};
 use super::place::{Report, Shown};
-use super::tree::{Counting, Node, Part, Tree};
+use super::tree::{Counting, Node, Part, Rules, Tree};
 use crate::element::{HASH_BYTES, RESERVED_HASH};
 use crate::value::encoding::ZSET_SKIPLIST;
 use haypile_store::base::BaseError;
@@ -16,6 +16,9 @@ const OWN_BYTES: usize = 4;
 
 /// The node that everything hangs from.
 const ROOT: u32 = 0;
+
+/// How many parts a node has, and how many elements a block, is for speed only: none is a rule of the format.
+static RULES: Rules = Rules { parse: parse_node, parts: (usize::MAX, 1), part: |_, _| None };
 
 /// A score as bytes that sort as scores do.
 type Score = [u8; 8];
@@ -109,7 +112,7 @@ pub(super) fn check_rows(
     let node = |number: u32| look.data(&[RESERVED_HASH.to_be_bytes(), number.to_be_bytes()].concat());
     let mut counting = match next_node {
         0 => None,
-        _ => Some(Counting::new(Tree::new(ROOT, head.count, &node, parse_node, report)?, report)?),
+        _ => Some(Counting::new(Tree::new(ROOT, head.count, &node, &RULES, report)?, report)?),
     };
     while let Some((element, sign)) = rows.score.next()? {
         let Some((place, member)) = element.split_first_chunk::<8>() else {
