@@ -43,6 +43,13 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "help_lists_the_subcommands_of_the_table",
     },
     Difference {
+        commands: &["zrangebylex", "zrevrangebylex", "zlexcount", "zremrangebylex"],
+        what: "Where members have several scores, both bounds are taken to have the lowest member's score (in a small set, as in \
+               Redis, the walk ends at the first member beyond a bound). `ZRANGE` and `ZRANGESTORE` with `BYLEX` do the same.",
+        why: "Redis's documentation leaves it open, and what redis-server answers depends on how the set came to be.",
+        test: "members_of_several_scores_are_cut_at_the_lowest_score",
+    },
+    Difference {
         commands: &["monitor"],
         what: "Where `client-output-buffer-limit` sets no limit for `normal` clients, a client in MONITOR has that of `pubsub`.",
         why: "What it is sent does not wait for it, as replies do: one that does not read would take all the memory.",

@@ -2,7 +2,7 @@
 //! number by its place without walking over what lies before. Knows nothing of what the rows hold: an element is its row's
 //! key behind the prefix of its object.
 //!
-//! The leaves are *blocks*: runs of some dozens of rows that the tree counts but does not hold. A node is a row; its entries
+//! The leaves are *blocks*: runs of at most 32 rows that the tree counts but does not hold. A node is a row; its entries
 //! are the first possible key of a part (a separator, as short as it can be) and how many elements the part has. A new
 //! element costs a patch of some bytes in one node of each level: two levels up to about a million elements. Nodes are in
 //! `node`, their making in `build`. Format: docs/format/zset.md.
@@ -28,9 +28,9 @@ pub const WALK_MAX: u64 = 256;
 
 /// Elements of a block: beyond `BLOCK_MAX` it is cut, below `BLOCK_MIN` joined with a neighbour if both have at most
 /// `BLOCK_JOINED`.
-const BLOCK_MAX: u64 = 64;
-const BLOCK_MIN: u64 = 16;
-const BLOCK_JOINED: u64 = 48;
+const BLOCK_MAX: u64 = 32;
+const BLOCK_MIN: u64 = 8;
+const BLOCK_JOINED: u64 = 24;
 
 /// More changes of one node write it anew.
 const PATCHES_MAX: usize = 16;
@@ -323,7 +323,7 @@ impl Ranks {
         let count = node.count(at).saturating_add_signed(delta);
         let mut changed = Changed { delta, entries: None, is_small: false };
         // One that could not be cut is tried again later only.
-        if count > BLOCK_MAX && delta > 0 && (delta > 1 || count % 32 == 1) {
+        if count > BLOCK_MAX && delta > 0 && (delta > 1 || count % BLOCK_MAX == 1) {
             let entries = self.cut_block(txn, node.key(at), until, changes, count)?;
             changed.entries = (entries.len() > 1).then_some(entries);
         } else if delta < 0 && count < BLOCK_MIN {
@@ -482,6 +482,71 @@ impl Ranks {
         Ok(txn.put_row(&node_row(&self.rows, ROOT), &[&root.encode()])?)
     }
 
+    /// Whether the tree counts what is there, each block held against its rows; the answer says what is wrong.
+    pub fn verify(&self, txn: &mut Txn<'_>, count: u64) -> Result<std::result::Result<(), String>> {
+        if !self.is_there() {
+            let walked = self.count_rows(txn, b"", None, WALK_MAX)?;
+            let is_right = walked == count && count <= WALK_MAX;
+            return Ok(if is_right { Ok(()) } else { Err(format!("{walked} of {count} elements, no tree")) });
+        }
+        self.verify_node(txn, ROOT, None, b"", None, count)
+    }
+
+    fn verify_node(
+        &self,
+        txn: &mut Txn<'_>,
+        number: u32,
+        level: Option<u8>,
+        from: &[u8],
+        until: Option<&[u8]>,
+        count: u64,
+    ) -> Result<std::result::Result<(), String>> {
+        let node = self.node(txn, number)?;
+        node.expect_level(level)?;
+        let (entries, sum) = (node.entries(), node.count_before(node.len()));
+        if sum != count || entries[0].key != from || number >= self.next_node {
+            return Ok(Err(format!("node {number}: {sum} elements for {count}, from {:02x?}", entries[0].key)));
+        }
+        for (at, entry) in entries.iter().enumerate() {
+            let end = entries.get(at + 1).map_or(until, |next| Some(&next.key[..]));
+            if end.is_some_and(|end| *end <= entry.key[..]) {
+                return Ok(Err(format!("node {number}: part {at} ends before it begins")));
+            }
+            let checked = match node.level() {
+                0 => match self.count_rows(txn, &entry.key, end, entry.count)? {
+                    walked if walked == entry.count => Ok(()),
+                    walked => Err(format!("node {number}: block {at} has {walked} elements, not {}", entry.count)),
+                },
+                level => self.verify_node(txn, entry.child, Some(level - 1), &entry.key, end, entry.count)?,
+            };
+            if checked.is_err() {
+                return Ok(checked);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Levels and nodes.
+    pub fn size(&self, txn: &mut Txn<'_>) -> Result<(u32, u64)> {
+        if !self.is_there() {
+            return Ok((0, 0));
+        }
+        let (mut levels, mut nodes, mut below) = (0, 0, vec![ROOT]);
+        while !below.is_empty() {
+            levels += 1;
+            nodes += below.len() as u64;
+            let mut next = Vec::new();
+            for number in below {
+                let node = self.node(txn, number)?;
+                if node.level() > 0 {
+                    next.extend((0..node.len()).map(|at| node.child(at)));
+                }
+            }
+            below = next;
+        }
+        Ok((levels, nodes))
+    }
+
     /// Removes all nodes.
     fn clear(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         let mut numbers = vec![ROOT];
@@ -557,14 +622,14 @@ mod tests {
             let joined: Vec<u64> = Ends { is_first, is_last }.join(entries).iter().map(|entry| entry.count).collect();
             assert_eq!(joined, expected, "{counts:?}");
         };
-        check(false, false, &[10, 20, 40, 0, 60, 3], &[30, 40, 60, 3]);
-        check(true, false, &[0, 0, 20, 40], &[0, 20, 40]);
-        check(true, false, &[0, 5, 20, 40], &[0, 5, 20, 40]);
-        check(true, false, &[3, 0, 20, 40], &[3, 20, 40]);
-        check(true, false, &[3, 5, 20, 40], &[3, 25, 40]);
-        check(false, true, &[20, 40, 0, 0], &[20, 40, 0]);
-        check(false, true, &[20, 20, 5, 0], &[20, 20, 5, 0]);
-        check(false, true, &[20, 5, 20, 3], &[25, 20, 3]);
+        check(false, false, &[5, 10, 20, 0, 30, 3], &[15, 20, 30, 3]);
+        check(true, false, &[0, 0, 10, 20], &[0, 10, 20]);
+        check(true, false, &[0, 5, 10, 20], &[0, 5, 10, 20]);
+        check(true, false, &[3, 0, 10, 20], &[3, 10, 20]);
+        check(true, false, &[3, 5, 10, 20], &[3, 15, 20]);
+        check(false, true, &[10, 20, 0, 0], &[10, 20, 0]);
+        check(false, true, &[10, 10, 5, 0], &[10, 10, 5, 0]);
+        check(false, true, &[10, 5, 10, 3], &[15, 10, 3]);
         check(true, true, &[0, 0, 0, 9, 0], &[0, 9, 0]);
     }
 }

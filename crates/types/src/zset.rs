@@ -44,10 +44,10 @@ struct Large {
     ranks: Ranks,
 }
 
-impl Large {
-    /// Bytes of a header beyond that of all collections: `next_node: u32`.
-    const OWN_BYTES: usize = 4;
+/// Bytes of a header beyond that of all collections: `next_node: u32`.
+const OWN_BYTES: usize = 4;
 
+impl Large {
     fn rows(&self) -> &Rows {
         &self.ranks.rows
     }
@@ -115,7 +115,7 @@ impl Zset {
         let form = match header.tag {
             Tag::ZsetPacked => Form::Packed(entry.into_payload()),
             Tag::ZsetRows => {
-                let (head, own) = Head::parse(&entry, Large::OWN_BYTES)?;
+                let (head, own) = Head::parse(&entry, OWN_BYTES)?;
                 let next_node = u32::from_be_bytes(own.try_into().expect("as many bytes as were asked for"));
                 let ranks = Ranks { rows: head.rows(key), family: Family::Score, next_node };
                 Form::Rows(Large { head, ranks })
@@ -193,6 +193,39 @@ impl Zset {
                 })?;
                 if bad { Err(damaged("the score of a member", &[])) } else { Ok(next) }
             }
+        }
+    }
+
+    /// Whether each member has its place and nothing else has one, and the rank tree counts them; the answer says what is wrong.
+    pub fn verify(&self, txn: &mut Txn<'_>) -> Result<std::result::Result<(), String>> {
+        let Form::Rows(large) = &self.form else { return Ok(Ok(())) };
+        let mut wrong = Ok(());
+        let (mut at, mut members) = (Some(0), 0);
+        while let Some(from) = at {
+            let mut found = Vec::new();
+            at = self.page(txn, Some(from), 1000, |member, score| found.push((member.to_vec(), score)))?;
+            for (member, score) in found {
+                members += 1;
+                match txn.row(&large.ranks.row(&place_of(&member, score)))? {
+                    Some(sign) if *sign == *sign_of(score) => {}
+                    place => wrong = Err(format!("{}: {score}, its place {place:?}", member.escape_ascii())),
+                }
+            }
+        }
+        if members != large.head.count {
+            wrong = Err(format!("{members} members, the count is {}", large.head.count));
+        }
+        if wrong.is_err() {
+            return Ok(wrong);
+        }
+        large.ranks.verify(txn, large.head.count)
+    }
+
+    /// Levels and nodes of the rank tree.
+    pub fn tree_size(&self, txn: &mut Txn<'_>) -> Result<(u32, u64)> {
+        match &self.form {
+            Form::Packed(_) => Ok((0, 0)),
+            Form::Rows(large) => large.ranks.size(txn),
         }
     }
 

@@ -135,3 +135,30 @@ fn rows_of_an_unknown_format_are_refused() {
     let result = db.run(|txn| string::get(txn, &txn.key(b"k")).map(|content| content.map(common::bytes)));
     assert!(matches!(result, Err(Error::Stop(Stop::Failed(_)))), "a chunk's row longer than a chunk");
 }
+
+#[test]
+fn the_rows_of_the_page_of_sorted_sets_are_those_of_the_store() {
+    use haypile_types::zset::{Adding, Edit, Zset};
+    let mut db = Db::new();
+    let long = [b'x'; 1100];
+    let added: [(&[u8], &[(f64, &[u8])]); 3] = [
+        (b"board", &[(2.5, b"bob"), (1.0, b"ann")]),
+        (b"{board}:all", &[(7.0, &long)]),
+        (b"{board}:all", &[(-0.0, b"ann")]),
+    ];
+    for (name, pairs) in added {
+        db.run(|txn| {
+            let key = txn.key(name);
+            let mut edit = Edit::of(Zset::write(txn, &key).expect("reads")).expect("parses");
+            for (score, member) in pairs {
+                edit.add(txn, &key, Adding::default(), *score, member).expect("adds");
+            }
+            edit.finish(txn, &key).expect("writes");
+        });
+    }
+    let page = include_str!("../../../docs/format/zset.md");
+    let shown = |row: &[u8]| hex(row).replace(&"78".repeat(1100), "1100×78");
+    let written: Vec<String> =
+        db.rows().iter().map(|(row, value)| format!("{}→{}", shown(row), shown(value))).collect();
+    assert_eq!(rows_of(page), written, "the page's example");
+}

@@ -76,6 +76,52 @@ fn lex(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
+/// Sets that all commands on ranges of members share: their members have one score, because what Redis does with several
+/// is not defined.
+fn key_of_lex(a: &mut Arguments) -> Vec<u8> {
+    a.random.pick(&[&b"lex"[..], b"lexi"]).to_vec()
+}
+
+fn add_lex(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("ZADD"), key_of_lex(a)];
+    let pairs = if a.random.percent(10) { a.random.between(60, 140) } else { a.random.between(1, 6) };
+    for _ in 0..pairs {
+        command.extend([b"0".to_vec(), member(a)]);
+    }
+    command
+}
+
+/// A command on a range of members.
+fn by_lex(a: &mut Arguments) -> Command {
+    let name =
+        *a.random.pick(&["ZRANGE", "ZRANGESTORE", "ZRANGEBYLEX", "ZREVRANGEBYLEX", "ZLEXCOUNT", "ZREMRANGEBYLEX"]);
+    let mut command = vec![a.word(name)];
+    if name == "ZRANGESTORE" {
+        command.push(a.key());
+    }
+    let reverse = name == "ZREVRANGEBYLEX" || (name.len() < 12 && name.starts_with("ZRANGE") && a.random.percent(30));
+    command.push(if a.random.percent(90) { key_of_lex(a) } else { a.key() });
+    let is_lex_key = command.last().is_some_and(|key| key.starts_with(b"lex"));
+    let mut bounds = if is_lex_key { [lex(a), lex(a)] } else { [b"-".to_vec(), b"+".to_vec()] };
+    if reverse {
+        bounds.reverse();
+    }
+    command.extend(bounds);
+    if name == "ZRANGE" || name == "ZRANGESTORE" {
+        command.push(a.word("BYLEX"));
+        if reverse {
+            command.push(a.word("REV"));
+        }
+    }
+    if name != "ZLEXCOUNT" && name != "ZREMRANGEBYLEX" {
+        limit(a, &mut command);
+    }
+    if name.starts_with("ZRANGEBY") && a.random.percent(5) {
+        command.push(a.word("WITHSCORES"));
+    }
+    command
+}
+
 fn small(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(12) {
         0 => a.number(),
@@ -104,11 +150,8 @@ pub(super) fn zadd(a: &mut Arguments) -> Command {
         let option = *a.random.pick(&["NX", "XX", "GT", "LT", "CH", "CH", "INCR"]);
         command.push(a.word(option));
     }
-    // Ranges of members are for one score.
-    let same = a.random.percent(30).then(|| b"0".to_vec());
     for _ in 0..pairs {
-        let score = same.clone().unwrap_or_else(|| score(a));
-        command.extend([score, member(a)]);
+        command.extend([score(a), member(a)]);
     }
     command
 }
@@ -138,8 +181,7 @@ fn with_scores(a: &mut Arguments, command: &mut Command) {
 fn range(a: &mut Arguments, command: &mut Command) {
     let (by, mut bounds): (Option<&str>, [Vec<u8>; 2]) = match a.random.below(4) {
         0 | 1 => (None, [small(a), small(a)]),
-        2 => (Some("BYSCORE"), [bound(a), bound(a)]),
-        _ => (Some("BYLEX"), [lex(a), lex(a)]),
+        _ => (Some("BYSCORE"), [bound(a), bound(a)]),
     };
     let reverse = a.random.percent(40);
     if reverse {
@@ -175,13 +217,9 @@ fn by_name(a: &mut Arguments) -> Command {
         ("ZREVRANGE", small as fn(&mut Arguments) -> Vec<u8>),
         ("ZRANGEBYSCORE", bound),
         ("ZREVRANGEBYSCORE", bound),
-        ("ZRANGEBYLEX", lex),
-        ("ZREVRANGEBYLEX", lex),
     ]);
     let mut command = vec![a.word(name), a.key(), bounds(a), bounds(a)];
-    if !name.ends_with("LEX") || a.random.percent(5) {
-        with_scores(a, &mut command);
-    }
+    with_scores(a, &mut command);
     if name != "ZREVRANGE" {
         limit(a, &mut command);
     }
@@ -278,13 +316,14 @@ const OTHERS: &[(u64, Make)] = &[
     (4, |a| vec![a.word("ZRANK"), a.key(), member(a)]),
     (4, |a| vec![a.word("ZREVRANK"), a.key(), member(a)]),
     (4, |a| vec![a.word("ZCOUNT"), a.key(), bound(a), bound(a)]),
-    (3, |a| vec![a.word("ZLEXCOUNT"), a.key(), lex(a), lex(a)]),
     (9, zrange),
     (6, by_name),
     (4, zrangestore),
     (2, |a| vec![a.word("ZREMRANGEBYRANK"), a.key(), small(a), small(a)]),
     (2, |a| vec![a.word("ZREMRANGEBYSCORE"), a.key(), bound(a), bound(a)]),
-    (2, |a| vec![a.word("ZREMRANGEBYLEX"), a.key(), lex(a), lex(a)]),
+    (7, by_lex),
+    (6, add_lex),
+    (1, |a| vec![a.word("ZREM"), key_of_lex(a), member(a)]),
     (5, zpop),
     (3, zmpop),
     (2, zrandmember),

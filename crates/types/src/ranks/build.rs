@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 const SEPARATOR_BYTES_MAX: usize = 1024;
 
 /// Elements of a block when a tree is built: it has room for more.
-const BLOCK_FILL: u64 = 44;
+const BLOCK_FILL: u64 = 22;
 
 /// Rows walked over between two writes of what was found.
 const STEP_ROWS: u64 = 4096;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 /// Parts of a node at most. Where blocks are counted, a node is rewritten for each block that is cut; above, seldom.
 const BLOCKS_MAX: usize = 128;
-const NODES_MAX: usize = 512;
+const NODES_MAX: usize = 1024;
 
 /// Bytes of keys at most, but for one key: a node stays smaller than what patches are good for.
 const KEYS_BYTES_MAX: usize = 16 << 10;
@@ -230,4 +230,42 @@ pub fn divide(entries: Vec<Entry>, level: u8) -> Vec<Making> {
         divided.last_mut().expect("one is there").entries.push(entry);
     }
     divided
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score;
+
+    #[test]
+    fn a_node_is_what_the_page_shows() {
+        let page = include_str!("../../../../docs/format/zset.md");
+        let example = page.split("```node\n").nth(1).and_then(|rest| rest.lines().next()).expect("the page has a node");
+        let expected: String = example.split_whitespace().collect();
+        let key = [&score::place(3.0)[..], b"m"].concat();
+        let entries = vec![Entry { key: Vec::new(), child: 0, count: 20 }, Entry { key, child: 0, count: 17 }];
+        let making = Making { level: 0, entries };
+        let row = making.encode();
+        assert_eq!(row.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
+        let node = Node::parse(Value::from(row)).expect("parses");
+        assert_eq!(node.entries(), making.entries);
+        assert_eq!((node.find(b""), node.find(&score::place(3.0)), node.find(&[0xff; 9])), (0, 0, 1));
+        assert_eq!((node.at(19), node.at(20), node.count_before(1)), (0, 1, 20));
+    }
+
+    #[test]
+    fn many_parts_are_divided_and_damage_is_refused() {
+        let entry = |at: u64| Entry { key: at.to_be_bytes().to_vec(), child: at as u32, count: at };
+        let nodes = divide((0..2500).map(entry).collect(), 1);
+        assert_eq!(nodes.len(), 3);
+        assert!(nodes.iter().all(|node| (800..=1024).contains(&node.entries.len())));
+        assert_eq!(nodes.iter().map(Making::sum).sum::<u64>(), (0..2500).sum());
+        let long = |at: u8| Entry { key: vec![at; 1024], child: 0, count: 1 };
+        let nodes = divide((0..100).map(long).collect(), 0);
+        assert!(nodes.len() >= 6 && nodes.iter().all(|node| Node::parse(Value::from(node.encode())).is_ok()));
+        let row = nodes[0].encode();
+        for cut in [0, 2, 3, row.len() - 1] {
+            assert!(Node::parse(Value::from(&row[..cut])).is_err(), "{cut} bytes");
+        }
+    }
 }
