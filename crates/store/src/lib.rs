@@ -11,6 +11,7 @@ pub mod check;
 mod clock;
 mod commit;
 mod databases;
+mod draw;
 mod flush;
 mod limits;
 mod memory_base;

@@ -152,6 +152,10 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
+/// How long what is written ahead waits for the flush: it may be the rest of a command that has run for minutes, and holds up
+/// nobody but those who want its keys.
+const AHEAD_WAIT: Duration = Duration::from_secs(120);
+
 /// The key hash's secret, as u64 BE.
 pub fn hash_seed_row() -> RowKey {
     system_row(SystemScope::Replicated, b"hash-seed")
@@ -319,7 +323,7 @@ impl Store {
         loop {
             match self.pressure() {
                 WritePressure::Go => return Ok(()),
-                WritePressure::Slow(_) if started.elapsed() < ROOM_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
+                WritePressure::Slow(_) if started.elapsed() < AHEAD_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
                 WritePressure::Slow(_) => return Err(Stop::Refused(TOO_FAR_BEHIND.into())),
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }

@@ -4,7 +4,7 @@
 //! A cursor is the hash of the next element. Elements that share a hash go out together, so that none is passed over.
 
 use crate::Result;
-use crate::element::{RESERVED_HASH, Rows, of_row};
+use crate::element::{HASH_BYTES, RESERVED_HASH, ROW_PREFIX_BYTES, Rows, of_row};
 use crate::key::damaged;
 use haypile_store::{Direction, Txn};
 use std::ops::ControlFlow;
@@ -119,7 +119,8 @@ const WALK_MAX: u64 = 128;
 ///
 /// The hashes are divided into as many intervals as there are elements for `EXPECTED` each. One interval is drawn, and one of
 /// its places: the element with that number in the interval is the one; if there is none, both are drawn again. So each
-/// element comes up with the same probability, however many share its interval, and a draw reads some dozens of rows.
+/// element comes up with the same probability, however many share its interval, and a draw reads some dozens of rows. What
+/// the memtable has whole is drawn from its places in memory.
 pub fn draw(
     txn: &mut Txn<'_>,
     rows: Rows,
@@ -132,6 +133,10 @@ pub fn draw(
         1..=WALK_MAX => (1, count),
         _ => ((count / EXPECTED).min(INTERVALS_MAX), PLACES),
     };
+    let (first, end) = rows.from_hash(0);
+    if txn.draw(&first, &end, || dice.next(), |row, value| take(&row[ROW_PREFIX_BYTES + HASH_BYTES..], value))? {
+        return Ok(());
+    }
     let bound = |interval: u64| ((interval << 32) / intervals).min(u64::from(RESERVED_HASH)) as u32;
     for _ in 0..TRIES_MAX {
         let (interval, place) = (dice.below(intervals), dice.below(places));

@@ -20,6 +20,9 @@ const RUN_MAX: usize = 64;
 /// Most runs of a group: a split moves half of them, about 90 bytes for each. A group holds some thousand rows.
 const GROUP_MAX: usize = 64;
 
+/// Bits of a random number that stand for a place in a run, and for a run of a group.
+const PLACE_BITS: u32 = (RUN_MAX * GROUP_MAX).ilog2();
+
 type ElementRun = Run<PREFIX>;
 type Group = Parts<ElementRun>;
 
@@ -282,6 +285,21 @@ impl Elements {
         self.range(b"", None)
     }
 
+    /// The row at the place that a random number stands for, if there is one. All rows are at equally many of them.
+    pub fn at_place(&self, random: u64) -> Option<&RowEntry> {
+        // The upper bits as a number below `bound`, which is far smaller.
+        let below = |bound: usize| (u128::from(random >> PLACE_BITS) * bound as u128 >> (64 - PLACE_BITS)) as usize;
+        let (at, run) = (random as usize % RUN_MAX, random as usize / RUN_MAX % GROUP_MAX);
+        let run = match self {
+            Elements::Few(run) => return run.rows().get(below(run.rows().len())),
+            Elements::Some(group) => group.parts.get(below(group.parts.len())),
+            Elements::Many(groups) => {
+                groups.parts.get(below(groups.parts.len())).and_then(|group| group.parts.get(run))
+            }
+        };
+        run.and_then(|run| run.rows().get(at))
+    }
+
     /// The beginning of the run in which an element is or would be.
     #[inline]
     fn run_of(&self, order: u64, element: &[u8]) -> Place {
@@ -513,6 +531,30 @@ mod tests {
             let order = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
             [&order.to_be_bytes()[..], &name(random, 3)].concat()
         });
+    }
+
+    #[test]
+    fn all_rows_are_at_equally_many_places() {
+        for count in [1, 100, 128, 129, 3000, 20_000u64] {
+            let mut elements = Elements::default();
+            let mut random = Random(3);
+            let rows: Vec<u64> = (0..count).map(|_| random.number()).collect();
+            rows.iter().for_each(|row| {
+                elements.put(&[&[9; PREFIX][..], &row.to_be_bytes()].concat(), Some(b"v"), Index(1));
+            });
+            let mut met: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+            let mut found = 0;
+            while found < 40 * count {
+                if let Some(row) = elements.at_place(random.number()) {
+                    *met.entry(row.row().to_vec()).or_default() += 1;
+                    found += 1;
+                }
+            }
+            let chi_square: f64 = met.values().map(|times| (*times as f64 - 40.0).powi(2) / 40.0).sum();
+            let degrees = (count - 1).max(1) as f64;
+            let deviation = (chi_square + 40.0 * (count - met.len() as u64) as f64 - degrees) / (2.0 * degrees).sqrt();
+            assert!(deviation < 4.0, "{count} rows: {deviation}");
+        }
     }
 
     #[test]

@@ -162,6 +162,12 @@ impl Objects {
         self.ids_end
     }
 
+    /// The rows of an object, if it has any here.
+    #[inline]
+    pub fn elements(&self, object: ObjectKey) -> Option<&Elements> {
+        self.map.get(&object)
+    }
+
     #[inline]
     pub fn range(&self, range: &ElementRange<'_>) -> Option<Range<'_>> {
         self.map.get(&range.object).map(|elements| elements.range(range.from, range.until))
