@@ -6,7 +6,7 @@ mod common;
 use common::Db;
 use haypile_store::Stop;
 use haypile_types::list::{self, Beside, Side};
-use haypile_types::{Error, hash, key, string};
+use haypile_types::{Error, hash, key, set, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
 
@@ -100,6 +100,23 @@ fn the_rows_of_the_page_of_lists_are_those_of_the_store() {
     });
     let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), shown(value))).collect();
     assert_eq!(rows_of(include_str!("../../../docs/format/list.md")), written, "the page's example");
+}
+
+#[test]
+fn the_rows_of_the_page_of_sets_are_those_of_the_store() {
+    let mut db = Db::new();
+    let long = [b'x'; 1100];
+    db.run(|txn| {
+        let numbers = [&b"7"[..], b"2", b"11"];
+        set::add(txn, &txn.key(b"primes"), None, numbers.into_iter()).expect("writes");
+        set::add(txn, &txn.key(b"{primes}:long"), None, [&b"two"[..], &long].into_iter()).expect("writes");
+    });
+    let row = |row: &[u8]| match row.strip_suffix(&long) {
+        Some(start) => format!("{}1100×78", hex(start)),
+        None => hex(row),
+    };
+    let written: Vec<String> = db.rows().iter().map(|(key, value)| format!("{}→{}", row(key), hex(value))).collect();
+    assert_eq!(rows_of(include_str!("../../../docs/format/set.md")), written, "the page's example");
 }
 
 #[test]

@@ -288,7 +288,7 @@ impl Elements {
     /// The row at the place that a random number stands for, if there is one. All rows are at equally many of them.
     pub fn at_place(&self, random: u64) -> Option<&RowEntry> {
         // The upper bits as a number below `bound`, which is far smaller.
-        let below = |bound: usize| (u128::from(random >> PLACE_BITS) * bound as u128 >> (64 - PLACE_BITS)) as usize;
+        let below = |bound: usize| ((u128::from(random >> PLACE_BITS) * bound as u128) >> (64 - PLACE_BITS)) as usize;
         let (at, run) = (random as usize % RUN_MAX, random as usize / RUN_MAX % GROUP_MAX);
         let run = match self {
             Elements::Few(run) => return run.rows().get(below(run.rows().len())),
