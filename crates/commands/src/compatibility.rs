@@ -272,8 +272,16 @@ pub struct RedisCommand<'a> {
 
 /// The commands of Redis 7.2 in the list; what came later is left out. Fails with the line that does not parse.
 pub fn redis_commands(list: &str) -> Result<Vec<RedisCommand<'_>>, &str> {
-    let newer = |line: &&str| line.contains("not-in-7.2");
-    list.lines().filter(|line| !newer(line)).map(|line| redis_command(line).ok_or(line)).collect()
+    list.lines().filter(|line| !is_newer(line)).map(|line| redis_command(line).ok_or(line)).collect()
+}
+
+/// Those that came later.
+pub fn newer_commands(list: &str) -> Result<Vec<RedisCommand<'_>>, &str> {
+    list.lines().filter(|line| is_newer(line)).map(|line| redis_command(line).ok_or(line)).collect()
+}
+
+fn is_newer(line: &str) -> bool {
+    line.contains("not-in-7.2")
 }
 
 fn redis_command(line: &str) -> Option<RedisCommand<'_>> {
@@ -314,6 +322,14 @@ pub fn page(commands: &[RedisCommand]) -> String {
         count("deliberate difference"),
         count("not yet"),
     ));
+    let is_of_7_2 = |name: &str| commands.iter().any(|command| command.name == name);
+    let newer: Vec<String> = table
+        .iter()
+        .filter(|(_, entry)| !is_of_7_2(&entry.full_name))
+        .map(|(_, entry)| format!("{} ({})", shown(&entry.full_name), entry.command.since))
+        .collect();
+    line("");
+    line(&format!("Of newer versions there are {}.", newer.join(", ")));
     line("");
     line("## Deliberate differences");
     line("");

@@ -78,13 +78,16 @@ impl Digest {
 
     /// Fields in any order, each with its value.
     fn mix_hash_fields(&mut self, txn: &mut Txn, key: &Key, entry: &Entry) -> Result<()> {
-        if hash::len(entry)? > ROWS_INLINE_MAX as u64 {
+        if hash::len(txn, key, entry)? > ROWS_INLINE_MAX as u64 {
             txn.long()?;
         }
-        hash::visit(txn, key, entry, |field, value| {
+        hash::visit_stored(txn, key, entry, |field, stored| {
             let mut one = Digest::default();
             one.mix(field);
-            one.mix(value);
+            one.mix(stored.value);
+            if stored.deadline_ms.is_some() {
+                one.add(b"!!hexpire!!");
+            }
             self.add(&one.0);
             ControlFlow::Continue(())
         })?;

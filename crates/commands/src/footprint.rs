@@ -44,7 +44,7 @@ pub(crate) fn extrapolated(bytes: u64, seen: u64, count: u64) -> u64 {
 
 pub(crate) fn of_hash(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> Result<u64> {
     let is_table = value::encoding_name(entry)? == Some("hashtable");
-    let count = hash::len(entry)?;
+    let count = hash::len(txn, key, entry)?;
     let samples = if is_table { samples } else { count };
     if samples.min(count) > ROWS_INLINE_MAX as u64 {
         txn.long()?;
@@ -160,7 +160,7 @@ pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64>
 
 fn serialized_hash(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
     let is_table = value::encoding_name(entry)? == Some("hashtable");
-    if hash::len(entry)? > ROWS_INLINE_MAX as u64 {
+    if hash::len(txn, key, entry)? > ROWS_INLINE_MAX as u64 {
         txn.long()?;
     }
     let mut bytes = if is_table { 1 } else { LISTPACK_BYTES };

@@ -255,7 +255,7 @@ fn hvals(txn: &mut Txn, args: Args) -> Result<Reply> {
 fn everything(txn: &mut Txn, args: Args, part: Part) -> Result<Reply> {
     let key = args.key(txn, 1);
     let Some(entry) = lookup(txn, &key)? else { return Ok(Reply::Elements(Elements::new(part.shape()))) };
-    let count = hash::len(&entry)?;
+    let (count, now_ms) = (hash::len(txn, &key, &entry)?, txn.now_ms());
     if count <= ROWS_INLINE_MAX as u64 {
         let mut elements = Elements::with_capacity(part.shape(), (count * part.width()) as usize, VALUE_BYTES);
         hash::visit(txn, &key, &entry, |field, value| {
@@ -275,11 +275,15 @@ fn everything(txn: &mut Txn, args: Args, part: Part) -> Result<Reply> {
         unreachable!("a packed hash makes a short reply");
     };
     Ok(elements::stream(view, part.shape(), count * part.width(), move |row, value, _, out| {
+        let stored = hash::stored_in_row(value).map_err(describe)?;
+        if !stored.is_live(now_ms) {
+            return Ok(0);
+        }
         if part != Part::Values {
             write::bulk(out, hash::field_of_row(row).map_err(describe)?);
         }
         if part != Part::Fields {
-            write::bulk(out, hash::value_of_row(value).map_err(describe)?);
+            write::bulk(out, stored.value);
         }
         Ok(part.width())
     }))
@@ -309,7 +313,7 @@ const HLEN: Command = Command {
 fn hlen(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let Some(entry) = lookup(txn, &key)? else { return Ok(Reply::Integer(0)) };
-    Ok(Reply::Integer(hash::len(&entry)? as i64))
+    Ok(Reply::Integer(hash::len(txn, &key, &entry)? as i64))
 }
 
 const HSTRLEN: Command = Command {

@@ -38,7 +38,7 @@ fn hrandfield(txn: &mut Txn, args: Args) -> Result<Reply> {
     let wanted = Wanted { with_values };
     let none = || Ok(Reply::Elements(Elements::new(wanted.shape())));
     let Some(entry) = lookup(txn, &key)? else { return none() };
-    let fields = hash::len(&entry)?;
+    let fields = hash::len(txn, &key, &entry)?;
     match sample {
         Sample::Different(0) | Sample::Any(0) => none(),
         Sample::Different(count) => different(txn, &key, &entry, fields, count.min(fields), wanted),
@@ -91,7 +91,7 @@ impl Wanted {
 
 /// `count` different fields.
 fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, wanted: Wanted) -> Result<Reply> {
-    let mut dice = Dice::new(txn);
+    let (mut dice, now_ms) = (Dice::new(txn), txn.now_ms());
     if count <= DRAWS_MAX && count.saturating_mul(DRAWS_SHARE) < fields {
         return draw_different(txn, key, entry, count, wanted, &mut dice);
     }
@@ -111,11 +111,11 @@ fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, w
     }
     let Some(view) = hash::view(txn, key, entry)? else { unreachable!("a packed hash makes a short reply") };
     Ok(elements::stream(view, wanted.shape(), count * wanted.width(), move |row, value, protocol, out| {
-        if !choice.takes_next(&mut dice) {
+        let stored = hash::stored_in_row(value).map_err(describe)?;
+        if !stored.is_live(now_ms) || !choice.takes_next(&mut dice) {
             return Ok(0);
         }
-        let field = hash::field_of_row(row).map_err(describe)?;
-        wanted.write(protocol, out, field, hash::value_of_row(value).map_err(describe)?);
+        wanted.write(protocol, out, hash::field_of_row(row).map_err(describe)?, stored.value);
         Ok(wanted.width())
     }))
 }
@@ -153,7 +153,7 @@ const DRAWS_INLINE_MAX: u64 = 32;
 /// Exactly `count` fields, each drawn by itself.
 fn any(txn: &mut Txn, key: &Key, entry: Entry, fields: u64, count: u64, wanted: Wanted) -> Result<Reply> {
     let mut dice = Dice::new(txn);
-    if let Some(packed) = hash::packed(entry.clone())? {
+    if let Some(packed) = hash::packed(txn, entry.clone())? {
         // However many there are: they are drawn as they are sent.
         return Ok(Reply::Stream(Box::new(Draws { packed, fields, dice, wanted, count, left: None })));
     }

@@ -26,6 +26,7 @@ mod substring;
 
 mod elements;
 mod hash;
+mod hash_expire;
 mod hash_random;
 
 mod list;
@@ -96,6 +97,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         lcs::COMMANDS,
         substring::COMMANDS,
         hash::COMMANDS,
+        hash_expire::COMMANDS,
         list::COMMANDS,
         list_middle::COMMANDS,
         list_move::COMMANDS,

@@ -28,4 +28,4 @@ macro_rules! cases {
     )*};
 }
 
-cases! { string hash list counter lcs substring keys expire scan database object set zset }
+cases! { string hash hash_expire list counter lcs substring keys expire scan database object set zset }

@@ -47,8 +47,25 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("wait", "flags"),
 ];
 
-/// New in 7.2.
-const ADDED_IN_7_2: &[&str] = &["client|no-touch", "client|setinfo", "cluster|myshardid", "waitaof"];
+/// New in 7.2, or in 7.4 and 8.0.
+const ADDED_SINCE: &[&str] = &[
+    "client|no-touch",
+    "client|setinfo",
+    "cluster|myshardid",
+    "waitaof",
+    "hexpire",
+    "hpexpire",
+    "hexpireat",
+    "hpexpireat",
+    "httl",
+    "hpttl",
+    "hexpiretime",
+    "hpexpiretime",
+    "hpersist",
+    "hgetex",
+    "hsetex",
+    "hgetdel",
+];
 
 const INFO_FIELDS: [&str; 10] =
     ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specs", "subcommands"];
@@ -64,7 +81,7 @@ fn info_and_docs_equal_those_of_redis_server() {
         redis.command(if protocol == Protocol::Resp3 { "HELLO 3" } else { "HELLO 2" }).expect("redis-server answers");
         let names: Vec<String> = names(&session);
         assert!(names.len() > 60, "the whole table is compared");
-        for name in names.iter().filter(|name| !ADDED_IN_7_2.contains(&name.as_str())) {
+        for name in names.iter().filter(|name| !ADDED_SINCE.contains(&name.as_str())) {
             compare(name, "COMMAND INFO", info_fields, &mut session, &mut redis);
             compare(name, "COMMAND DOCS", docs_fields, &mut session, &mut redis);
         }

@@ -1,5 +1,5 @@
-//! Active expiry: keys whose deadline has passed are removed even if nobody asks for them, so that space comes back and
-//! events fire. Reads never depend on it: they look at the deadline themselves.
+//! Active expiry: keys whose deadline has passed, and fields of hashes, are removed even if nobody asks for them, so that space
+//! comes back and events fire. Reads never depend on it: they look at the deadline themselves.
 //!
 //! Each key is a small transaction under its lock, `Worker::expire` takes a bounded number of them per call, and what it
 //! does not find in memory is left to the I/O pool. Who holds a key's lock keeps it from expiring now; the next call finds
@@ -10,7 +10,7 @@ use crate::locks::{Claims, HeldFor, Hold, Turn};
 use crate::pool::{Job, Task};
 use crate::worker::Worker;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, TxnBuffers, WritePressure};
-use haypile_types::key as types_key;
+use haypile_types::hash::{self, Lapsed};
 use std::sync::atomic::Ordering;
 
 /// Keys that one call removes at most: about a tenth of a millisecond of an event loop's time.
@@ -22,6 +22,8 @@ const POOL_BATCH: usize = 1024;
 /// What became of a due key.
 enum Expired {
     Gone,
+    /// Fields of it are gone, and more are to go.
+    Partly,
     /// It has another deadline by now, or is locked.
     Kept,
     /// Its row is on disk.
@@ -53,7 +55,7 @@ impl Worker {
             engine.exclusion.leave(desk.index);
             return false;
         }
-        let (mut gone, mut cold) = (0, 0);
+        let (mut gone, mut partly, mut cold) = (0, 0, 0);
         let started = engine.statistics.clock.now();
         for due in &due {
             let buffers = std::mem::take(&mut desk.buffers);
@@ -61,6 +63,7 @@ impl Worker {
             desk.buffers = buffers;
             match expired {
                 Expired::Gone => gone += 1,
+                Expired::Partly => partly += 1,
                 Expired::Kept => {}
                 Expired::Cold => cold += 1,
                 Expired::Refused => break,
@@ -72,7 +75,7 @@ impl Worker {
         if cold > 0 {
             self.expire_in_base();
         }
-        due.len() == BATCH && gone > 0
+        partly > 0 || due.len() == BATCH && gone > 0
     }
 
     /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.
@@ -98,7 +101,7 @@ impl Engine {
         let now_ms = self.now_ms();
         let mut buffers = TxnBuffers::default();
         for database in 0..self.databases {
-            if store.counter(database, Counter::Deadlines) <= 0 {
+            if !has_deadlines_in(store, database) {
                 continue;
             }
             let due = match store.due_in_base(database, now_ms, POOL_BATCH) {
@@ -131,8 +134,18 @@ impl Engine {
 /// Whether there is something to look for.
 fn has_deadlines(engine: &Engine, store: &Store) -> bool {
     engine.active_expire.load(Ordering::Relaxed)
-        && (0..engine.databases).any(|database| store.counter(database, Counter::Deadlines) > 0)
+        && (0..engine.databases).any(|database| has_deadlines_in(store, database))
 }
+
+fn has_deadlines_in(store: &Store, database: u32) -> bool {
+    [Counter::Deadlines, Counter::FieldDeadlines].iter().any(|counter| store.counter(database, *counter) > 0)
+}
+
+/// Fields of one hash that are removed at once.
+const FIELDS_BATCH: usize = 64;
+
+/// The same on the I/O pool.
+const POOL_FIELDS_BATCH: usize = 1024;
 
 fn expire_key(
     engine: &Engine,
@@ -147,28 +160,35 @@ fn expire_key(
     let key = store.key(database, &due.name);
     let mut claims = Claims::default();
     claims.add(key.hash, Hold::Exclusive);
-    let held = if mode == Mode::Disk { HeldFor::Long } else { HeldFor::Moment };
+    let (held, fields_max) = match mode {
+        Mode::Disk => (HeldFor::Long, POOL_FIELDS_BATCH),
+        _ => (HeldFor::Moment, FIELDS_BATCH),
+    };
     if engine.locks.try_lock(&claims, Turn::Newcomer, held).is_err() {
         return (Expired::Kept, buffers);
     }
     let call = Call { now_ms, seed: 0, database, mode, pins: None };
     let mut txn = store.begin(buffers, call);
     txn.note_events(engine.events());
-    let removed = types_key::expire(&mut txn, &key, due.deadline_ms).and_then(|removed| {
+    let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
         // A deadline that is not its key's any more goes too.
         txn.commit()?;
-        Ok(removed)
+        Ok(lapsed)
     });
-    let expired = match removed {
-        Ok(true) => {
+    let expired = match lapsed {
+        Ok(Lapsed::Nothing) => Expired::Kept,
+        Ok(lapsed) => {
+            let (until_ms, is_partly) = match lapsed {
+                Lapsed::Fields(expired) => (expired.until_ms, expired.may_be_more),
+                _ => (due.deadline_ms, false),
+            };
             if engine.watches.any() {
-                engine.watches.on_expired(due.space, &due.name, due.deadline_ms, |database| txn.space(database));
+                engine.watches.on_expired(due.space, &due.name, until_ms, |database| txn.space(database));
             }
             engine.tell(&txn);
-            engine.expired_keys.add_shared(1);
-            Expired::Gone
+            engine.expired_keys.add_shared(u64::from(lapsed == Lapsed::Key));
+            if is_partly { Expired::Partly } else { Expired::Gone }
         }
-        Ok(false) => Expired::Kept,
         Err(haypile_types::Error::Stop(Stop::WouldBlock | Stop::Long)) => Expired::Cold,
         Err(haypile_types::Error::Stop(stop)) => {
             tracing::debug!("a key cannot expire: {stop:?}");

@@ -15,6 +15,7 @@ use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_types::hash;
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
@@ -210,9 +211,12 @@ impl Block {
         }
         for watched in &self.watched {
             let key = txn.key_in(watched.database, &watched.name);
-            if let Some(row) = txn.meta(&key)?
-                && let Some(deadline_ms) = types_key::Entry::parse(row)?.header.deadline_ms
-                && (watched.since_ms..txn.now_ms()).contains(&deadline_ms)
+            let Some(row) = txn.meta(&key)? else { continue };
+            let entry = types_key::Entry::parse(row)?;
+            let since = watched.since_ms..txn.now_ms();
+            let header = &entry.header;
+            if header.deadline_ms.is_some_and(|deadline_ms| since.contains(&deadline_ms))
+                || header.fields.is_some() && hash::has_expired_within(txn, &key, &entry, since)?
             {
                 return Ok(true);
             }
@@ -268,7 +272,7 @@ type Exchanged = (u32, Box<[u8]>, u64);
 fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {
     let Some(row) = txn.meta(key)? else { return Ok(None) };
     // A damaged row says nothing: the key counts as one that changes.
-    Ok(Some(types_key::Entry::parse(row).ok().and_then(|entry| entry.header.deadline_ms).unwrap_or(u64::MAX)))
+    Ok(Some(types_key::Entry::parse(row).ok().and_then(|entry| entry.header.ends_ms()).unwrap_or(u64::MAX)))
 }
 
 /// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.

@@ -46,6 +46,8 @@ fn collections(in_log: bool) -> Vec<String> {
             "LPOP moving:list".into(),
             "LINSERT moving:list AFTER e70 new".into(),
             "LREM moving:list 1 e30".into(),
+            format!("HSETEX moving:times KEEPTTL FIELDS 100 {}", many(50, &|n| format!("f{n} changed"))),
+            "HPERSIST moving:times FIELDS 2 f1 f60".into(),
         ];
     }
     let mut commands = vec!["SELECT 0".to_owned()];
@@ -58,6 +60,13 @@ fn collections(in_log: bool) -> Vec<String> {
     // Its elements lie as they came, then anywhere, then as they came again.
     commands.extend((20..80).map(|n| format!("LINSERT middle AFTER e{n} new{n}")));
     commands.extend((30..40).map(|n| format!("LREM middle -1 e{n}")));
+    for name in ["times", "moving:times"] {
+        let pairs = many(0, &|n| format!("f{n} v{n}"));
+        commands.push(format!("HSETEX {name} PXAT 33000000000000 FIELDS 100 {pairs}"));
+        commands.push(format!("HPEXPIREAT {name} 32000000000000 FIELDS 1 f7"));
+        commands.push(format!("HPERSIST {name} FIELDS 1 f3"));
+    }
+    commands.push("HSETEX small:times PXAT 33000000000000 FIELDS 2 a 1 b 2".into());
     commands.extend(["HSET small:hash a 1 b 2", "SADD small:set a b", "RPUSH small:list a b"].map(str::to_owned));
     commands
 }
@@ -183,7 +192,7 @@ const CASES: &[Case] = &[
     Case {
         name: "a counter that is off by one",
         plant: |look| vec![counts(look, |counts| counts[7] += 1)],
-        found: &["counter: database 0: its counter of keys is 16, there are 15", "1 defects: 1 counter"],
+        found: &["counter: database 0: its counter of keys is 19, there are 18", "1 defects: 1 counter"],
     },
     Case {
         name: "a string that lies in its meta row and is too long for it",
@@ -298,6 +307,34 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
+        name: "fields whose deadlines are not those of the index, of the meta row, or of the deadline row",
+        plant: |look| {
+            let index = |deadline: u64, field: &str| {
+                let element = look.element_row("times", field);
+                look.score_row("times", &[&deadline.to_be_bytes()[..], &element[15..]].concat())
+            };
+            let mut small = look.meta("small:times");
+            small[9] += 1;
+            vec![
+                (index(33_000_000_000_000, "f1"), None),
+                (index(31_000_000_000_000, "f2"), Some(Vec::new())),
+                (index(32_000_000_000_000, "f7"), Some(b"x".to_vec())),
+                (row::expire_row(&look.key("times"), 32_000_000_000_000).to_vec(), Some(Vec::new())),
+                (look.meta_row("small:times"), Some(small)),
+            ]
+        },
+        found: &[
+            "value: key \"small:times\" of database 0: deadlines of its fields are stated as from 33000000000001 to 33000000000000, \
+             and are from 33000000000000 to 33000000000000",
+            "value: key \"times\" of database 0: field \"f2\" is in the index of deadlines at 31000000000000, and has another, or none",
+            "value: key \"times\" of database 0: a row of the index of deadlines has a value",
+            "deadline: key \"times\" of database 0: its deadline row has the value \"\", not \"\\x01\"",
+            "deadline: key \"small:times\" of database 0: there is no deadline row at 33000000000001",
+            "garbage, which goes by itself: 1 deadline rows that are out of date",
+            "5 defects: 2 deadline, 3 value",
+        ],
+    },
+    Case {
         name: "a set with a wrong count, and a member that has a value",
         plant: |look| {
             let mut meta = look.meta("set");
@@ -353,7 +390,7 @@ const CASES: &[Case] = &[
             "value: key \"zset\" of database 0: there are 3 members and 3 rows of scores, and they do not agree",
             "value: key \"zset\" of database 0: member \"b\" has no row at its score 2",
             "value: key \"zset\" of database 0: there is a row at score 131072 for member \"b\", whose score is 2",
-            "counter: database 0: its counter of keys is 17, there are 16",
+            "counter: database 0: its counter of keys is 20, there are 19",
             "counter: database 0: its counter of sorted sets is 2, there are 1",
             "5 defects: 2 counter, 3 value",
         ],

@@ -21,10 +21,12 @@ pub enum Counter {
     SortedSets = 5,
     Hashes = 6,
     Streams = 7,
+    /// Hashes of which fields have deadlines.
+    FieldDeadlines = 8,
 }
 
 /// Kinds of counters.
-pub const COUNTERS: usize = 8;
+pub const COUNTERS: usize = 9;
 
 /// Databases that a server may be configured to have. Space n is database n's first one, fresh spaces come above all of them.
 pub const DATABASES_MAX: u32 = 65_536;
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn system_rows_are_those_of_the_page() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let counts = [2, 1, 2, 0, 0, 0, 0, 0];
+        let counts = [2, 1, 2, 0, 0, 0, 0, 0, 0];
         let rows = [
             (database_row(3), DATABASES_MAX.to_be_bytes().to_vec()),
             (dead_row(Space(3)), Vec::new()),
@@ -241,7 +243,7 @@ mod tests {
         let example = page.split("```rows\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
         let shown: Vec<(String, String)> = example
             .lines()
-            .map(|line| line.replace(" ×5", &"0000000000000000".repeat(4)).replace(' ', ""))
+            .map(|line| line.replace(" ×6", &"0000000000000000".repeat(5)).replace(' ', ""))
             .filter_map(|line| line.split_once('→').map(|(row, value)| (row.to_owned(), value.to_owned())))
             .collect();
         let written: Vec<(String, String)> = rows.iter().map(|(row, value)| (hex(row), hex(value))).collect();

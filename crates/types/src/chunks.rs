@@ -51,7 +51,7 @@ impl Chunked {
 
     /// What the meta row's header says about it.
     pub fn header(&self, deadline_ms: Option<u64>) -> Header {
-        Header { tag: Tag::StringChunked, deadline_ms, object: Some(self.object) }
+        Header { tag: Tag::StringChunked, deadline_ms, fields: None, object: Some(self.object) }
     }
 
     /// `id: u64 BE | slot: u16 BE | length: u64 BE`.

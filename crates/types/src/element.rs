@@ -21,6 +21,9 @@ impl Head {
     /// `id: u64 | slot: u16 | encoding: u8 | count: u64`.
     pub const BYTES: usize = Object::BYTES + 9;
 
+    /// Where in it the encoding is.
+    pub const ENCODING_AT: usize = Object::BYTES;
+
     #[inline]
     pub fn encode(&self) -> [u8; Head::BYTES] {
         let mut bytes = [0; Head::BYTES];

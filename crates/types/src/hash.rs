@@ -1,26 +1,46 @@
-//! Hashes: fields with values, packed into the meta row while they are small, else a row for each field. Owns that choice,
-//! both layouts and the operations. Format: docs/format/hash.md.
+//! Hashes: fields with values, packed into the meta row while they are small, else a row for each field. A field may have a
+//! deadline of its own; one whose deadline has passed is absent to readers. Format: docs/format/hash.md.
 //!
-//! Reading is here, changes are in `change`. What is looked up is a key's entry; every operation works on it, so that the
-//! meta row is read once.
+//! Reading is here. How fields lie is in `field`, changes in `change` (with `packing` and `rows` for the two forms), deadlines in
+//! `deadline`. What is looked up is a key's entry; every operation works on it, so that the meta row is read once.
 
 mod change;
+mod deadline;
+mod field;
+mod packing;
+mod rows;
 
-pub use change::{Deleted, delete, increment, increment_float, set, set_absent};
+pub use change::{Deleted, delete, delete_in, increment, increment_float, lookup, set, set_absent, set_until};
+pub use deadline::{
+    After, Condition, Expired, Lapsed, Timed, expire, has_expired_within, persist, set_deadlines, times,
+};
+pub(crate) use field::Deadlines;
+pub use field::{Stored, field_of_row, stored_in_row};
 
-use crate::element::{self, Head, of_row};
+use crate::element::{self, Head, ROWS_INLINE_MAX};
 use crate::key::{Entry, Tag, damaged};
-use crate::packed::{HEAD_BYTES, Packed, Reader};
+use crate::packed::{HEAD_BYTES, Packed};
 use crate::walk::{self, Dice};
 use crate::{Error, Result};
+use field::{Fields, HAS_DEADLINES, Place};
+use haypile_store::row::{RowKey, score_row};
 use haypile_store::{Direction, Key, RowPresence, Txn, Value, View};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 /// How a hash lies in its rows.
 #[derive(Clone, Copy)]
 enum Form<'e> {
     Packed(Packed<'e>),
-    Rows(Head),
+    Rows(Head, Timing),
+}
+
+/// What the head of a hash in rows says of its fields' deadlines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Timing {
+    /// Fields may have deadlines: `count` follows the head.
+    is_timed: bool,
+    /// Fields that have one.
+    count: u64,
 }
 
 impl<'e> Form<'e> {
@@ -28,64 +48,71 @@ impl<'e> Form<'e> {
     fn of(entry: &'e Entry) -> Result<Form<'e>> {
         match entry.header.tag {
             Tag::HashPacked => Packed::parse(entry.payload()).map(Form::Packed),
-            Tag::HashRows => Head::parse(entry, 0).map(|(head, _)| Form::Rows(head)),
+            Tag::HashRows => {
+                let is_timed = entry.payload().get(Head::ENCODING_AT).is_some_and(|byte| byte & HAS_DEADLINES != 0);
+                let (head, own) = Head::parse(entry, if is_timed { 8 } else { 0 })?;
+                let count = own.try_into().map_or(0, u64::from_be_bytes);
+                Ok(Form::Rows(head, Timing { is_timed, count }))
+            }
             _ => Err(Error::WrongType),
         }
     }
 }
 
-/// The first byte of a field's row: what comes before the value. Nothing, so far.
-const PLAIN: u8 = 0;
-
-/// The value in a field's row.
-#[inline]
-pub fn value_of_row(row: &[u8]) -> Result<&[u8]> {
-    match row {
-        [PLAIN, value @ ..] => Ok(value),
-        _ => Err(damaged("the row of a field", row)),
-    }
-}
-
-/// Where a field's value lies among packed entries: its length, and its bytes behind that.
-struct Place {
-    /// From the field's length on, up to the next field.
-    entry: Range<usize>,
-    /// From the value's length on.
-    value: usize,
-    /// The value's bytes, up to the entry's end.
-    bytes: usize,
-}
-
 /// Looks a field up among packed entries.
 #[inline]
-fn find(packed: &Packed<'_>, field: &[u8]) -> Result<Option<Place>> {
-    let mut reader = packed.reader();
-    while !reader.is_at_end() {
-        let start = reader.position();
-        let is_it = reader.string()? == field;
-        let value = reader.position();
-        let bytes = reader.string()?.len();
-        if is_it {
-            let end = reader.position();
-            return Ok(Some(Place { entry: start..end, value, bytes: end - bytes }));
+fn find(packed: &Packed<'_>, name: &[u8]) -> Result<Option<Place>> {
+    let mut fields = Fields::of(packed);
+    while let Some(field) = fields.next()? {
+        if field.name == name {
+            return Ok(Some(field.place));
         }
     }
     Ok(None)
 }
 
-/// Reads the next field and its value.
+/// Whether some field's deadline has passed: then who counts or lists fields has to look at their deadlines.
 #[inline]
-fn pair<'p>(reader: &mut Reader<'p>) -> Result<(&'p [u8], &'p [u8])> {
-    Ok((reader.string()?, reader.string()?))
+fn has_expired(entry: &Entry, now_ms: u64) -> bool {
+    entry.header.fields.is_some_and(|fields| now_ms > fields.first_ms)
 }
 
 /// How many fields there are.
 #[inline]
-pub fn len(entry: &Entry) -> Result<u64> {
-    Ok(match Form::of(entry)? {
-        Form::Packed(packed) => packed.count.into(),
-        Form::Rows(head) => head.count,
-    })
+pub fn len(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<u64> {
+    match Form::of(entry)? {
+        Form::Packed(packed) if !has_expired(entry, txn.now_ms()) => Ok(packed.count.into()),
+        Form::Rows(head, _) if !has_expired(entry, txn.now_ms()) => Ok(head.count),
+        Form::Packed(packed) => {
+            let (mut live, mut fields) = (0, Fields::of(&packed));
+            while let Some(field) = fields.next()? {
+                live += u64::from(field.stored.is_live(txn.now_ms()));
+            }
+            Ok(live)
+        }
+        Form::Rows(head, _) => Ok(head.count.saturating_sub(expired_rows(txn, key, &head)?)),
+    }
+}
+
+/// How many fields of a hash in rows have passed their deadlines and were not removed yet.
+fn expired_rows(txn: &mut Txn<'_>, key: &Key<'_>, head: &Head) -> Result<u64> {
+    let (from, until) = index_range(key, head, 0, txn.now_ms());
+    let most = if txn.long().is_ok() { u64::MAX } else { ROWS_INLINE_MAX as u64 };
+    let mut seen = 0;
+    txn.visit(&from, &until, Direction::Forward, ROWS_INLINE_MAX, |_, _| {
+        seen += 1;
+        if seen > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if seen > most {
+        txn.long()?;
+    }
+    Ok(seen)
+}
+
+/// The rows of the index of deadlines in `from_ms..until_ms`.
+fn index_range(key: &Key<'_>, head: &Head, from_ms: u64, until_ms: u64) -> (RowKey, RowKey) {
+    let at = |ms: u64| score_row(key.space, head.object.slot, head.object.id, &ms.to_be_bytes());
+    (at(from_ms), at(until_ms))
 }
 
 /// A field's value, sharing the bytes of its row.
@@ -93,15 +120,18 @@ pub fn len(entry: &Entry) -> Result<u64> {
 pub fn get(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, field: &[u8]) -> Result<Option<Value>> {
     match Form::of(&entry)? {
         Form::Packed(packed) => {
-            let Some(place) = find(&packed, field)? else { return Ok(None) };
-            let range = HEAD_BYTES + place.bytes..HEAD_BYTES + place.entry.end;
+            let Some(place) = find(&packed, field)?.filter(|place| place.is_live(txn.now_ms())) else {
+                return Ok(None);
+            };
+            let range = HEAD_BYTES + place.value.start..HEAD_BYTES + place.value.end;
             Ok(Some(entry.into_payload().slice(range)))
         }
-        Form::Rows(head) => {
+        Form::Rows(head, _) => {
             let row = head.rows(key).element(element::hash(txn, field), field);
             let Some(row) = txn.row(&row)? else { return Ok(None) };
-            let start = row.len() - value_of_row(&row)?.len();
-            Ok(Some(row.slice(start..row.len())))
+            let stored = stored_in_row(&row)?;
+            let start = row.len() - stored.value.len();
+            Ok(stored.is_live(txn.now_ms()).then(|| row.slice(start..row.len())))
         }
     }
 }
@@ -115,17 +145,30 @@ pub fn look<R>(
     field: &[u8],
     look: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>> {
+    look_stored(txn, key, entry, field, |stored| look(stored.value))
+}
+
+/// The same, with the deadline.
+#[inline]
+fn look_stored<R>(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    entry: &Entry,
+    field: &[u8],
+    look: impl FnOnce(Stored<'_>) -> R,
+) -> Result<Option<R>> {
     match Form::of(entry)? {
         Form::Packed(packed) => {
-            let place = find(&packed, field)?;
-            Ok(place.map(|place| look(&packed.entries[place.bytes..place.entry.end])))
+            let place = find(&packed, field)?.filter(|place| place.is_live(txn.now_ms()));
+            Ok(place.map(|place| {
+                look(Stored { value: &packed.entries[place.value.clone()], deadline_ms: place.deadline_ms })
+            }))
         }
-        Form::Rows(head) => {
+        Form::Rows(head, _) => {
             let row = head.rows(key).element(element::hash(txn, field), field);
-            match txn.row(&row)? {
-                Some(row) => Ok(Some(look(value_of_row(&row)?))),
-                None => Ok(None),
-            }
+            let Some(row) = txn.row(&row)? else { return Ok(None) };
+            let stored = stored_in_row(&row)?;
+            Ok(stored.is_live(txn.now_ms()).then(|| look(stored)))
         }
     }
 }
@@ -133,11 +176,11 @@ pub fn look<R>(
 /// Whether there is such a field.
 pub fn contains(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, field: &[u8]) -> Result<bool> {
     match Form::of(entry)? {
-        Form::Packed(packed) => Ok(find(&packed, field)?.is_some()),
-        Form::Rows(head) => {
+        Form::Rows(head, timing) if !timing.is_timed => {
             let row = head.rows(key).element(element::hash(txn, field), field);
             Ok(txn.row_presence(&row)? != RowPresence::Absent)
         }
+        _ => Ok(look_stored(txn, key, entry, field, |_| ())?.is_some()),
     }
 }
 
@@ -149,21 +192,32 @@ pub fn visit(
     entry: &Entry,
     mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
+    visit_stored(txn, key, entry, |field, stored| each(field, stored.value))
+}
+
+/// The same, with their deadlines.
+pub fn visit_stored(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    entry: &Entry,
+    mut each: impl FnMut(&[u8], Stored<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let now_ms = txn.now_ms();
     match Form::of(entry)? {
         Form::Packed(packed) => {
-            let mut reader = packed.reader();
-            while !reader.is_at_end() {
-                let (field, value) = pair(&mut reader)?;
-                if each(field, value).is_break() {
+            let mut fields = Fields::of(&packed);
+            while let Some(field) = fields.next()? {
+                if field.stored.is_live(now_ms) && each(field.name, field.stored).is_break() {
                     break;
                 }
             }
             Ok(())
         }
-        Form::Rows(head) => {
+        Form::Rows(head, _) => {
             let mut damage = Ok(());
-            walk::all(txn, head.rows(key), head.count.min(1 << 20) as usize, |field, row| match value_of_row(row) {
-                Ok(value) => each(field, value),
+            walk::all(txn, head.rows(key), head.count.min(1 << 20) as usize, |field, row| match stored_in_row(row) {
+                Ok(stored) if stored.is_live(now_ms) => each(field, stored),
+                Ok(_) => ControlFlow::Continue(()),
                 Err(error) => {
                     damage = Err(error);
                     ControlFlow::Break(())
@@ -175,16 +229,11 @@ pub fn visit(
 }
 
 /// The rows of all fields as they are now, for a reply that is sent piece by piece; `None` for a packed hash. Their keys are
-/// read by `field_of_row`, their values by `value_of_row`.
+/// read by `field_of_row`, their values by `stored_in_row`; there may be some whose deadlines have passed.
 pub fn view(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<Option<View>> {
-    let Form::Rows(head) = Form::of(entry)? else { return Ok(None) };
+    let Form::Rows(head, _) = Form::of(entry)? else { return Ok(None) };
     let (from, until) = head.rows(key).from_hash(0);
     Ok(Some(txn.view(&from, &until, Direction::Forward)?))
-}
-
-/// The field whose row it is.
-pub fn field_of_row(row: &[u8]) -> Result<&[u8]> {
-    of_row(row).map(|(_, field)| field).ok_or_else(|| damaged("the key of a field's row", row))
 }
 
 /// Gives about `max` fields from a hash on, and their values, to `each`; says where to go on. A packed hash goes out whole.
@@ -196,7 +245,7 @@ pub fn page(
     max: usize,
     mut each: impl FnMut(&[u8], &[u8]),
 ) -> Result<Option<u32>> {
-    let head = match (Form::of(entry)?, from) {
+    let (head, from) = match (Form::of(entry)?, from) {
         (Form::Packed(_), _) => {
             visit(txn, key, entry, |field, value| {
                 each(field, value);
@@ -204,12 +253,13 @@ pub fn page(
             })?;
             return Ok(None);
         }
-        (Form::Rows(_), None) => return Ok(None),
-        (Form::Rows(head), Some(_)) => head,
+        (Form::Rows(..), None) => return Ok(None),
+        (Form::Rows(head, _), Some(from)) => (head, from),
     };
-    let mut damage = Ok(());
-    let next = walk::page(txn, head.rows(key), from.unwrap_or(0), max, |field, row| match value_of_row(row) {
-        Ok(value) => each(field, value),
+    let (now_ms, mut damage) = (txn.now_ms(), Ok(()));
+    let next = walk::page(txn, head.rows(key), from, max, |field, row| match stored_in_row(row) {
+        Ok(stored) if stored.is_live(now_ms) => each(field, stored.value),
+        Ok(_) => {}
         Err(error) => damage = Err(error),
     })?;
     damage.map(|()| next)
@@ -223,45 +273,90 @@ pub fn draw(
     dice: &mut Dice,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
+    let now_ms = txn.now_ms();
     match Form::of(entry)? {
-        Form::Packed(packed) => {
-            let mut reader = packed.reader();
-            for _ in 0..dice.below(u64::from(packed.count).max(1)) {
-                pair(&mut reader)?;
-            }
-            let (field, value) = pair(&mut reader)?;
-            take(field, value);
-            Ok(())
+        Form::Packed(_) => {
+            let mut left = dice.below(len(txn, key, entry)?.max(1));
+            visit(txn, key, entry, |field, value| {
+                if left == 0 {
+                    take(field, value);
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                ControlFlow::Continue(())
+            })
         }
-        Form::Rows(head) => {
-            let mut damage = Ok(());
-            walk::draw(txn, head.rows(key), head.count, dice, |field, row| match value_of_row(row) {
-                Ok(value) => take(field, value),
-                Err(error) => damage = Err(error),
-            })?;
-            damage
+        Form::Rows(head, _) => {
+            for _ in 0..EXPIRED_DRAWS_MAX {
+                let (mut damage, mut found) = (Ok(()), false);
+                walk::draw(txn, head.rows(key), head.count, dice, |field, row| match stored_in_row(row) {
+                    Ok(stored) => {
+                        found = stored.is_live(now_ms);
+                        if found {
+                            take(field, stored.value);
+                        }
+                    }
+                    Err(error) => damage = Err(error),
+                })?;
+                damage?;
+                if found {
+                    return Ok(());
+                }
+            }
+            draw_on_a_walk(txn, key, entry, dice, take)
         }
     }
 }
 
+/// So many fields whose deadlines have passed are drawn before the rest is looked at one by one.
+const EXPIRED_DRAWS_MAX: u32 = 64;
+
+/// The same where most fields have passed their deadlines.
+fn draw_on_a_walk(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    entry: &Entry,
+    dice: &mut Dice,
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    txn.long()?;
+    let mut left = dice.below(len(txn, key, entry)?.max(1));
+    visit(txn, key, entry, |field, value| {
+        if left == 0 {
+            take(field, value);
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        ControlFlow::Continue(())
+    })
+}
+
 /// A packed hash by itself, to draw from it as often as one likes; `None` for one in rows.
-pub fn packed(entry: Entry) -> Result<Option<PackedHash>> {
+pub fn packed(txn: &Txn<'_>, entry: Entry) -> Result<Option<PackedHash>> {
     match Form::of(&entry)? {
-        Form::Packed(_) => Ok(Some(PackedHash(entry.into_payload()))),
-        Form::Rows(_) => Ok(None),
+        Form::Packed(_) => Ok(Some(PackedHash { now_ms: txn.now_ms(), payload: entry.into_payload() })),
+        Form::Rows(..) => Ok(None),
     }
 }
 
 /// See `packed`.
-pub struct PackedHash(Value);
+pub struct PackedHash {
+    payload: Value,
+    now_ms: u64,
+}
 
 impl PackedHash {
-    /// Field number `index` and its value.
-    pub fn nth(&self, index: u64) -> Result<(&[u8], &[u8])> {
-        let mut reader = Packed::parse(&self.0)?.reader();
-        for _ in 0..index {
-            pair(&mut reader)?;
+    /// Field number `index` of those that are there, and its value.
+    pub fn nth(&self, mut index: u64) -> Result<(&[u8], &[u8])> {
+        let mut fields = Fields::of(&Packed::parse(&self.payload)?);
+        while let Some(field) = fields.next()? {
+            if field.stored.is_live(self.now_ms) {
+                if index == 0 {
+                    return Ok((field.name, field.stored.value));
+                }
+                index -= 1;
+            }
         }
-        pair(&mut reader)
+        Err(damaged("a packed hash", &self.payload))
     }
 }

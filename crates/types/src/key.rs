@@ -2,7 +2,8 @@
 //! Owns the meta row's header, the deadline and owner rows, and the counters: every creation, change and removal of a
 //! key goes through here, so that they always agree. Never looks at a value. Format: docs/format/rows.md.
 //!
-//! The invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time; if its
+//! The invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at the
+//! first deadline of its fields, if any has one; if its
 //! value has an object, exactly one owner row, which names the key; and it counts once in `Keys`, once in its type's
 //! counter, and once in `Deadlines` if it has one. A key whose deadline has passed reads as absent, but keeps all of
 //! these until a write removes it. Every change of a value writes the meta row, even if its bytes stay: that is how
@@ -11,6 +12,7 @@
 use crate::{Error, Result, event};
 use haypile_store::row::{self, Key, ObjectId, Slot};
 use haypile_store::{Counter, Presence, Stop, Txn, Value};
+use smallvec::SmallVec;
 
 /// How a key's value is laid out. DO NOT CHANGE THESE NUMBERS: retire, never reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,10 +142,28 @@ pub struct Header {
     pub tag: Tag,
     /// Unix time. From the next millisecond on, the key is absent to readers.
     pub deadline_ms: Option<u64>,
+    /// Of a hash of which some fields have deadlines.
+    pub fields: Option<FieldTimes>,
     pub object: Option<Object>,
 }
 
+/// When fields of a hash go. Unix times, as deadlines of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldTimes {
+    /// The earliest deadline of a field, whether it has passed or not.
+    pub first_ms: u64,
+    /// The latest if all fields have one, and with it the end of the key; else `NEVER_MS`.
+    pub last_ms: u64,
+}
+
+/// A time that does not come.
+pub const NEVER_MS: u64 = u64::MAX;
+
 const HAS_DEADLINE: u8 = 1;
+const HAS_FIELD_TIMES: u8 = 2;
+
+/// Bytes of the longest header.
+const HEADER_BYTES_MAX: usize = 26;
 
 /// The header of an inline string without deadline, as bytes: the most common one.
 const PLAIN: [u8; 2] = [Tag::StringInline as u8, 0];
@@ -152,13 +172,20 @@ impl Header {
     /// The header of an inline string.
     #[inline]
     pub fn inline(deadline_ms: Option<u64>) -> Header {
-        Header { tag: Tag::StringInline, deadline_ms, object: None }
+        Header { tag: Tag::StringInline, deadline_ms, fields: None, object: None }
     }
 
-    /// The deadline has passed: to readers the key is absent.
+    /// The deadline has passed, or those of all fields: to readers the key is absent.
     #[inline]
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.deadline_ms.is_some_and(|deadline| now_ms > deadline)
+            || self.fields.is_some_and(|fields| now_ms > fields.last_ms)
+    }
+
+    /// The last millisecond in which readers see the key, if it ever goes by itself.
+    pub fn ends_ms(&self) -> Option<u64> {
+        let ends = self.fields.map(|fields| fields.last_ms).filter(|last| *last != NEVER_MS);
+        self.deadline_ms.into_iter().chain(ends).min()
     }
 
     pub fn type_of(&self) -> Type {
@@ -168,17 +195,27 @@ impl Header {
     /// Bytes before the payload.
     #[inline]
     pub(crate) fn bytes_len(&self) -> usize {
-        if self.deadline_ms.is_some() { 10 } else { 2 }
+        let deadline = if self.deadline_ms.is_some() { 8 } else { 0 };
+        let fields = if self.fields.is_some() { 16 } else { 0 };
+        2 + deadline + fields
     }
 
-    /// `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1`, at the start of `bytes`.
+    /// `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1 | first_ms: u64 BE | last_ms: u64 BE, if flag 2`, at the start
+    /// of `bytes`.
     #[inline]
-    fn encode<'b>(&self, bytes: &'b mut [u8; 10]) -> &'b [u8] {
+    fn encode<'b>(&self, bytes: &'b mut [u8; HEADER_BYTES_MAX]) -> &'b [u8] {
         bytes[0] = self.tag as u8;
         bytes[1] = 0;
+        let mut at = 2;
         if let Some(deadline) = self.deadline_ms {
             bytes[1] = HAS_DEADLINE;
-            bytes[2..].copy_from_slice(&deadline.to_be_bytes());
+            bytes[2..10].copy_from_slice(&deadline.to_be_bytes());
+            at = 10;
+        }
+        if let Some(FieldTimes { first_ms, last_ms }) = self.fields {
+            bytes[1] |= HAS_FIELD_TIMES;
+            bytes[at..at + 8].copy_from_slice(&first_ms.to_be_bytes());
+            bytes[at + 8..at + 16].copy_from_slice(&last_ms.to_be_bytes());
         }
         &bytes[..self.bytes_len()]
     }
@@ -186,12 +223,21 @@ impl Header {
     #[inline]
     pub(crate) fn parse(row: &[u8]) -> Option<Header> {
         let tag = Tag::of(*row.first()?)?;
-        let deadline_ms = match *row.get(1)? {
-            0 => None,
-            HAS_DEADLINE => Some(u64::from_be_bytes(row.get(2..10)?.try_into().ok()?)),
+        let number = |at: usize| Some(u64::from_be_bytes(row.get(at..at + 8)?.try_into().ok()?));
+        let mut header = Header { tag, deadline_ms: None, fields: None, object: None };
+        match *row.get(1)? {
+            0 => {}
+            HAS_DEADLINE => header.deadline_ms = Some(number(2)?),
+            flags if flags & !(HAS_DEADLINE | HAS_FIELD_TIMES) == 0 && header.type_of() == Type::Hash => {
+                let mut at = 2;
+                if flags & HAS_DEADLINE != 0 {
+                    header.deadline_ms = Some(number(2)?);
+                    at = 10;
+                }
+                header.fields = Some(FieldTimes { first_ms: number(at)?, last_ms: number(at + 8)? });
+            }
             _ => return None,
-        };
-        let mut header = Header { tag, deadline_ms, object: None };
+        }
         if tag.has_object() {
             header.object = Some(Object::parse(&row[header.bytes_len()..])?);
         }
@@ -285,13 +331,23 @@ fn on_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
 pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let Some(row) = txn.meta(key)? else { return Ok(None) };
     let entry = Entry::parse(row)?;
-    if let Some(deadline_ms) = entry.header.deadline_ms.filter(|_| entry.header.is_expired(txn.now_ms())) {
+    if let Some(end_ms) = entry.header.ends_ms().filter(|_| entry.header.is_expired(txn.now_ms())) {
         remove(txn, key, &entry.header)?;
-        txn.on_lapsed(key, deadline_ms);
-        txn.on_event(event::EXPIRED, "expired", key);
+        txn.on_lapsed(key, end_ms);
+        tell_expired(txn, key, &entry.header);
         return Ok(None);
     }
     Ok(Some(entry))
+}
+
+/// A key has expired, by its own deadline or with the last of its fields.
+fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
+    if header.deadline_ms.is_some_and(|deadline| txn.now_ms() > deadline) {
+        txn.on_event(event::EXPIRED, "expired", key);
+    } else {
+        txn.on_event(event::HASH, "hexpired", key);
+        txn.on_event(event::GENERIC, "del", key);
+    }
 }
 
 /// What is about to be overwritten whatever it is, an expired key too; does not read a plain string's bytes.
@@ -304,7 +360,7 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
             let header = Entry::parse(row)?.header;
             if header.is_expired(txn.now_ms()) {
                 // It counts as one that was not there: what is written now is a key that is new.
-                txn.on_event(event::EXPIRED, "expired", key);
+                tell_expired(txn, key, &header);
                 txn.on_event(event::NEW, "new", key);
                 txn.on_ready(key);
             }
@@ -356,28 +412,48 @@ pub fn delete(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// What is to be done when a deadline row comes due: removes the key if it still has that deadline and it has passed, and
-/// says whether. A deadline row that is not its key's any more, as an overwrite that did not look may leave it, goes.
-pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<bool> {
-    let header = match txn.meta(key)? {
-        Some(row) => Some(Entry::parse(row)?.header),
-        None => None,
-    };
-    match header {
-        Some(header) if header.deadline_ms == Some(deadline_ms) => {
-            let expired = header.is_expired(txn.now_ms());
-            if expired {
-                remove(txn, key, &header)?;
-                txn.on_event(event::EXPIRED, "expired", key);
-            }
-            Ok(expired)
-        }
-        _ => {
-            txn.delete_row(&row::expire_row(key, deadline_ms))?;
-            Ok(false)
-        }
-    }
+/// What a deadline row that came due was for.
+#[derive(Clone, Debug)]
+pub enum Due {
+    /// For a key that is not there any more.
+    Removed,
+    /// For fields of this hash.
+    Fields(Entry),
+    /// For nothing that is to be done now.
+    Nothing,
 }
+
+/// What is to be done when a deadline row comes due: removes the key if it still has that deadline and it has passed.
+/// A deadline row that is not its key's any more, as an overwrite that did not look may leave it, goes.
+pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<Due> {
+    let entry = txn.meta(key)?.map(Entry::parse).transpose()?;
+    let Some(entry) = entry.filter(|entry| deadline_rows(Some(&entry.header)).iter().any(|row| row.0 == deadline_ms))
+    else {
+        txn.delete_row(&row::expire_row(key, deadline_ms))?;
+        return Ok(Due::Nothing);
+    };
+    let header = entry.header;
+    if header.is_expired(txn.now_ms()) {
+        remove(txn, key, &header)?;
+        tell_expired(txn, key, &header);
+        return Ok(Due::Removed);
+    }
+    let is_of_fields = header.fields.is_some_and(|fields| fields.first_ms == deadline_ms);
+    Ok(if is_of_fields && txn.now_ms() > deadline_ms { Due::Fields(entry) } else { Due::Nothing })
+}
+
+/// The deadline rows of a key, with their values: one for its own deadline, and one for the first of its fields'.
+/// Where both are the same, the key's stands for both.
+pub(crate) fn deadline_rows(header: Option<&Header>) -> SmallVec<[(u64, &'static [u8]); 2]> {
+    let Some(header) = header else { return SmallVec::new() };
+    let first = header.fields.map(|fields| fields.first_ms).filter(|first| Some(*first) != header.deadline_ms);
+    let rows = header.deadline_ms.map(|deadline| (deadline, &OF_KEY[..])).into_iter();
+    rows.chain(first.map(|first| (first, &OF_FIELDS[..]))).collect()
+}
+
+/// Values of deadline rows.
+const OF_KEY: [u8; 0] = [];
+const OF_FIELDS: [u8; 1] = [1];
 
 /// A row of at least this many bytes is patched where a small part of it changes; a shorter one is written again.
 pub(crate) const PATCH_FROM_BYTES: usize = 256;
@@ -418,7 +494,7 @@ pub fn rename(
 
 /// The meta row itself.
 fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> Result<()> {
-    let mut bytes = [0; 10];
+    let mut bytes = [0; HEADER_BYTES_MAX];
     let header = if *header == Header::inline(None) { &PLAIN } else { header.encode(&mut bytes) };
     match payload {
         [one] => txn.put_meta(key, &[header, one])?,
@@ -453,17 +529,23 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
         }
     }
     let deadlines = (before.and_then(|h| h.deadline_ms), after.and_then(|h| h.deadline_ms));
-    if deadlines.0 != deadlines.1 {
-        if let Some(was) = deadlines.0 {
-            txn.delete_row(&row::expire_row(key, was))?;
+    let fields = (before.and_then(|h| h.fields), after.and_then(|h| h.fields));
+    if deadlines.0 != deadlines.1 || fields.0 != fields.1 {
+        let (were, are) = (deadline_rows(before), deadline_rows(after));
+        for (was, _) in were.iter().filter(|was| are.iter().all(|is| is.0 != was.0)) {
+            txn.delete_row(&row::expire_row(key, *was))?;
         }
-        if let Some(is) = deadlines.1 {
-            txn.put_row(&row::expire_row(key, is), &[])?;
+        for (is, value) in are.iter().filter(|is| !were.contains(is)) {
+            txn.put_row(&row::expire_row(key, *is), &[value])?;
         }
-        match deadlines {
-            (None, Some(_)) => txn.count(key.space, Counter::Deadlines, 1),
-            (Some(_), None) => txn.count(key.space, Counter::Deadlines, -1),
-            _ => {}
+        let changes = [
+            (Counter::Deadlines, deadlines.0.is_some(), deadlines.1.is_some()),
+            (Counter::FieldDeadlines, fields.0.is_some(), fields.1.is_some()),
+        ];
+        for (counter, was, is) in changes {
+            if was != is {
+                txn.count(key.space, counter, if is { 1 } else { -1 });
+            }
         }
     }
     let objects = (before.and_then(|h| h.object), after.and_then(|h| h.object));

@@ -305,12 +305,12 @@ pub(crate) fn write(
 ) -> Result<()> {
     match rows {
         None => {
-            let header = Header { tag: Tag::SetPacked, deadline_ms, object: None };
+            let header = Header { tag: Tag::SetPacked, deadline_ms, fields: None, object: None };
             let head = Packed { encoding, count: count as u16, entries: &[] }.head();
             key::write(txn, key, before, &header, &[&head, entries])
         }
         Some(Rows { object, .. }) => {
-            let header = Header { tag: Tag::SetRows, deadline_ms, object: Some(object) };
+            let header = Header { tag: Tag::SetRows, deadline_ms, fields: None, object: Some(object) };
             key::write(txn, key, before, &header, &[&Head { object, encoding, count }.encode()])
         }
     }

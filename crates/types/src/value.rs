@@ -17,6 +17,8 @@ const STEP_ROWS: usize = 1024;
 pub mod encoding {
     pub const HASH_LISTPACK: u8 = 0;
     pub const HASH_TABLE: u8 = 1;
+    /// Fields of the hash may have deadlines.
+    pub const HASH_HAS_DEADLINES: u8 = 0x80;
     pub const SET_INTSET: u8 = 0;
     pub const SET_LISTPACK: u8 = 1;
     pub const SET_TABLE: u8 = 2;
@@ -39,6 +41,7 @@ pub fn encoding_name(entry: &Entry) -> Result<Option<&'static str>> {
         _ => Packed::parse(entry.payload())?.encoding,
     };
     let name = match (kind, number & MASK) {
+        (Type::Hash, HASH_LISTPACK) if number & HASH_HAS_DEADLINES != 0 => "listpackex",
         (Type::Hash, HASH_LISTPACK) => "listpack",
         (Type::Hash, HASH_TABLE) => "hashtable",
         (Type::Set, SET_INTSET) => "intset",

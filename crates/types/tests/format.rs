@@ -5,8 +5,9 @@ mod common;
 
 use common::Db;
 use haypile_store::Stop;
+use haypile_types::hash::{self, Condition, Timed};
 use haypile_types::list::{self, Beside, Side};
-use haypile_types::{Error, hash, key, set, string};
+use haypile_types::{Error, key, set, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
 
@@ -68,6 +69,17 @@ fn the_rows_of_the_page_of_hashes_are_those_of_the_store() {
         hash::set(txn, &txn.key(b"user"), pairs.into_iter()).expect("writes");
         let pairs = [(&b"title"[..], &b"hay"[..]), (b"text", &text)];
         hash::set(txn, &txn.key(b"{user}:page"), pairs.into_iter()).expect("writes");
+    });
+    let deadline_ms = 1_800_000_000_000;
+    db.run(|txn| {
+        let (token, page) = (txn.key(b"token"), txn.key(b"{user}:page2"));
+        hash::set_until(txn, &token, None, [(&b"id"[..], &b"7f"[..])].into_iter(), Timed::Until(deadline_ms))
+            .expect("writes");
+        let pairs = [(&b"title"[..], &b"hay"[..]), (b"text", &text)];
+        hash::set(txn, &page, pairs.into_iter()).expect("writes");
+        let entry = hash::lookup(txn, &page).expect("reads").expect("is there");
+        let title = [&b"title"[..]].into_iter();
+        hash::set_deadlines(txn, &page, &entry, deadline_ms, Condition::Always, title).expect("writes");
     });
     let value = |value: &[u8]| match value {
         [0, rest @ ..] if rest == text => "00 1500×78".replace(' ', ""),

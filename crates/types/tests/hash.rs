@@ -1,10 +1,13 @@
-//! Random operations on a few hashes against a map: fields, values, counts and encodings agree after each, with flushes and
-//! reopens in between, and bounds that are crossed in both forms. Random fields are as fair as chance allows.
+//! Random operations on a few hashes against a map: fields, values, deadlines, counts and encodings agree after each, with time
+//! that passes, flushes and reopens in between, and bounds that are crossed in both forms. Random fields are as fair as chance
+//! allows.
 
 mod common;
 
 use common::{Db, Random};
-use haypile_store::EncodingLimit;
+use haypile_store::row::Family;
+use haypile_store::{Counter, EncodingLimit};
+use haypile_types::hash::{After, Condition, Timed};
 use haypile_types::key::{self, Entry, Tag, Type};
 use haypile_types::walk::Dice;
 use haypile_types::{Error, hash, value};
@@ -17,7 +20,11 @@ const NAMES: [&[u8]; 3] = [b"a", b"{a}b", b""];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Hash {
     fields: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Until when fields are there that do not stay.
+    deadlines: BTreeMap<Vec<u8>, u64>,
     is_table: bool,
+    /// Some field had a deadline once.
+    is_timed: bool,
 }
 
 type Model = HashMap<&'static [u8], Hash>;
@@ -30,8 +37,27 @@ impl Hash {
     fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         self.is_table |= field.len() as i64 > VALUE_MAX || value.len() as i64 > VALUE_MAX;
         let created = self.fields.insert(field.to_vec(), value.to_vec()).is_none();
+        self.deadlines.remove(field);
         self.is_table |= self.fields.len() as i64 > ENTRIES_MAX;
         created
+    }
+
+    /// The same, but its deadline stays.
+    fn change(&mut self, field: &[u8], value: &[u8]) {
+        let deadline = self.deadlines.get(field).copied();
+        self.set(field, value);
+        self.deadlines.extend(deadline.map(|deadline| (field.to_vec(), deadline)));
+    }
+
+    fn remove(&mut self, field: &[u8]) -> bool {
+        self.deadlines.remove(field);
+        self.fields.remove(field).is_some()
+    }
+
+    fn forget_expired(&mut self, now_ms: u64) {
+        let (fields, is_live) = (&mut self.fields, |deadline: u64| now_ms <= deadline);
+        fields.retain(|field, _| self.deadlines.get(field).is_none_or(|deadline| is_live(*deadline)));
+        self.deadlines.retain(|_, deadline| is_live(*deadline));
     }
 }
 
@@ -50,7 +76,75 @@ fn some_value(random: &mut Random) -> Vec<u8> {
 
 fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
     let (name, other) = (random.pick(&NAMES), random.pick(&NAMES));
-    match random.below(16) {
+    let now_ms = db.now_ms;
+    forget_expired(model, now_ms);
+    match random.below(22) {
+        16..=18 => {
+            let fields: Vec<_> = (0..random.pick(&[1, 2, 20])).map(|_| some_field(random)).collect();
+            let deadline = (now_ms + random.below(30)).saturating_sub(random.pick(&[0, 0, 0, 20]));
+            let condition = random.pick(&[
+                Condition::Always,
+                Condition::Always,
+                Condition::Without,
+                Condition::With,
+                Condition::Later,
+                Condition::Earlier,
+            ]);
+            let outcomes = db.run(|txn| {
+                let key = txn.key(name);
+                let entry = hash::lookup(txn, &key).expect("reads")?;
+                let fields = fields.iter().map(|field| &field[..]);
+                Some(hash::set_deadlines(txn, &key, &entry, deadline, condition, fields).expect("writes"))
+            });
+            let hash = model.entry(name).or_default();
+            let outcomes = outcomes.unwrap_or(vec![After::NoField; fields.len()]);
+            for (field, outcome) in fields.iter().zip(outcomes) {
+                let expected = match (hash.fields.contains_key(field), hash.deadlines.get(field)) {
+                    (false, _) => After::NoField,
+                    (true, before) if !allows(condition, before.copied(), deadline) => After::Unchanged,
+                    _ if deadline <= now_ms => After::Deleted,
+                    _ => After::Changed,
+                };
+                assert_eq!(outcome, expected);
+                match outcome {
+                    After::Changed => {
+                        hash.deadlines.insert(field.clone(), deadline);
+                        hash.is_timed = true;
+                    }
+                    After::Deleted => {
+                        hash.remove(field);
+                    }
+                    After::NoField | After::Unchanged => {}
+                }
+            }
+        }
+        19 => {
+            let fields: Vec<_> = (0..random.pick(&[1, 2, 20])).map(|_| some_field(random)).collect();
+            db.run(|txn| {
+                let key = txn.key(name);
+                let Some(entry) = hash::lookup(txn, &key).expect("reads") else { return };
+                hash::persist(txn, &key, &entry, fields.iter().map(|field| &field[..])).expect("writes");
+            });
+            let hash = model.entry(name).or_default();
+            hash.deadlines.retain(|field, _| !fields.contains(field));
+        }
+        20 => {
+            let (field, value) = (some_field(random), some_value(random));
+            let (timed, deadline) = match random.below(2) {
+                0 => (Timed::Keep, None),
+                _ => (Timed::Until(now_ms + 7), Some(now_ms + 7)),
+            };
+            db.run(|txn| {
+                let key = txn.key(name);
+                let entry = hash::lookup(txn, &key).expect("reads");
+                hash::set_until(txn, &key, entry, [(&field[..], &value[..])].into_iter(), timed).expect("writes");
+            });
+            let hash = model.entry(name).or_default();
+            hash.change(&field, &value);
+            hash.is_timed |= deadline.is_some();
+            hash.deadlines.extend(deadline.map(|deadline| (field, deadline)));
+        }
+        21 => expire_some(db),
         0..=4 => {
             let (field, value) = (some_field(random), some_value(random));
             let created = db.run(|txn| hash::set(txn, &txn.key(name), [(&field[..], &value[..])].into_iter()));
@@ -82,7 +176,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             let deleted =
                 db.run(|txn| hash::delete(txn, &txn.key(name), fields.iter().map(|field| &field[..]))).expect("writes");
             let hash = model.entry(name).or_default();
-            let expected = fields.iter().filter(|field| hash.fields.remove(*field).is_some()).count() as u64;
+            let expected = fields.iter().filter(|field| hash.remove(field)).count() as u64;
             assert_eq!((deleted.fields, deleted.key), (expected, expected > 0 && hash.fields.is_empty()));
         }
         11..=12 => {
@@ -94,7 +188,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             match number {
                 Some(number) => {
                     assert_eq!(sum, Ok(number + delta));
-                    hash.set(&field, (number + delta).to_string().as_bytes());
+                    hash.change(&field, (number + delta).to_string().as_bytes());
                 }
                 None => assert_eq!(sum, Err(Error::NotInteger)),
             }
@@ -127,9 +221,34 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
         }
         _ => {}
     }
-    model.retain(|_, hash| !hash.fields.is_empty());
+    forget_expired(model, now_ms);
     for name in [name, other] {
         compare(db, model.get(name), name, random);
+    }
+}
+
+fn forget_expired(model: &mut Model, now_ms: u64) {
+    model.values_mut().for_each(|hash| hash.forget_expired(now_ms));
+    model.retain(|_, hash| !hash.fields.is_empty());
+}
+
+fn allows(condition: Condition, before: Option<u64>, after: u64) -> bool {
+    let before_or_never = before.unwrap_or(u64::MAX);
+    match condition {
+        Condition::Always => true,
+        Condition::Without => before.is_none(),
+        Condition::With => before.is_some(),
+        Condition::Later => after > before_or_never,
+        Condition::Earlier => after < before_or_never,
+    }
+}
+
+/// What the server does by itself, a few fields at a time.
+fn expire_some(db: &mut Db) {
+    let mut due = db.store.due_deadlines(db.now_ms, 100);
+    due.extend(db.store.due_in_base(0, db.now_ms, 100).expect("reads memory"));
+    for due in due {
+        db.run(|txn| hash::expire(txn, &txn.key(&due.name), due.deadline_ms, 3)).expect("expires");
     }
 }
 
@@ -143,7 +262,7 @@ fn compare(db: &mut Db, expected: Option<&Hash>, name: &[u8], random: &mut Rando
         };
         let expected = expected.unwrap_or_else(|| panic!("{:?} is not empty", name.escape_ascii().to_string()));
         assert_eq!(entry.header.type_of(), Type::Hash);
-        assert_eq!(hash::len(&entry), Ok(expected.fields.len() as u64));
+        assert_eq!(hash::len(txn, &key, &entry), Ok(expected.fields.len() as u64));
         let mut found = BTreeMap::new();
         hash::visit(txn, &key, &entry, |field, value| {
             assert!(found.insert(field.to_vec(), value.to_vec()).is_none(), "each field once");
@@ -151,8 +270,18 @@ fn compare(db: &mut Db, expected: Option<&Hash>, name: &[u8], random: &mut Rando
         })
         .expect("reads");
         assert_eq!(found, expected.fields);
-        let encoding = if expected.is_table { "hashtable" } else { "listpack" };
-        assert_eq!(value::encoding_name(&entry), Ok(Some(encoding)));
+        let encoding = match (expected.is_table, expected.is_timed) {
+            (true, _) => "hashtable",
+            (false, true) => "listpackex",
+            (false, false) => "listpack",
+        };
+        let seen = value::encoding_name(&entry).expect("is known").expect("a collection has one");
+        // Expired fields count until they are removed, as in Redis.
+        assert!(seen == encoding || expected.is_timed && seen == "hashtable", "{seen}, not {encoding}");
+        let mut times = Vec::new();
+        hash::times(txn, &key, &entry, std::iter::once(&field[..]), |time| times.push(time)).expect("reads");
+        let expected_time = expected.fields.get(&field).map(|_| expected.deadlines.get(&field).copied());
+        assert_eq!(times, [expected_time]);
         let one = hash::get(txn, &key, entry.clone(), &field).expect("reads");
         assert_eq!(one.as_deref(), expected.fields.get(&field).map(|value| &value[..]));
         let length = hash::look(txn, &key, &entry, &field, <[u8]>::len).expect("reads");
@@ -185,6 +314,9 @@ fn hashes_are_those_of_a_map() {
         limits(&db);
         for round in 0..600 {
             step(&mut db, &mut model, &mut random);
+            if random.below(4) == 0 {
+                db.now_ms += random.below(12);
+            }
             if round % 20 == 0 {
                 db.check();
             }
@@ -194,11 +326,33 @@ fn hashes_are_those_of_a_map() {
             if random.below(80) == 0 {
                 db.reopen();
                 limits(&db);
+                forget_expired(&mut model, db.now_ms);
                 NAMES.iter().for_each(|name| compare(&mut db, model.get(name), name, &mut random));
             }
         }
         db.check();
+        // Everything with a deadline goes, and leaves nothing behind.
+        db.now_ms += 1000;
+        forget_expired(&mut model, db.now_ms);
+        for _ in 0..1000 {
+            expire_some(&mut db);
+            if db.store.counter(0, Counter::FieldDeadlines) == 0 {
+                break;
+            }
+        }
+        assert_eq!(db.store.counter(0, Counter::FieldDeadlines), 0);
+        NAMES.iter().for_each(|name| compare(&mut db, model.get(name), name, &mut random));
+        assert_eq!(db.store.counter(0, Counter::Keys), model.len() as i64);
+        assert_eq!(indexed_of_the_living(&mut db), 0);
+        db.check();
     }
+}
+
+/// Rows of the index of deadlines that belong to keys that are there.
+fn indexed_of_the_living(db: &mut Db) -> usize {
+    let rows = db.rows();
+    let owned = |row: &[u8]| rows.keys().any(|owner| owner[0] == Family::Owner as u8 && owner[1..15] == row[1..15]);
+    rows.keys().filter(|row| row[0] == Family::Score as u8 && owned(row)).count()
 }
 
 fn entry_of(db: &mut Db, name: &[u8]) -> Entry {

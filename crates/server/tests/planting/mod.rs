@@ -94,9 +94,11 @@ impl Look {
         self.value(&self.meta_row(name))
     }
 
-    /// The object of a key without deadline.
+    /// The object of a key.
     pub fn object(&self, name: &str) -> (Slot, ObjectId) {
-        let meta = self.meta(name);
+        let mut meta = self.meta(name);
+        let times = [0, 8, 16, 24][usize::from(meta[1])];
+        meta.drain(2..2 + times);
         let number =
             |range: std::ops::Range<usize>| meta[range].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         (Slot(number(10..12) as u16), ObjectId(number(2..10)))

@@ -33,6 +33,7 @@ const ALL_COUNTERS: [Counter; COUNTERS] = [
     Counter::SortedSets,
     Counter::Hashes,
     Counter::Streams,
+    Counter::FieldDeadlines,
 ];
 
 /// What a database holds.

@@ -1,10 +1,10 @@
-//! Deadline rows: each key with a deadline has exactly one. A row that does not agree with its key means nothing, as an
-//! overwrite that did not look may leave it, and is counted.
+//! Deadline rows: each key with a deadline has exactly one, and one for the first of its fields'. A row that does not agree with
+//! its key means nothing, as an overwrite that did not look may leave it, and is counted.
 
 use super::Context;
 use super::keys::{Tallies, check_standing, note_space};
 use super::place::{KeyPlace, Shown};
-use crate::key::Header;
+use crate::key::{Header, deadline_rows};
 use haypile_store::base::BaseError;
 use haypile_store::check::{Agreement, Findings, Kind, Standing};
 use haypile_store::row::{self, Family, Space};
@@ -21,10 +21,7 @@ pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Fin
                 Standing::Database(database) => {
                     let place = KeyPlace { database, name: key.name };
                     check_standing(context, &key, &place, findings);
-                    if !value.is_empty() {
-                        findings.add(Kind::Deadline, place, "its deadline row has a value");
-                    }
-                    found.entry(key.space).or_default().add(&[row]);
+                    found.entry(key.space).or_default().add(&[value, row]);
                 }
                 standing => note_space(standing, key.space, row, value, &mut unknown, findings),
             },
@@ -50,17 +47,23 @@ pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Fin
 
 /// Counts the deadline rows of a space that do not agree with their key; returns how many do.
 fn count_stale(context: &Context<'_>, space: Space, findings: &mut Findings<'_>) -> Result<u64, BaseError> {
-    let mut agreeing = 0;
+    let (mut agreeing, standing) = (0, context.facts.standing(space));
     let (from, until) = row::family_range(Family::Expire, space);
     let mut rows = context.merged.rows(&from, &until)?;
-    while let Some((row, _)) = rows.row() {
-        if let Some((deadline_ms, key)) = row::parse_expire_row(row) {
+    while let Some((row, value)) = rows.row() {
+        if let (Some((deadline_ms, key)), Standing::Database(database)) = (row::parse_expire_row(row), standing) {
             let meta = context.merged.get(&row::meta_row(&key))?;
             let header = meta.as_deref().and_then(Header::parse);
-            if header.is_some_and(|header| header.deadline_ms == Some(deadline_ms)) {
-                agreeing += 1;
-            } else {
-                findings.garbage.stale_deadlines += 1;
+            match deadline_rows(header.as_ref()).into_iter().find(|row| row.0 == deadline_ms) {
+                Some((_, right)) => {
+                    agreeing += 1;
+                    if value != right {
+                        let place = KeyPlace { database, name: key.name };
+                        let what = format!("its deadline row has the value {}, not {}", Shown(value), Shown(right));
+                        findings.add(Kind::Deadline, place, what);
+                    }
+                }
+                None => findings.garbage.stale_deadlines += 1,
             }
         }
         rows.advance()?;
@@ -74,12 +77,13 @@ fn find_missing(context: &Context<'_>, space: Space, findings: &mut Findings<'_>
     let (from, until) = row::family_range(Family::Meta, space);
     let mut rows = context.merged.rows(&from, &until)?;
     while let Some((row, value)) = rows.row() {
-        if let (Some(key), Some(header)) = (row::parse_meta_row(row), Header::parse(value))
-            && let Some(deadline_ms) = header.deadline_ms
-            && context.merged.get(&row::expire_row(&key, deadline_ms))?.is_none()
-        {
-            let place = KeyPlace { database, name: key.name };
-            findings.add(Kind::Deadline, place, format_args!("there is no deadline row at {deadline_ms}"));
+        if let (Some(key), Some(header)) = (row::parse_meta_row(row), Header::parse(value)) {
+            for (deadline_ms, _) in deadline_rows(Some(&header)) {
+                if context.merged.get(&row::expire_row(&key, deadline_ms))?.is_none() {
+                    let place = KeyPlace { database, name: key.name };
+                    findings.add(Kind::Deadline, place, format_args!("there is no deadline row at {deadline_ms}"));
+                }
+            }
         }
         rows.advance()?;
     }

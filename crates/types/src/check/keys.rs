@@ -2,7 +2,7 @@
 
 use super::place::{KeyPlace, Report, Shown};
 use super::{Context, values};
-use crate::key::Header;
+use crate::key::{Header, deadline_rows};
 use haypile_store::base::BaseError;
 use haypile_store::check::{Agreement, Findings, Kind, Standing};
 use haypile_store::row::{self, Family, SLOTS, Space};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub keys: u64,
-    /// Those with a deadline.
+    /// Deadline rows: of keys, and of fields.
     pub deadlines: u64,
     /// The deadline rows that they call for.
     pub deadline_rows: Agreement,
@@ -24,8 +24,17 @@ pub struct Tally {
 
 pub type Tallies = BTreeMap<Space, Tally>;
 
-const COUNTER_NAMES: [&str; COUNTERS] =
-    ["keys", "deadlines", "strings", "lists", "sets", "sorted sets", "hashes", "streams"];
+const COUNTER_NAMES: [&str; COUNTERS] = [
+    "keys",
+    "deadlines",
+    "strings",
+    "lists",
+    "sets",
+    "sorted sets",
+    "hashes",
+    "streams",
+    "hashes with deadlines of fields",
+];
 
 pub(super) fn check(context: &Context<'_>, findings: &mut Findings<'_>) -> Result<Tallies, BaseError> {
     let mut tallies = Tallies::new();
@@ -83,11 +92,12 @@ fn check_key(
         return findings.add(Kind::Key, place, format_args!("its meta row does not parse: {}", Shown(value)));
     };
     tally.counts[header.type_of().counter() as usize] += 1;
-    if let Some(deadline_ms) = header.deadline_ms {
+    for (deadline_ms, value) in deadline_rows(Some(&header)) {
         tally.deadlines += 1;
-        tally.deadline_rows.add(&[&row::expire_row(key, deadline_ms)]);
-        tally.counts[Counter::Deadlines as usize] += 1;
+        tally.deadline_rows.add(&[value, &row::expire_row(key, deadline_ms)]);
     }
+    tally.counts[Counter::Deadlines as usize] += i64::from(header.deadline_ms.is_some());
+    tally.counts[Counter::FieldDeadlines as usize] += i64::from(header.fields.is_some());
     if let Some(object) = header.object {
         tally.objects += 1;
         if object.id.0 == 0 || object.id.0 >= context.facts.next_object {

@@ -11,7 +11,7 @@ pub(super) fn check_payload(header: &Header, payload: &[u8], report: &mut Report
     match header.tag {
         Tag::StringInline => string::check_inline(payload, report),
         Tag::StringChunked => string::check_chunked(payload, report),
-        Tag::HashPacked => hash::check_packed(payload, report),
+        Tag::HashPacked => hash::check_packed(header, payload, report),
         Tag::HashRows => hash::check_head(payload, report),
         Tag::SetPacked => set::check_packed(payload, report),
         Tag::SetRows => set::check_head(payload, report),
@@ -31,7 +31,7 @@ pub(super) fn check_rows(
 ) -> Result<(), BaseError> {
     match header.tag {
         Tag::StringChunked => string::check_chunks(payload, rows, report),
-        Tag::HashRows => hash::check_rows(payload, rows, report),
+        Tag::HashRows => hash::check_rows(header, payload, rows, report),
         Tag::SetRows => set::check_rows(payload, rows, report),
         Tag::ListRows => list::check_rows(payload, rows, report),
         Tag::ZsetRows => zset::check_rows(payload, rows, report),

@@ -1,83 +1,130 @@
-//! Changes of hashes: fields set, added to and removed. A packed hash that outgrows its row moves into rows here, and a hash
-//! that has lost its last field goes.
+//! Changes of hashes: fields set, added to and removed. A hash that has lost its last field goes.
 
-use super::{Form, PLAIN, Place, find, pair, value_of_row};
-use crate::element::{self, Head, ROWS_INLINE_MAX};
+use super::deadline::Timed;
+use super::field::Place;
+use super::packing::{Deadline, Packing};
+use super::rows::Rows;
+use super::{Form, find};
+use crate::element::{self, ROWS_INLINE_MAX};
 use crate::extended::Extended;
-use crate::key::{self, Entry, Header, Object, PATCH_FROM_BYTES, Tag, Type};
-use crate::packed::{self, HEAD_BYTES, Packed, put_string, string_bytes};
-use crate::value::encoding::{HASH_LISTPACK, HASH_TABLE};
+use crate::key::{self, Entry, Header, PATCH_FROM_BYTES, Type};
+use crate::packed::{self, HEAD_BYTES, Packed};
+use crate::value::encoding::{self, HASH_LISTPACK, HASH_TABLE};
 use crate::{Error, Result, integer};
-use haypile_store::{EncodingLimit, Key, RowPresence, Txn};
+use haypile_store::{EncodingLimit, Key, Txn};
 use smallvec::SmallVec;
 
-/// What a packed hash without deadline begins with.
-fn packed_header(deadline_ms: Option<u64>) -> Header {
-    Header { tag: Tag::HashPacked, deadline_ms, object: None }
-}
-
-/// Sets fields to values, creates the key if it is absent, and returns how many fields are new. The deadline stays.
+/// Sets fields to values, creates the key if it is absent, and returns how many fields are new. The key's deadline stays,
+/// those of the fields go.
 pub fn set<'a>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
     pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Result<u64> {
-    if pairs.len() > ROWS_INLINE_MAX {
-        txn.long()?;
-    }
-    match lookup(txn, key)? {
-        Some(entry) => set_in(txn, key, entry, pairs),
-        None => {
-            let encoding = encoding_for(txn, HASH_LISTPACK, pairs.clone(), pairs.len());
-            Packing::empty(None, encoding).set_all(txn, key, pairs)
-        }
-    }
+    let entry = lookup(txn, key)?;
+    set_in(txn, key, entry, pairs, Deadline::Is(None))
+}
+
+/// The same, with a deadline that has not passed for the fields, or keeping theirs.
+pub fn set_until<'a>(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    entry: Option<Entry>,
+    pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    timed: Timed,
+) -> Result<u64> {
+    let deadline = match timed {
+        Timed::Keep => Deadline::Keep,
+        Timed::Never => Deadline::Is(None),
+        Timed::Until(deadline_ms) => Deadline::Is(Some(deadline_ms)),
+    };
+    set_in(txn, key, entry, pairs, deadline)
 }
 
 /// Sets a field that is not there yet; whether it was not.
 pub fn set_absent(txn: &mut Txn<'_>, key: &Key<'_>, field: &[u8], value: &[u8]) -> Result<bool> {
-    let pairs = std::iter::once((field, value));
-    match lookup(txn, key)? {
-        Some(entry) if super::contains(txn, key, &entry, field)? => Ok(false),
-        Some(entry) => set_in(txn, key, entry, pairs).map(|_| true),
-        None => {
-            let encoding = encoding_for(txn, HASH_LISTPACK, pairs.clone(), 1);
-            Packing::empty(None, encoding).set_all(txn, key, pairs).map(|_| true)
-        }
+    let entry = lookup(txn, key)?;
+    if let Some(entry) = &entry
+        && super::contains(txn, key, entry, field)?
+    {
+        return Ok(false);
     }
+    set_in(txn, key, entry, std::iter::once((field, value)), Deadline::Is(None)).map(|_| true)
 }
 
 /// A hash that is going to be changed.
-fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     key::lookup_write(txn, key)?.map(|entry| entry.expect(Type::Hash)).transpose()
 }
 
 fn set_in<'a>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
-    entry: Entry,
+    entry: Option<Entry>,
     mut pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    deadline: Deadline,
 ) -> Result<u64> {
+    if pairs.len() > ROWS_INLINE_MAX {
+        txn.long()?;
+    }
+    let Some(entry) = entry else {
+        let encoding = encoding_for(txn, HASH_LISTPACK, pairs.clone(), pairs.len());
+        return set_packed(txn, key, Packing::empty(encoding), pairs, deadline);
+    };
     match Form::of(&entry)? {
         Form::Packed(packed) => {
             let encoding = encoding_for(txn, packed.encoding, pairs.clone(), 0);
+            let is_plain = packed.encoding & encoding::HASH_HAS_DEADLINES == 0 && deadline == Deadline::Is(None);
             match (pairs.len(), pairs.clone().next()) {
-                (1, Some((field, value))) => {
+                (1, Some((field, value))) if is_plain => {
                     let place = find(&packed, field)?;
                     let created = place.is_none();
                     put(txn, key, entry, place, encoding, field, value)?;
                     Ok(u64::from(created))
                 }
-                _ => Packing::of(&entry.header, &packed, encoding).set_all(txn, key, pairs),
+                _ => {
+                    let mut packing = Packing::of(txn, key, &entry.header, &packed)?;
+                    packing.encoding = encoding;
+                    set_packed(txn, key, packing, pairs, deadline)
+                }
             }
         }
-        Form::Rows(head) => {
-            let encoding = encoding_for(txn, head.encoding, pairs.clone(), 0);
-            let mut fields = Fields { head: Head { encoding, ..head }, created: 0 };
-            pairs.try_for_each(|(field, value)| fields.set(txn, key, field, value))?;
-            fields.finish(txn, key, Some(&entry.header), entry.header.deadline_ms)
+        Form::Rows(head, timing) => {
+            let mut rows = Rows::of(&entry, head, timing);
+            rows.head.encoding = encoding_for(txn, head.encoding, pairs.clone(), 0);
+            let mut created = 0;
+            pairs.try_for_each(|(field, value)| {
+                created += u64::from(rows.set(txn, key, field, value, deadline)?);
+                Result::Ok(())
+            })?;
+            rows.finish(txn, key)?;
+            Ok(created)
         }
     }
+}
+
+/// Sets fields of a packed hash, and of the rows that it moves into if they become too many; returns how many are new.
+fn set_packed<'a>(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    mut packing: Packing,
+    mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    deadline: Deadline,
+) -> Result<u64> {
+    let mut created = 0;
+    while packing.fits() {
+        let Some((field, value)) = pairs.next() else {
+            packing.finish(txn, key)?;
+            return Ok(created);
+        };
+        created += u64::from(packing.set(field, value, deadline)?);
+    }
+    let mut rows = packing.into_rows(txn, key)?;
+    for (field, value) in pairs {
+        created += u64::from(rows.set(txn, key, field, value, deadline)?);
+    }
+    rows.finish(txn, key)?;
+    Ok(created)
 }
 
 /// How Redis would hold a hash in which these are set: it never goes back. `new_fields` are expected to be as many as that,
@@ -89,7 +136,7 @@ fn encoding_for<'a>(
     mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     new_fields: usize,
 ) -> u8 {
-    if encoding != HASH_LISTPACK {
+    if encoding & encoding::MASK != HASH_LISTPACK {
         return encoding;
     }
     let bytes_max = txn.encoding_limit(EncodingLimit::HashValue);
@@ -97,19 +144,20 @@ fn encoding_for<'a>(
     if new_fields as i64 > txn.encoding_limit(EncodingLimit::HashEntries)
         || pairs.any(|(field, value)| is_long(field) || is_long(value))
     {
-        return HASH_TABLE;
+        return encoding | HASH_TABLE;
     }
-    HASH_LISTPACK
+    encoding
 }
 
 /// The same for a hash that has so many fields now.
 #[inline]
-fn encoding_of_count(txn: &Txn<'_>, encoding: u8, count: u64) -> u8 {
-    let is_table = encoding == HASH_LISTPACK && count as i64 > txn.encoding_limit(EncodingLimit::HashEntries);
-    if is_table { HASH_TABLE } else { encoding }
+pub fn encoding_of_count(txn: &Txn<'_>, encoding: u8, count: u64) -> u8 {
+    let is_listpack = encoding & encoding::MASK == HASH_LISTPACK;
+    let is_table = is_listpack && count as i64 > txn.encoding_limit(EncodingLimit::HashEntries);
+    if is_table { encoding | HASH_TABLE } else { encoding }
 }
 
-/// Puts one value where `place` says into a packed hash, or behind all others.
+/// Puts one value where `place` says into a packed hash without deadlines, or behind all others.
 fn put(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -124,16 +172,16 @@ fn put(
     let encoding = encoding_of_count(txn, encoding, count.into());
     let header = entry.header;
     if let Some(place) = &place
-        && place.entry.end - place.bytes == value.len()
+        && place.value.len() == value.len()
         && encoding == packed.encoding
         && entry.payload().len() >= PATCH_FROM_BYTES
     {
-        let (offset, len) = (HEAD_BYTES + place.bytes, entry.payload().len());
+        let (offset, len) = (HEAD_BYTES + place.value.start, entry.payload().len());
         drop(entry);
         return key::patch(txn, key, &header, offset, value, len);
     }
     let (before, after) = match &place {
-        Some(place) => (&packed.entries[..place.value], &packed.entries[place.entry.end..]),
+        Some(place) => (&packed.entries[..place.value_length], &packed.entries[place.entry.end..]),
         None => (packed.entries, &[][..]),
     };
     let mut new = Entries::new();
@@ -145,10 +193,10 @@ fn put(
     if packed::fits(before.len() + new.len() + after.len(), count.into()) {
         return key::write(txn, key, Some(&header), &header, &[&head, before, &new, after]);
     }
-    let entries = [before, &new, after].concat();
-    let packing = Packing { before: Some(header), encoding, count: count.into(), entries };
-    packing.into_rows(txn, key)?.finish(txn, key, Some(&header), header.deadline_ms)?;
-    Ok(())
+    let mut packing = Packing::of(txn, key, &header, &packed)?;
+    packing.encoding = encoding;
+    packing.set(field, value, Deadline::Is(None))?;
+    packing.finish(txn, key)
 }
 
 /// Entries on the stack, unless they are long.
@@ -162,122 +210,6 @@ fn push_string(entries: &mut Entries, bytes: &[u8]) {
     }
     entries.push(length as u8);
     entries.extend_from_slice(bytes);
-}
-
-/// A packed hash whose entries are changed many at once.
-struct Packing {
-    before: Option<Header>,
-    encoding: u8,
-    count: usize,
-    entries: Vec<u8>,
-}
-
-impl Packing {
-    fn empty(before: Option<Header>, encoding: u8) -> Packing {
-        Packing { before, encoding, count: 0, entries: Vec::new() }
-    }
-
-    fn of(header: &Header, packed: &Packed<'_>, encoding: u8) -> Packing {
-        Packing { before: Some(*header), encoding, count: packed.count.into(), entries: packed.entries.to_vec() }
-    }
-
-    fn as_packed(&self) -> Packed<'_> {
-        // As many as fit a packed hash, and one.
-        Packed { encoding: self.encoding, count: self.count as u16, entries: &self.entries }
-    }
-
-    /// Sets the fields and writes what comes of it; returns how many are new.
-    fn set_all<'a>(
-        mut self,
-        txn: &mut Txn<'_>,
-        key: &Key<'_>,
-        mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<u64> {
-        let mut created = 0;
-        while packed::fits(self.entries.len(), self.count) {
-            let Some((field, value)) = pairs.next() else {
-                let encoding = encoding_of_count(txn, self.encoding, self.count as u64);
-                let head = Packed { encoding, ..self.as_packed() }.head();
-                let header = packed_header(self.deadline_ms());
-                key::write(txn, key, self.before.as_ref(), &header, &[&head, &self.entries])?;
-                return Ok(created);
-            };
-            created += u64::from(self.set(field, value)?);
-        }
-        let (before, deadline_ms) = (self.before, self.deadline_ms());
-        let mut fields = self.into_rows(txn, key)?;
-        fields.created = created;
-        pairs.try_for_each(|(field, value)| fields.set(txn, key, field, value))?;
-        fields.finish(txn, key, before.as_ref(), deadline_ms)
-    }
-
-    fn deadline_ms(&self) -> Option<u64> {
-        self.before.and_then(|before| before.deadline_ms)
-    }
-
-    /// Sets one field; whether it is new.
-    fn set(&mut self, field: &[u8], value: &[u8]) -> Result<bool> {
-        match find(&self.as_packed(), field)? {
-            Some(place) => {
-                let mut new = Entries::new();
-                push_string(&mut new, value);
-                self.entries.splice(place.value..place.entry.end, new);
-                Ok(false)
-            }
-            None => {
-                self.entries.reserve(string_bytes(field) + string_bytes(value));
-                put_string(&mut self.entries, field);
-                put_string(&mut self.entries, value);
-                self.count += 1;
-                Ok(true)
-            }
-        }
-    }
-
-    /// Writes the fields as rows of a new object, which nothing names yet.
-    fn into_rows(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Fields> {
-        let object = Object::new(txn, key)?;
-        let head = Head { object, encoding: self.encoding, count: self.count as u64 };
-        let rows = head.rows(key);
-        let mut reader = self.as_packed().reader();
-        while !reader.is_at_end() {
-            let (field, value) = pair(&mut reader)?;
-            txn.put_row(&rows.element(element::hash(txn, field), field), &[&[PLAIN], value])?;
-        }
-        Ok(Fields { head, created: 0 })
-    }
-}
-
-/// A hash in rows that is being changed.
-struct Fields {
-    head: Head,
-    /// Fields that are new.
-    created: u64,
-}
-
-impl Fields {
-    fn set(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, field: &[u8], value: &[u8]) -> Result<()> {
-        let row = self.head.rows(key).element(element::hash(txn, field), field);
-        if txn.row_presence(&row)? == RowPresence::Absent {
-            self.head.count += 1;
-            self.created += 1;
-        }
-        Ok(txn.put_row(&row, &[&[PLAIN], value])?)
-    }
-
-    /// Writes the meta row.
-    fn finish(
-        mut self,
-        txn: &mut Txn<'_>,
-        key: &Key<'_>,
-        before: Option<&Header>,
-        deadline_ms: Option<u64>,
-    ) -> Result<u64> {
-        self.head.encoding = encoding_of_count(txn, self.head.encoding, self.head.count);
-        let header = Header { tag: Tag::HashRows, deadline_ms, object: Some(self.head.object) };
-        key::write(txn, key, before, &header, &[&self.head.encode()])?;
-        Ok(self.created)
-    }
 }
 
 /// What was removed.
@@ -294,45 +226,46 @@ pub fn delete<'a>(
     key: &Key<'_>,
     fields: impl ExactSizeIterator<Item = &'a [u8]>,
 ) -> Result<Deleted> {
+    match lookup(txn, key)? {
+        Some(entry) => delete_in(txn, key, &entry, fields),
+        None => Ok(Deleted { fields: 0, key: false }),
+    }
+}
+
+/// Removes fields of a hash that was looked up.
+pub fn delete_in<'a>(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    entry: &Entry,
+    fields: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> Result<Deleted> {
     if fields.len() > ROWS_INLINE_MAX {
         txn.long()?;
     }
-    let Some(entry) = lookup(txn, key)? else { return Ok(Deleted { fields: 0, key: false }) };
-    let header = entry.header;
-    let (deleted, left) = match Form::of(&entry)? {
+    let header: Header = entry.header;
+    let mut deleted = 0;
+    match Form::of(entry)? {
         Form::Packed(packed) => {
-            let mut packing = Packing::of(&header, &packed, packed.encoding);
+            let mut packing = Packing::of(txn, key, &header, &packed)?;
             for field in fields {
-                if let Some(place) = find(&packing.as_packed(), field)? {
-                    packing.entries.drain(place.entry);
-                    packing.count -= 1;
-                }
+                deleted += u64::from(packing.remove(field)?);
             }
-            let deleted = u64::from(packed.count) - packing.count as u64;
-            if deleted > 0 && packing.count > 0 {
-                key::write(txn, key, Some(&header), &header, &[&packing.as_packed().head(), &packing.entries])?;
+            if packing.count < packed.count.into() {
+                packing.finish(txn, key)?;
             }
-            (deleted, packing.count as u64)
         }
-        Form::Rows(head) => {
-            let mut left = head.count;
+        Form::Rows(head, timing) => {
+            let mut rows = Rows::of(entry, head, timing);
             for field in fields {
-                let row = head.rows(key).element(element::hash(txn, field), field);
-                if left > 0 && txn.row_presence(&row)? != RowPresence::Absent {
-                    txn.delete_row(&row)?;
-                    left -= 1;
-                }
+                deleted += u64::from(rows.remove(txn, key, field)?);
             }
-            if left < head.count && left > 0 {
-                key::write(txn, key, Some(&header), &header, &[&Head { count: left, ..head }.encode()])?;
+            if rows.head.count < head.count {
+                rows.finish(txn, key)?;
             }
-            (head.count - left, left)
         }
-    };
-    if left == 0 {
-        key::remove(txn, key, &header)?;
     }
-    Ok(Deleted { fields: deleted, key: left == 0 })
+    let is_gone = deleted > 0 && key::peek(txn, key)?.is_none();
+    Ok(Deleted { fields: deleted, key: is_gone })
 }
 
 /// Adds `delta` to the number that a field's value spells, 0 if there is no such field, and returns the sum.
@@ -358,7 +291,7 @@ pub fn increment_float(txn: &mut Txn<'_>, key: &Key<'_>, field: &[u8], delta: Ex
 /// Digits of a number.
 type Digits = SmallVec<[u8; 32]>;
 
-/// Sets a field to what `change` makes of its value.
+/// Sets a field to what `change` makes of its value. Its deadline stays.
 fn change<R>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -367,30 +300,36 @@ fn change<R>(
 ) -> Result<R> {
     let Some(entry) = lookup(txn, key)? else {
         let (result, value) = change(None)?;
-        let pairs = std::iter::once((field, &value[..]));
-        let encoding = encoding_for(txn, HASH_LISTPACK, pairs.clone(), 1);
-        Packing::empty(None, encoding).set_all(txn, key, pairs)?;
+        set_in(txn, key, None, std::iter::once((field, &value[..])), Deadline::Is(None))?;
         return Ok(result);
     };
     match Form::of(&entry)? {
         Form::Packed(packed) => {
             let place = find(&packed, field)?;
-            let old = place.as_ref().map(|place| &packed.entries[place.bytes..place.entry.end]);
-            let (result, value) = change(old)?;
+            let live = place.as_ref().filter(|place| place.is_live(txn.now_ms()));
+            let (result, value) = change(live.map(|place| &packed.entries[place.value.clone()]))?;
             let encoding = encoding_for(txn, packed.encoding, std::iter::once((field, &value[..])), 0);
-            put(txn, key, entry, place, encoding, field, &value)?;
+            if packed.encoding & encoding::HASH_HAS_DEADLINES == 0 {
+                put(txn, key, entry, place, encoding, field, &value)?;
+            } else {
+                let mut packing = Packing::of(txn, key, &entry.header, &packed)?;
+                packing.encoding = encoding;
+                packing.set(field, &value, Deadline::Keep)?;
+                packing.finish(txn, key)?;
+            }
             Ok(result)
         }
-        Form::Rows(mut head) => {
+        Form::Rows(head, timing) => {
             let row = head.rows(key).element(element::hash(txn, field), field);
             let before = txn.row(&row)?;
-            let old = before.as_deref().map(value_of_row).transpose()?;
-            let (result, value) = change(old)?;
-            head.encoding = encoding_for(txn, head.encoding, std::iter::once((field, &value[..])), 0);
-            head.count += u64::from(before.is_none());
+            let old = before.as_deref().map(super::stored_in_row).transpose()?;
+            let live = old.filter(|old| old.is_live(txn.now_ms()));
+            let (result, value) = change(live.map(|live| live.value))?;
+            let mut rows = Rows::of(&entry, head, timing);
+            rows.head.encoding = encoding_for(txn, head.encoding, std::iter::once((field, &value[..])), 0);
+            rows.replace(txn, key, field, before.as_ref(), &value, Deadline::Keep)?;
             drop(before);
-            txn.put_row(&row, &[&[PLAIN], &value])?;
-            Fields { head, created: 0 }.finish(txn, key, Some(&entry.header), entry.header.deadline_ms)?;
+            rows.finish(txn, key)?;
             Ok(result)
         }
     }

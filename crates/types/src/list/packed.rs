@@ -272,5 +272,10 @@ impl PackedList {
 }
 
 fn header_of(before: Option<&Header>) -> Header {
-    Header { tag: Tag::ListPacked, deadline_ms: before.and_then(|before| before.deadline_ms), object: None }
+    Header {
+        tag: Tag::ListPacked,
+        deadline_ms: before.and_then(|before| before.deadline_ms),
+        fields: None,
+        object: None,
+    }
 }

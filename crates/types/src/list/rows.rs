@@ -118,7 +118,7 @@ impl ListRows {
         own[12..20].copy_from_slice(&self.last.to_be_bytes());
         own[20..24].copy_from_slice(&root.to_be_bytes());
         own[24..].copy_from_slice(&next_node.to_be_bytes());
-        let header = Header { tag: Tag::ListRows, deadline_ms, object: Some(self.head.object) };
+        let header = Header { tag: Tag::ListRows, deadline_ms, fields: None, object: Some(self.head.object) };
         key::write(txn, key, before, &header, &[&payload])
     }
 

@@ -229,7 +229,7 @@ impl Edit {
             (_, None) if is_empty => Ok(()),
             (_, Some(before)) if is_empty => key::remove(txn, key, &before),
             (EditForm::Packed { encoding, count, entries }, before) => {
-                let header = Header { tag: Tag::ZsetPacked, deadline_ms, object: None };
+                let header = Header { tag: Tag::ZsetPacked, deadline_ms, fields: None, object: None };
                 let packed = Packed { encoding, count, entries: &entries };
                 key::write(txn, key, before.as_ref(), &header, &[&packed.head(), &entries])
             }
@@ -350,7 +350,7 @@ impl Large {
         before: Option<&Header>,
         deadline_ms: Option<u64>,
     ) -> Result<()> {
-        let header = Header { tag: Tag::ZsetRows, deadline_ms, object: Some(self.head.object) };
+        let header = Header { tag: Tag::ZsetRows, deadline_ms, fields: None, object: Some(self.head.object) };
         key::write(txn, key, before, &header, &[&self.head.encode(), &self.ranks.next_node.to_be_bytes()])
     }
 

@@ -114,7 +114,7 @@ impl Maker {
             put_string(&mut entries, member);
             entries.extend_from_slice(&score::to_bytes(*score));
         }
-        let header = Header { tag: Tag::ZsetPacked, deadline_ms: None, object: None };
+        let header = Header { tag: Tag::ZsetPacked, deadline_ms: None, fields: None, object: None };
         key::write(txn, key, before, &header, &[&packed.head(), &entries])
     }
 

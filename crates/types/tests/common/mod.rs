@@ -105,7 +105,7 @@ impl Db {
     pub fn check(&mut self) {
         let rows = self.rows();
         let mut expected = Rows::new();
-        let (mut keys, mut deadlines) = (0, 0);
+        let (mut keys, mut deadlines, mut field_deadlines) = (0, 0, 0);
         let mut of_types: HashMap<&str, i64> = HashMap::new();
         for (row, value) in &rows {
             let Some(key) = row::parse_meta_row(row) else { continue };
@@ -115,6 +115,11 @@ impl Db {
             if let Some(deadline) = header.deadline_ms {
                 deadlines += 1;
                 expected.insert(row::expire_row(&key, deadline).to_vec(), Vec::new());
+            }
+            if let Some(fields) = header.fields {
+                // The key's own deadline stands for both.
+                expected.entry(row::expire_row(&key, fields.first_ms).to_vec()).or_insert(vec![1]);
+                field_deadlines += 1;
             }
             if let Some(object) = header.object {
                 expected.insert(row::owner_row(key.space, object.slot, object.id).to_vec(), key.name.to_vec());
@@ -131,7 +136,11 @@ impl Db {
             (Type::Zset, Counter::SortedSets),
         ];
         let of_types = counters.map(|(kind, counter)| (counter, of_types.get(kind.name()).copied().unwrap_or(0)));
-        for (counter, count) in [(Counter::Keys, keys), (Counter::Deadlines, deadlines)].into_iter().chain(of_types) {
+        for (counter, count) in
+            [(Counter::Keys, keys), (Counter::Deadlines, deadlines), (Counter::FieldDeadlines, field_deadlines)]
+                .into_iter()
+                .chain(of_types)
+        {
             assert_eq!(self.store.counter(0, counter), count, "{counter:?}");
         }
     }

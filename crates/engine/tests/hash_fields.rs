@@ -1,0 +1,137 @@
+//! Deadlines of fields of hashes in the running server: fields go by themselves, in memory and on disk, and are told of; who
+//! watches a hash learns of it.
+
+mod server;
+
+use server::Server;
+
+/// Lets the expiry do all that is due.
+fn expire(server: &mut Server) {
+    let now_ms = server.now_ms;
+    while server.worker.expire(now_ms) {}
+}
+
+fn field_count(server: &mut Server) -> i64 {
+    let space = server.store.store.counter(0, haypile_store::Counter::FieldDeadlines);
+    assert!(space >= 0);
+    space
+}
+
+#[test]
+fn expired_fields_go_by_themselves_and_are_told_of() {
+    let mut server = Server::new();
+    server.ask(0, "CONFIG SET notify-keyspace-events Ehg");
+    server.ask(1, "PSUBSCRIBE __keyevent*");
+    for number in 0..300 {
+        server.ask(0, &format!("HSET h f{number} v"));
+    }
+    let fields: Vec<String> = (0..299).map(|number| format!("f{number}")).collect();
+    server.ask(0, &format!("HPEXPIRE h 10 FIELDS 299 {}", fields.join(" ")));
+    server.ask(0, "HSET small a 1");
+    server.ask(0, "HPEXPIRE small 10 FIELDS 1 a");
+    server.ask(1, "PING");
+    server.now_ms += 11;
+    assert_eq!(field_count(&mut server), 2);
+    expire(&mut server);
+    assert_eq!(field_count(&mut server), 0, "what has gone is not counted any more");
+    let told = server.ask(1, "PING");
+    let times = |event: &str| told.matches(event).count();
+    assert!((2..=8).contains(&times("hexpired")), "a few batches: {told}");
+    assert_eq!(times("__keyevent@0__:del"), 1, "the small one goes as a whole: {told}");
+    assert_eq!(server.ask(0, "HGETALL h"), "*2 $4 f299 $1 v");
+    assert_eq!(server.ask(0, "DBSIZE"), ":1");
+    assert_eq!(server.info(0, "expired_keys"), "1");
+}
+
+#[test]
+fn fields_on_disk_expire_too() {
+    let mut server = Server::new();
+    for number in 0..200 {
+        server.ask(0, &format!("HSET h f{number} v"));
+    }
+    let fields: Vec<String> = (0..199).map(|number| format!("f{number}")).collect();
+    server.ask(0, &format!("HPEXPIRE h 10 FIELDS 199 {}", fields.join(" ")));
+    server.freeze();
+    server.now_ms += 11;
+    // The I/O pool looks at the clock itself.
+    while server.engine.now_ms() < server.now_ms {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.ask(0, "HLEN h"), ":1");
+    let deadline = std::time::Instant::now() + server::PATIENCE;
+    while field_count(&mut server) > 0 {
+        assert!(std::time::Instant::now() < deadline, "the fields do not expire");
+        expire(&mut server);
+        server.worker.expire_in_base();
+        server.ask(0, "PING");
+        std::thread::yield_now();
+    }
+    assert_eq!(server.ask(0, "HGETALL h"), "*2 $4 f199 $1 v");
+}
+
+#[test]
+fn who_watches_a_hash_sees_its_fields_expire() {
+    for is_removed in [false, true] {
+        for size in [1, 100] {
+            let mut server = Server::new();
+            for number in 0..size {
+                server.ask(0, &format!("HSET h f{number} v stays v"));
+            }
+            server.ask(0, "HPEXPIRE h 10 FIELDS 1 f0");
+            server.ask(0, "WATCH h");
+            server.now_ms += 11;
+            // Watched when the field was gone already.
+            server.ask(1, "WATCH h");
+            if is_removed {
+                expire(&mut server);
+            }
+            for client in [0, 1] {
+                server.ask(client, "MULTI");
+                server.ask(client, "HLEN h");
+            }
+            let left = format!("*1 :{}", if size == 1 { 1 } else { size });
+            assert_eq!(server.ask(0, "EXEC"), "*-1", "{size} fields, removed: {is_removed}");
+            assert_eq!(server.ask(1, "EXEC"), left, "{size} fields, removed: {is_removed}");
+        }
+    }
+}
+
+#[test]
+fn what_happens_to_fields_is_told() {
+    let mut server = Server::new();
+    server.ask(0, "CONFIG SET notify-keyspace-events Ehg");
+    server.ask(1, "PSUBSCRIBE __keyevent*");
+    let cases: &[(&str, &[&str])] = &[
+        ("HSET h f v g w", &["hset"]),
+        ("HEXPIRE h 10 FIELDS 2 f x", &["hexpire"]),
+        ("HEXPIRE h 10 NX FIELDS 1 f", &[]),
+        ("HPERSIST h FIELDS 1 f", &["hpersist"]),
+        ("HPERSIST h FIELDS 1 f", &[]),
+        ("HGETEX h FIELDS 1 f", &[]),
+        ("HGETEX h EX 10 FIELDS 1 f", &["hexpire"]),
+        ("HGETEX h PERSIST FIELDS 1 f", &["hpersist"]),
+        ("HSETEX h EX 10 FIELDS 1 f v", &["hset", "hexpire"]),
+        ("HSETEX h FXX FIELDS 1 nofield v", &[]),
+        ("HINCRBY h n 1", &["hincrby"]),
+        ("HINCRBYFLOAT h n 1", &["hincrbyfloat"]),
+        ("HEXPIRE h 0 FIELDS 1 n", &["hdel"]),
+        ("HGETDEL h FIELDS 1 f", &["hdel"]),
+        ("HDEL h nofield", &[]),
+        ("HEXPIRE h 0 FIELDS 1 g", &["hdel", "del"]),
+        ("HSETEX h PX 0 FIELDS 1 g v", &["hset", "hdel", "del"]),
+        ("HSETNX h f v", &["hset"]),
+        ("HSETNX h f v", &[]),
+        ("HDEL h f", &["hdel", "del"]),
+    ];
+    server.ask(1, "PING");
+    for (command, expected) in cases {
+        server.ask(0, command);
+        let heard = server.ask(1, "PING");
+        let told: Vec<&str> = heard
+            .split("__keyevent@0__:")
+            .skip(1)
+            .map(|part| part.split_whitespace().next().expect("the name of an event"))
+            .collect();
+        assert_eq!(&told, expected, "{command}: {heard}");
+    }
+}

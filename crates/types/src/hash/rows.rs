@@ -1,0 +1,243 @@
+//! A hash in rows that is changed: the rows of its fields, the index of their deadlines, and its meta row at the end.
+//!
+//! The index has a `score` row `deadline_ms: u64 BE | h32: u32 BE | field` for each field with a deadline, so that the earliest
+//! comes first.
+
+use super::Timing;
+use super::deadline::After;
+use super::field::{HAS_DEADLINES, RowHead, Stored, stored_in_row};
+use super::packing::Deadline;
+use crate::element::{self, Head};
+use crate::key::{self, Entry, FieldTimes, Header, NEVER_MS, Object, Tag};
+use crate::{Result, event};
+use haypile_store::row::{RowKey, score_row};
+use haypile_store::{Direction, Key, RowPresence, Txn, Value};
+use std::ops::ControlFlow;
+
+pub struct Rows {
+    before: Option<Header>,
+    pub head: Head,
+    timing: Timing,
+    count_before: u64,
+    /// Deadlines have changed: what the meta row is going to say of them is to be found out.
+    is_retimed: bool,
+    deadline_ms: Option<u64>,
+}
+
+impl Rows {
+    /// A new object for the hash of a key that was `before`.
+    pub fn new(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<Header>, encoding: u8) -> Result<Rows> {
+        let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
+        let timing = Timing { is_timed: encoding & HAS_DEADLINES != 0, count: 0 };
+        let deadline_ms = before.and_then(|before| before.deadline_ms);
+        Ok(Rows { before, head, timing, count_before: 0, is_retimed: false, deadline_ms })
+    }
+
+    /// The hash of an entry.
+    pub fn of(entry: &Entry, head: Head, timing: Timing) -> Rows {
+        let Header { deadline_ms, .. } = entry.header;
+        Rows { before: Some(entry.header), head, timing, count_before: head.count, is_retimed: false, deadline_ms }
+    }
+
+    fn row(&self, txn: &Txn<'_>, key: &Key<'_>, name: &[u8]) -> RowKey {
+        self.head.rows(key).element(element::hash(txn, name), name)
+    }
+
+    fn index_row(&self, txn: &Txn<'_>, key: &Key<'_>, deadline_ms: u64, name: &[u8]) -> RowKey {
+        let hash = element::hash(txn, name).to_be_bytes();
+        let mut row = score_row(key.space, self.head.object.slot, self.head.object.id, &deadline_ms.to_be_bytes());
+        row.extend_from_slice(&hash);
+        row.extend_from_slice(name);
+        row
+    }
+
+    /// Adds a field that is not there.
+    pub fn insert(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, name: &[u8], stored: Stored<'_>) -> Result<()> {
+        let row = self.row(txn, key, name);
+        self.head.count += 1;
+        self.retime(txn, key, name, None, stored.deadline_ms)?;
+        Ok(txn.put_row(&row, &[RowHead::new(stored.deadline_ms).bytes(), stored.value])?)
+    }
+
+    /// Sets a field; whether it is new to readers.
+    pub fn set(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        name: &[u8],
+        value: &[u8],
+        deadline: Deadline,
+    ) -> Result<bool> {
+        let row = self.row(txn, key, name);
+        if !self.timing.is_timed && matches!(deadline, Deadline::Keep | Deadline::Is(None)) {
+            // Its value need not be read.
+            let is_new = txn.row_presence(&row)? == RowPresence::Absent;
+            self.head.count += u64::from(is_new);
+            txn.put_row(&row, &[RowHead::new(None).bytes(), value])?;
+            return Ok(is_new);
+        }
+        let before = txn.row(&row)?;
+        self.replace(txn, key, name, before.as_ref(), value, deadline)
+    }
+
+    /// The same for a field whose row was read already.
+    pub fn replace(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        name: &[u8],
+        before: Option<&Value>,
+        value: &[u8],
+        deadline: Deadline,
+    ) -> Result<bool> {
+        let old = before.map(|row| stored_in_row(row)).transpose()?;
+        let live = old.filter(|old| old.is_live(txn.now_ms()));
+        let deadline_ms = deadline.after(live.and_then(|live| live.deadline_ms));
+        self.head.count += u64::from(old.is_none());
+        self.retime(txn, key, name, old.and_then(|old| old.deadline_ms), deadline_ms)?;
+        let row = self.row(txn, key, name);
+        txn.put_row(&row, &[RowHead::new(deadline_ms).bytes(), value])?;
+        Ok(live.is_none())
+    }
+
+    /// Moves a field in the index.
+    fn retime(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        name: &[u8],
+        before: Option<u64>,
+        after: Option<u64>,
+    ) -> Result<()> {
+        if before == after {
+            return Ok(());
+        }
+        if let Some(before) = before {
+            txn.delete_row(&self.index_row(txn, key, before, name))?;
+            self.timing.count -= 1;
+        }
+        if let Some(after) = after {
+            txn.put_row(&self.index_row(txn, key, after, name), &[])?;
+            self.timing.count += 1;
+            self.timing.is_timed = true;
+        }
+        self.is_retimed = true;
+        Ok(())
+    }
+
+    /// Gives a field the deadline that `decide` says, or deletes it.
+    pub fn change_deadline(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        name: &[u8],
+        decide: impl Fn(u64, Option<u64>) -> (After, Option<u64>),
+    ) -> Result<After> {
+        let (row, now_ms) = (self.row(txn, key, name), txn.now_ms());
+        let Some(before) = txn.row(&row)? else { return Ok(After::NoField) };
+        let old = stored_in_row(&before)?;
+        if !old.is_live(now_ms) {
+            return Ok(After::NoField);
+        }
+        let (outcome, deadline_ms) = decide(now_ms, old.deadline_ms);
+        match outcome {
+            After::Changed => {
+                self.retime(txn, key, name, old.deadline_ms, deadline_ms)?;
+                txn.put_row(&row, &[RowHead::new(deadline_ms).bytes(), old.value])?;
+            }
+            After::Deleted => {
+                txn.delete_row(&row)?;
+                self.head.count -= 1;
+                self.retime(txn, key, name, old.deadline_ms, None)?;
+            }
+            After::NoField | After::Unchanged => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Removes a field; whether readers saw it.
+    pub fn remove(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, name: &[u8]) -> Result<bool> {
+        let row = self.row(txn, key, name);
+        if !self.timing.is_timed {
+            let is_there = self.head.count > 0 && txn.row_presence(&row)? != RowPresence::Absent;
+            if is_there {
+                txn.delete_row(&row)?;
+                self.head.count -= 1;
+            }
+            return Ok(is_there);
+        }
+        let Some(before) = txn.row(&row)? else { return Ok(false) };
+        let old = stored_in_row(&before)?;
+        txn.delete_row(&row)?;
+        self.head.count -= 1;
+        self.retime(txn, key, name, old.deadline_ms, None)?;
+        Ok(old.is_live(txn.now_ms()))
+    }
+
+    /// Removes up to `max` fields whose deadlines have passed; returns how many, and the latest of their deadlines.
+    pub fn reclaim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, max: usize) -> Result<(u64, u64)> {
+        let (from, until) = super::index_range(key, &self.head, 0, txn.now_ms());
+        let gone = txn.scan(&from, &until, max)?;
+        for (row, _) in &gone {
+            let Some(name) = row.get(element::ROW_PREFIX_BYTES + 8 + element::HASH_BYTES..) else {
+                return Err(key::damaged("the index of a hash's deadlines", row));
+            };
+            txn.delete_row(&self.row(txn, key, name))?;
+            txn.delete_row(row)?;
+            self.head.count = self.head.count.saturating_sub(1);
+            self.timing.count = self.timing.count.saturating_sub(1);
+            self.is_retimed = true;
+        }
+        if !gone.is_empty() {
+            txn.on_event(event::HASH, "hexpired", key);
+        }
+        let deadline_of =
+            |row: &[u8]| row.get(element::ROW_PREFIX_BYTES..)?.first_chunk::<8>().map(|ms| u64::from_be_bytes(*ms));
+        Ok((gone.len() as u64, gone.last().and_then(|(row, _)| deadline_of(row)).unwrap_or(0)))
+    }
+
+    /// The earliest and the latest deadline of the index.
+    fn times(&self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<FieldTimes>> {
+        if self.timing.count == 0 {
+            return Ok(None);
+        }
+        let first_ms = self.end_of_index(txn, key, Direction::Forward)?;
+        let all_go = self.timing.count == self.head.count;
+        let last_ms = if all_go { self.end_of_index(txn, key, Direction::Backward)? } else { NEVER_MS };
+        Ok(Some(FieldTimes { first_ms, last_ms }))
+    }
+
+    fn end_of_index(&self, txn: &mut Txn<'_>, key: &Key<'_>, direction: Direction) -> Result<u64> {
+        let (from, until) = super::index_range(key, &self.head, 0, u64::MAX);
+        let mut found = None;
+        txn.visit(&from, &until, direction, 1, |row, _| {
+            let deadline = row.get(element::ROW_PREFIX_BYTES..).and_then(|rest| rest.first_chunk::<8>());
+            found = deadline.map(|bytes| u64::from_be_bytes(*bytes));
+            ControlFlow::Break(())
+        })?;
+        found.ok_or_else(|| key::damaged("the index of a hash's deadlines", &from))
+    }
+
+    /// Writes the meta row. A hash without fields that readers see is removed.
+    pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        let was = self.before.and_then(|before| before.fields);
+        // With the number of fields it may change whether all of them have deadlines.
+        let is_retimed = self.is_retimed || self.timing.is_timed && self.head.count != self.count_before;
+        let fields = if is_retimed { self.times(txn, key)? } else { was };
+        let header =
+            Header { tag: Tag::HashRows, deadline_ms: self.deadline_ms, fields, object: Some(self.head.object) };
+        if self.head.count == 0 || header.is_expired(txn.now_ms()) {
+            return match &self.before {
+                Some(before) => key::remove(txn, key, before),
+                None => Ok(()),
+            };
+        }
+        self.head.encoding = super::change::encoding_of_count(txn, self.head.encoding, self.head.count);
+        if !self.timing.is_timed {
+            return key::write(txn, key, self.before.as_ref(), &header, &[&self.head.encode()]);
+        }
+        self.head.encoding |= HAS_DEADLINES;
+        let count = self.timing.count.to_be_bytes();
+        key::write(txn, key, self.before.as_ref(), &header, &[&self.head.encode(), &count])
+    }
+}
