@@ -17,6 +17,7 @@ mod limits;
 mod memory_base;
 mod memtable;
 mod merge;
+mod next;
 mod objects;
 mod open;
 mod own;

@@ -509,6 +509,16 @@ impl<'s> Txn<'s> {
         if let Some(key) = row::parse_meta_row(row) {
             return self.meta(&key);
         }
+        self.row_below(row, |_| Ok(()))
+    }
+
+    /// A row that is no meta row; `before_base` runs before the base is asked, or what was read of it.
+    #[inline]
+    pub(crate) fn row_below(
+        &mut self,
+        row: &[u8],
+        before_base: impl FnOnce(&mut Self) -> Result<(), Stop>,
+    ) -> Result<Option<Value>, Stop> {
         self.on_read()?;
         if let Some(at) = self.own_row(row) {
             return Ok(self.overlay.read(at));
@@ -523,8 +533,16 @@ impl<'s> Txn<'s> {
                 Ok(None)
             }
             Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
-            Found::Unknown => self.base_row(row, true),
+            Found::Unknown => {
+                before_base(self)?;
+                self.base_row(row, true)
+            }
         }
+    }
+
+    /// Whether a row was loaded for this command, and is what it was.
+    pub(crate) fn is_pinned(&self, row: &[u8]) -> bool {
+        self.call.pins.is_some_and(|pins| pins.rows.contains_key(row) && pins.epoch == self.store.epoch())
     }
 
     /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether

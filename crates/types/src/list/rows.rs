@@ -208,7 +208,7 @@ impl ListRows {
             Side::Head => self.first,
             Side::Tail => self.last,
         };
-        let element = self.element(txn, position)?;
+        let element = self.end_element(txn, side, position)?;
         self.count_listpack(Some(&element), None);
         let count = self.len();
         if count == 1 {
@@ -219,6 +219,21 @@ impl ListRows {
         }
         debug_assert_eq!(key.space, self.rows.space);
         Ok(element)
+    }
+
+    /// The element at an end. Others are going to be taken after it, and are read along where that saves reads.
+    #[inline]
+    fn end_element(&self, txn: &mut Txn<'_>, side: Side, position: u64) -> Result<Value> {
+        let row = self.row(position);
+        let steps = if self.directory.is_none() { 1..self.len() } else { 1..1 };
+        let next = steps.map(|step| match side {
+            Side::Head => self.row(position + step * STEP),
+            Side::Tail => self.row(position - step * STEP),
+        });
+        match txn.row_and_next(&row, side.inwards(), next)? {
+            Some(element) => Ok(element),
+            None => Err(damaged("a list: the row of an element", &row)),
+        }
     }
 
     /// The element at a position where there must be one.
