@@ -1,12 +1,14 @@
 //! The commands that wait until there is something to take: from lists and from sorted sets.
 //!
 //! Owns their options and replies. Each tries once: what it answers then says that it has got something, or what it waits
-//! for; who waits, how long and in which order is the engine's business. How elements are taken is in `list_move.rs`.
+//! for; who waits, how long and in which order is the engine's business. How elements and members are taken is in
+//! `list_move.rs` and `zset_pop.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list_move::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
 use crate::table::{Arity, Awaited, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Run, Tried, Use};
+use crate::zset_pop::{self, End, Mpop};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::extended::Extended;
@@ -14,7 +16,7 @@ use haypile_types::key::Type;
 use haypile_types::list::Side;
 use std::ops::Range;
 
-pub(crate) const COMMANDS: &[Command] = &[BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP];
+pub(crate) const COMMANDS: &[Command] = &[BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP, BZPOPMIN, BZPOPMAX, BZMPOP];
 
 /// Keys that an event loop looks at in one command.
 const KEYS_AT_ONCE: usize = 1024;
@@ -143,6 +145,68 @@ fn blmpop(txn: &mut Txn, args: Args) -> Result<Tried> {
     Ok(match pops.try_once(txn, args)? {
         Some(reply) => Tried::Got(reply),
         None => Tried::Nothing(Awaited { keys, kind: Type::List, timeout_ms, at_once: Reply::NullArray }),
+    })
+}
+
+const BZPOPMIN: Command = Command {
+    name: "bzpopmin",
+    summary: "Takes the member with the lowest score of the first of several sorted sets that is there, or waits until one is.",
+    run: Run::Block(bzpopmin),
+    ..POPPING_MEMBERS
+};
+
+const BZPOPMAX: Command = Command {
+    name: "bzpopmax",
+    summary: "Takes the member with the highest score of the first of several sorted sets that is there, or waits until one is.",
+    run: Run::Block(bzpopmax),
+    ..POPPING_MEMBERS
+};
+
+const POPPING_MEMBERS: Command = Command {
+    since: "5.0.0",
+    group: Group::SortedSet,
+    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    flags: &[Flag::Fast],
+    ..POPPING
+};
+
+fn bzpopmin(txn: &mut Txn, args: Args) -> Result<Tried> {
+    pop_member(txn, args, End::Min)
+}
+
+fn bzpopmax(txn: &mut Txn, args: Args) -> Result<Tried> {
+    pop_member(txn, args, End::Max)
+}
+
+fn pop_member(txn: &mut Txn, args: Args, end: End) -> Result<Tried> {
+    let last = args.len() - 1;
+    let timeout_ms = timeout_ms(txn, args, last)?;
+    let keys = look_at(txn, 1..last)?;
+    Ok(match zset_pop::pop_from_first(txn, args, keys.clone(), end)? {
+        Some(reply) => Tried::Got(reply),
+        None => Tried::Nothing(Awaited { keys, kind: Type::Zset, timeout_ms, at_once: Reply::NullArray }),
+    })
+}
+
+const BZMPOP: Command = Command {
+    name: "bzmpop",
+    group: Group::SortedSet,
+    summary: "Takes the members with the lowest or highest scores of the first of several sorted sets that is there, or waits \
+              until one is.",
+    syntax: "timeout:double numkeys:integer key... where=(MIN | MAX) [COUNT count]",
+    complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted \
+                 set, and M being the number of elements popped.",
+    run: Run::Block(bzmpop),
+    ..POPPING_MANY
+};
+
+fn bzmpop(txn: &mut Txn, args: Args) -> Result<Tried> {
+    let asked = Mpop::parse(args, 2)?;
+    let timeout_ms = timeout_ms(txn, args, 1)?;
+    let keys = look_at(txn, asked.keys.clone())?;
+    Ok(match asked.take(txn, args)? {
+        Some(reply) => Tried::Got(reply),
+        None => Tried::Nothing(Awaited { keys, kind: Type::Zset, timeout_ms, at_once: Reply::NullArray }),
     })
 }
 

@@ -117,6 +117,30 @@ pub(crate) fn pop(txn: &mut Txn, key: &Key, zset: Zset, end: End, count: u64, wa
     Ok(reply)
 }
 
+/// Takes the member at an end of the first sorted set that is there away: its key, itself and its score, as BZPOPMIN and
+/// BZPOPMAX answer.
+pub(crate) fn pop_from_first(
+    txn: &mut Txn,
+    args: Args,
+    keys: std::ops::Range<usize>,
+    end: End,
+) -> Result<Option<Reply>> {
+    for i in keys {
+        let key = args.key(txn, i);
+        let Some(zset) = Zset::write(txn, &key)? else { continue };
+        let length = zset.cardinality()?;
+        let range = Range::Index { from: 0, until: length };
+        let stretch = Stretch { range, direction: end.direction(), skip: 0, take: 1 };
+        let mut reply = vec![Reply::bulk(key.name.to_vec())];
+        zset.remove_range(txn, &key, stretch, |member, score| {
+            reply.extend([Reply::bulk(member.to_vec()), Reply::Double(score)]);
+        })?;
+        on_removed(txn, &key, end.event(), length == 1);
+        return Ok(Some(Reply::Array(reply)));
+    }
+    Ok(None)
+}
+
 pub(crate) const ZMPOP: Command = Command {
     name: "zmpop",
     since: "7.0.0",

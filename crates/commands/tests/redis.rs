@@ -13,6 +13,8 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("blpop", "flags"),
     ("brpop", "flags"),
     ("brpoplpush", "flags"),
+    ("bzpopmax", "flags"),
+    ("bzpopmin", "flags"),
     ("client|kill", "arguments"),
     ("hscan", "complexity"),
     // NOVALUES, of 7.4.

@@ -246,6 +246,37 @@ fn a_key_of_another_type_leaves_them_waiting() {
 }
 
 #[test]
+fn sorted_sets_are_waited_for_too() {
+    let (_dir, server) = start(&[]);
+    let mut other = server.client();
+    let (mut low, mut high, mut many, mut list) = (server.client(), server.client(), server.client(), server.client());
+    block(&mut list, "BLPOP z 0", &mut other, 1);
+    block(&mut low, "BZPOPMIN none z 0", &mut other, 2);
+    high.ask("HELLO 3");
+    block(&mut high, "BZPOPMAX z 0", &mut other, 3);
+    block(&mut many, "BZMPOP 0 1 z MIN COUNT 2", &mut other, 4);
+    assert_eq!(other.ask("ZADD z 1 a 2.5 b 3 c 4 d 5 e"), ":5\r\n");
+    assert_eq!(low.reply(), "*3\r\n$1\r\nz\r\n$1\r\na\r\n$1\r\n1\r\n");
+    assert_eq!(high.reply(), "*3\r\n$1\r\nz\r\n$1\r\ne\r\n,5\r\n");
+    let two = "*2\r\n$1\r\nz\r\n*2\r\n*2\r\n$1\r\nb\r\n$3\r\n2.5\r\n*2\r\n$1\r\nc\r\n$1\r\n3\r\n";
+    assert_eq!(many.reply(), two);
+    assert_eq!(other.ask("ZRANGE z 0 -1"), "*1\r\n$1\r\nd\r\n");
+    // Who waits for a list does not see them, and is there when one comes.
+    assert_eq!(other.info("blocked_clients"), "1");
+    block(&mut low, "BZPOPMIN y 0", &mut other, 2);
+    assert_eq!(other.ask("ZUNIONSTORE y 1 z"), ":1\r\n");
+    assert_eq!(low.reply(), "*3\r\n$1\r\ny\r\n$1\r\nd\r\n$1\r\n4\r\n");
+    assert_eq!(other.ask("ZPOPMAX z"), "*2\r\n$1\r\nd\r\n$1\r\n4\r\n");
+    assert_eq!(other.ask("RPUSH z x"), ":1\r\n");
+    assert_eq!(list.reply(), popped("z", "x"));
+    other.send(b"MULTI\r\nBZPOPMIN z 0\r\nBZMPOP 0 1 z MIN\r\nEXEC\r\n");
+    (0..3).for_each(|_| _ = other.reply());
+    assert_eq!(other.reply(), "*2\r\n*-1\r\n*-1\r\n");
+    assert_eq!(low.ask("BZPOPMAX z 0.01"), "*-1\r\n");
+    server.stop();
+}
+
+#[test]
 fn a_pause_holds_those_who_push() {
     let (_dir, server) = start(&[]);
     let (mut other, mut waiter, mut pusher) = (server.client(), server.client(), server.client());

@@ -2,7 +2,8 @@
 //!
 //! In 7.2 a client that waits for several keys runs its command once more and looks at them in its own order, in 7.0 it gets
 //! what came first. So that both say the same, a block and a pipeline make one key at most, what commands move elements to is
-//! waited for by itself, and the key that changes its type is the last one of those that a command waits for.
+//! waited for by itself, and the key that changes its type is the last one of those that a command waits for: the others are
+//! lists or sorted sets, for ever.
 
 use crate::diff::arguments::Arguments;
 use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
@@ -17,6 +18,8 @@ const STREAM: u64 = 0x00b1_0c4e_dca5_e500;
 /// that changes its type.
 pub(super) const KEYS: &[&[u8]] = &[b"a", b"b", b"c", b"d", b"e", b"z"];
 const PUSHED: &[&[u8]] = &[b"a", b"b", b"c"];
+const LISTS: &[&[u8]] = &[b"a", b"b"];
+const SORTED_SETS: &[&[u8]] = &[b"c"];
 const MOVED_TO: &[&[u8]] = &[b"d", b"e"];
 const CHANGING: &[u8] = b"z";
 
@@ -28,7 +31,10 @@ const ODD_TIMEOUTS: &[&str] = &["-1", "x", "", "-inf", "nan", "1 ", "-1e30"];
 const WAITING: &[(u64, Make)] = &[
     (10, |a| waits(a, "BLPOP")),
     (8, |a| waits(a, "BRPOP")),
+    (6, |a| waits(a, "BZPOPMIN")),
+    (4, |a| waits(a, "BZPOPMAX")),
     (7, |a| waits_for_many(a, "BLMPOP", ["LEFT", "RIGHT"])),
+    (5, |a| waits_for_many(a, "BZMPOP", ["MIN", "MAX"])),
     (8, |a| {
         let (from, to, timeout) = (source(a), destination(a), timeout(a));
         vec![a.word("BLMOVE"), from, to, side(a), side(a), timeout]
@@ -39,12 +45,10 @@ const WAITING: &[(u64, Make)] = &[
     }),
 ];
 
-/// What makes a key; the second word.
-const MAKING: &[(u64, Make)] = &[(10, |a| elements(a, "LPUSH")), (10, |a| elements(a, "RPUSH"))];
-
 const OTHER: &[(u64, Make)] = &[
     (3, |a| vec![a.word("LPOP"), key(a)]),
     (2, |a| vec![a.word("RPOP"), key(a)]),
+    (3, |a| vec![a.word("ZPOPMIN"), key(a)]),
     (2, |a| vec![a.word("RPUSHX"), key(a), b"x".to_vec()]),
     (4, |a| {
         let (from, to) = (source(a), destination(a));
@@ -57,6 +61,7 @@ const OTHER: &[(u64, Make)] = &[
     (2, |a| vec![a.word("EXPIRE"), key(a), b"-1".to_vec()]),
     (2, |a| vec![a.word("PEXPIRE"), key(a), b"100000".to_vec()]),
     (4, |a| vec![a.word("SET"), CHANGING.to_vec(), b"text".to_vec()]),
+    (3, |a| vec![a.word("ZUNIONSTORE"), one_of(a, MOVED_TO), b"1".to_vec(), key(a)]),
     (3, |a| vec![a.word("LRANGE"), key(a), b"0".to_vec(), b"-1".to_vec()]),
     (2, |a| vec![a.word("EXISTS"), key(a)]),
     (1, |a| vec![a.word("FLUSHALL")]),
@@ -87,6 +92,25 @@ fn key(a: &mut Arguments) -> Vec<u8> {
     one_of(a, KEYS)
 }
 
+fn key_but(a: &mut Arguments, others: &[&[u8]]) -> Vec<u8> {
+    loop {
+        let key = key(a);
+        if !others.contains(&&*key) {
+            return key;
+        }
+    }
+}
+
+/// Makes this key.
+fn making(a: &mut Arguments, key: &[u8]) -> Command {
+    let (is_list, is_zset) = (LISTS.contains(&key), SORTED_SETS.contains(&key));
+    if is_zset || !is_list && a.random.percent(30) {
+        return scored(a, key.to_vec());
+    }
+    let name = *a.random.pick(&["LPUSH", "RPUSH"]);
+    elements(a, name, key.to_vec())
+}
+
 fn source(a: &mut Arguments) -> Vec<u8> {
     if a.random.percent(70) { one_of(a, PUSHED) } else { key(a) }
 }
@@ -110,26 +134,31 @@ fn timeout(a: &mut Arguments) -> Vec<u8> {
 }
 
 /// The keys that a command waits for.
-fn awaited(a: &mut Arguments) -> Vec<Vec<u8>> {
+fn awaited(a: &mut Arguments, among: &[&[u8]]) -> Vec<Vec<u8>> {
     if a.random.percent(25) {
         return vec![one_of(a, MOVED_TO)];
     }
-    let mut keys: Vec<_> = (0..a.random.between(0, 2)).map(|_| one_of(a, PUSHED)).collect();
+    let mut keys: Vec<_> = (0..a.random.between(0, 2)).map(|_| one_of(a, among)).collect();
     if keys.is_empty() || a.random.percent(30) {
         keys.push(CHANGING.to_vec());
     }
     keys
 }
 
+/// The keys whose type is the one that a command waits for, by its name.
+fn fitting(name: &str) -> &'static [&'static [u8]] {
+    if name.starts_with("BZ") { SORTED_SETS } else { LISTS }
+}
+
 fn waits(a: &mut Arguments, name: &str) -> Command {
     let mut command = vec![a.word(name)];
-    command.extend(awaited(a));
+    command.extend(awaited(a, fitting(name)));
     command.push(timeout(a));
     command
 }
 
 fn waits_for_many(a: &mut Arguments, name: &str, sides: [&str; 2]) -> Command {
-    let keys = awaited(a);
+    let keys = awaited(a, fitting(name));
     let mut command = vec![a.word(name), timeout(a), keys.len().to_string().into_bytes()];
     command.extend(keys);
     let side = *a.random.pick(&sides);
@@ -141,10 +170,19 @@ fn waits_for_many(a: &mut Arguments, name: &str, sides: [&str; 2]) -> Command {
     command
 }
 
-fn elements(a: &mut Arguments, name: &str) -> Command {
-    let mut command = vec![a.word(name), key(a)];
+fn elements(a: &mut Arguments, name: &str, key: Vec<u8>) -> Command {
+    let mut command = vec![a.word(name), key];
     for _ in 0..a.random.between(1, 4) {
         command.push(format!("{}", a.random.below(100)).into_bytes());
+    }
+    command
+}
+
+fn scored(a: &mut Arguments, key: Vec<u8>) -> Command {
+    let mut command = vec![a.word("ZADD"), key];
+    for _ in 0..a.random.between(1, 3) {
+        let score = *a.random.pick(&["1", "2", "2.5", "-inf", "1024"]);
+        command.extend([score.as_bytes().to_vec(), format!("m{}", a.random.below(5)).into_bytes()]);
     }
     command
 }
@@ -154,16 +192,13 @@ fn block(a: &mut Arguments) -> Vec<Command> {
     let key = key(a);
     let mut commands = vec![vec![a.word("MULTI")]];
     for _ in 0..a.random.between(1, 4) {
-        let mut command = match a.random.below(10) {
-            0..=5 => pick(a, MAKING),
+        let command = match a.random.below(10) {
+            0..=5 => making(a, &key),
             6 => waits(a, "BLPOP"),
             7 => vec![a.word("BLMOVE"), key.clone(), key.clone(), side(a), side(a), timeout(a)],
             8 => vec![a.word("DEL"), key.clone()],
             _ => vec![a.word("TYPE"), key.clone()],
         };
-        if command.len() > 2 && !command[0].eq_ignore_ascii_case(b"blpop") {
-            command[1] = key.clone();
-        }
         commands.push(command);
     }
     commands.push(vec![a.word("EXEC")]);
@@ -172,8 +207,8 @@ fn block(a: &mut Arguments) -> Vec<Command> {
 
 /// A database takes another one's place, with one key in it.
 fn swap(a: &mut Arguments) -> Vec<Command> {
-    let mut make = pick(a, MAKING);
-    make[1] = one_of(a, PUSHED);
+    let key = one_of(a, PUSHED);
+    let make = making(a, &key);
     let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Command>();
     vec![words("SELECT 1"), words("FLUSHDB"), make, words("SELECT 0"), words("SWAPDB 0 1")]
 }
@@ -207,13 +242,17 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
                 let behind = a.random.percent(20).then(|| vec![a.word("ECHO"), b"behind".to_vec()]);
                 std::iter::once(pick(&mut a, WAITING)).chain(behind).collect()
             }
-            n if n < patience + 30 => vec![pick(&mut a, MAKING)],
+            n if n < patience + 30 => {
+                let key = key(&mut a);
+                vec![making(&mut a, &key)]
+            }
             95..=96 => block(&mut a),
             97 => swap(&mut a),
             98 => vec![vec![super::LEAVE.to_vec()]],
             // What was pushed is looked for in the same breath.
             99 => {
-                let push = elements(&mut a, "RPUSH");
+                let key = key_but(&mut a, SORTED_SETS);
+                let push = elements(&mut a, "RPUSH", key);
                 let look = vec![a.word("LPOP"), push[1].clone()];
                 vec![push, look]
             }

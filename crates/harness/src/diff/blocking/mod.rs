@@ -209,6 +209,7 @@ impl Party {
             for key in cases::KEYS {
                 left.push(self.admin.call(&[b"TYPE", *key])?);
                 left.push(self.admin.call(&[&b"LRANGE"[..], key, b"0", b"-1"])?);
+                left.push(self.admin.call(&[&b"ZRANGE"[..], key, b"0", b"-1", b"WITHSCORES"])?);
             }
         }
         self.admin.call(&["SELECT", "0"])?;
