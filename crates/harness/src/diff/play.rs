@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
-use super::exceptions::{exception_for, is_set_of_7_2};
+use super::exceptions::{SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::{blocking, channels};
 use crate::client::{Client, Reply, info_field};
@@ -77,10 +77,13 @@ impl Pair {
             Ok(()) => {}
             Err(error) => return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") })),
         }
-        let mut game =
-            Game { rules: Rules::of(sequence), connections: (0..CONNECTIONS).map(|_| None).collect(), pair: self };
+        let connections = (0..CONNECTIONS).map(|_| None).collect();
+        let mut game = Game { rules: Rules::of(sequence), connections, pair: self, has_ended: false };
         for (number, step) in sequence.iter().enumerate() {
             let mut text = game.step(step)?;
+            if game.has_ended {
+                return Ok(None);
+            }
             if text.is_none() && ((number + 1) % STEPS_PER_LOOK == 0 || number + 1 == sequence.len()) {
                 text = game.look()?;
             }
@@ -124,6 +127,8 @@ struct Game<'a> {
     pair: &'a mut Pair,
     connections: Vec<Option<Both>>,
     rules: Rules,
+    /// Whether nothing that follows can be compared.
+    has_ended: bool,
 }
 
 impl Game<'_> {
@@ -181,6 +186,9 @@ impl Game<'_> {
             if let Some(text) = self.compare(connection, command, &theirs, &ours)? {
                 return Ok(Some(text));
             }
+            if self.has_ended {
+                return Ok(None);
+            }
         }
         if commands.last().is_some_and(|c| c[0].eq_ignore_ascii_case(b"quit")) {
             self.connections[connection] = None;
@@ -227,7 +235,12 @@ impl Game<'_> {
             None if was_queued => theirs == ours,
             None => same(rule_of(command), theirs, ours, &self.rules),
         };
-        if equal || self.excepted(command, transaction.as_deref(), theirs, ours) {
+        if equal {
+            return Ok(None);
+        }
+        if self.excepted(command, transaction.as_deref(), theirs, ours) {
+            // What the base refuses to queue makes its EXEC fail.
+            self.has_ended |= matches!(ours, Reply::Simple(text) if text == b"QUEUED");
             return Ok(None);
         }
         let detail = transaction.map(|queued| inside(&queued, theirs, ours, &self.rules));
@@ -247,7 +260,11 @@ impl Game<'_> {
         for (command, theirs, ours) in parts {
             if !same(rule_of(command), theirs, ours, &self.rules) {
                 match exception_for(command, theirs, ours) {
-                    Some(exception) => names.push(exception.name),
+                    Some(exception) => {
+                        names.push(exception.name);
+                        self.has_ended |= exception.name == SORT_AFTER_A_RANGE_ERROR;
+                    }
+                    None if self.has_ended => break,
                     None => return false,
                 }
             }

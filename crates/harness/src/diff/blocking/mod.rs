@@ -4,8 +4,9 @@
 //! or is blocked: as many as have not are blocked, says the server. All that came until then was heard in that step, and is
 //! compared connection by connection; so it is seen who was served, with what, and when. A server with several threads may
 //! say that a client is blocked again before what it was served with has arrived: ours is looked at until it has said what
-//! the base has, for as long as that may come. Steps are those of `sequence`, behind the mark [`Step::Blocking`]. `{id:N}` in an argument is the id of connection N, a command `{leave}` closes the
-//! connection without a word. `cases` makes them.
+//! the base has, for as long as that may come. Steps are those of `sequence`, behind the mark [`Step::Blocking`].
+//! `{id:N}` in an argument is the id of connection N, a command `{leave}` closes the connection without a word. `cases`
+//! makes them.
 
 mod cases;
 
@@ -53,9 +54,10 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
             theirs.step(*connection, commands, None).with_context(|| format!("the base, step {number}"))?;
         let expected = Expected { heard: &they_heard, blocked: theirs.blocked() };
         pair.commands += commands.len() as u64;
-        let text = match ours.step(*connection, commands, Some(&expected)) {
-            // Who says hello hears who it talks to.
-            Ok(_) if commands.iter().all(|command| command[0].eq_ignore_ascii_case(b"hello")) => None,
+        // Who says hello hears who it talks to.
+        let says_hello = commands.iter().all(|command| command[0].eq_ignore_ascii_case(b"hello"));
+        let text = match ours.step(*connection, commands, (!says_hello).then_some(&expected)) {
+            Ok(_) if says_hello => None,
             Ok(we_heard) => differ(commands, &they_heard, &we_heard).or_else(|| {
                 let (theirs, ours) = (&expected.blocked, ours.blocked());
                 (*theirs != ours)
