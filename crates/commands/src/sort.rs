@@ -101,7 +101,8 @@ impl<'a> Call<'a> {
                 i += 1;
             } else if args.is(i, "by") && left >= 1 {
                 let pattern = args.get(i + 1);
-                call.sorts = pattern.contains(&b'*');
+                // One without a place settles it, whatever other BY there is.
+                call.sorts &= pattern.contains(&b'*');
                 call.by = call.sorts.then_some(pattern);
                 i += 1;
             } else if args.is(i, "get") && left >= 1 {
@@ -265,7 +266,7 @@ impl Source {
         }
     }
 
-    /// All elements in the order in which they lie, a sorted set's by score.
+    /// All elements in the order in which they lie, a sorted set's by score, or in the opposite one; sets have none.
     fn elements(&mut self, txn: &mut Txn, direction: Direction) -> Result<Vec<Box<[u8]>>> {
         let mut all = Vec::new();
         let mut visit = |element: &[u8]| {
@@ -273,7 +274,7 @@ impl Source {
             ControlFlow::Continue(())
         };
         match self {
-            Source::List(list) => list.visit(txn, 0..list.len(), Direction::Forward, visit)?,
+            Source::List(list) => list.visit(txn, 0..list.len(), direction, visit)?,
             Source::Set(set) => set.visit(txn, visit)?,
             Source::Zset(zset) => zset.visit(txn, stretch(direction), |member, _| visit(member))?,
         }
@@ -283,9 +284,9 @@ impl Source {
     /// The same as rows, to be read one by one; `None` if they are few enough to be in the meta row.
     fn view(&mut self, txn: &mut Txn, key: &Key, direction: Direction) -> Result<Option<(View, ElementOf)>> {
         Ok(match self {
-            Source::List(list) => list
-                .view(txn, 0..list.len(), Direction::Forward)?
-                .map(|view| (view, (|_, value| Some(value)) as ElementOf)),
+            Source::List(list) => {
+                list.view(txn, 0..list.len(), direction)?.map(|view| (view, (|_, value| Some(value)) as ElementOf))
+            }
             Source::Set(set) => match set.rows() {
                 Some(rows) => {
                     let (from, until) = rows.from_hash(0);

@@ -19,7 +19,11 @@ fn check(file: &str, text: &str) {
 }
 
 macro_rules! cases {
-    ($($name:ident)*) => {$(
+    ($($name:ident)*) => {
+        /// The files of `cases/` that are run.
+        const FILES: &[&str] = &[$(stringify!($name)),*];
+
+        $(
         #[test]
         fn $name() {
             let file = concat!("cases/", stringify!($name), ".txt");
@@ -28,4 +32,14 @@ macro_rules! cases {
     )*};
 }
 
-cases! { string hash hash_expire list counter lcs substring keys expire scan database object set zset }
+cases! { string hash hash_expire list counter lcs substring keys expire scan database object set zset sort }
+
+#[test]
+fn no_file_of_cases_is_left_out() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
+    for file in std::fs::read_dir(folder).expect("the folder is there") {
+        let name = file.expect("can be read").file_name().into_string().expect("a plain name");
+        let is_run = name.strip_suffix(".txt").is_some_and(|name| FILES.contains(&name));
+        assert!(is_run, "{name} is not in the list of cases");
+    }
+}

@@ -43,6 +43,8 @@ fn what_is_too_much_for_memory_is_sorted_by_the_store() {
     let sorted: Vec<String> = (0..COUNT).map(element).collect();
     assert!(texts(client.call(&words("SORT l"))) == sorted, "as a reply");
     assert_eq!(texts(client.call(&words("SORT l DESC LIMIT 1 2"))), [element(COUNT - 2), element(COUNT - 3)]);
+    let last = [element(numbers[COUNT - 1]), element(numbers[COUNT - 2])];
+    assert_eq!(texts(client.call(&words("SORT l BY nosort DESC LIMIT 0 2"))), last, "from the tail");
     client.call(&words("SORT l STORE sorted"));
     assert!(texts(client.call(&words("LRANGE sorted 0 -1"))) == sorted, "stored");
     let mut by_text = sorted;

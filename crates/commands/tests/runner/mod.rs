@@ -87,10 +87,13 @@ impl<'s> Client<'s> {
         };
         let mut pins = Pins::default();
         let mut mode = Mode::Memory;
-        let mut loads = 0;
+        let (mut loads, mut alone) = (0, false);
         loop {
             let call = Call { now_ms: self.now_ms, seed: self.seed, database: self.database, mode, pins: Some(&pins) };
             let mut txn = self.store.begin(TxnBuffers::default(), call);
+            if alone {
+                txn.be_alone();
+            }
             let mut result = function(&mut txn, args);
             if mode == Mode::Load {
                 let loaded = txn.take_pins();
@@ -108,6 +111,8 @@ impl<'s> Client<'s> {
             match result {
                 Ok(reply) => return reply,
                 Err(Error::Stop(Stop::Long)) => mode = Mode::Disk,
+                // Nobody else is here.
+                Err(Error::Stop(Stop::Alone)) => alone = true,
                 Err(Error::Stop(Stop::WouldBlock)) => {
                     mode = if loads < 3 { Mode::Load } else { Mode::Disk };
                     loads += 1;

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use super::sequence::{Command, Sequence, Step};
+use super::sorting::SORTED_LIST;
 use crate::client::Reply;
 
 /// How the successful replies of a command compare. Errors are always compared exactly, with their texts.
@@ -42,10 +43,11 @@ pub enum Rule {
 }
 
 /// Redis compares texts up to the first NUL unless the result is stored, and leaves equal ones, and what is not sorted, in any
-/// order.
+/// order; a list that is not sorted has one.
 fn rule_of_sort(command: &Command) -> Rule {
     let has = |word: &str| command.iter().any(|argument| argument.eq_ignore_ascii_case(word.as_bytes()));
-    let is_open = has("nosort") || has("alpha") && (!has("store") || has("by"));
+    let has_order = command.get(1).is_some_and(|key| key == SORTED_LIST);
+    let is_open = has("nosort") && !has_order || has("alpha") && (!has("store") || has("by"));
     match (is_open, has("limit")) {
         (true, true) => Rule::Form,
         (true, false) => Rule::Unordered,

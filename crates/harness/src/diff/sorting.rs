@@ -9,10 +9,15 @@ const PATTERNS: &[&[u8]] = &[b"*", b"k*", b"*->f", b"k*->f", b"a*->", b"*->none"
 /// A key of its own, which is never a sorted set: Redis changes the encoding of one that it sorts.
 const SORTED: &[u8] = b"sorted";
 
+/// Another one, which is always a list: without sorting it has an order.
+pub(super) const SORTED_LIST: &[u8] = b"sorted-list";
+
 pub(super) fn sort(a: &mut Arguments) -> Command {
+    let key = if a.random.percent(70) { SORTED } else { SORTED_LIST };
     if a.random.percent(35) {
-        let name = *a.random.pick(&["RPUSH", "LPUSH", "SADD", "DEL"]);
-        let mut command = vec![a.word(name), SORTED.to_vec()];
+        let names: &[&str] = if key == SORTED { &["RPUSH", "LPUSH", "SADD", "DEL"] } else { &["RPUSH", "LPUSH"] };
+        let name = *a.random.pick(names);
+        let mut command = vec![a.word(name), key.to_vec()];
         for _ in 0..a.random.between(1, 12) {
             command.push(if a.random.percent(80) { a.number() } else { a.value() });
         }
@@ -20,7 +25,7 @@ pub(super) fn sort(a: &mut Arguments) -> Command {
     }
     let stores = a.random.percent(25);
     let name = if !stores && a.random.percent(30) { "SORT_RO" } else { "SORT" };
-    let mut command = vec![a.word(name), SORTED.to_vec()];
+    let mut command = vec![a.word(name), key.to_vec()];
     let (by, alpha) = match a.random.below(10) {
         0 => (Some(&b"nosort"[..]), false),
         1..=3 => (Some(*a.random.pick(PATTERNS)), false),
@@ -30,7 +35,7 @@ pub(super) fn sort(a: &mut Arguments) -> Command {
     if let Some(pattern) = by {
         command.extend([a.word("BY"), pattern.to_vec()]);
     }
-    let is_certain = by != Some(b"nosort") && (!alpha || stores);
+    let is_certain = (by != Some(b"nosort") || key == SORTED_LIST) && (!alpha || stores);
     if is_certain && a.random.percent(40) {
         command.extend([a.word("LIMIT"), a.index(), a.index()]);
     }
