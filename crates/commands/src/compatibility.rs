@@ -218,6 +218,15 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_scan_of_a_set_shows_each_member_that_stays",
     },
     Difference {
+        commands: &["hexpire", "hpexpire", "hexpireat", "hpexpireat", "hgetex", "hsetex"],
+        what: "A field whose deadline has passed is absent to every command at once: `HLEN` and `HDEL` do not count it, `HSET` \
+               counts it as new, and a hash of such fields does not exist. Redis 7.4 and 8 count it until something removes \
+               it. What only reads it does not remove it: `hexpired` is told by the next write to the field, or the expiry in \
+               the background.",
+        why: "What is counted does not depend on when the background has come by, and who reads changes nothing.",
+        test: "an_expired_field_that_a_write_meets_is_told_of_before_the_write",
+    },
+    Difference {
         commands: &["srandmember"],
         what: "A reply of more than 512 MB of members that are drawn again and again from a set of more than a thousand is an \
                error.",

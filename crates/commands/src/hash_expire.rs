@@ -315,7 +315,10 @@ fn hgetex(txn: &mut Txn, args: Args) -> Result<Reply> {
         None => (None, if persists { 3 } else { 2 }),
     };
     let fields = fields(args, at, NOT_POSITIVE)?;
-    let values = values(txn, &key, entry.as_ref(), args, fields)?;
+    let values = match deadline {
+        Some(deadline) if deadline <= txn.now_ms() => values_once(txn, &key, entry.as_ref(), args, fields)?,
+        _ => values(txn, &key, entry.as_ref(), args, fields)?,
+    };
     let Some(entry) = entry else { return Ok(values) };
     if let Some(deadline) = deadline {
         let outcomes = hash::set_deadlines(txn, &key, &entry, deadline, Condition::Always, fields.iter(args))?;

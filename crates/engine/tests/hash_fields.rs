@@ -96,11 +96,54 @@ fn who_watches_a_hash_sees_its_fields_expire() {
     }
 }
 
+/// What a client that hears of all events of keys is told of a command.
+fn told(server: &mut Server, command: &str) -> Vec<String> {
+    server.ask(0, command);
+    let heard = server.ask(1, "PING");
+    let name = |part: &str| part.split_whitespace().next().expect("the name of an event").to_owned();
+    heard.split("__keyevent@0__:").skip(1).map(name).collect()
+}
+
+fn listen(server: &mut Server) {
+    server.ask(0, "CONFIG SET notify-keyspace-events Ehg");
+    server.ask(1, "PSUBSCRIBE __keyevent*");
+    server.ask(1, "PING");
+}
+
+#[test]
+fn an_expired_field_that_a_write_meets_is_told_of_before_the_write() {
+    let cases: &[(&str, &[&str])] = &[
+        ("HSET h f v", &["hexpired", "hset"]),
+        ("HINCRBY h f 1", &["hexpired", "hincrby"]),
+        ("HDEL h f", &["hexpired"]),
+        ("HDEL h f g", &["hexpired", "hdel"]),
+        ("HGETDEL h FIELDS 2 f g", &["hexpired", "hdel"]),
+        ("HSETEX h FNX EX 10 FIELDS 1 f v", &["hexpired", "hset", "hexpire"]),
+        ("HGET h f", &[]),
+    ];
+    // In one row, and in rows.
+    for fields in [2, 100] {
+        for (command, expected) in cases {
+            let mut server = Server::new();
+            for number in 2..fields {
+                server.ask(0, &format!("HSET h other{number} v"));
+            }
+            server.ask(0, "HSET h f 1 g 2 stays 3");
+            server.ask(0, "HPEXPIRE h 10 FIELDS 1 f");
+            listen(&mut server);
+            server.now_ms += 11;
+            assert_eq!(told(&mut server, command), *expected, "{command} with {fields} fields");
+            expire(&mut server);
+            let later: &[&str] = if expected.is_empty() { &["hexpired"] } else { &[] };
+            assert_eq!(told(&mut server, "PING"), later, "once only: {command} with {fields} fields");
+        }
+    }
+}
+
 #[test]
 fn what_happens_to_fields_is_told() {
     let mut server = Server::new();
-    server.ask(0, "CONFIG SET notify-keyspace-events Ehg");
-    server.ask(1, "PSUBSCRIBE __keyevent*");
+    listen(&mut server);
     let cases: &[(&str, &[&str])] = &[
         ("HSET h f v g w", &["hset"]),
         ("HEXPIRE h 10 FIELDS 2 f x", &["hexpire"]),
@@ -123,15 +166,7 @@ fn what_happens_to_fields_is_told() {
         ("HSETNX h f v", &[]),
         ("HDEL h f", &["hdel", "del"]),
     ];
-    server.ask(1, "PING");
     for (command, expected) in cases {
-        server.ask(0, command);
-        let heard = server.ask(1, "PING");
-        let told: Vec<&str> = heard
-            .split("__keyevent@0__:")
-            .skip(1)
-            .map(|part| part.split_whitespace().next().expect("the name of an event"))
-            .collect();
-        assert_eq!(&told, expected, "{command}: {heard}");
+        assert_eq!(told(&mut server, command), *expected, "{command}");
     }
 }

@@ -21,6 +21,8 @@ pub struct Rows {
     count_before: u64,
     /// Deadlines have changed: what the meta row is going to say of them is to be found out.
     is_retimed: bool,
+    /// Fields whose deadlines had passed were removed or replaced.
+    has_expired: bool,
     deadline_ms: Option<u64>,
 }
 
@@ -30,13 +32,14 @@ impl Rows {
         let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
         let timing = Timing { is_timed: encoding & HAS_DEADLINES != 0, count: 0 };
         let deadline_ms = before.and_then(|before| before.deadline_ms);
-        Ok(Rows { before, head, timing, count_before: 0, is_retimed: false, deadline_ms })
+        let (is_retimed, has_expired) = (false, false);
+        Ok(Rows { before, head, timing, count_before: 0, is_retimed, has_expired, deadline_ms })
     }
 
     /// The hash of an entry.
     pub fn of(entry: &Entry, head: Head, timing: Timing) -> Rows {
-        let Header { deadline_ms, .. } = entry.header;
-        Rows { before: Some(entry.header), head, timing, count_before: head.count, is_retimed: false, deadline_ms }
+        let (before, count_before, deadline_ms) = (Some(entry.header), head.count, entry.header.deadline_ms);
+        Rows { before, head, timing, count_before, is_retimed: false, has_expired: false, deadline_ms }
     }
 
     fn row(&self, txn: &Txn<'_>, key: &Key<'_>, name: &[u8]) -> RowKey {
@@ -92,6 +95,7 @@ impl Rows {
     ) -> Result<bool> {
         let old = before.map(|row| stored_in_row(row)).transpose()?;
         let live = old.filter(|old| old.is_live(txn.now_ms()));
+        self.has_expired |= old.is_some() && live.is_none();
         let deadline_ms = deadline.after(live.and_then(|live| live.deadline_ms));
         self.head.count += u64::from(old.is_none());
         self.retime(txn, key, name, old.and_then(|old| old.deadline_ms), deadline_ms)?;
@@ -171,7 +175,9 @@ impl Rows {
         txn.delete_row(&row)?;
         self.head.count -= 1;
         self.retime(txn, key, name, old.deadline_ms, None)?;
-        Ok(old.is_live(txn.now_ms()))
+        let is_live = old.is_live(txn.now_ms());
+        self.has_expired |= !is_live;
+        Ok(is_live)
     }
 
     /// Removes up to `max` fields whose deadlines have passed; returns how many, and the latest of their deadlines.
@@ -188,9 +194,7 @@ impl Rows {
             self.timing.count = self.timing.count.saturating_sub(1);
             self.is_retimed = true;
         }
-        if !gone.is_empty() {
-            txn.on_event(event::HASH, "hexpired", key);
-        }
+        self.has_expired |= !gone.is_empty();
         let deadline_of =
             |row: &[u8]| row.get(element::ROW_PREFIX_BYTES..)?.first_chunk::<8>().map(|ms| u64::from_be_bytes(*ms));
         Ok((gone.len() as u64, gone.last().and_then(|(row, _)| deadline_of(row)).unwrap_or(0)))
@@ -220,6 +224,9 @@ impl Rows {
 
     /// Writes the meta row. A hash without fields that readers see is removed.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        if self.has_expired {
+            txn.on_event(event::HASH, "hexpired", key);
+        }
         let was = self.before.and_then(|before| before.fields);
         // With the number of fields it may change whether all of them have deadlines.
         let is_retimed = self.is_retimed || self.timing.is_timed && self.head.count != self.count_before;
