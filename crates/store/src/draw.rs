@@ -28,7 +28,7 @@ impl Txn<'_> {
             return Ok(false);
         }
         let latch = store.memtable.latch(shard_of(range.object.slot()));
-        // What a flush has seen may have left the memtable, and does not come back above the base.
+        // What has been flushed may have left the memtable meanwhile, and does not come back above the base.
         if !store.is_above_base(from) {
             return Ok(false);
         }

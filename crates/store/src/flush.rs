@@ -301,7 +301,8 @@ impl Store {
             // That was the generation of a flush that had failed; what was asked for is the one after it.
             result = self.flush_once();
         }
-        if whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() {
+        if whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() / 4 * 5 {
+            // It is frozen as soon as it is larger than its size, hence a little later; only what is far larger has to go.
             // Who asks for everything in the base means to read it there; and CONFIG SET may have lowered the budget.
             self.let_go_of_flushed();
         }
@@ -459,6 +460,8 @@ impl Store {
     /// The same for who holds `frozen` and has seen that nothing waits there.
     fn unlink_flushed(&self) {
         if self.memtable.has_frozen() {
+            // Before the rows leave the memtable: who does not find them there any more sees this.
+            self.base_ids_end.fetch_max(self.memtable.frozen_ids_end(), Ordering::AcqRel);
             // From here on, what was read from the base before may be older than what the memtable no longer holds.
             self.epoch.fetch_add(1, Ordering::AcqRel);
             self.memtable.unlink_frozen();
@@ -483,8 +486,6 @@ impl Store {
             }
             let counts = self.databases.counts_now();
             let dead = self.databases.dead();
-            // Before the rows can leave the memtable: who does not find them there any more sees this.
-            self.base_ids_end.fetch_max(still.ids_end(), Ordering::AcqRel);
             let tables = still.freeze();
             *self.flush.frozen_at.lock() = Some(Instant::now());
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, objects_below }));

@@ -3,7 +3,9 @@
 
 use crate::base::{BaseError, Cursor, Direction, Step};
 use crate::memtable::{ElementRange, Fetched, Range, RowEntry, Table};
+use crate::row::RowKey;
 use std::iter::Rev;
+use std::ops::ControlFlow;
 
 /// Rows of one generation in a direction.
 pub(crate) enum Ordered<'t> {
@@ -109,6 +111,23 @@ impl<'b> Below<'b> {
     #[inline]
     pub fn is_last_in_hand(&self) -> bool {
         self.at + 1 == self.ends.len() && self.cursor.is_some()
+    }
+
+    /// Visits the rows in hand where nothing else is to be merged with them. Returns the last one if there may be more: who
+    /// comes back has to look at the memtable again, so all of them are behind it.
+    pub fn visit_rest(&mut self, visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Option<RowKey> {
+        while let Some((key, value)) = self.peek() {
+            if visit(key, value).is_break() {
+                return None;
+            }
+            if self.is_last_in_hand() {
+                let last = RowKey::from_slice(key);
+                self.advance();
+                return Some(last);
+            }
+            self.advance();
+        }
+        None
     }
 
     /// Reads up to `rows_max` rows, fewer if they are long, at least one. False if the tier does not allow it.

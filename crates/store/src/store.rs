@@ -116,7 +116,8 @@ pub struct Store {
     pub(crate) replaying: AtomicBool,
     /// Objects below this id were wholly in the base when it was opened.
     pub(crate) settled_at_open: u64,
-    /// No object with this id or a higher one has rows in the base: raised by a freeze, before its rows leave the memtable.
+    /// No object with this id or a higher one has rows in the base that the memtable does not have too: raised when a
+    /// generation that was flushed is let go of, before its rows leave the memtable.
     pub(crate) base_ids_end: AtomicU64,
     /// `engine memory`: objects without owner whose rows are still there.
     pub(crate) orphans: Mutex<Vec<Orphan>>,

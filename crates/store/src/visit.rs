@@ -124,6 +124,9 @@ impl Txn<'_> {
             rows == STEP_ROWS || bytes >= STEP_BYTES
         };
         loop {
+            if own.is_empty() && active.peek().is_none() && frozen.peek().is_none() {
+                return (below.visit_rest(visit), newest);
+            }
             if own.is_empty() && below.peek().is_none() {
                 // Mostly one generation has all of it, and nothing is to be compared.
                 let only = match (active.peek(), frozen.peek()) {
@@ -350,7 +353,8 @@ fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
 }
 
 impl Store {
-    /// Whether no flush has seen the object of a row yet, so that nothing of it is below the memtable.
+    /// Whether the memtable has all of a row's object, so that the base need not be asked: what a flush has brought there is
+    /// in the memtable as well, until the next freeze.
     #[inline]
     pub(crate) fn is_above_base(&self, row: &[u8]) -> bool {
         row::object_of(row).is_some_and(|id| id.0 >= self.base_ids_end.load(Ordering::Acquire))

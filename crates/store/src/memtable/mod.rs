@@ -129,6 +129,12 @@ impl Memtable {
         self.frozen_bytes.load(Ordering::Relaxed)
     }
 
+    /// No object with this id or a higher one has rows in the frozen generation.
+    pub fn frozen_ids_end(&self) -> u64 {
+        let ids_end = |shard| self.latch(shard).frozen.as_ref().map_or(0, |frozen| frozen.objects.ids_end());
+        (0..SHARDS).map(ids_end).max().unwrap_or(0)
+    }
+
     /// Whether there is a frozen generation, flushed or not.
     pub fn has_frozen(&self) -> bool {
         self.latch(0).frozen.is_some()
@@ -198,11 +204,6 @@ impl Still<'_> {
     /// What the active generation takes, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
         self.shards.iter().map(|shard| shard.active.count_bytes()).sum()
-    }
-
-    /// No object with this id or a higher one has rows in the active generation.
-    pub fn ids_end(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.active.objects.ids_end()).max().unwrap_or(0)
     }
 
     /// Makes the active generation the frozen one. Panics if there is one already: the caller has unlinked it.

@@ -1,0 +1,68 @@
+//! What a flush has brought to the base is read from the memtable as long as that has it too: the base is not asked.
+
+mod machine;
+
+use haypile_store::base::Direction;
+use haypile_store::{Mode, ObjectId, Slot, Space, Stop, TxnBuffers, row};
+use machine::{Machine, call};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+const ROWS: u32 = 300;
+
+fn object_with_rows(machine: &Machine) -> ObjectId {
+    let mut txn = machine.begin();
+    let id = txn.new_object().expect("room");
+    for element in 0..ROWS {
+        txn.put_row(&row::data_row(Space(0), Slot(1), id, &element.to_be_bytes()), &[b"v"]).expect("small");
+    }
+    txn.commit().expect("room");
+    id
+}
+
+/// Rows that an event loop finds, which must not wait for the base.
+fn rows_in_memory(machine: &Machine, id: ObjectId) -> Result<u32, Stop> {
+    let (from, until) = row::object_range(row::Family::Data, Space(0), Slot(1), id);
+    let mut txn = machine.store.begin(TxnBuffers::default(), call(Mode::Memory));
+    let mut rows = 0;
+    txn.visit(&from, &until, Direction::Forward, usize::MAX, |_, _| {
+        rows += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+/// Fills a generation until it is frozen, and waits for its flush.
+fn fill_and_flush(machine: &Machine) {
+    let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+    let (before, started) = (figure("flushes_completed"), Instant::now());
+    let mut is_frozen = false;
+    while figure("flushes_completed") == before {
+        is_frozen |= figure("memtable_frozen_bytes") > 0;
+        if !is_frozen {
+            machine.put(&format!("fill:{:?}", started.elapsed()), &[0; 4000]).expect("room");
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "a full generation is flushed");
+    }
+}
+
+#[test]
+fn an_object_of_the_generation_that_was_flushed_last_needs_no_base() {
+    let machine = Machine::new(|options| options.memtable_bytes = 256 << 10);
+    let first = object_with_rows(&machine);
+    fill_and_flush(&machine);
+    machine.base.set_cold(true);
+    assert_eq!(rows_in_memory(&machine, first).expect("in memory"), ROWS);
+    // A deletion hides what the base and the generation have.
+    let mut txn = machine.begin();
+    txn.delete_row(&row::data_row(Space(0), Slot(1), first, &7u32.to_be_bytes())).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    assert_eq!(rows_in_memory(&machine, first).expect("in memory"), ROWS - 1);
+    let second = object_with_rows(&machine);
+    fill_and_flush(&machine);
+    assert_eq!(rows_in_memory(&machine, second).expect("in memory"), ROWS);
+    assert!(matches!(rows_in_memory(&machine, first), Err(Stop::WouldBlock)), "most of it is only in the base");
+    machine.base.set_cold(false);
+    assert_eq!(rows_in_memory(&machine, first).expect("the base answers"), ROWS - 1);
+}
