@@ -105,17 +105,21 @@ impl Base for MemoryBase {
             return Err(fault.clone());
         }
         let _changing = self.changing.lock();
-        let mut map = Map::clone(&self.rows.read());
-        let mut last: Option<Vec<u8>> = None;
+        // Taken in whole before anything changes, so that readers wait only for the change itself.
+        let mut changes: Vec<(Vec<u8>, Option<Value>)> = Vec::new();
         while let Some((row, value)) = rows.next_row() {
-            assert!(last.as_deref().is_none_or(|last| last < row), "rows come in ascending order, each once");
-            last = Some(row.to_vec());
+            assert!(changes.last().is_none_or(|(last, _)| &last[..] < row), "rows come in ascending order, each once");
+            changes.push((row.to_vec(), value.map(Value::from)));
+        }
+        let mut rows = self.rows.write();
+        // A copy of all rows, but only if somebody still reads them as they were.
+        let map = Arc::make_mut(&mut rows);
+        for (row, value) in changes {
             match value {
-                Some(value) => map.insert(row.to_vec(), Value::from(value)),
-                None => map.remove(row),
+                Some(value) => map.insert(row, value),
+                None => map.remove(&row),
             };
         }
-        *self.rows.write() = Arc::new(map);
         Ok(())
     }
 
