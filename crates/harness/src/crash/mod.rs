@@ -1,14 +1,23 @@
 //! The crash test: many connections write known sequences, the server is killed at random moments and started again on
 //! the same directory, and every acknowledged write, every transaction, every deadline and every count is checked.
 //!
-//! `model` says what must have survived, `writer` writes, `observe` reads everything back, `backups` has backups taken
-//! meanwhile and opens them. A loss ends the run and leaves
-//! the data directory where it is.
+//! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its operations),
+//! `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and opens them, `pops`
+//! has elements wander through blocked pops. A loss ends the run and leaves the data directory where it is.
+
+pub mod model;
+mod value;
+
+mod collections;
+mod strings;
+mod transactions;
+mod writer;
+
+mod inspect;
+mod observe;
 
 mod backups;
-pub mod model;
-mod observe;
-mod writer;
+mod pops;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +32,7 @@ use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use backups::Backups;
 use model::{Database, Seen, State, find_survivor};
 use observe::{check_sizes, observe};
+use pops::Pops;
 use writer::{End, Role, Writer};
 
 pub struct Options {
@@ -69,8 +79,11 @@ struct Totals {
     loading_replies: u64,
     survivors_in_flight: u64,
     keys_checked: u64,
+    collections_checked: u64,
     flushes: u64,
     checks: u64,
+    /// Blocked clients just before the ends of rounds.
+    waiting: u64,
     check_seconds: f64,
 }
 
@@ -96,9 +109,10 @@ pub fn run(options: &Options) -> Result<bool> {
         acknowledged
     );
     println!(
-        "crash: {} operations in flight survived, {} keys checked, {} flushes seen, {} starts in {:.1} s (longest {:.2} s, {} times LOADING)",
+        "crash: {} operations in flight survived, {} keys checked ({} collections), {} flushes seen, {} starts in {:.1} s (longest {:.2} s, {} times LOADING)",
         run.totals.survivors_in_flight,
         run.totals.keys_checked,
+        run.totals.collections_checked,
         run.totals.flushes,
         run.totals.starts,
         run.totals.start_seconds,
@@ -106,6 +120,12 @@ pub fn run(options: &Options) -> Result<bool> {
         run.totals.loading_replies
     );
     println!("crash: {} data directories checked in {:.1} s", run.totals.checks, run.totals.check_seconds);
+    let Pops { pushed, received, underway, .. } = run.pops;
+    println!(
+        "crash: {pushed} elements pushed, {received} received by blocking pops, {underway} more on the way when the server \
+         died, {} pops were waiting then",
+        run.totals.waiting
+    );
     let Backups { attempts, opened, opened_again, cut_off, .. } = run.backups;
     println!(
         "crash: {attempts} backups begun, {opened} opened ({opened_again} once more in a later round, {cut_off} complete when the server died)"
@@ -132,6 +152,7 @@ struct Run<'a> {
     server: Option<Server>,
     totals: Totals,
     backups: Backups,
+    pops: Pops,
 }
 
 impl<'a> Run<'a> {
@@ -154,6 +175,7 @@ impl<'a> Run<'a> {
             server: None,
             totals: Totals::default(),
             backups: Backups::default(),
+            pops: Pops::new(options.seed),
         })
     }
 
@@ -215,23 +237,32 @@ impl<'a> Run<'a> {
         let stop = AtomicBool::new(false);
         let watch = self.backups.begin(&server, &mut self.writers)?;
         let backup_random = Random::of_part(self.options.seed ^ self.totals.rounds, u64::MAX - 1);
-        let (ends, attempts) = thread::scope(|scope| {
+        let tasks = self.pops.tasks();
+        let (ends, pop_ends, attempts) = thread::scope(|scope| {
             let stop = &stop;
             let ruler = watch.as_ref().map(|watch| scope.spawn(move || watch.rule(port, stop)));
             let backups = watch.as_ref().map(|watch| scope.spawn(move || watch.take(port, backup_random, stop)));
             let connect = move || Client::connect(port, REPLY_TIMEOUT);
             let threads: Vec<_> =
                 self.writers.iter_mut().map(|writer| scope.spawn(move || writer.run(connect(), stop))).collect();
+            let pops: Vec<_> = tasks.into_iter().map(|task| scope.spawn(move || task.run(port, stop))).collect();
+            let finished = || threads.iter().chain(&pops).any(|thread| thread.is_finished());
             // The moment of the kill is what the seed decides; nothing is waited for.
             let begin = Instant::now();
-            while begin.elapsed() < time && !threads.iter().any(|t| t.is_finished()) {
+            while begin.elapsed() < time && !finished() {
                 sleep((time - begin.elapsed().min(time)).min(Duration::from_millis(20)));
             }
-            let early = threads.iter().any(|t| t.is_finished());
-            self.totals.flushes += flushes(port);
+            let early = finished();
+            self.totals.flushes += field(port, "store", "flushes_completed");
+            self.totals.waiting += field(port, "clients", "blocked_clients");
             let ended = if early { Ok(()) } else { end_server(&mut server, ending, stop, &mut self.random) };
             stop.store(true, Ordering::Relaxed);
-            let ends = threads.into_iter().map(|t| t.join().expect("a writer does not panic")).collect();
+            let join = |threads: Vec<thread::ScopedJoinHandle<'_, End>>| -> Vec<End> {
+                let ends =
+                    threads.into_iter().map(|t| t.join().expect("a thread that writes does not panic")).collect();
+                if early { mark_early(ends) } else { ends }
+            };
+            let (ends, pop_ends) = (join(threads), join(pops));
             if let Some(ruler) = ruler {
                 ruler.join().expect("it does not panic")?;
             }
@@ -239,14 +270,13 @@ impl<'a> Run<'a> {
                 Some(backups) => backups.join().expect("it does not panic")?,
                 None => Vec::new(),
             };
-            ended.map(|()| (if early { mark_early(ends) } else { ends }, attempts))
+            ended.map(|()| (ends, pop_ends, attempts))
         })?;
-        for (writer, end) in self.writers.iter().zip(&ends) {
+        let of_writers = self.writers.iter().map(|writer| writer.prefix.as_str()).zip(&ends);
+        for (name, end) in of_writers.chain(pop_ends.iter().map(|end| ("blocked pops:", end))) {
             match end {
-                End::Wrong(text) => bail!("{} {text}", writer.prefix),
-                End::Broken(error) if ending == Ending::KillInFlushall => {
-                    bail!("{} its connection broke: {error}", writer.prefix)
-                }
+                End::Wrong(text) => bail!("{name} {text}"),
+                End::Broken(error) if ending == Ending::KillInFlushall => bail!("{name} its connection broke: {error}"),
                 _ => {}
             }
         }
@@ -282,6 +312,7 @@ impl<'a> Run<'a> {
         ensure!(flushed || !acknowledged, "FLUSHALL was acknowledged, and {} keys are there", seen.keys.len());
         if flushed {
             self.writers.iter_mut().for_each(|writer| writer.resume_from(State::default()));
+            self.pops.forget();
         }
         self.server = Some(server);
         self.verify().context("after a kill in FLUSHALL")?;
@@ -296,6 +327,8 @@ impl<'a> Run<'a> {
         let mut client = server.client()?;
         let seen = observe(&mut client, &USED)?;
         self.totals.keys_checked += seen.keys.len() as u64;
+        self.totals.collections_checked +=
+            seen.keys.values().filter(|entry| entry.value.text().is_none()).count() as u64;
         let parts = by_writer(seen, &self.writers)?;
         for (writer, part) in self.writers.iter_mut().zip(parts) {
             let in_flight = writer.in_flight.make_contiguous();
@@ -307,7 +340,8 @@ impl<'a> Run<'a> {
                 Err(text) => bail!("writer {} {text}", writer.prefix),
             }
         }
-        check_sizes(&mut client, &USED, true)
+        check_sizes(&mut client, &USED, true)?;
+        self.pops.verify(&mut client).context("blocked pops")
     }
 }
 
@@ -353,10 +387,10 @@ fn mark_early(ends: Vec<End>) -> Vec<End> {
     ends.into_iter().map(mark).collect()
 }
 
-/// How many flushes the server says it has completed since its start; 0 if it does not say.
-fn flushes(port: u16) -> u64 {
+/// A number from INFO; 0 if the server does not say.
+fn field(port: u16, section: &str, name: &str) -> u64 {
     let client = Client::connect(port, REPLY_TIMEOUT);
-    let info = client.and_then(|mut client| client.info("store"));
+    let info = client.and_then(|mut client| client.info(section));
     let info = info.ok().flatten().unwrap_or_default();
-    info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()).unwrap_or(0)
+    info_field(&info, name).and_then(|count| count.parse().ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What one writer's part of the data must be: keys with values and deadlines, and operations that change them.
+//! What one writer's part of the data must be: keys with values (`value`) and deadlines, and operations that change them.
 //!
 //! Each writer owns the keys that begin with its prefix, in databases of its choice, and writes them through one
 //! connection. The server runs one connection's commands in order, so after a crash the writer's part must equal the
@@ -6,8 +6,8 @@
 //! half. That is the whole contract, and `find_survivor` checks it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use super::value::{Edit, Set, Value};
 use crate::client::Reply;
 use crate::quoted::abbreviate;
 
@@ -18,21 +18,33 @@ pub type Millis = u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    pub value: Arc<[u8]>,
+    pub value: Value,
     pub deadline: Option<Millis>,
 }
 
 impl Entry {
-    pub fn new(value: impl Into<Arc<[u8]>>) -> Entry {
-        Entry { value: value.into(), deadline: None }
+    pub fn text(value: impl AsRef<[u8]>) -> Entry {
+        Entry { value: Value::Text(value.as_ref().into()), deadline: None }
+    }
+
+    /// The bytes of a string; a collection has none.
+    pub fn bytes(&self) -> &[u8] {
+        self.value.text().unwrap_or_default()
     }
 }
 
-/// A change whose outcome was known when it was sent.
+/// A change whose outcome was known when it was sent, but for a draw's.
 #[derive(Clone, Debug)]
 pub enum Effect {
     Put(Place, Entry),
     Remove(Place),
+    Edit(Place, Edit),
+    Deadline(Place, Option<Millis>),
+    /// RENAME.
+    Move(Place, Place),
+    /// SPOP of so many members: which ones its reply says. The only effect of its operation, and nothing is sent behind it
+    /// before its reply, which puts edits in its place.
+    Draw(Place, usize),
     /// FLUSHDB of a database that only this writer uses.
     Clear(Database),
     /// SWAPDB of two databases that only this writer uses.
@@ -62,6 +74,25 @@ impl State {
             Effect::Remove(place) => {
                 self.keys.remove(place);
             }
+            Effect::Edit(place, edit) => {
+                let new = || Entry { value: Value::empty_for(edit), deadline: None };
+                let entry = self.keys.entry(place.clone()).or_insert_with(new);
+                entry.value.edit(edit);
+                if entry.value.is_empty() {
+                    self.keys.remove(place);
+                }
+            }
+            Effect::Deadline(place, deadline) => {
+                if let Some(entry) = self.keys.get_mut(place) {
+                    entry.deadline = *deadline;
+                }
+            }
+            Effect::Move(from, to) => {
+                if let Some(entry) = self.keys.remove(from) {
+                    self.keys.insert(to.clone(), entry);
+                }
+            }
+            Effect::Draw(..) => {}
             Effect::Clear(database) => self.keys.retain(|place, _| place.0 != *database),
             Effect::Swap(a, b) => {
                 let other = |database: Database| match database {
@@ -72,6 +103,14 @@ impl State {
                 let keys = std::mem::take(&mut self.keys);
                 self.keys = keys.into_iter().map(|((d, key), entry)| ((other(d), key), entry)).collect();
             }
+        }
+    }
+
+    /// The set at a place; empty if there is none.
+    pub fn set(&self, place: &Place) -> Set {
+        match self.keys.get(place).map(|entry| &entry.value) {
+            Some(Value::Set(set)) => Set::clone(set),
+            _ => Set::new(),
         }
     }
 
@@ -111,18 +150,32 @@ pub fn find_survivor(acknowledged: &State, in_flight: &[Operation], seen: &Seen)
             return Ok((state, number));
         }
         for effect in &operation.effects {
-            state.apply(effect);
+            match effect {
+                Effect::Draw(place, count) => {
+                    drawn(&state.set(place), *count, seen, place).iter().for_each(|effect| state.apply(effect));
+                }
+                _ => state.apply(effect),
+            }
         }
         for effect in &operation.effects {
-            match effect {
-                Effect::Put(place, _) | Effect::Remove(place) => {
-                    if seen.agrees(place, state.keys.get(place)) {
-                        wrong.remove(place);
-                    } else {
-                        wrong.insert(place.clone());
-                    }
+            let places = match effect {
+                Effect::Put(place, _)
+                | Effect::Remove(place)
+                | Effect::Edit(place, _)
+                | Effect::Deadline(place, _)
+                | Effect::Draw(place, _) => vec![place],
+                Effect::Move(from, to) => vec![from, to],
+                Effect::Clear(_) | Effect::Swap(..) => {
+                    wrong = wrong_places(&state, seen);
+                    continue;
                 }
-                Effect::Clear(_) | Effect::Swap(..) => wrong = wrong_places(&state, seen),
+            };
+            for place in places {
+                if seen.agrees(place, state.keys.get(place)) {
+                    wrong.remove(place);
+                } else {
+                    wrong.insert(place.clone());
+                }
             }
         }
         if wrong.len() < nearest.0 {
@@ -140,16 +193,34 @@ pub fn find_survivor(acknowledged: &State, in_flight: &[Operation], seen: &Seen)
     );
     for place in places.iter().take(5) {
         let show = |entry: Option<&Entry>| {
-            entry.map_or_else(|| "nothing".to_string(), |e| format!("{} until {:?}", abbreviate(&e.value), e.deadline))
+            entry.map_or_else(|| "nothing".to_string(), |e| format!("{} until {:?}", e.value.describe(), e.deadline))
         };
-        let (expected, seen) = (show(state.keys.get(place)), show(seen.keys.get(place)));
-        text += &format!("\n  {} in database {}: expected {expected}, found {seen}", abbreviate(&place.1), place.0);
+        let (expected, seen) = (state.keys.get(place), seen.keys.get(place));
+        let name = abbreviate(&place.1);
+        text += &format!("\n  {name} in database {}: expected {}, found {}", place.0, show(expected), show(seen));
+        if let (Some(expected), Some(seen)) = (expected, seen) {
+            let (lost, new) = (expected.value.lacking_in(&seen.value), seen.value.lacking_in(&expected.value));
+            text += &format!("\n    expected and not found: {lost:?}; found and not expected: {new:?}");
+        }
     }
     if let Some(operation) = in_flight.get(after) {
         let commands: Vec<String> = operation.commands.iter().map(|c| crate::quoted::quote_short(c)).collect();
         text += &format!("\n  the operation after that state: {}", commands.join(" ; "));
     }
     Err(text)
+}
+
+/// The edits of a draw whose reply was lost: the members that are no longer seen, or if these are not as many as were drawn,
+/// any, which then are wrong.
+fn drawn(set: &Set, count: usize, seen: &Seen, place: &Place) -> Vec<Effect> {
+    let left = match seen.keys.get(place).map(|entry| &entry.value) {
+        Some(Value::Set(left)) => Some(left),
+        _ => None,
+    };
+    let (there, gone): (Vec<_>, Vec<_>) =
+        set.iter().partition(|member| left.is_some_and(|left| left.contains(*member)));
+    let members = gone.into_iter().chain(there).take(count);
+    members.map(|member| Effect::Edit(place.clone(), Edit::Drop(member.clone()))).collect()
 }
 
 fn wrong_places(state: &State, seen: &Seen) -> BTreeSet<Place> {
@@ -166,7 +237,7 @@ mod tests {
     }
 
     fn put(key: &str, value: &str) -> Effect {
-        Effect::Put(place(key), Entry::new(value.as_bytes()))
+        Effect::Put(place(key), Entry::text(value))
     }
 
     fn operation(effects: Vec<Effect>) -> Operation {
@@ -174,7 +245,7 @@ mod tests {
     }
 
     fn seen(pairs: &[(&str, &str)]) -> Seen {
-        let entry = |(key, value): &(&str, &str)| (place(key), Entry::new(value.as_bytes()));
+        let entry = |(key, value): &(&str, &str)| (place(key), Entry::text(value));
         Seen { keys: pairs.iter().map(entry).collect(), from: 1000, until: 1010 }
     }
 
@@ -201,10 +272,53 @@ mod tests {
     }
 
     #[test]
+    fn a_draw_whose_reply_is_lost_took_any_members_or_none() {
+        let with = |members: &[&str]| {
+            let mut state = State::default();
+            members.iter().for_each(|m| state.apply(&Effect::Edit(place("s"), Edit::Member(m.as_bytes().to_vec()))));
+            state
+        };
+        let found = |members: &[&str], count| {
+            let seen = Seen { keys: with(members).keys, from: 1000, until: 1010 };
+            let draw = operation(vec![Effect::Draw(place("s"), count)]);
+            find_survivor(&with(&["a", "b", "c"]), &[draw], &seen).map(|(_, count)| count).ok()
+        };
+        assert_eq!(found(&["a", "b", "c"], 1), Some(0), "it did not happen");
+        assert_eq!(found(&["a", "c"], 1), Some(1), "it did");
+        assert_eq!(found(&[], 3), Some(1), "the set is gone with its last member");
+        assert_eq!(found(&["a"], 1), None, "one too many is gone");
+        assert_eq!(found(&["a", "b"], 2), None, "half of it");
+        assert_eq!(found(&["a", "x"], 1), None, "one came from nowhere");
+    }
+
+    #[test]
+    fn elements_count_one_by_one() {
+        let insert = |at, element: &str| Effect::Edit(place("l"), Edit::Insert(at, element.as_bytes().to_vec()));
+        let mut before = State::default();
+        before.apply(&insert(0, "a"));
+        let push = operation(vec![insert(0, "b"), insert(0, "c")]);
+        let pop = operation(vec![Effect::Edit(place("l"), Edit::Take(2))]);
+        let rename = operation(vec![Effect::Move(place("l"), place("m"))]);
+        let all = [push, pop, rename];
+        let found = |key: &str, elements: &[&str]| {
+            let list = elements.iter().map(|e| e.as_bytes().to_vec()).collect::<std::collections::VecDeque<_>>();
+            let entry = Entry { value: Value::List(list.into()), deadline: None };
+            let seen = Seen { keys: BTreeMap::from([(place(key), entry)]), from: 1000, until: 1010 };
+            find_survivor(&before, &all, &seen).map(|(_, count)| count).ok()
+        };
+        assert_eq!(found("l", &["a"]), Some(0));
+        assert_eq!(found("l", &["c", "b", "a"]), Some(1));
+        assert_eq!(found("l", &["b", "a"]), None, "half a push");
+        assert_eq!(found("l", &["b", "c", "a"]), None, "another order");
+        assert_eq!(found("l", &["c", "b"]), Some(2));
+        assert_eq!(found("m", &["c", "b"]), Some(3));
+    }
+
+    #[test]
     fn a_deadline_counts_to_the_millisecond() {
         let with_deadline = |deadline| {
             let mut state = State::default();
-            let entry = Entry { value: b"1"[..].into(), deadline: Some(deadline) };
+            let entry = Entry { deadline: Some(deadline), ..Entry::text("1") };
             state.apply(&Effect::Put(place("a"), entry.clone()));
             let there = Seen { keys: BTreeMap::from([(place("a"), entry)]), from: 1000, until: 1010 };
             (find_survivor(&state, &[], &there).is_ok(), find_survivor(&state, &[], &seen(&[])).is_ok())

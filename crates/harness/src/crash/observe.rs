@@ -1,5 +1,5 @@
 //! Reads everything that a restarted server holds, by the commands a user has for that, and checks that they agree with
-//! each other: SCAN, GET, PEXPIRETIME, DBSIZE.
+//! each other: SCAN, TYPE, GET, PEXPIRETIME, DBSIZE. Collections are read by `inspect`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::inspect::inspect;
 use super::model::{Database, Entry, Place, Seen};
 use super::writer::now_ms;
 use crate::client::Client;
@@ -25,30 +26,63 @@ pub fn observe(client: &mut Client, databases: &[Database]) -> Result<Seen> {
         select(client, database)?;
         let names: Vec<Vec<u8>> = scan(client)?.into_iter().collect();
         for names in names.chunks(PIPELINE) {
-            for name in names {
-                client.push(&[&b"GET"[..], name]);
-                client.push(&[&b"PEXPIRETIME"[..], name]);
-            }
-            client.flush()?;
-            for name in names {
-                let value = client.read()?;
-                let deadline = client.read()?;
-                let place: Place = (database, name.clone());
-                match (value.bytes(), deadline.integer()) {
-                    (Some(value), Some(-1)) => seen.keys.insert(place, Entry::new(value)),
-                    (Some(value), Some(at)) if at >= 0 => {
-                        seen.keys.insert(place, Entry { value: value.into(), deadline: Some(at as u64) })
-                    }
-                    // Its deadline passed between SCAN and GET, or between GET and PEXPIRETIME.
-                    (None, Some(-2)) if value.is_nil() => None,
-                    (Some(_), Some(-2)) => None,
-                    _ => bail!("GET {} gave {value}, PEXPIRETIME {deadline}", abbreviate(name)),
-                };
+            let (strings, collections): (Vec<_>, Vec<_>) =
+                types(client, names)?.into_iter().partition(|(_, kind)| kind == b"string");
+            observe_strings(client, database, strings.into_iter().map(|(name, _)| name), &mut seen)?;
+            for (name, kind) in collections {
+                let entry = inspect(client, name, &kind);
+                let entry = entry.with_context(|| format!("{} in database {database}", abbreviate(name)))?;
+                seen.keys.extend(entry.map(|entry| ((database, name.clone()), entry)));
             }
         }
     }
     seen.until = now_ms();
     Ok(seen)
+}
+
+fn types<'a>(client: &mut Client, names: &'a [Vec<u8>]) -> Result<Vec<(&'a Vec<u8>, Vec<u8>)>> {
+    names.iter().for_each(|name| client.push(&[&b"TYPE"[..], name]));
+    client.flush()?;
+    let mut all = Vec::new();
+    for name in names {
+        let reply = client.read()?;
+        let kind = reply.bytes().with_context(|| format!("TYPE {} gave {reply}", abbreviate(name)))?;
+        // `none`: its deadline passed since SCAN.
+        if kind != b"none" {
+            all.push((name, kind.to_vec()));
+        }
+    }
+    Ok(all)
+}
+
+fn observe_strings<'a>(
+    client: &mut Client,
+    database: Database,
+    names: impl Iterator<Item = &'a Vec<u8>>,
+    seen: &mut Seen,
+) -> Result<()> {
+    let names: Vec<&Vec<u8>> = names.collect();
+    for name in &names {
+        client.push(&[&b"GET"[..], name]);
+        client.push(&[&b"PEXPIRETIME"[..], name]);
+    }
+    client.flush()?;
+    for name in names {
+        let value = client.read()?;
+        let deadline = client.read()?;
+        let place: Place = (database, name.clone());
+        match (value.bytes(), deadline.integer()) {
+            (Some(value), Some(-1)) => seen.keys.insert(place, Entry::text(value)),
+            (Some(value), Some(at)) if at >= 0 => {
+                seen.keys.insert(place, Entry { deadline: Some(at as u64), ..Entry::text(value) })
+            }
+            // Its deadline passed between TYPE and GET, or between GET and PEXPIRETIME.
+            (None, Some(-2)) if value.is_nil() => None,
+            (Some(_), Some(-2)) => None,
+            _ => bail!("GET {} gave {value}, PEXPIRETIME {deadline}", abbreviate(name)),
+        };
+    }
+    Ok(())
 }
 
 /// DBSIZE must be the number of keys that SCAN finds, once expired keys are removed. `expiring` says whether there may be

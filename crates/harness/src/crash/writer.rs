@@ -1,23 +1,43 @@
 //! One writer: makes operations on its own keys from its seed, sends them in pipelines, and checks every reply against
 //! what its model says. It outlives the server: what it knows is carried from one run of the server to the next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::model::{Database, Effect, Entry, Millis, Operation, Place, State};
+use super::value::Edit;
 use crate::client::{Client, Reply};
 use crate::quoted::quote_short;
 use crate::random::Random;
 
-/// The largest string that a writer builds by APPEND and SETRANGE: several chunks.
-const BIG_BYTES_MAX: usize = 200_000;
 /// The most operations in one pipeline.
 const PIPELINE_MAX: u64 = 64;
-/// The longest that a short-lived key lives.
-const MAYFLY_MS_MAX: u64 = 1500;
+/// How often a pipeline ends in a draw.
+const DRAW_PERCENT: u64 = 25;
+
+/// What a writer does, and how often.
+const OPERATIONS: &[(u64, fn(&mut Writer, &mut Plan))] = &[
+    (200, Writer::set),
+    (350, Writer::collection),
+    (70, Writer::transaction),
+    (40, Writer::mset),
+    (70, Writer::count),
+    (60, Writer::append),
+    (40, Writer::setrange),
+    (50, Writer::deadline),
+    (40, Writer::delete),
+    (40, Writer::rename),
+    (30, Writer::mayfly),
+    (20, Writer::collection_mayfly),
+    (20, Writer::conditional),
+    (10, Writer::discarded),
+    (10, Writer::transaction_with_error),
+    (40, Writer::read),
+    (10, Writer::by_role),
+];
 
 pub fn now_ms() -> Millis {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
@@ -62,11 +82,13 @@ struct Journal {
 
 pub struct Writer {
     pub prefix: String,
-    home: Database,
-    role: Role,
-    random: Random,
+    pub(super) home: Database,
+    pub(super) role: Role,
+    /// Whether the server knows deadlines of fields.
+    pub(super) field_deadlines: bool,
+    pub(super) random: Random,
     /// After all that was sent.
-    sent: State,
+    pub(super) sent: State,
     /// After all that was acknowledged.
     pub acknowledged: State,
     pub in_flight: VecDeque<Operation>,
@@ -81,6 +103,7 @@ impl Writer {
             prefix: format!("w{number}:"),
             home,
             role,
+            field_deadlines: false,
             random: Random::of_part(seed, number),
             sent: State::default(),
             acknowledged: State::default(),
@@ -122,6 +145,10 @@ impl Writer {
             Ok(client) => client,
             Err(error) => return End::Broken(error),
         };
+        match client.call(&["COMMAND", "INFO", "HPEXPIREAT"]) {
+            Ok(reply) => self.field_deadlines = reply.elements().is_some_and(|known| known.iter().any(|c| !c.is_nil())),
+            Err(error) => return End::Broken(error),
+        }
         match client.command(&format!("SELECT {}", self.home)) {
             Ok(reply) if reply.is_ok() => {}
             Ok(reply) => return End::Wrong(format!("SELECT was answered by {reply}")),
@@ -131,15 +158,12 @@ impl Writer {
             let count = self.random.between(1, PIPELINE_MAX);
             for _ in 0..count {
                 let operation = self.next_operation();
-                for command in &operation.commands {
-                    client.push(command);
-                }
-                if let Some(journal) = &mut self.journal {
-                    journal.operations.push(Operation { effects: operation.effects.clone(), ..empty() });
-                    journal.progress.sent.store(journal.operations.len() as u64, Ordering::Release);
-                }
-                self.in_flight.push_back(operation);
-                self.operations_sent += 1;
+                self.send(&mut client, operation);
+            }
+            if self.random.percent(DRAW_PERCENT)
+                && let Some(draw) = self.draw()
+            {
+                self.send(&mut client, draw);
             }
             if let Err(error) = client.flush() {
                 return End::Broken(error);
@@ -153,9 +177,49 @@ impl Writer {
         End::Stopped
     }
 
+    /// Gives an operation to the connection, and remembers it as in flight.
+    fn send(&mut self, client: &mut Client, operation: Operation) {
+        operation.commands.iter().for_each(|command| client.push(command));
+        if let Some(journal) = &mut self.journal {
+            journal.operations.push(Operation { effects: operation.effects.clone(), ..empty() });
+            journal.progress.sent.store(journal.operations.len() as u64, Ordering::Release);
+        }
+        self.in_flight.push_back(operation);
+        self.operations_sent += 1;
+    }
+
+    /// Puts what a draw has brought in its place; a text if it cannot have brought that.
+    fn on_drawn(&mut self, place: &Place, count: usize, reply: &Reply) -> Result<(), String> {
+        let set = self.acknowledged.set(place);
+        let drawn: BTreeSet<&[u8]> = match reply.elements() {
+            Some(members) => members.iter().filter_map(Reply::bytes).collect(),
+            None => reply.bytes().into_iter().collect(),
+        };
+        let right = drawn.len() == count && drawn.iter().all(|member| set.contains(*member));
+        if !right {
+            return Err(format!("a draw of {count} out of a set of {} was answered by {reply}", set.len()));
+        }
+        let effects: Vec<_> = drawn.iter().map(|m| Effect::Edit(place.clone(), Edit::Drop(m.to_vec()))).collect();
+        effects.iter().for_each(|effect| self.sent.apply(effect));
+        if let Some(sent) = self.journal.as_mut().and_then(|journal| journal.operations.last_mut()) {
+            sent.effects = effects.clone();
+        }
+        if let Some(operation) = self.in_flight.front_mut() {
+            operation.effects = effects;
+        }
+        Ok(())
+    }
+
     /// Reads the replies to all that is in flight; a text if one is wrong.
     fn read_replies(&mut self, client: &mut Client) -> io::Result<Option<String>> {
         while let Some(operation) = self.in_flight.front() {
+            if let [Effect::Draw(place, count)] = &operation.effects[..] {
+                let (place, count, reply) = (place.clone(), *count, client.read()?);
+                if let Err(text) = self.on_drawn(&place, count, &reply) {
+                    return Ok(Some(text));
+                }
+            }
+            let operation = self.in_flight.front().expect("it is still there");
             for (command, expected) in operation.commands.iter().zip(&operation.replies) {
                 let reply = client.read()?;
                 if reply != *expected {
@@ -178,36 +242,27 @@ impl Writer {
 
     fn next_operation(&mut self) -> Operation {
         let mut plan = Plan { operation: empty(), database: self.home };
-        match self.random.below(1000) {
-            0..=359 => self.set(&mut plan),
-            360..=429 => self.transaction(&mut plan),
-            430..=479 => self.mset(&mut plan),
-            480..=569 => self.count(&mut plan),
-            570..=639 => self.append(&mut plan),
-            640..=679 => self.setrange(&mut plan),
-            680..=739 => self.deadline(&mut plan),
-            740..=799 => self.delete(&mut plan),
-            800..=849 => self.rename(&mut plan),
-            850..=879 => self.mayfly(&mut plan),
-            880..=909 => self.conditional(&mut plan),
-            910..=919 => self.discarded(&mut plan),
-            920..=929 => self.transaction_with_error(&mut plan),
-            930..=989 => self.read(&mut plan),
-            _ => self.by_role(&mut plan),
+        let mut at = self.random.below(OPERATIONS.iter().map(|(weight, _)| weight).sum());
+        for (weight, make) in OPERATIONS {
+            if at < *weight {
+                make(self, &mut plan);
+                break;
+            }
+            at -= weight;
         }
         plan.operation
     }
 
-    fn key(&mut self, class: &str, count: u64) -> Vec<u8> {
+    pub(super) fn key(&mut self, class: &str, count: u64) -> Vec<u8> {
         format!("{}{class}{}", self.prefix, self.random.below(count)).into_bytes()
     }
 
-    fn plain_key(&mut self) -> Vec<u8> {
+    pub(super) fn plain_key(&mut self) -> Vec<u8> {
         self.key("p", 1500)
     }
 
     /// A value that occurs nowhere else: it begins with the number of its operation. About half of it compresses.
-    fn value(&mut self) -> Vec<u8> {
+    pub(super) fn value(&mut self) -> Vec<u8> {
         let mut value = format!("{}:", self.operations_sent).into_bytes();
         let filler = match self.random.below(40) {
             0 => self.random.between(2000, 30_000),
@@ -220,12 +275,12 @@ impl Writer {
         value
     }
 
-    fn get(&self, place: &Place) -> Option<Entry> {
+    pub(super) fn get(&self, place: &Place) -> Option<Entry> {
         self.sent.keys.get(place).cloned()
     }
 
     /// Adds a command, its reply and its effects, and takes the effects into the sent state.
-    fn push(&mut self, plan: &mut Plan, command: Vec<Vec<u8>>, reply: Reply, effects: Vec<Effect>) {
+    pub(super) fn push(&mut self, plan: &mut Plan, command: Vec<Vec<u8>>, reply: Reply, effects: Vec<Effect>) {
         for effect in &effects {
             self.sent.apply(effect);
         }
@@ -233,272 +288,14 @@ impl Writer {
         plan.operation.replies.push(reply);
         plan.operation.effects.extend(effects);
     }
-
-    fn set_to(&mut self, plan: &mut Plan, key: Vec<u8>, value: Vec<u8>) {
-        let effect = Effect::Put((plan.database, key.clone()), Entry::new(value.clone()));
-        self.push(plan, vec![b"SET".to_vec(), key, value], Reply::ok(), vec![effect]);
-    }
-
-    fn set(&mut self, plan: &mut Plan) {
-        let (key, value) = (self.plain_key(), self.value());
-        self.set_to(plan, key, value);
-    }
-
-    fn mset(&mut self, plan: &mut Plan) {
-        let mut command = vec![b"MSET".to_vec()];
-        let mut effects = Vec::new();
-        for _ in 0..self.random.between(2, 8) {
-            let (key, value) = (self.plain_key(), self.value());
-            effects.push(Effect::Put((plan.database, key.clone()), Entry::new(value.clone())));
-            command.extend([key, value]);
-        }
-        self.push(plan, command, Reply::ok(), effects);
-    }
-
-    fn count(&mut self, plan: &mut Plan) {
-        let key = self.key("n", 30);
-        let by = self.random.between(1, 9) as i64;
-        let place = (plan.database, key.clone());
-        let before = self.get(&place);
-        let number: i64 = before.as_ref().map_or(0, |e| String::from_utf8_lossy(&e.value).parse().unwrap_or(0));
-        let after = number + by;
-        let entry = Entry { value: after.to_string().into_bytes().into(), deadline: before.and_then(|e| e.deadline) };
-        let command = if by == 1 {
-            vec![b"INCR".to_vec(), key]
-        } else {
-            vec![b"INCRBY".to_vec(), key, by.to_string().into_bytes()]
-        };
-        self.push(plan, command, Reply::Integer(after), vec![Effect::Put(place, entry)]);
-    }
-
-    fn append(&mut self, plan: &mut Plan) {
-        let key = self.key("big", 4);
-        let place = (plan.database, key.clone());
-        let before = self.get(&place);
-        let old = before.as_ref().map_or(&[][..], |e| &e.value);
-        if old.len() > BIG_BYTES_MAX {
-            let command = vec![b"DEL".to_vec(), key];
-            return self.push(plan, command, Reply::Integer(1), vec![Effect::Remove(place)]);
-        }
-        let mut piece = self.value();
-        if self.random.percent(10) {
-            piece.resize(20_000, b'+');
-        }
-        let entry = Entry { value: [old, &piece].concat().into(), deadline: before.as_ref().and_then(|e| e.deadline) };
-        let reply = Reply::Integer(entry.value.len() as i64);
-        self.push(plan, vec![b"APPEND".to_vec(), key, piece], reply, vec![Effect::Put(place, entry)]);
-    }
-
-    fn setrange(&mut self, plan: &mut Plan) {
-        let key = self.key("big", 4);
-        let place = (plan.database, key.clone());
-        let before = self.get(&place);
-        let mut value = before.as_ref().map_or_else(Vec::new, |e| e.value.to_vec());
-        let offset = self.random.below(BIG_BYTES_MAX as u64) as usize;
-        let piece = self.value();
-        value.resize(value.len().max(offset + piece.len()), 0);
-        value[offset..offset + piece.len()].copy_from_slice(&piece);
-        let entry = Entry { value: value.into(), deadline: before.and_then(|e| e.deadline) };
-        let reply = Reply::Integer(entry.value.len() as i64);
-        let command = vec![b"SETRANGE".to_vec(), key, offset.to_string().into_bytes(), piece];
-        self.push(plan, command, reply, vec![Effect::Put(place, entry)]);
-    }
-
-    /// Deadlines that no run reaches: set, moved, taken away.
-    fn deadline(&mut self, plan: &mut Plan) {
-        let key = self.key("d", 60);
-        let place = (plan.database, key.clone());
-        let deadline = 4_102_444_800_000 + self.random.below(1_000_000);
-        let text = deadline.to_string().into_bytes();
-        let before = self.get(&place);
-        match (self.random.below(4), before) {
-            (0, Some(entry)) => {
-                let effect = Effect::Put(place, Entry { deadline: Some(deadline), ..entry });
-                self.push(plan, vec![b"PEXPIREAT".to_vec(), key, text], Reply::Integer(1), vec![effect]);
-            }
-            (1, Some(entry)) => {
-                let had = i64::from(entry.deadline.is_some());
-                let effect = Effect::Put(place, Entry { deadline: None, ..entry });
-                self.push(plan, vec![b"PERSIST".to_vec(), key], Reply::Integer(had), vec![effect]);
-            }
-            (2, Some(entry)) => {
-                let reply = Reply::Bulk(entry.value.to_vec());
-                let effect = Effect::Put(place, Entry { deadline: Some(deadline), ..entry });
-                self.push(plan, vec![b"GETEX".to_vec(), key, b"PXAT".to_vec(), text], reply, vec![effect]);
-            }
-            _ => {
-                let value = self.value();
-                let entry = Entry { value: Arc::from(&value[..]), deadline: Some(deadline) };
-                let command = vec![b"SET".to_vec(), key, value, b"PXAT".to_vec(), text];
-                self.push(plan, command, Reply::ok(), vec![Effect::Put(place, entry)]);
-            }
-        }
-    }
-
-    fn delete(&mut self, plan: &mut Plan) {
-        let name = *self.random.pick(&["DEL", "DEL", "UNLINK", "GETDEL"]);
-        let mut command = vec![name.as_bytes().to_vec()];
-        let mut effects = Vec::new();
-        let mut removed = 0;
-        let mut value = Reply::NullBulk;
-        let keys = if name == "GETDEL" { 1 } else { self.random.between(1, 5) };
-        for _ in 0..keys {
-            let key = if self.random.percent(90) { self.plain_key() } else { self.key("big", 4) };
-            let place = (plan.database, key.clone());
-            if !command.contains(&key)
-                && let Some(entry) = self.get(&place)
-            {
-                removed += 1;
-                value = Reply::Bulk(entry.value.to_vec());
-            }
-            effects.push(Effect::Remove(place));
-            command.push(key);
-        }
-        let reply = if name == "GETDEL" { value } else { Reply::Integer(removed) };
-        self.push(plan, command, reply, effects);
-    }
-
-    fn rename(&mut self, plan: &mut Plan) {
-        let class = if self.random.percent(80) { ("p", 1500) } else { ("big", 4) };
-        let (from, to) = (self.key(class.0, class.1), self.key(class.0, class.1));
-        let (from_place, to_place) = ((plan.database, from.clone()), (plan.database, to.clone()));
-        let only_if_new = self.random.percent(30);
-        let Some(entry) = self.get(&from_place) else {
-            let reply = Reply::Error(b"ERR no such key".to_vec());
-            return self.push(plan, vec![b"RENAME".to_vec(), from, to], reply, vec![]);
-        };
-        if only_if_new && self.get(&to_place).is_some() {
-            return self.push(plan, vec![b"RENAMENX".to_vec(), from, to], Reply::Integer(0), vec![]);
-        }
-        let effects = vec![Effect::Remove(from_place), Effect::Put(to_place, entry)];
-        let (name, reply) = if only_if_new { ("RENAMENX", Reply::Integer(1)) } else { ("RENAME", Reply::ok()) };
-        self.push(plan, vec![name.as_bytes().to_vec(), from, to], reply, effects);
-    }
-
-    /// A key that soon expires. Nothing else ever touches it, because what it would find depends on the time.
-    fn mayfly(&mut self, plan: &mut Plan) {
-        let (key, value) = (self.key("m", 200), self.value());
-        let deadline = now_ms() + self.random.between(30, MAYFLY_MS_MAX);
-        let entry = Entry { value: Arc::from(&value[..]), deadline: Some(deadline) };
-        let effect = Effect::Put((plan.database, key.clone()), entry);
-        let command = vec![b"SET".to_vec(), key, value, b"PXAT".to_vec(), deadline.to_string().into_bytes()];
-        self.push(plan, command, Reply::ok(), vec![effect]);
-    }
-
-    fn conditional(&mut self, plan: &mut Plan) {
-        let (key, value) = (self.plain_key(), self.value());
-        let place = (plan.database, key.clone());
-        let before = self.get(&place);
-        let put = Effect::Put(place, Entry::new(value.clone()));
-        if self.random.percent(50) {
-            let absent = before.is_none();
-            let effects = if absent { vec![put] } else { vec![] };
-            self.push(plan, vec![b"SETNX".to_vec(), key, value], Reply::Integer(i64::from(absent)), effects);
-        } else {
-            let reply = before.map_or(Reply::NullBulk, |e| Reply::Bulk(e.value.to_vec()));
-            self.push(plan, vec![b"GETSET".to_vec(), key, value], reply, vec![put]);
-        }
-    }
-
-    /// Several keys that always have the same value, and a counter, changed together.
-    fn transaction(&mut self, plan: &mut Plan) {
-        let mut inner = Plan { operation: empty(), database: plan.database };
-        let group = self.random.below(20);
-        let value = self.value();
-        for member in 0..self.random.between(2, 6) {
-            let key = format!("{}g{group}:{member}", self.prefix).into_bytes();
-            self.set_to(&mut inner, key, value.clone());
-        }
-        self.count(&mut inner);
-        if self.random.percent(30) {
-            self.append(&mut inner);
-            self.delete(&mut inner);
-        }
-        self.wrap(plan, inner);
-    }
-
-    /// A transaction of which one command fails when it runs; the others stand.
-    fn transaction_with_error(&mut self, plan: &mut Plan) {
-        let mut inner = Plan { operation: empty(), database: plan.database };
-        let key = self.key("text", 5);
-        self.set_to(&mut inner, key.clone(), b"text".to_vec());
-        let reply = Reply::Error(b"ERR value is not an integer or out of range".to_vec());
-        self.push(&mut inner, vec![b"INCR".to_vec(), key], reply, vec![]);
-        self.set(&mut inner);
-        self.wrap(plan, inner);
-    }
-
-    fn wrap(&mut self, plan: &mut Plan, inner: Plan) {
-        let Operation { commands, replies, effects } = inner.operation;
-        self.push(plan, vec![b"MULTI".to_vec()], Reply::ok(), vec![]);
-        for command in commands {
-            self.push(plan, command, Reply::Simple(b"QUEUED".to_vec()), vec![]);
-        }
-        self.push(plan, vec![b"EXEC".to_vec()], Reply::Array(replies), vec![]);
-        // They were taken into the sent state when they were made.
-        plan.operation.effects.extend(effects);
-    }
-
-    fn discarded(&mut self, plan: &mut Plan) {
-        let (key, value) = (self.plain_key(), self.value());
-        self.push(plan, vec![b"MULTI".to_vec()], Reply::ok(), vec![]);
-        let queued = Reply::Simple(b"QUEUED".to_vec());
-        self.push(plan, vec![b"SET".to_vec(), key, value], queued, vec![]);
-        self.push(plan, vec![b"DISCARD".to_vec()], Reply::ok(), vec![]);
-    }
-
-    fn read(&mut self, plan: &mut Plan) {
-        let key = match self.random.below(4) {
-            0 => self.key("big", 4),
-            1 => self.key("d", 60),
-            _ => self.plain_key(),
-        };
-        let entry = self.get(&(plan.database, key.clone()));
-        if self.random.percent(20) {
-            let length = entry.map_or(0, |e| e.value.len() as i64);
-            return self.push(plan, vec![b"STRLEN".to_vec(), key], Reply::Integer(length), vec![]);
-        }
-        let reply = entry.map_or(Reply::NullBulk, |e| Reply::Bulk(e.value.to_vec()));
-        self.push(plan, vec![b"GET".to_vec(), key], reply, vec![]);
-    }
-
-    fn by_role(&mut self, plan: &mut Plan) {
-        match self.role {
-            Role::Plain => self.set(plan),
-            Role::Flusher => {
-                let database = plan.database;
-                self.push(plan, vec![b"FLUSHDB".to_vec()], Reply::ok(), vec![Effect::Clear(database)]);
-            }
-            Role::Swapper(other) if self.random.percent(50) => {
-                let (a, b) = (self.home, other);
-                let words = [a, b].map(|d| d.to_string().into_bytes());
-                let [first, second] = words;
-                self.push(plan, vec![b"SWAPDB".to_vec(), first, second], Reply::ok(), vec![Effect::Swap(a, b)]);
-            }
-            Role::Swapper(other) => self.across_databases(plan, other),
-        }
-    }
-
-    /// A transaction that writes to two databases.
-    fn across_databases(&mut self, plan: &mut Plan, other: Database) {
-        let select = |database: Database| vec![b"SELECT".to_vec(), database.to_string().into_bytes()];
-        let mut inner = Plan { operation: empty(), database: plan.database };
-        self.set(&mut inner);
-        self.push(&mut inner, select(other), Reply::ok(), vec![]);
-        inner.database = other;
-        self.set(&mut inner);
-        self.count(&mut inner);
-        self.push(&mut inner, select(self.home), Reply::ok(), vec![]);
-        self.wrap(plan, inner);
-    }
 }
 
 /// An operation being made, and the database that its next command goes to.
-struct Plan {
-    operation: Operation,
-    database: Database,
+pub(super) struct Plan {
+    pub operation: Operation,
+    pub database: Database,
 }
 
-fn empty() -> Operation {
+pub(super) fn empty() -> Operation {
     Operation { commands: vec![], replies: vec![], effects: vec![] }
 }

@@ -1,0 +1,303 @@
+//! Blocked pops: producers push numbered elements while consumers wait for them, and the server is killed.
+//!
+//! An element whose push was acknowledged is afterwards with a consumer or still there, and never both, nor twice. Only
+//! elements of the pop that a consumer had in flight may be missing: its reply may have been on the way when the server
+//! died. What is moved from list to list is never missing, whatever was on the way. `account` judges that.
+
+mod account;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+
+use account::{Account, Received};
+
+use super::model::Database;
+use super::writer::End;
+use crate::client::{Client, Reply};
+use crate::quoted::quote_short;
+use crate::random::Random;
+use crate::server::REPLY_TIMEOUT;
+
+/// A database that no writer uses.
+const HOME: Database = 6;
+/// The most elements that one push adds, and one pop takes.
+const PUSH_MAX: u64 = 4;
+const POP_MAX: u64 = 3;
+
+/// Where elements go in, and how they come out. Elements of one kind never meet those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// BLPOP, BRPOP, BLMPOP.
+    List,
+    /// BLMOVE, BRPOPLPUSH, into a list for each consumer.
+    Move,
+    /// BZPOPMIN, BZPOPMAX, BZMPOP.
+    Zset,
+}
+
+const KINDS: [Kind; 3] = [Kind::List, Kind::Move, Kind::Zset];
+/// More than producers, so that most of them wait.
+const CONSUMERS: u64 = 3;
+const PRODUCERS: u64 = 1;
+
+impl Kind {
+    /// The two keys that elements are pushed to.
+    fn sources(self) -> [&'static str; 2] {
+        match self {
+            Kind::List => ["list:a", "list:b"],
+            Kind::Move => ["move:a", "move:b"],
+            Kind::Zset => ["zset:a", "zset:b"],
+        }
+    }
+}
+
+/// What one consumer was told, and what it had asked for when its connection broke.
+struct Consumer {
+    kind: Kind,
+    number: u64,
+    random: Random,
+    received: Vec<String>,
+    /// The most elements of the pop in flight; 0 if none is.
+    in_flight: usize,
+}
+
+struct Producer {
+    kind: Kind,
+    random: Random,
+    next: u64,
+    acknowledged: Vec<String>,
+    in_flight: Vec<String>,
+}
+
+/// All of them; they outlive the server.
+pub struct Pops {
+    consumers: Vec<Consumer>,
+    producers: Vec<Producer>,
+    /// What is known to be in a source or a list of a consumer since the last look.
+    left: BTreeMap<Kind, BTreeSet<String>>,
+    pub pushed: u64,
+    pub received: u64,
+    /// Popped, and the reply was lost with the connection.
+    pub underway: u64,
+}
+
+/// A thread's work on one connection.
+pub struct Task<'a>(Work<'a>);
+
+enum Work<'a> {
+    Consume(&'a mut Consumer),
+    Produce(&'a mut Producer),
+}
+
+impl Pops {
+    pub fn new(seed: u64) -> Pops {
+        let random = |part: u64| Random::of_part(seed, (1 << 32) + part);
+        let of_kind = |count: u64| KINDS.into_iter().flat_map(move |kind| (0..count).map(move |number| (kind, number)));
+        let consumers = of_kind(CONSUMERS).enumerate().map(|(part, (kind, number))| {
+            let random = random(part as u64);
+            Consumer { kind, number, random, received: vec![], in_flight: 0 }
+        });
+        let producers = of_kind(PRODUCERS).enumerate().map(|(part, (kind, _))| {
+            let random = random(1000 + part as u64);
+            Producer { kind, random, next: 0, acknowledged: vec![], in_flight: vec![] }
+        });
+        Pops {
+            consumers: consumers.collect(),
+            producers: producers.collect(),
+            left: BTreeMap::new(),
+            pushed: 0,
+            received: 0,
+            underway: 0,
+        }
+    }
+
+    /// What is to run in threads while the server lives.
+    pub fn tasks(&mut self) -> Vec<Task<'_>> {
+        let consumers = self.consumers.iter_mut().map(|consumer| Task(Work::Consume(consumer)));
+        consumers.chain(self.producers.iter_mut().map(|producer| Task(Work::Produce(producer)))).collect()
+    }
+
+    /// All of it is gone, by FLUSHALL.
+    pub fn forget(&mut self) {
+        self.left.clear();
+        self.consumers.iter_mut().for_each(|consumer| (consumer.received, consumer.in_flight) = (vec![], 0));
+        self.producers.iter_mut().for_each(|producer| (producer.acknowledged, producer.in_flight) = (vec![], vec![]));
+    }
+
+    /// Looks for every element in a server that nobody else writes to, and empties the consumers' own lists.
+    pub fn verify(&mut self, client: &mut Client) -> Result<()> {
+        client.command(&format!("SELECT {HOME}"))?;
+        for kind in KINDS {
+            self.verify_kind(kind, client)?;
+        }
+        Ok(())
+    }
+
+    fn verify_kind(&mut self, kind: Kind, client: &mut Client) -> Result<()> {
+        let mut account = Account { known: self.left.remove(&kind).unwrap_or_default(), ..Account::default() };
+        account.moves = kind == Kind::Move;
+        for source in kind.sources() {
+            account.sources.push(read(client, kind, source)?);
+        }
+        for producer in self.producers.iter_mut().filter(|producer| producer.kind == kind) {
+            self.pushed += producer.acknowledged.len() as u64;
+            account.known.extend(producer.acknowledged.drain(..));
+            account.unanswered.push(take(&mut producer.in_flight));
+        }
+        for consumer in self.consumers.iter_mut().filter(|consumer| consumer.kind == kind) {
+            let (elements, in_flight) = (take(&mut consumer.received), take(&mut consumer.in_flight));
+            let mut received = Received { elements, in_flight, ..Received::default() };
+            if account.moves {
+                let own = target(consumer.number);
+                received.own = read(client, kind, &own)?;
+                client.command(&format!("DEL {own}"))?;
+            }
+            account.consumers.push(received);
+        }
+        let settled = account.settle()?;
+        self.received += settled.received as u64;
+        self.underway += settled.underway as u64;
+        self.left.insert(kind, settled.left);
+        Ok(())
+    }
+}
+
+fn read(client: &mut Client, kind: Kind, key: &str) -> Result<Vec<String>> {
+    let command = if kind == Kind::Zset { "ZRANGE" } else { "LRANGE" };
+    let reply = client.command(&format!("{command} {key} 0 -1"))?;
+    let Some(elements) = reply.elements() else { bail!("{command} {key} was answered by {reply}") };
+    Ok(elements.iter().filter_map(text).collect())
+}
+
+fn text(reply: &Reply) -> Option<String> {
+    reply.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn target(number: u64) -> String {
+    format!("move:to:{number}")
+}
+
+impl Task<'_> {
+    /// Goes on until told to stop or until the connection breaks.
+    pub fn run(self, port: u16, stop: &AtomicBool) -> End {
+        let connect = || -> std::io::Result<Client> {
+            let mut client = Client::connect(port, REPLY_TIMEOUT)?;
+            client.command(&format!("SELECT {HOME}"))?;
+            Ok(client)
+        };
+        let mut client = match connect() {
+            Ok(client) => client,
+            Err(error) => return End::Broken(error),
+        };
+        let mut work = self.0;
+        while !stop.load(Ordering::Relaxed) {
+            let step = match &mut work {
+                Work::Consume(consumer) => consumer.pop(&mut client),
+                Work::Produce(producer) => producer.push(&mut client),
+            };
+            match step {
+                Ok(Ok(())) => {}
+                Ok(Err(text)) => return End::Wrong(text),
+                Err(error) => return End::Broken(error),
+            }
+        }
+        End::Stopped
+    }
+}
+
+impl Consumer {
+    /// One blocking pop, and what it brought. The waits are short, so that they end by themselves once nobody pushes.
+    fn pop(&mut self, client: &mut Client) -> std::io::Result<Result<(), String>> {
+        let random = &mut self.random;
+        let [mut a, mut b] = self.kind.sources();
+        if random.percent(50) {
+            (a, b) = (b, a);
+        }
+        let wait = random.pick(&["0.005", "0.05", "0.3"]);
+        let count = random.between(1, POP_MAX);
+        let (command, most) = match (self.kind, random.below(3)) {
+            (Kind::List, 0) => (format!("BLPOP {a} {b} {wait}"), 1),
+            (Kind::List, 1) => (format!("BRPOP {a} {b} {wait}"), 1),
+            (Kind::List, _) => (format!("BLMPOP {wait} 2 {a} {b} RIGHT COUNT {count}"), count),
+            (Kind::Move, 0) => (format!("BRPOPLPUSH {a} {} {wait}", target(self.number)), 1),
+            (Kind::Move, _) => (format!("BLMOVE {a} {} LEFT RIGHT {wait}", target(self.number)), 1),
+            (Kind::Zset, 0) => (format!("BZPOPMIN {a} {b} {wait}"), 1),
+            (Kind::Zset, 1) => (format!("BZPOPMAX {a} {b} {wait}"), 1),
+            (Kind::Zset, _) => (format!("BZMPOP {wait} 2 {a} {b} MIN COUNT {count}"), count),
+        };
+        self.in_flight = most as usize;
+        let reply = client.command(&command)?;
+        self.in_flight = 0;
+        let before = self.received.len();
+        match (&reply, reply.elements()) {
+            (Reply::NullArray | Reply::NullBulk, _) => return Ok(Ok(())),
+            (Reply::Bulk(_), _) if self.kind == Kind::Move => self.received.extend(text(&reply)),
+            // BLPOP: key and element; BZPOPMIN: key, member and score; BLMPOP and BZMPOP: key and all that was popped.
+            (_, Some([_, Reply::Array(popped)])) => {
+                self.received.extend(popped.iter().filter_map(|one| text(one.elements().map_or(one, |pair| &pair[0]))))
+            }
+            (_, Some([_, element, ..])) => self.received.extend(text(element)),
+            _ => {}
+        }
+        let wrong = !(1..=most as usize).contains(&(self.received.len() - before));
+        Ok(if wrong { Err(format!("{command} was answered by {reply}")) } else { Ok(()) })
+    }
+}
+
+impl Producer {
+    /// One push, or a block of two, of elements that never were before.
+    fn push(&mut self, client: &mut Client) -> std::io::Result<Result<(), String>> {
+        // Mostly one, for which somebody waits.
+        let count = if self.random.percent(85) { 1 } else { self.random.between(2, PUSH_MAX) };
+        let elements: Vec<String> =
+            (self.next..self.next + count).map(|number| format!("{:?}:{number}", self.kind)).collect();
+        self.next += count;
+        let [a, b] = self.kind.sources();
+        let (first, second) = if self.random.percent(50) { (a, b) } else { (b, a) };
+        let block = count > 1 && self.random.percent(30);
+        let middle = if block { count as usize / 2 } else { count as usize };
+        let mut commands = vec![self.add(first, &elements[..middle])];
+        if block {
+            commands.push(self.add(second, &elements[middle..]));
+            commands.insert(0, vec!["MULTI".to_string()]);
+            commands.push(vec!["EXEC".to_string()]);
+        }
+        self.in_flight = elements;
+        commands.iter().for_each(|command| client.push(command));
+        client.flush()?;
+        let mut last = Reply::Null;
+        for _ in &commands {
+            last = client.read()?;
+        }
+        let right = match last.elements() {
+            Some(replies) => replies.iter().all(|reply| reply.integer().is_some()),
+            None => last.integer().is_some(),
+        };
+        if !right {
+            let words: Vec<Vec<u8>> = commands.concat().into_iter().map(String::into_bytes).collect();
+            return Ok(Err(format!("{} was answered by {last}", quote_short(&words))));
+        }
+        self.acknowledged.append(&mut self.in_flight);
+        Ok(Ok(()))
+    }
+
+    fn add(&mut self, key: &str, elements: &[String]) -> Vec<String> {
+        let left = self.random.percent(50);
+        let name = match self.kind {
+            Kind::Zset => "ZADD",
+            _ if left => "LPUSH",
+            _ => "RPUSH",
+        };
+        let mut command = vec![name.to_string(), key.to_string()];
+        for element in elements {
+            if self.kind == Kind::Zset {
+                command.push(self.random.below(10).to_string());
+            }
+            command.push(element.clone());
+        }
+        command
+    }
+}

@@ -1,0 +1,139 @@
+//! What a key holds in the model, and the changes of single elements that commands make. A collection that an edit
+//! empties is gone; an edit of a key that is not there makes the collection that it belongs to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::model::Millis;
+use crate::quoted::abbreviate;
+
+pub type Bytes = Vec<u8>;
+pub type Hash = BTreeMap<Bytes, Field>;
+pub type List = VecDeque<Bytes>;
+pub type Set = BTreeSet<Bytes>;
+/// Scores are whole numbers, which every server prints alike.
+pub type Zset = BTreeMap<Bytes, i64>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub value: Bytes,
+    pub deadline: Option<Millis>,
+}
+
+impl From<Bytes> for Field {
+    fn from(value: Bytes) -> Field {
+        Field { value, deadline: None }
+    }
+}
+
+/// Collections are shared between states until one of them is edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Text(Arc<[u8]>),
+    Hash(Arc<Hash>),
+    List(Arc<List>),
+    Set(Arc<Set>),
+    Zset(Arc<Zset>),
+}
+
+/// A change of one element.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// Of a hash: its value and deadline.
+    Field(Bytes, Field),
+    /// Of a list: comes in at this index.
+    Insert(usize, Bytes),
+    /// Of a list: goes from this index.
+    Take(usize),
+    /// Of a set.
+    Member(Bytes),
+    /// Of a sorted set.
+    Score(Bytes, i64),
+    /// A field or member goes, of a hash, set or sorted set.
+    Drop(Bytes),
+}
+
+impl Value {
+    pub fn text(&self) -> Option<&[u8]> {
+        match self {
+            Value::Text(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Value::Text(_) => false,
+            Value::Hash(hash) => hash.is_empty(),
+            Value::List(list) => list.is_empty(),
+            Value::Set(set) => set.is_empty(),
+            Value::Zset(zset) => zset.is_empty(),
+        }
+    }
+
+    /// What an edit of a key that is not there begins with.
+    pub fn empty_for(edit: &Edit) -> Value {
+        match edit {
+            Edit::Field(..) => Value::Hash(Arc::default()),
+            Edit::Insert(..) | Edit::Take(_) => Value::List(Arc::default()),
+            Edit::Member(_) | Edit::Drop(_) => Value::Set(Arc::default()),
+            Edit::Score(..) => Value::Zset(Arc::default()),
+        }
+    }
+
+    pub fn edit(&mut self, edit: &Edit) {
+        match (self, edit) {
+            (Value::Hash(hash), Edit::Field(name, field)) => {
+                drop(Arc::make_mut(hash).insert(name.clone(), field.clone()))
+            }
+            (Value::Hash(hash), Edit::Drop(name)) => drop(Arc::make_mut(hash).remove(name)),
+            (Value::List(list), Edit::Insert(at, element)) => Arc::make_mut(list).insert(*at, element.clone()),
+            (Value::List(list), Edit::Take(at)) => drop(Arc::make_mut(list).remove(*at)),
+            (Value::Set(set), Edit::Member(member)) => drop(Arc::make_mut(set).insert(member.clone())),
+            (Value::Set(set), Edit::Drop(member)) => drop(Arc::make_mut(set).remove(member)),
+            (Value::Zset(zset), Edit::Score(member, score)) => drop(Arc::make_mut(zset).insert(member.clone(), *score)),
+            (Value::Zset(zset), Edit::Drop(member)) => drop(Arc::make_mut(zset).remove(member)),
+            (value, edit) => panic!("a writer knows the type that it edits: {edit:?} of {}", value.describe()),
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        match self {
+            Value::Text(bytes) => abbreviate(bytes),
+            Value::Hash(hash) => format!("a hash of {}", hash.len()),
+            Value::List(list) => format!("a list of {}", list.len()),
+            Value::Set(set) => format!("a set of {}", set.len()),
+            Value::Zset(zset) => format!("a sorted set of {}", zset.len()),
+        }
+    }
+
+    /// The first elements of this value that another of its type has not, or has otherwise.
+    pub fn lacking_in(&self, other: &Value) -> Vec<String> {
+        let show = |name: &Bytes, value: String| format!("{} = {value}", abbreviate(name));
+        let field = |f: &Field| format!("{} until {:?}", abbreviate(&f.value), f.deadline);
+        let all: Vec<String> = match (self, other) {
+            (Value::Hash(own), Value::Hash(other)) => {
+                own.iter().filter(|(n, f)| other.get(*n) != Some(f)).map(|(n, f)| show(n, field(f))).collect()
+            }
+            (Value::List(own), Value::List(other)) => {
+                let differ = own.iter().enumerate().filter(|(at, element)| other.get(*at) != Some(element));
+                differ.map(|(at, element)| format!("[{at}] = {}", abbreviate(element))).collect()
+            }
+            (Value::Set(own), Value::Set(other)) => own.difference(other).map(|member| abbreviate(member)).collect(),
+            (Value::Zset(own), Value::Zset(other)) => {
+                let differ = own.iter().filter(|(member, score)| other.get(*member) != Some(score));
+                differ.map(|(member, score)| show(member, score.to_string())).collect()
+            }
+            _ => Vec::new(),
+        };
+        all.into_iter().take(3).collect()
+    }
+}
+
+/// The members in the order of their ranks.
+pub fn ranked(zset: &Zset) -> Vec<(&Bytes, i64)> {
+    let mut all: Vec<(&Bytes, i64)> = zset.iter().map(|(member, score)| (member, *score)).collect();
+    // Members come in the order of their bytes, which is that of members with equal scores.
+    all.sort_by_key(|(_, score)| *score);
+    all
+}
