@@ -1,28 +1,6 @@
-"""What a user of redis-py does with strings, keys, messages and other clients; run by clients.rs with the port as its argument."""
-import datetime
-import sys
-import threading
-import time
-
-import redis
-
-port = int(sys.argv[1])
-r = redis.Redis(port=port, decode_responses=True, client_name="tester")
+# What a user of redis-py does with strings, keys, messages and other clients; behind clients_common.py.
+r = connect(client_name="tester")
 raw = redis.Redis(port=port)
-
-
-def check(name, got, expected):
-    if got != expected:
-        sys.exit(f"{name}: {got!r} instead of {expected!r}")
-
-
-def fails(name, error, call):
-    try:
-        call()
-    except error:
-        return
-    sys.exit(f"{name}: no {error.__name__}")
-
 
 # Connection and server.
 check("ping", r.ping(), True)

@@ -1,4 +1,4 @@
-// What a user of go-redis does with strings and keys (others.go: with other clients), over RESP2 and RESP3; run by clients.rs with the port as its argument.
+// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections), over RESP2 and RESP3; run by clients.rs with the port as its argument.
 package main
 
 import (
@@ -184,6 +184,13 @@ func main() {
 		passwords(r)
 		operators(r)
 		iterators(r)
+		hashes(r, protocol)
+		lists(r)
+		sets(r)
+		sortedSets(r, protocol)
+		sorting(r)
+		blocking(r)
+		must(r.FlushAll(ctx).Result())
 		must(0, r.Close())
 	}
 	fmt.Println("all good")
