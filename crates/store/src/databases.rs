@@ -4,6 +4,7 @@
 use crate::row::{Space, SystemScope, system_row};
 use haypile_log::Index;
 use parking_lot::RwLock;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -62,7 +63,8 @@ type Live = (Space, Arc<Counts>);
 pub struct Databases {
     spaces: Box<[AtomicU32]>,
     live: RwLock<Vec<Live>>,
-    dead: RwLock<Vec<Space>>,
+    /// Each FLUSHALL adds as many as there are databases, and a flush may be far away: nothing walks over them for one.
+    dead: RwLock<BTreeSet<Space>>,
     next: AtomicU32,
     /// The newest record that changed which space a database is.
     exchanged_at: AtomicU64,
@@ -154,9 +156,17 @@ impl Databases {
         counts
     }
 
-    /// Spaces whose rows are garbage.
+    /// Spaces whose rows are garbage, in order.
     pub fn dead(&self) -> Vec<Space> {
-        self.dead.read().clone()
+        self.dead.read().iter().copied().collect()
+    }
+
+    pub fn dead_count(&self) -> usize {
+        self.dead.read().len()
+    }
+
+    pub fn is_dead(&self, space: Space) -> bool {
+        self.dead.read().contains(&space)
     }
 
     /// All live spaces with their counters: for a freeze, under all latches.
@@ -177,9 +187,9 @@ impl Databases {
             }
         } else if let Some(space) = name.strip_prefix(DEAD_ROW).and_then(number) {
             let mut dead = self.dead.write();
-            dead.retain(|dead| dead.0 != space);
+            dead.remove(&Space(space));
             if value.is_some() {
-                dead.push(Space(space));
+                dead.insert(Space(space));
                 self.live.write().retain(|(live, _)| live.0 != space);
             }
         } else if name == NEXT_ROW {
@@ -203,6 +213,20 @@ pub fn encode_counts(counts: &CountsAt) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dead_spaces_are_told_in_order_and_forgotten() {
+        let databases = Databases::new(4);
+        for space in [9, 3, 7, 3] {
+            databases.on_system_row(&dead_row(Space(space)), Some(&[]), Index(1));
+        }
+        assert_eq!(databases.dead(), [Space(3), Space(7), Space(9)]);
+        databases.on_system_row(&dead_row(Space(7)), None, Index(2));
+        assert_eq!(
+            (databases.is_dead(Space(7)), databases.is_dead(Space(9)), databases.dead_count()),
+            (false, true, 2)
+        );
+    }
 
     #[test]
     fn a_flushed_database_is_empty_and_its_old_space_dead() {

@@ -12,7 +12,7 @@ use crate::row::{
 use crate::store::Store;
 use crate::txn::Mode;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// An object of this size is worth a compaction of its own range.
 const BIG_OBJECT_BYTES: u64 = 32 << 20;
@@ -64,7 +64,7 @@ pub(crate) struct Reclaimer {
 struct State {
     jobs: VecDeque<Job>,
     /// Spaces whose job is queued or running.
-    spaces: Vec<Space>,
+    spaces: BTreeSet<Space>,
     /// Dead bytes by space and range of slots.
     dead: BTreeMap<(Space, usize), u64>,
     ranges_done: u64,
@@ -80,8 +80,7 @@ impl Store {
         let average = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
         let mut state = self.reclaimer.state.lock();
         for &space in spaces {
-            if !state.spaces.contains(&space) {
-                state.spaces.push(space);
+            if state.spaces.insert(space) {
                 state.jobs.push_back(Job::Space(space));
             }
         }
@@ -129,7 +128,7 @@ impl Store {
             let mut state = self.reclaimer.state.lock();
             match job {
                 Job::Space(space) => {
-                    state.spaces.retain(|running| *running != space);
+                    state.spaces.remove(&space);
                     state.dead.retain(|(dead, _), _| *dead != space);
                     state.spaces_done += 1;
                 }

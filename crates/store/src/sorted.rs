@@ -18,8 +18,11 @@ pub struct SortedRows<'t> {
 }
 
 impl<'t> SortedRows<'t> {
+    /// `dead` is in order.
     pub fn new(tables: &'t [Arc<Table>], dead: &[Space], own: &'t OwnRows) -> Self {
-        let spaces: Vec<Space> = spaces_of(tables).into_iter().filter(|space| !dead.contains(space)).collect();
+        debug_assert!(dead.is_sorted());
+        let is_live = |space: &Space| dead.binary_search(space).is_err();
+        let spaces: Vec<Space> = spaces_of(tables).into_iter().filter(is_live).collect();
         let meta = spaces.clone().into_iter().flat_map(|space| meta_rows(tables, space));
         let objects = [Family::Data, Family::Score, Family::Owner].into_iter().flat_map({
             let spaces = spaces.clone();

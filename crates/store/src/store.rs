@@ -411,7 +411,11 @@ impl Store {
 
     /// Deadlines that have passed, as far as the memtable knows: candidates for active expiry, at most `max`.
     pub fn due_deadlines(&self, now_ms: u64, max: usize) -> Vec<Due> {
-        self.memtable.due(now_ms, max, &self.databases.dead()).iter().filter_map(|row| Due::of(row)).collect()
+        self.memtable
+            .due(now_ms, max, &|space| self.databases.is_dead(space))
+            .iter()
+            .filter_map(|row| Due::of(row))
+            .collect()
     }
 
     /// The same from the base of one database: reads the disk, for the I/O pool. Deadlines that the memtable has deleted
@@ -462,7 +466,7 @@ impl Store {
             ("store", "memtable_bytes_max", self.flush.memtable_bytes()),
             ("store", "presence_bytes", self.presence.bytes()),
             ("store", "views_bytes", self.views_bytes.load(Ordering::Relaxed)),
-            ("store", "dead_spaces", self.databases.dead().len() as u64),
+            ("store", "dead_spaces", self.databases.dead_count() as u64),
         ];
         figures.extend(self.flush.figures().map(|(name, value)| ("store", name, value)));
         figures.extend(self.reclaimer.figures().map(|(name, value)| ("store", name, value)));

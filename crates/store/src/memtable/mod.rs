@@ -158,9 +158,9 @@ impl Memtable {
         self.earliest[shard].fetch_min(deadline_ms, Ordering::Relaxed);
     }
 
-    /// Deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of `dead` spaces: row keys of the
+    /// Deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of dead spaces: row keys of the
     /// expire family. Corrects the bounds on the way; what it returns is found again until it is deleted.
-    pub fn due(&self, now_ms: u64, max: usize, dead: &[Space]) -> Vec<Box<[u8]>> {
+    pub fn due(&self, now_ms: u64, max: usize, is_dead: &dyn Fn(Space) -> bool) -> Vec<Box<[u8]>> {
         let mut due = Vec::new();
         for (shard, earliest) in self.earliest.iter().enumerate() {
             let from_ms = earliest.load(Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl Memtable {
                 break;
             }
             let latch = self.latch(shard);
-            let next = latch.due(from_ms, now_ms, max, dead, &mut due);
+            let next = latch.due(from_ms, now_ms, max, is_dead, &mut due);
             earliest.store(next, Ordering::Relaxed);
         }
         due
@@ -266,12 +266,19 @@ impl Shard {
     }
 
     /// Deadlines from `from_ms` to `now_ms` into `due`, until it holds `max`; returns the earliest one that stands.
-    fn due(&self, from_ms: u64, now_ms: u64, max: usize, dead: &[Space], due: &mut Vec<Box<[u8]>>) -> u64 {
+    fn due(
+        &self,
+        from_ms: u64,
+        now_ms: u64,
+        max: usize,
+        is_dead: &dyn Fn(Space) -> bool,
+        due: &mut Vec<Box<[u8]>>,
+    ) -> u64 {
         let generations = [Some(&self.active), self.frozen.as_deref()];
         let mut next = u64::MAX;
         for (age, table) in generations.iter().enumerate() {
             let Some(table) = table else { continue };
-            for &space in table.spaces().iter().filter(|space| !dead.contains(space)) {
+            for &space in table.spaces().iter().filter(|space| !is_dead(**space)) {
                 for (row, deadline_ms) in table.deadlines(space, from_ms) {
                     // The older generation's row stands only if the newer one did not delete it.
                     if age > 0 && self.active.row(row) != Found::Unknown {
