@@ -137,14 +137,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "HTSTATS-KEY",
         arguments: 1..=1,
         syntax: "<key>",
-        about: "An error: no value is a hash table.",
+        about: "Returns a line if Redis would hold the value in a hash table, else an error.",
         run: Data(htstats_key),
     },
     Subcommand {
         name: "LISTPACK",
         arguments: 1..=1,
         syntax: "<key>",
-        about: "An error: no value is a listpack.",
+        about: "Answers in words if Redis would hold the value in a listpack, else an error.",
         run: Data(listpack),
     },
     Subcommand {
@@ -188,7 +188,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "QUICKLIST",
         arguments: 1..=2,
         syntax: "<key> [<0|1>]",
-        about: "An error: no value is a quicklist.",
+        about: "Answers in words if Redis would hold the value in a quicklist, else an error.",
         run: Data(quicklist),
     },
     Subcommand {
@@ -407,7 +407,8 @@ fn htstats(txn: &mut Txn, args: Args) -> Result<Reply> {
 }
 
 fn htstats_key(txn: &mut Txn, args: Args) -> Result<Reply> {
-    if encoding_of(txn, args)? == Some("hashtable") {
+    // A skiplist has a table beside it.
+    if matches!(encoding_of(txn, args)?, Some("hashtable" | "skiplist")) {
         return Ok(Reply::Verbatim("txt", "No table: the elements lie in sorted runs.\n".into()));
     }
     Err(Error::text("ERR The value stored at the specified key is not represented using an hash table"))

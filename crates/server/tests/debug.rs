@@ -90,6 +90,9 @@ fn values_are_described() {
     let text = "-ERR The value stored at the specified key is not represented using an hash table\r\n";
     assert_eq!(client.ask("DEBUG HTSTATS-KEY k"), text);
     assert!(client.ask("DEBUG HTSTATS 0").contains("1 keys"));
+    let long = "x".repeat(100);
+    assert_eq!(client.ask(&format!("ZADD z 1 {long}")), ":1\r\n");
+    assert!(client.ask("DEBUG HTSTATS-KEY z").contains("No table"), "a skiplist has one beside it");
     assert_eq!(client.ask("DEBUG HTSTATS 16"), "-ERR Out of range database\r\n");
     assert_eq!(client.ask("DEBUG HTSTATS x"), "-ERR value is not an integer or out of range\r\n");
     server.stop();
