@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::elements::{self, Page};
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
+use crate::table::{Arity, Command, Deprecated, ElementArgs, Flag, Group, Keys, Run, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -48,6 +48,7 @@ const HSET: Command = Command {
     run: Run::Write(hset),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
+    elements: Some(ElementArgs { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -67,6 +68,7 @@ const HMSET: Command = Command {
     run: Run::Write(hmset),
     flags: &[Flag::Denyoom, Flag::Fast],
     deprecated: Some(Deprecated { since: "4.0.0", instead: "`HSET` with multiple field-value pairs" }),
+    elements: Some(ElementArgs { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -98,6 +100,7 @@ const HSETNX: Command = Command {
     syntax: "key field value",
     run: Run::Write(hsetnx),
     flags: &[Flag::Denyoom, Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -129,6 +132,7 @@ const HGET: Command = Command {
     syntax: "key field",
     run: Run::Read(hget),
     flags: &[Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -150,6 +154,7 @@ const HMGET: Command = Command {
     complexity: "O(N) where N is the number of fields being requested.",
     run: Run::Read(hmget),
     flags: &[Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -326,6 +331,7 @@ const HSTRLEN: Command = Command {
     syntax: "key field",
     run: Run::Read(hstrlen),
     flags: &[Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -346,6 +352,7 @@ const HEXISTS: Command = Command {
     syntax: "key field",
     run: Run::Read(hexists),
     flags: &[Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -367,6 +374,7 @@ const HDEL: Command = Command {
     run: Run::Write(hdel),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `field` arguments.")],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -392,6 +400,7 @@ const HINCRBY: Command = Command {
     syntax: "key field increment",
     run: Run::Write(hincrby),
     flags: &[Flag::Denyoom, Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -413,6 +422,7 @@ const HINCRBYFLOAT: Command = Command {
     syntax: "key field increment:double",
     run: Run::Write(hincrbyfloat),
     flags: &[Flag::Denyoom, Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 2 }),
     ..Command::USUAL
 };
 

@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::elements::{self, Page};
 use crate::error::Result;
-use crate::table::{Arity, Command, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Arity, Command, ElementArgs, Flag, Group, KeySpec, Keys, Mode, Run, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -31,6 +31,7 @@ const SADD: Command = Command {
     run: Run::Write(sadd),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -65,6 +66,7 @@ const SREM: Command = Command {
     run: Run::Write(srem),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -143,6 +145,7 @@ const SISMEMBER: Command = Command {
     syntax: "key member",
     run: Run::Read(sismember),
     flags: &[Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -163,6 +166,7 @@ const SMISMEMBER: Command = Command {
     complexity: "O(N) where N is the number of elements being checked for membership",
     run: Run::Read(smismember),
     flags: &[Flag::Fast],
+    elements: Some(ElementArgs { first: 2, step: 1 }),
     ..Command::USUAL
 };
 

@@ -45,6 +45,15 @@ pub struct Command {
     /// For those who work on the server itself.
     pub syscmd: bool,
     pub subcommands: &'static [Command],
+    /// The arguments that, as a rule, name elements of the first key's collection: these are fetched ahead of time.
+    pub elements: Option<ElementArgs>,
+}
+
+/// Arguments at regular distances, up to the last one.
+#[derive(Clone, Copy, Debug)]
+pub struct ElementArgs {
+    pub first: usize,
+    pub step: usize,
 }
 
 /// Since when a command is deprecated, and what takes its place.
@@ -217,6 +226,7 @@ impl Command {
         deprecated: None,
         syscmd: false,
         subcommands: &[],
+        elements: None,
     };
 
     /// Every flag: those of the entry, those that follow from `run`, and what the key specs imply.

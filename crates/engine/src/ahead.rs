@@ -2,9 +2,10 @@
 //! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the ones
 //! behind it mean, and those that do not run after all are parsed again.
 
-use haypile_commands::{Args, Entry, Error, Run, Table};
+use haypile_commands::{Args, ElementArgs, Entry, Error, Run, Table};
 use haypile_resp::{self as resp, Parser, ProtocolError, Request};
-use haypile_store::{Key, Store, TOGETHER_MAX};
+use haypile_store::{Key, Sought, Store, TOGETHER_MAX};
+use haypile_types::element::Rows;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -127,7 +128,44 @@ impl<'a> Located<'a> {
             && located.keys.len() > 1
         {
             store.prefetch(&located.keys, writes);
+            located.prefetch_elements(store);
         }
         located
+    }
+
+    /// The keys are near: now the elements of those commands that name one.
+    #[inline]
+    fn prefetch_elements(&self, store: &Store) {
+        let calls = self.calls.iter().flatten();
+        let sought: SmallVec<[Sought; REQUESTS_MAX]> = calls
+            .filter_map(|call| {
+                let (key, mut elements) = self.elements(call)?;
+                let element = elements.next().filter(|_| elements.len() == 0)?;
+                Some(Rows::guess(store, key)?.sought(store, element))
+            })
+            .collect();
+        if sought.len() > 1 {
+            store.prefetch_elements(&sought);
+        }
+    }
+
+    /// The same for a command that names several, before it runs.
+    #[inline]
+    pub fn prefetch_elements_of(&self, store: &Store, call: &Call<'a>) {
+        if let Some((key, elements)) = self.elements(call)
+            && elements.len() > 1
+            && let Some(collection) = Rows::guess(store, key)
+        {
+            let sought = elements.take(TOGETHER_MAX).map(|element| collection.sought(store, element));
+            store.prefetch_elements(&sought.collect::<SmallVec<[Sought; TOGETHER_MAX]>>());
+        }
+    }
+
+    /// The key of a command on a collection, and the elements that it names.
+    #[inline]
+    fn elements(&self, call: &Call<'a>) -> Option<(&Key<'a>, impl ExactSizeIterator<Item = &'a [u8]>)> {
+        let ElementArgs { first, step } = call.entry.as_ref().ok()?.command.elements?;
+        let key = self.keys[call.keys.clone()].first()?;
+        Some((key, call.args.from(first).iter().step_by(step)))
     }
 }

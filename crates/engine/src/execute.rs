@@ -128,6 +128,9 @@ impl Workbench {
             {
                 return (before, commands, Next::Yield);
             }
+            if let Some(store) = store {
+                located.prefetch_elements_of(store, call);
+            }
             let attended = match engine.attention.bits() | session.attention {
                 0 => Attended::Go,
                 _ => self.attend(engine, session, call, out),

@@ -6,7 +6,7 @@ use crate::cache::RowCache;
 use crate::clock::Clock;
 use crate::databases::{Counter, Databases};
 use crate::flush::{FlushControl, Frozen};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Sought};
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::{Orphan, Reclaimer};
@@ -206,6 +206,24 @@ impl Store {
         if !missing.is_empty() {
             self.presence.prefetch(missing.iter().map(|key| row::meta_row(key)));
         }
+    }
+
+    /// The same for elements.
+    #[inline]
+    pub fn prefetch_elements(&self, sought: &[Sought]) {
+        self.memtable.prefetch_elements(sought);
+    }
+
+    /// What `look` makes of the meta row of a key, if the memtable has it: for guesses only.
+    #[inline]
+    pub fn peek<R>(&self, key: &Key<'_>, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.memtable.peek(key, look)
+    }
+
+    /// Where an element of a collection stands among the others.
+    #[inline]
+    pub fn element_hash(&self, element: &[u8]) -> u32 {
+        row::element_hash_of(element, self.hash_seed())
     }
 
     /// Whether this is still how a key of a database is located.

@@ -397,7 +397,7 @@ impl<'s> Txn<'s> {
     /// Where an element of a collection stands among the others: the hash of a key of this name, but never the highest number.
     #[inline]
     pub fn element_hash(&self, element: &[u8]) -> u32 {
-        row::element_hash_of(element, self.store.hash_seed())
+        self.store.element_hash(element)
     }
 
     /// The bound of an encoding, as the configuration has it now.

@@ -3,9 +3,9 @@
 //! collections can be merged, and a random place can be drawn. Format: docs/format/collections.md.
 
 use crate::Result;
-use crate::key::{Entry, Object, damaged};
+use crate::key::{Entry, Header, Object, Tag, damaged};
 use haypile_store::row::{self, RowKey};
-use haypile_store::{Key, ObjectId, Space, Txn};
+use haypile_store::{Key, ObjectId, Sought, Space, Store, Txn};
 
 /// What a collection of any type has in its header. The type's own part follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,26 @@ impl Rows {
     /// All `data` rows from a hash on, the type's reserved ones left out.
     pub fn from_hash(&self, hash: u32) -> (RowKey, RowKey) {
         (self.data(&hash.to_be_bytes()), self.data(&RESERVED_HASH.to_be_bytes()))
+    }
+
+    /// The collection that a key is, if the memtable has it and it has rows: for guesses only.
+    #[inline]
+    pub fn guess(store: &Store, key: &Key<'_>) -> Option<Rows> {
+        let object = store.peek(key, |row| {
+            let header = Header::parse(row)?;
+            matches!(header.tag, Tag::HashRows | Tag::SetRows | Tag::ZsetRows).then_some(header.object)?
+        })??;
+        Some(Rows { space: key.space, object })
+    }
+
+    /// Where the row of an element stands.
+    #[inline]
+    pub fn sought(&self, store: &Store, element: &[u8]) -> Sought {
+        const NAME_BYTES: usize = 8 - HASH_BYTES;
+        let (mut name, len) = ([0; NAME_BYTES], element.len().min(NAME_BYTES));
+        name[..len].copy_from_slice(&element[..len]);
+        let order = u64::from(store.element_hash(element)) << 32 | u64::from(u32::from_be_bytes(name));
+        Sought::new(self.space, self.object.slot, self.object.id, order)
     }
 
     pub fn id(&self) -> ObjectId {

@@ -5,7 +5,7 @@
 //! elements share it, as members of one score do, runs are cut between two of them, so a search compares elements too.
 
 use super::entry::RowEntry;
-use super::run::Run;
+use super::run::{Probe, Run};
 use haypile_log::Index;
 
 /// Bytes of a row's key before the element: family, space, slot, id.
@@ -162,6 +162,12 @@ impl Elements {
         let order = order_of(element);
         let run = self.run(self.run_of(order, element));
         run.find(order, element).ok().map(|at| &run.rows()[at])
+    }
+
+    /// The first step of `get`, by the element's order.
+    #[inline]
+    pub fn probe(&self, order: u64) -> Probe<'_, PREFIX> {
+        self.run(self.run_of(order, b"")).probe(order)
     }
 
     #[inline]

@@ -20,7 +20,7 @@ mod table;
 pub use elements::Range;
 pub use entry::RowEntry;
 pub use objects::{ElementRange, ObjectKey};
-pub use prefetch::{Fetched, TOGETHER_MAX};
+pub use prefetch::{Fetched, Sought, TOGETHER_MAX};
 pub use table::Table;
 
 use crate::row::{Key, SLOTS, Slot, Space, home_slot};
@@ -112,6 +112,12 @@ impl Memtable {
     #[inline]
     pub fn meta(&self, key: &Key<'_>) -> Found {
         self.latch_of(key).meta(key)
+    }
+
+    /// What `look` makes of a user key's row, if it is here and nobody holds its shard.
+    #[inline]
+    pub fn peek<R>(&self, key: &Key<'_>, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.shards[shard_of(key.slot)].0.try_lock()?.find(key)?.value().map(look)
     }
 
     /// Any row that is not a user key's.

@@ -5,10 +5,12 @@
 //! makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and find
 //! everything near. Nothing is decided here, and what another thread holds is passed over.
 
+use super::elements::PREFIX;
 use super::entry::RowEntry;
 use super::keys::Probe;
-use super::{Memtable, Shard, shard_of};
-use crate::row::Key;
+use super::objects::ObjectKey;
+use super::{Memtable, Shard, Table, run, shard_of};
+use crate::row::{Family, Key, ObjectId, Slot, Space};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::hint::black_box;
@@ -61,6 +63,61 @@ impl Memtable {
         black_box(rows.iter().map(|row| row.touch_block()).sum::<usize>());
         missing
     }
+}
+
+/// An element that is going to be looked for: where its `data` row stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    object: ObjectKey,
+    order: u64,
+}
+
+impl Sought {
+    /// `order` is the first eight bytes of the element, as a number.
+    #[inline]
+    pub fn new(space: Space, slot: Slot, id: ObjectId, order: u64) -> Sought {
+        Sought { object: ObjectKey::new(Family::Data, space, slot, id), order }
+    }
+
+    /// The first step of the lookup.
+    fn probe<'t>(&self, table: &'t Table) -> Option<run::Probe<'t, PREFIX>> {
+        table.objects.elements(self.object).map(|elements| elements.probe(self.order))
+    }
+}
+
+impl Memtable {
+    /// The same for elements.
+    pub fn prefetch_elements(&self, sought: &[Sought]) {
+        let mut latches: SmallVec<[(usize, MutexGuard<'_, Shard>); TOGETHER_MAX]> = SmallVec::new();
+        let mut places: SmallVec<[(usize, Sought); TOGETHER_MAX]> = SmallVec::new();
+        for sought in sought.iter().take(TOGETHER_MAX) {
+            let shard = shard_of(sought.object.slot());
+            let held = latches.iter().position(|(other, _)| *other == shard);
+            let at = held.or_else(|| {
+                latches.push((shard, self.shards[shard].0.try_lock()?));
+                Some(latches.len() - 1)
+            });
+            places.extend(at.map(|at| (at, *sought)));
+        }
+        let probes: SmallVec<[_; TOGETHER_MAX]> = places
+            .iter()
+            .map(|(at, sought)| {
+                let shard = &latches[*at].1;
+                (sought.probe(&shard.active), shard.frozen.as_ref().and_then(|frozen| sought.probe(frozen)))
+            })
+            .collect();
+        let each = || probes.iter().flat_map(|(active, frozen)| [active, frozen]).flatten();
+        black_box(each().map(|probe| probe.touch()).sum::<usize>());
+        let rows: SmallVec<[&RowEntry; TOGETHER_MAX]> =
+            probes.iter().filter_map(|(active, frozen)| row_of(active).or_else(|| row_of(frozen))).collect();
+        black_box(rows.iter().map(|row| row.touch()).sum::<usize>());
+        black_box(rows.iter().map(|row| row.touch_block()).sum::<usize>());
+    }
+}
+
+/// The row that a lookup has found.
+fn row_of<'t>(probe: &Option<run::Probe<'t, PREFIX>>) -> Option<&'t RowEntry> {
+    probe.as_ref()?.row().ok()
 }
 
 /// Rows in the order in which they come, each fetched from memory together with those around it.
