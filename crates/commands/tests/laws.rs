@@ -2,7 +2,7 @@
 
 use haypile_commands::compatibility::{self, DIFFERENCES, RedisCommand};
 use haypile_commands::table::{Begin, Find, Group, KeySpec, Run};
-use haypile_commands::{Entry, Table, syntax};
+use haypile_commands::{ElementArgs, Entry, Table, syntax};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -196,5 +196,24 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
+    }
+}
+
+#[test]
+fn elements_that_are_fetched_ahead_stand_behind_one_key_of_a_collection() {
+    let table = Table::new();
+    let with_elements: Vec<(&Entry, ElementArgs)> =
+        entries(&table).filter_map(|entry| Some((entry, entry.command.elements?))).collect();
+    assert!(with_elements.len() >= 20, "the commands that name elements");
+    for (entry, ElementArgs { first, step }) in with_elements {
+        let (name, least) = (&entry.full_name, usize::from(entry.command.arity.least));
+        assert!(matches!(entry.command.group, Group::Hash | Group::Set | Group::SortedSet), "{name}");
+        // The shortest call names one element.
+        assert!(first >= 2 && (1..=2).contains(&step), "{name}");
+        assert_eq!((least - first).div_ceil(step), 1, "{name}");
+        let (bytes, ranges) = (vec![b'1'; least], (0..least as u32).map(|at| at..at + 1).collect::<Vec<_>>());
+        let args = haypile_resp::Args::new(&bytes, &ranges);
+        let keys: Vec<usize> = entry.command.keys(args.into()).map(|(at, _)| at).collect();
+        assert_eq!(keys, [1], "{name}");
     }
 }

@@ -208,10 +208,10 @@ impl Store {
         }
     }
 
-    /// The same for elements.
+    /// The same for elements of objects; says how many the memtable has.
     #[inline]
-    pub fn prefetch_elements(&self, sought: &[Sought]) {
-        self.memtable.prefetch_elements(sought);
+    pub fn prefetch_elements(&self, sought: &[Sought]) -> usize {
+        self.memtable.prefetch_elements(sought)
     }
 
     /// What `look` makes of the meta row of a key, if the memtable has it: for guesses only.

@@ -77,6 +77,12 @@ impl<T> Parts<T> {
         (from + below).saturating_sub(1)
     }
 
+    /// The last part in which an element of this order may be.
+    #[inline]
+    fn last_of(&self, order: u64) -> usize {
+        self.orders.partition_point(|other| *other <= order).saturating_sub(1)
+    }
+
     fn insert(&mut self, at: usize, separator: &[u8], part: T) {
         self.orders.insert(at, order_of(separator));
         self.separators.insert(at, separator.into());
@@ -164,10 +170,18 @@ impl Elements {
         run.find(order, element).ok().map(|at| &run.rows()[at])
     }
 
-    /// The first step of `get`, by the element's order.
+    /// The first step of `get`, by the element's order alone: among elements of one order the last run of them.
     #[inline]
     pub fn probe(&self, order: u64) -> Probe<'_, PREFIX> {
-        self.run(self.run_of(order, b"")).probe(order)
+        let run = match self {
+            Elements::Few(run) => run,
+            Elements::Some(group) => &group.parts[group.last_of(order)],
+            Elements::Many(groups) => {
+                let group = &groups.parts[groups.last_of(order)];
+                &group.parts[group.last_of(order)]
+            }
+        };
+        run.probe(order)
     }
 
     #[inline]

@@ -1,0 +1,59 @@
+//! Elements that are fetched ahead of time: a guess finds the rows that a lookup finds.
+
+mod common;
+
+use common::Db;
+use haypile_store::{Key, Sought, Store};
+use haypile_types::element::Rows;
+use haypile_types::zset::{Adding, Edit};
+use haypile_types::{hash, key, set};
+
+fn name(number: u32) -> Vec<u8> {
+    // Some begin alike in more bytes than an order has.
+    format!("{}:{number:03}", if number.is_multiple_of(2) { "element" } else { "e" }).into_bytes()
+}
+
+/// How many of these elements a guess finds.
+fn found(store: &Store, key: &Key<'_>, numbers: impl Iterator<Item = u32>) -> usize {
+    let rows = Rows::guess(store, key).expect("a collection in rows");
+    let sought: Vec<Sought> = numbers.map(|number| rows.sought(store, &name(number))).collect();
+    store.prefetch_elements(&sought)
+}
+
+#[test]
+fn a_guess_finds_what_is_there_and_nothing_else() {
+    let mut db = Db::new();
+    let names: Vec<Vec<u8>> = (0..300).map(name).collect();
+    let pairs = || names.iter().map(|name| (&name[..], &b"value"[..]));
+    db.run(|txn| hash::set(txn, &txn.key_in(0, b"hash"), pairs())).expect("set");
+    db.run(|txn| set::add(txn, &txn.key_in(0, b"set"), None, names.iter().map(|name| &name[..]))).expect("added");
+    db.run(|txn| {
+        let (key, mut edit) = (txn.key_in(0, b"zset"), Edit::of(None).expect("none"));
+        for (at, name) in names.iter().enumerate() {
+            edit.add(txn, &key, Adding::default(), at as f64, name).expect("added");
+        }
+        edit.finish(txn, &key).expect("written");
+    });
+    let store = db.store.clone();
+    for key in [b"hash".as_slice(), b"set", b"zset"] {
+        let key = store.key(0, key);
+        for number in 0..300 {
+            assert_eq!(found(&store, &key, std::iter::once(number)), 1, "{number}");
+            assert_eq!(found(&store, &key, std::iter::once(number + 300)), 0, "{number}");
+        }
+        // As many as are fetched together, some of them not there.
+        assert_eq!(found(&store, &key, 280..320), 20);
+        assert_eq!(found(&store, &key, 0..300), haypile_store::TOGETHER_MAX);
+    }
+}
+
+#[test]
+fn what_is_no_collection_in_rows_is_passed_over() {
+    let mut db = Db::new();
+    db.run(|txn| hash::set(txn, &txn.key_in(0, b"small"), [(&b"field"[..], &b"value"[..])].into_iter())).expect("set");
+    db.run(|txn| key::lookup(txn, &txn.key_in(0, b"none"))).expect("readable");
+    let store = db.store.clone();
+    for key in [b"small".as_slice(), b"none"] {
+        assert_eq!(Rows::guess(&store, &store.key(0, key)), None);
+    }
+}
