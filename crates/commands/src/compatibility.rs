@@ -124,16 +124,17 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         commands: &["object|idletime"],
-        what: "It counts from the last write, not from the last read; for a key that is only on disk, from the last flush, \
-               and not from before the start of the server.",
-        why: "To note each read would cost every read something, and nothing is evicted by it.",
-        test: "a_key_is_idle_since_its_last_write",
+        what: "It is exact while the key is in memory. For a key that was only on disk it counts from when it was loaded, \
+               which asking does, too; after a start, of what the log had to bring back, from the last write.",
+        why: "To store each read would make every read a write.",
+        test: "the_row_cache_knows_it_and_what_was_loaded_again_counts_from_then",
     },
     Difference {
         commands: &["object|freq"],
-        what: "It is an error with an LFU policy, too.",
-        why: "Nothing is evicted, so that nothing has to count.",
-        test: "the_policy_chooses_the_error",
+        what: "A key that was only on disk begins again at 5, as a new one. A command that is run again, because rows had to \
+               be loaded, may count twice; GETSET and SET with GET count once, in Redis twice.",
+        why: "Counters are kept in memory only. What a run has touched before it found that it lacks a row stays touched.",
+        test: "with_an_lfu_policy_uses_are_counted_and_fall_by_the_minute",
     },
     Difference {
         commands: &["memory|usage"],

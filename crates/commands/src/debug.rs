@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{DebugAccess, Host, Wait, WaitKind};
-use crate::object::{Encoding, idle_ms, string_encoding};
+use crate::object::{Encoding, string_encoding};
 use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run, SessionFn};
 use crate::{debug_protocol, digest, footprint, reload};
 use haypile_config::{glob, value as config_value};
@@ -445,9 +445,6 @@ fn sdslen(txn: &mut Txn, args: Args) -> Result<Reply> {
     )))
 }
 
-/// Redis's clock for idle times is as wide.
-const LRU_CLOCK_MASK: u64 = (1 << 24) - 1;
-
 /// One line as in Redis; the address is no more than a number of the key.
 fn object(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
@@ -459,11 +456,9 @@ fn object(txn: &mut Txn, args: Args) -> Result<Reply> {
             (encoding.name(), encoding.references(), serialized_bytes(encoding, length))
         }
     };
-    let (address, idle_ms) = (key.hash, idle_ms(txn, &key));
-    let lru = (txn.now_ms().saturating_sub(idle_ms) / 1000) & LRU_CLOCK_MASK;
+    let (address, lru, idle_s) = (key.hash, txn.access(&key).low_bits(), txn.idle_s(&key));
     Ok(Reply::Status(format!(
-        "Value at:0x{address:x} refcount:{references} encoding:{encoding} serializedlength:{serialized} lru:{lru} lru_seconds_idle:{}",
-        idle_ms / 1000,
+        "Value at:0x{address:x} refcount:{references} encoding:{encoding} serializedlength:{serialized} lru:{lru} lru_seconds_idle:{idle_s}",
     )))
 }
 

@@ -249,7 +249,7 @@ fn pexpiretime(txn: &mut Txn, args: Args) -> Result<Reply> {
 /// What `show` makes of the key's deadline and the time; -1 if it has none, -2 if the key is absent.
 fn deadline(txn: &mut Txn, args: Args, show: fn(u64, u64) -> u64) -> Result<Reply> {
     let key = args.key(txn, 1);
-    Ok(Reply::Integer(match key::lookup(txn, &key)?.map(|entry| entry.header.deadline_ms) {
+    Ok(Reply::Integer(match key::lookup_unused(txn, &key)?.map(|entry| entry.header.deadline_ms) {
         None => -2,
         Some(None) => -1,
         Some(Some(deadline)) => show(deadline, txn.now_ms()) as i64,

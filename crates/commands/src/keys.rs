@@ -84,7 +84,7 @@ fn exists(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut found = 0;
     for i in 1..args.len() {
         let key = args.key(txn, i);
-        found += i64::from(key::lookup(txn, &key)?.is_some());
+        found += i64::from(key::lookup_unused(txn, &key)?.is_some());
     }
     Ok(Reply::Integer(found))
 }
@@ -98,11 +98,23 @@ const TOUCH: Command = Command {
     summary: "Returns how many of the given keys exist, and counts as an access to them.",
     syntax: "key...",
     complexity: "O(N) where N is the number of keys that will be touched.",
-    run: Run::Read(exists),
+    run: Run::Read(touch),
     flags: &[Flag::Fast],
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     ..Command::USUAL
 };
+
+/// It counts as an access even for a client whose other commands do not.
+fn touch(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let touched = txn.set_touching(true);
+    let mut found = 0;
+    for i in 1..args.len() {
+        let key = args.key(txn, i);
+        found += i64::from(key::lookup(txn, &key)?.is_some());
+    }
+    txn.set_touching(touched);
+    Ok(Reply::Integer(found))
+}
 
 const TYPE: Command = Command {
     name: "type",
@@ -119,7 +131,7 @@ const TYPE: Command = Command {
 
 fn type_of(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
-    let entry = key::lookup(txn, &key)?;
+    let entry = key::lookup_unused(txn, &key)?;
     Ok(Reply::Simple(entry.map_or("none", |entry| entry.header.type_of().name())))
 }
 
@@ -228,6 +240,7 @@ fn copy(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     value::copy(txn, &from, &entry, &to, replaced.as_ref())?;
     if replaced.is_some() {
+        txn.forget_access(&to);
         txn.on_event(event::NEW, "new", &to);
     }
     txn.on_event(event::GENERIC, "copy_to", &to);
@@ -259,6 +272,7 @@ fn move_to_database(txn: &mut Txn, args: Args) -> Result<Reply> {
         return Ok(Reply::Integer(0));
     }
     value::copy(txn, &from, &entry, &to, None)?;
+    txn.move_access(&from, &to);
     key::remove(txn, &from, &entry.header)?;
     txn.on_event(event::GENERIC, "move_from", &from);
     txn.on_event(event::GENERIC, "move_to", &to);

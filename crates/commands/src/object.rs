@@ -27,13 +27,8 @@ const OBJECT: Command = Command {
     run: Run::Container,
     subcommands: &[
         about("encoding", "2.2.3", "Returns how Redis would keep the value of a key.", encoding),
-        about("freq", "4.0.0", "Returns how often a key is used, where that is counted: it is not.", freq),
-        about(
-            "idletime",
-            "2.2.3",
-            "Returns the seconds since the last write of a key, as far as they are known.",
-            idletime,
-        ),
+        about("freq", "4.0.0", "Returns how often a key is used, on a scale of logarithms.", freq),
+        about("idletime", "2.2.3", "Returns the seconds since a key was last used.", idletime),
         about("refcount", "2.2.3", "Returns how many references Redis would have to the value of a key.", refcount),
         OBJECT_HELP,
     ],
@@ -138,13 +133,13 @@ fn freq(txn: &mut Txn, args: Args) -> Result<Reply> {
     if key::inspect(txn, &key)?.is_none() {
         return Ok(Reply::Null);
     }
-    Err(Error::text(match txn.has_frequency_policy() {
-        true => "ERR Access frequency is not tracked: nothing is evicted",
-        false => {
+    if !txn.has_frequency_policy() {
+        return Err(Error::text(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
-             between policies at runtime LRU and LFU data will take some time to adjust."
-        }
-    }))
+             between policies at runtime LRU and LFU data will take some time to adjust.",
+        ));
+    }
+    Ok(Reply::Integer(txn.frequency(&key).into()))
 }
 
 fn idletime(txn: &mut Txn, args: Args) -> Result<Reply> {
@@ -158,10 +153,5 @@ fn idletime(txn: &mut Txn, args: Args) -> Result<Reply> {
              policies at runtime LRU and LFU data will take some time to adjust.",
         ));
     }
-    Ok(Reply::Integer((idle_ms(txn, &key) / 1000) as i64))
-}
-
-/// Since the last write of a key, as far as that is known; reads are not counted.
-pub(crate) fn idle_ms(txn: &Txn, key: &Key) -> u64 {
-    txn.now_ms().saturating_sub(txn.written_by_ms(key))
+    Ok(Reply::Integer(txn.idle_s(&key) as i64))
 }

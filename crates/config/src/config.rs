@@ -99,6 +99,10 @@ pub struct Config {
     pub maxmemory: u64,
     /// As Redis names it; nothing is evicted.
     pub maxmemory_policy: String,
+    /// How slowly counts of uses grow.
+    pub lfu_log_factor: u32,
+    /// Without a use, a count falls by one in so many minutes; 0 = never.
+    pub lfu_decay_minutes: u32,
 
     // Monitoring.
     /// 0 = none.
@@ -298,6 +302,8 @@ impl Config {
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),
             maxmemory_policy: fields.printed("maxmemory-policy"),
+            lfu_log_factor: fields.int("lfu-log-factor"),
+            lfu_decay_minutes: fields.int("lfu-decay-time"),
             metrics_port: fields.int("metrics-port"),
             slowlog_slower_than_us: u64::try_from(fields.int::<i64>("slowlog-log-slower-than")).ok(),
             slowlog_entries_max: fields.int("slowlog-max-len"),

@@ -267,6 +267,8 @@ impl Workbench {
         self.claims.arrange();
         // What reads one row sees it as it is at one moment, without waiting for who holds its key.
         let mut locked = WRITES || keys.len() != 1 || !entry.looks_at_one_row;
+        // It has touched its key already.
+        let mut is_again = false;
         loop {
             if locked {
                 engine.locks.try_lock(&self.claims, LockTurn::Newcomer, HeldFor::Moment).map_err(Hindrance::Locked)?;
@@ -275,6 +277,9 @@ impl Workbench {
             let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins };
             let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
             txn.note_events(engine.events());
+            if session.state.no_touch || is_again {
+                txn.set_touching(false);
+            }
             if !locked {
                 txn.read_one_row();
             }
@@ -309,7 +314,7 @@ impl Workbench {
                     Ok(self.reply(engine, session, reply, gate, out))
                 }
                 Err(Error::Stop(Stop::NeedsLocks)) if !locked => {
-                    locked = true;
+                    (locked, is_again) = (true, true);
                     continue;
                 }
                 Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),

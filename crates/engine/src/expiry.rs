@@ -170,6 +170,7 @@ fn expire_key(
     let call = Call { now_ms, seed: 0, database, mode, pins: None };
     let mut txn = store.begin(buffers, call);
     txn.note_events(engine.events());
+    txn.set_touching(false);
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
         // A deadline that is not its key's any more goes too.
         txn.commit()?;

@@ -180,6 +180,9 @@ impl Host for Desk<'_, '_> {
 
     fn set_no_touch(&mut self, on: bool) {
         self.state.no_touch = on;
+        if let Some(txn) = &mut self.txn {
+            txn.set_touching(!on);
+        }
     }
 
     fn monitor(&mut self) -> Result<bool> {

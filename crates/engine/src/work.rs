@@ -106,6 +106,9 @@ impl Work {
         if engine.waiters.any() {
             txn.note_ready();
         }
+        if state.no_touch {
+            txn.set_touching(false);
+        }
         let reply = match self {
             Work::Command(id, args) => match engine.table.entry(*id).command.run {
                 Run::Block(run) => run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {

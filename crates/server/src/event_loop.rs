@@ -341,9 +341,6 @@ impl EventLoop {
             if self.index == 0 {
                 self.engine.sample();
                 self.engine.begin_scheduled_backup();
-                if let Some(store) = self.engine.store() {
-                    store.note_time(now_us() / 1000);
-                }
                 self.expire(round.is_multiple_of(SECOND)).await;
             }
         }

@@ -167,6 +167,8 @@ const FOLLOWED: &[&str] = &[
     "txn-bytes-max",
     "proto-max-bulk-len",
     "maxmemory-policy",
+    "lfu-log-factor",
+    "lfu-decay-time",
     "maxmemory",
     "memtable-size",
     "row-cache-size",
@@ -231,7 +233,9 @@ fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
         }
         "txn-bytes-max" => store.set_txn_bytes_max(config.txn_bytes_max),
         "proto-max-bulk-len" => store.set_value_bytes_max(config.proto_bulk_bytes_max),
-        "maxmemory-policy" => store.set_frequency_policy(counts_frequency(&config.maxmemory_policy)),
+        "maxmemory-policy" => store.access_policy.set_counts(counts_frequency(&config.maxmemory_policy)),
+        "lfu-log-factor" => store.access_policy.set_log_factor(config.lfu_log_factor),
+        "lfu-decay-time" => store.access_policy.set_decay_minutes(config.lfu_decay_minutes),
         "maxmemory" | "memtable-size" | "row-cache-size" | "block-cache-size" => {
             let budget = Budget::split(config, &haypile_config::memory::detect());
             store.set_memory(budget.memtable, budget.row_cache, budget.block_cache);

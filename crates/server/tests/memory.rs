@@ -5,33 +5,53 @@ mod process;
 use process::{Server, TempDir, wait_until};
 
 #[test]
-fn a_key_is_idle_since_its_last_write() {
+fn a_key_is_idle_since_it_was_last_used() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &[]);
     let mut client = server.client();
     assert_eq!(client.ask("SET k v"), "+OK\r\n");
     assert_eq!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
-    wait_until("a second has passed", || client.ask("OBJECT IDLETIME k") == ":1\r\n");
-    // Reads do not count, and neither do other keys.
-    assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
+    let wait = |client: &mut process::Client<std::net::TcpStream>| {
+        wait_until("a second has passed", || client.ask("OBJECT IDLETIME k") != ":0\r\n");
+    };
+    wait(&mut client);
     assert_eq!(client.ask("SET other v"), "+OK\r\n");
-    assert_eq!(client.ask("OBJECT IDLETIME other"), ":0\r\n");
-    assert_ne!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
-    assert_eq!(client.ask("SET k w"), "+OK\r\n");
+    assert_ne!(client.ask("OBJECT IDLETIME k"), ":0\r\n", "other keys do not count");
+    assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
     assert_eq!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
+    wait(&mut client);
+    // As the documentation of CLIENT NO-TOUCH of 7.2 says: TOUCH counts all the same.
+    assert_eq!(client.ask("CLIENT NO-TOUCH on"), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
+    assert_eq!(client.ask("APPEND k w"), ":2\r\n");
+    assert_ne!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
+    assert_eq!(client.ask("TOUCH k"), ":1\r\n");
+    assert_eq!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
+    wait(&mut client);
+    // Inside a block it holds from where it stands.
+    for command in ["MULTI", "GET k", "CLIENT NO-TOUCH off", "OBJECT IDLETIME k", "GET k", "OBJECT IDLETIME k"] {
+        client.ask(command);
+    }
+    let replies = client.ask("EXEC");
+    assert!(replies.starts_with("*5\r\n$2\r\nvw\r\n+OK\r\n:") && !replies.contains("+OK\r\n:0\r\n"), "{replies:?}");
+    assert!(replies.ends_with("$2\r\nvw\r\n:0\r\n"), "{replies:?}");
     server.stop();
 }
 
 #[test]
-fn the_policy_chooses_the_error() {
+fn the_policy_chooses_what_is_noted() {
     let dir = TempDir::new();
-    let server = Server::start(dir.path(), &["--maxmemory-policy", "volatile-lfu"]);
+    let server = Server::start(dir.path(), &["--maxmemory-policy", "volatile-lfu", "--lfu-log-factor", "0"]);
     let mut client = server.client();
     assert_eq!(client.ask("SET k v"), "+OK\r\n");
-    assert_eq!(client.ask("OBJECT FREQ k"), "-ERR Access frequency is not tracked: nothing is evicted\r\n");
+    assert_eq!(client.ask("OBJECT FREQ k"), ":5\r\n");
+    assert_eq!(client.ask("CONFIG SET lfu-decay-time 0"), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
+    assert_eq!(client.ask("OBJECT FREQ k"), ":6\r\n");
     assert!(client.ask("OBJECT IDLETIME k").starts_with("-ERR An LFU maxmemory policy is selected"));
     assert_eq!(client.ask("CONFIG SET maxmemory-policy allkeys-lru"), "+OK\r\n");
     assert!(client.ask("OBJECT FREQ k").starts_with("-ERR An LFU maxmemory policy is not selected"));
+    assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
     assert_eq!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
     server.stop();
 }

@@ -87,7 +87,7 @@ impl Bench {
     fn get(&mut self, name: &[u8]) {
         let mut txn = self.store.begin(std::mem::take(&mut self.buffers), self.call());
         let key = txn.key(name);
-        std::hint::black_box(txn.meta(&key).expect("in memory"));
+        std::hint::black_box(txn.use_meta(&key).expect("in memory"));
         self.buffers = txn.finish();
     }
 
@@ -107,7 +107,7 @@ impl Bench {
     fn incr(&mut self, name: &[u8]) {
         let mut txn = self.store.begin(std::mem::take(&mut self.buffers), self.call());
         let key = txn.key(name);
-        let number = match txn.meta(&key).expect("in memory") {
+        let number = match txn.use_meta(&key).expect("in memory") {
             Some(value) => value.get(2..10).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes),
             None => {
                 txn.count(key.space, Counter::Keys, 1);

@@ -2,9 +2,15 @@
 //! wash out what is hot. A miss takes the guard, reads the base *after* that, and fills; only the flush touches it
 //! otherwise, and an entry or a racing fill that the flush made stale is killed by `remove`.
 
+use crate::access::{Access, Stamp, Touch};
+use crate::memtable::Table;
+use crate::row::{Family, Space};
 use crate::value::Value;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
-use quick_cache::{DefaultHashBuilder, Weighter};
+use quick_cache::{DefaultHashBuilder, Equivalent, Weighter};
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,20 +23,65 @@ const ENTRY_BYTES: u64 = 112;
 /// Average entry assumed when the cache sizes its index.
 const ENTRY_BYTES_GUESS: u64 = 256;
 
+/// A row's key with the stamp of its last use, which takes the room that a vector's capacity would.
 #[derive(Clone)]
-pub struct ByBytes;
+pub struct CachedKey {
+    row: Box<[u8]>,
+    stamp: Stamp,
+}
 
-impl Weighter<Vec<u8>, CachedRow> for ByBytes {
-    fn weight(&self, key: &Vec<u8>, row: &CachedRow) -> u64 {
-        key.len() as u64 + row.as_ref().map_or(0, |value| value.len() as u64) + ENTRY_BYTES
+impl PartialEq for CachedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.row == other.row
     }
 }
 
-type Lifecycle = DefaultLifecycle<Vec<u8>, CachedRow>;
-type Inner = Cache<Vec<u8>, CachedRow, ByBytes, DefaultHashBuilder, Lifecycle>;
+impl Eq for CachedKey {}
+
+impl Hash for CachedKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.row.hash(state);
+    }
+}
+
+/// A row that is looked for. Whoever finds it stands in front of its stamp, under the cache's own lock: `found` is called
+/// there, so that a stamp costs no lookup of its own.
+struct Asked<'a, F: Fn(&Stamp)> {
+    row: &'a [u8],
+    found: F,
+}
+
+impl<F: Fn(&Stamp)> Hash for Asked<'_, F> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.row.hash(state);
+    }
+}
+
+impl<F: Fn(&Stamp)> Equivalent<CachedKey> for Asked<'_, F> {
+    #[inline]
+    fn equivalent(&self, key: &CachedKey) -> bool {
+        let is_it = *self.row == *key.row;
+        if is_it {
+            (self.found)(&key.stamp);
+        }
+        is_it
+    }
+}
+
+#[derive(Clone)]
+pub struct ByBytes;
+
+impl Weighter<CachedKey, CachedRow> for ByBytes {
+    fn weight(&self, key: &CachedKey, row: &CachedRow) -> u64 {
+        key.row.len() as u64 + row.as_ref().map_or(0, |value| value.len() as u64) + ENTRY_BYTES
+    }
+}
+
+type Lifecycle = DefaultLifecycle<CachedKey, CachedRow>;
+type Inner = Cache<CachedKey, CachedRow, ByBytes, DefaultHashBuilder, Lifecycle>;
 
 /// The right to fill one row.
-pub type Fill<'a> = PlaceholderGuard<'a, Vec<u8>, CachedRow, ByBytes, DefaultHashBuilder, Lifecycle>;
+pub type Fill<'a> = PlaceholderGuard<'a, CachedKey, CachedRow, ByBytes, DefaultHashBuilder, Lifecycle>;
 
 /// What a look into the cache gives.
 pub enum Cached<'a> {
@@ -47,6 +98,8 @@ pub struct RowCache {
     is_on: AtomicBool,
     /// A place in it was taken once. Until then the flush, which visits every row, has nothing to look for.
     is_used: AtomicBool,
+    /// A flush found keys here that the memtable holds, too: their stamps are those of the memtable once they leave it.
+    has_flushed: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -60,18 +113,28 @@ impl RowCache {
             inner,
             is_on: AtomicBool::new(bytes > 0),
             is_used: AtomicBool::new(false),
+            has_flushed: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
     }
 
     /// A row, if it is here.
-    pub fn look(&self, row: &[u8]) -> Cached<'_> {
+    pub fn look(&self, row: &[u8], touch: &Touch<'_>) -> Cached<'_> {
         // Of no use as a hit: who asks this way is not going to read it again.
         if !self.is_used() {
             return Cached::Elsewhere;
         }
-        self.inner.peek(row).map_or(Cached::Elsewhere, Cached::Hit)
+        let asked = Asked { row, found: |stamp: &Stamp| stamp.touch(touch) };
+        self.inner.peek(&asked).map_or(Cached::Elsewhere, Cached::Hit)
+    }
+
+    /// What is noted of a key that is here.
+    pub fn access(&self, row: &[u8]) -> Option<Access> {
+        let access = Cell::new(None);
+        let found = self.is_used()
+            && self.inner.contains_key(&Asked { row, found: |stamp: &Stamp| access.set(Some(stamp.get())) });
+        access.get().filter(|_| found)
     }
 
     /// Whether anything was ever filled.
@@ -80,12 +143,13 @@ impl RowCache {
         self.is_used.load(Ordering::SeqCst)
     }
 
-    /// A row, or the right to fill it. Does not wait for another who is filling it.
-    pub fn get(&self, row: &[u8]) -> Cached<'_> {
+    /// A row, on which `touch` is left, or the right to fill it, `fresh` from then. Does not wait for another who is filling
+    /// it.
+    pub fn get(&self, row: &[u8], touch: &Touch<'_>, fresh: Access) -> Cached<'_> {
         if !self.is_on.load(Ordering::Relaxed) {
             return Cached::Elsewhere;
         }
-        if let Some(found) = self.inner.get(row) {
+        if let Some(found) = self.inner.get(&Asked { row, found: |stamp: &Stamp| stamp.touch(touch) }) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Cached::Hit(found);
         }
@@ -94,7 +158,8 @@ impl RowCache {
             // Before the base is read: a flush that does not see it yet has ingested before that.
             self.is_used.store(true, Ordering::SeqCst);
         }
-        match self.inner.get_value_or_guard(row, Some(Duration::ZERO)) {
+        let key = CachedKey { row: row.into(), stamp: Stamp::new(fresh) };
+        match self.inner.get_value_or_guard(&key, Some(Duration::ZERO)) {
             GuardResult::Value(found) => Cached::Hit(found),
             GuardResult::Guard(fill) => Cached::Miss(fill),
             GuardResult::Timeout => Cached::Elsewhere,
@@ -106,11 +171,30 @@ impl RowCache {
         if !self.is_used() {
             return;
         }
-        let replaced =
-            self.inner.peek(row).is_some() && self.inner.replace(row.into(), value.map(Value::from), true).is_ok();
+        let replaced = self.access(row).is_some_and(|access| {
+            let key = CachedKey { row: row.into(), stamp: Stamp::new(access) };
+            self.inner.replace(key, value.map(Value::from), true).is_ok()
+        });
         if !replaced {
             // Also kills the placeholder of a fill that read the base before this flush.
-            self.inner.remove(row);
+            self.inner.remove(&Asked { row, found: |_: &Stamp| {} });
+        } else if Family::of(row) == Some(Family::Meta) && value.is_some() {
+            self.has_flushed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Rows have left the memtable: the keys of those that are here were used when the memtable says.
+    pub fn on_unlinked(&self, tables: &[Arc<Table>], is_dead: impl Fn(Space) -> bool, now_ms: u64) {
+        if !self.has_flushed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        for table in tables {
+            for space in table.spaces().iter().filter(|space| !is_dead(**space)) {
+                for entry in table.keys_in(*space).filter(|entry| entry.is_live()) {
+                    let merge = |stamp: &Stamp| stamp.merge(entry.stamp().get(), now_ms);
+                    self.inner.contains_key(&Asked { row: entry.row(), found: merge });
+                }
+            }
         }
     }
 

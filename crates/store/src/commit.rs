@@ -3,6 +3,7 @@
 //! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in. So the
 //! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half.
 
+use crate::accesses::Written;
 use crate::memtable::{Memtable, Patch, Shard, shard_of_row};
 use crate::own::Op;
 use crate::reclaim::Orphan;
@@ -52,10 +53,13 @@ impl Txn<'_> {
         let crc = body_crc(body);
         let mut latches = latch_all(&store.memtable, self.overlay.keys());
         let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, body, crc);
-        let mut grown = 0;
+        let (mut grown, written) = (0, self.written());
         self.overlay.take_writes(false, |row, op, value, before| {
-            grown += store.write_applied(&mut latches, row, op, value, before, index);
+            grown += store.write_applied(&mut latches, row, op, value, before, index, written);
         });
+        if let Some(own) = &self.accesses {
+            self.settle_accesses(own, &latches);
+        }
         for &(space, counter, delta) in &self.counts {
             store.databases.add(space, counter as u8, delta);
         }
@@ -80,10 +84,10 @@ impl Txn<'_> {
         let crc = body_crc(body);
         let mut latches = latch_all(&store.memtable, self.overlay.keys_of(true));
         let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, body, crc);
-        let mut grown = 0;
+        let (mut grown, written) = (0, self.written());
         let ahead = &mut self.ahead;
         self.overlay.on_written_ahead(|row, op, value, before| {
-            grown += store.write_applied(&mut latches, row, op, value, before, index);
+            grown += store.write_applied(&mut latches, row, op, value, before, index, written);
             if store.options.memory_only {
                 ahead.extend(Orphan::of(row).filter(|orphan| ahead.last() != Some(orphan) && !ahead.contains(orphan)));
             }
@@ -104,7 +108,7 @@ impl Store {
         parse(body, &mut parsed).map_err(|why| Stop::Failed(format!("ERR {why}")))?;
         let mut latches = self.latch_all(&parsed);
         let index = self.log.append(reserved, Kind::Effects, now_ms, body, crc);
-        self.apply(&mut latches, &parsed, index, HashMap::new());
+        self.apply(&mut latches, &parsed, index, HashMap::new(), now_ms);
         drop(latches);
         self.after_commit();
         Ok(index)
@@ -121,15 +125,16 @@ impl Store {
         effects: &[Effect<'_>],
         index: Index,
         mut below: HashMap<&[u8], Option<Value>>,
+        now_ms: u64,
     ) {
-        let mut grown = 0;
+        let (mut grown, written) = (0, Written::At(self.access_policy.fresh(now_ms)));
         for effect in effects {
             grown += match *effect {
-                Effect::Put { key, value } => self.write_applied(latches, key, Op::Put, value, None, index),
-                Effect::Delete { key } => self.write_applied(latches, key, Op::Delete, &[], None, index),
+                Effect::Put { key, value } => self.write_applied(latches, key, Op::Put, value, None, index, written),
+                Effect::Delete { key } => self.write_applied(latches, key, Op::Delete, &[], None, index, written),
                 Effect::Patch { key, offset, bytes, len_after } => {
                     let before = below.remove(key).flatten();
-                    self.write_applied(latches, key, Op::Patch { offset, len_after }, bytes, before, index)
+                    self.write_applied(latches, key, Op::Patch { offset, len_after }, bytes, before, index, written)
                 }
                 Effect::Count { space, counter, delta } => {
                     self.databases.add(Space(space), counter, delta);
@@ -142,6 +147,7 @@ impl Store {
 
     /// One write under its shard's latch, and what else has to know of it. Returns by how much the memtable grew.
     #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one write, handed on as they are")]
     fn write_applied(
         &self,
         latches: &mut Latches<'_>,
@@ -150,11 +156,13 @@ impl Store {
         value: &[u8],
         before: Option<Value>,
         index: Index,
+        written: Written,
     ) -> i64 {
         let (shard, latch) = shard_in(latches, row);
+        let access = self.access_of_written(written, latch, row);
         let value = match op {
             Op::Patch { offset, len_after } => {
-                return latch.patch(row, Patch { offset, bytes: value, len_after }, before, index);
+                return latch.patch(row, Patch { offset, bytes: value, len_after }, before, index, access);
             }
             Op::Put => Some(value),
             Op::Delete => None,
@@ -172,7 +180,7 @@ impl Store {
         if value.is_none() && self.is_element_of_nothing_below(latch, row) {
             return latch.active.forget(row);
         }
-        latch.put(row, value, index)
+        latch.put(row, value, index, access)
     }
 
     /// Whether a row is an element that only the active generation can have: its deletion has nothing to hide, and who reads

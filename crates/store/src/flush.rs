@@ -452,31 +452,45 @@ impl Store {
     /// Takes a generation that was flushed out of the memtable.
     fn let_go_of_flushed(&self) {
         let held = self.frozen.lock();
-        if held.is_none() {
-            self.unlink_flushed();
-        }
+        let gone = if held.is_none() { self.unlink_flushed() } else { Vec::new() };
+        drop(held);
+        self.on_unlinked(&gone);
     }
 
-    /// The same for who holds `frozen` and has seen that nothing waits there.
-    fn unlink_flushed(&self) {
-        if self.memtable.has_frozen() {
-            // Before the rows leave the memtable: who does not find them there any more sees this.
-            self.base_ids_end.fetch_max(self.memtable.frozen_ids_end(), Ordering::AcqRel);
-            // From here on, what was read from the base before may be older than what the memtable no longer holds.
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-            self.memtable.unlink_frozen();
+    /// The same for who holds `frozen` and has seen that nothing waits there; returns what it took.
+    fn unlink_flushed(&self) -> Vec<Arc<Table>> {
+        if !self.memtable.has_frozen() {
+            return Vec::new();
         }
+        // Before the rows leave the memtable: who does not find them there any more sees this.
+        self.base_ids_end.fetch_max(self.memtable.frozen_ids_end(), Ordering::AcqRel);
+        // From here on, what was read from the base before may be older than what the memtable no longer holds.
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.memtable.unlink_frozen()
+    }
+
+    fn on_unlinked(&self, gone: &[Arc<Table>]) {
+        self.cache.on_unlinked(gone, |space| self.databases.is_dead(space), crate::now_ms());
     }
 
     /// The generation of a flush that failed, or the active one frozen now; `None` if there is nothing to flush.
     fn frozen_or_freeze(&self) -> Option<Arc<Frozen>> {
+        let mut gone = Vec::new();
+        let frozen = self.freeze_after(&mut gone);
+        // Writers wait for a freeze, but not for this.
+        self.on_unlinked(&gone);
+        frozen
+    }
+
+    /// The same; `gone` gets the generation that it takes out of the memtable before.
+    fn freeze_after(&self, gone: &mut Vec<Arc<Table>>) -> Option<Arc<Frozen>> {
         let mut held = self.frozen.lock();
         if held.is_none() {
             // So that the latches are not taken, nor the generation before given up, for nothing.
             if self.last_applied().0 <= self.applied.load(Ordering::Acquire) {
                 return None;
             }
-            self.unlink_flushed();
+            *gone = self.unlink_flushed();
             // Before the latches: who issues an object holds the ids and then takes a latch. An early bound is a safe one.
             let objects_below = self.settled_below();
             let still = self.memtable.still();

@@ -2,13 +2,14 @@
 //!
 //! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` (how its writes take effect), `flush` (how they get to the base),
 //! `reclaim` (how room comes back), `backup` (a copy while all goes on) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
-//! on; `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
+//! on; `access` and `accesses` note how idle keys are; `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
 
+mod access;
+mod accesses;
 mod backup;
 pub mod base;
 mod cache;
 pub mod check;
-mod clock;
 mod commit;
 mod databases;
 mod draw;
@@ -35,6 +36,7 @@ mod value;
 mod view;
 mod visit;
 
+pub use access::{Access, AccessPolicy};
 pub use backup::BackedUp;
 pub use base::Direction;
 pub use commit::Committed;

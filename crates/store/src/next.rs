@@ -2,6 +2,7 @@
 //! asked for one, those behind it are read along, into the row cache: a row that a cursor passes costs a fraction of one that
 //! is looked for.
 
+use crate::access::{Stamp, Touch};
 use crate::base::{Direction, Step};
 use crate::cache::Cached;
 use crate::row::RowKey;
@@ -31,11 +32,11 @@ impl Txn<'_> {
         if self.is_pinned(row) {
             return Ok(());
         }
-        let Cached::Miss(fill) = self.store.cache.get(row) else { return Ok(()) };
+        let Cached::Miss(fill) = self.store.cache.get(row, &Touch::Nothing, Stamp::UNUSED) else { return Ok(()) };
         // The guards are taken before the base is read, as for every fill.
         let mut fills = vec![(RowKey::from_slice(row), fill)];
         for key in next.take(NEXT_ROWS) {
-            match self.store.cache.get(&key) {
+            match self.store.cache.get(&key, &Touch::Nothing, Stamp::UNUSED) {
                 Cached::Miss(fill) => fills.push((key, fill)),
                 Cached::Hit(_) | Cached::Elsewhere => break,
             }

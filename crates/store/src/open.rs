@@ -1,8 +1,8 @@
 //! Opening a store: what the base says of itself, then the log replayed on top of it.
 
+use crate::access::AccessPolicy;
 use crate::base::{Base, Direction};
 use crate::cache::RowCache;
-use crate::clock::Clock;
 use crate::databases::{Databases, counts_row, database_row};
 use crate::flush::{FlushControl, applied_row, settled_row};
 use crate::memtable::{Found, Memtable};
@@ -63,9 +63,8 @@ impl Store {
             blind_set: AtomicBool::new(options.blind_set),
             txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
             value_bytes_max: AtomicU64::new(VALUE_BYTES_MAX),
-            frequency_policy: AtomicBool::new(false),
+            access_policy: AccessPolicy::default(),
             encoding_limits: Default::default(),
-            clock: Clock::default(),
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             replaying: AtomicBool::new(true),
             settled_at_open: settled,

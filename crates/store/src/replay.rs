@@ -24,8 +24,8 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Batches that are on their way between who reads them and who applies them. One with a long record is alone.
 const BATCHES: usize = 4;
 
-/// Which record, and where its body lies.
-type Bounds = (Index, Kind, Range<usize>);
+/// Which record, when it was written, and where its body lies.
+type Bounds = (Index, Kind, u64, Range<usize>);
 
 /// Consecutive records. Reused.
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Store {
         let is_applied = |kind: Kind| kind == Kind::Effects && !self.options.memory_only;
         let mut effects: Vec<Effect<'_>> = Vec::with_capacity(TOGETHER_MAX);
         let mut ends: SmallVec<[usize; TOGETHER_MAX]> = SmallVec::new();
-        for (index, kind, body) in records {
+        for (index, kind, _, body) in records {
             if is_applied(*kind) {
                 parse(&bodies[body.clone()], &mut effects).map_err(|why| error(*index, why))?;
             }
@@ -94,9 +94,9 @@ impl Store {
         }
         self.fetch(&effects);
         let mut from = 0;
-        for ((index, kind, _), until) in records.iter().zip(ends) {
+        for ((index, kind, time_ms, _), until) in records.iter().zip(ends) {
             if is_applied(*kind) {
-                self.replay(&effects[from..until], *index).map_err(|why| error(*index, why))?;
+                self.replay(&effects[from..until], *index, *time_ms).map_err(|why| error(*index, why))?;
             } else {
                 self.replayed.store(index.0, Ordering::Release);
             }
@@ -117,10 +117,10 @@ impl Store {
     }
 
     /// Applies one record.
-    fn replay(&self, effects: &[Effect<'_>], index: Index) -> Result<(), String> {
+    fn replay(&self, effects: &[Effect<'_>], index: Index, time_ms: u64) -> Result<(), String> {
         let below = self.rows_below_patches(effects)?;
         let mut latches = self.latch_all(effects);
-        self.apply(&mut latches, effects, index, below);
+        self.apply(&mut latches, effects, index, below, time_ms);
         // Under the latches: a freeze has either the record and its index, or neither.
         self.replayed.store(index.0, Ordering::Release);
         Ok(())
@@ -209,7 +209,7 @@ impl Batch {
             let record = record.map_err(|error| OpenError(error.to_string()))?;
             let from = self.bodies.len();
             self.bodies.extend_from_slice(record.body);
-            self.records.push((record.index, record.kind, from..self.bodies.len()));
+            self.records.push((record.index, record.kind, record.time_ms, from..self.bodies.len()));
         }
         self.progress = Some(replay.progress());
         Ok(!self.records.is_empty())

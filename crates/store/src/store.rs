@@ -1,9 +1,9 @@
 //! `Store`: the log, the memtable on top and the base below, as one. Owns what they share; the stories are elsewhere:
 //! `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `visit`, `scan`, `view`.
 
+use crate::access::AccessPolicy;
 use crate::base::{Base, Direction, Lookup, Tier};
 use crate::cache::RowCache;
-use crate::clock::Clock;
 use crate::databases::{Counter, Databases};
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
@@ -108,9 +108,8 @@ pub struct Store {
     pub(crate) blind_set: AtomicBool,
     pub(crate) txn_bytes_max: AtomicU64,
     pub(crate) value_bytes_max: AtomicU64,
-    pub(crate) frequency_policy: AtomicBool,
+    pub access_policy: AccessPolicy,
     pub encoding_limits: crate::limits::EncodingLimits,
-    pub(crate) clock: Clock,
     /// While the log is replayed: the last record in the memtable. Afterwards the log says.
     pub(crate) replayed: AtomicU64,
     pub(crate) replaying: AtomicBool,
@@ -267,16 +266,6 @@ impl Store {
     /// The longest value that a command may make by adding to one, from now on.
     pub fn set_value_bytes_max(&self, bytes: u64) {
         self.value_bytes_max.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Whether `maxmemory-policy` is one that counts how often keys are used, from now on: only the texts of errors differ.
-    pub fn set_frequency_policy(&self, is_one: bool) {
-        self.frequency_policy.store(is_one, Ordering::Relaxed);
-    }
-
-    /// Notes the time for what has been written by now: to be called about once a second.
-    pub fn note_time(&self, now_ms: u64) {
-        self.clock.note(self.last_applied(), now_ms);
     }
 
     /// Whether writes may come, should slow down, or must stop.

@@ -5,6 +5,8 @@
 //! with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere, which is safe
 //! because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`.
 
+use crate::access::Touch;
+use crate::accesses::OwnAccesses;
 use crate::base::{BaseError, Lookup, Tier};
 use crate::cache::Cached;
 use crate::databases::Counter;
@@ -105,6 +107,7 @@ pub struct Savepoint {
     lapsed: Vec<Lapsed>,
     events: usize,
     ready: usize,
+    accesses: usize,
 }
 
 /// A key that was removed because its deadline had passed.
@@ -167,6 +170,9 @@ pub struct Txn<'s> {
     is_alone: bool,
     random: u64,
     pins: Pins,
+    /// What its lookups of keys leave on their rows.
+    pub(crate) touch: Touch<'s>,
+    pub(crate) accesses: Option<Box<OwnAccesses>>,
 }
 
 /// Something that happened to a key, to be told when the transaction has committed.
@@ -194,6 +200,11 @@ pub const PLAIN_STRING: [u8; 2] = [1, 0];
 
 impl<'s> Txn<'s> {
     pub(crate) fn new(store: &'s Store, buffers: TxnBuffers, call: Call<'s>) -> Self {
+        let touch = match call.mode {
+            Mode::Memory | Mode::Disk => store.access_policy.touch(call.now_ms, call.seed),
+            // It runs again, and counts then.
+            Mode::Look | Mode::Load => Touch::Nothing,
+        };
         Txn {
             store,
             overlay: buffers.overlay,
@@ -216,6 +227,8 @@ impl<'s> Txn<'s> {
             is_alone: false,
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
+            touch,
+            accesses: None,
             call,
         }
     }
@@ -329,13 +342,9 @@ impl<'s> Txn<'s> {
         self.call.now_ms
     }
 
-    /// The next number of the command's own sequence (SplitMix64): the same ones when it runs again.
+    /// The next number of the command's own sequence: the same ones when it runs again.
     pub fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        next_random(&mut self.random)
     }
 
     pub fn database(&self) -> u32 {
@@ -364,20 +373,7 @@ impl<'s> Txn<'s> {
 
     /// Whether `maxmemory-policy` is one that counts how often keys are used.
     pub fn has_frequency_policy(&self) -> bool {
-        self.store.frequency_policy.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// A time, to about a second, by which a key that exists had been written last. A key that only the base knows was
-    /// written before the last flush, which is all that is known then.
-    pub fn written_by_ms(&self, key: &Key<'_>) -> u64 {
-        if self.own_key(key).is_some() {
-            return self.now_ms();
-        }
-        let index = match self.store.memtable.meta(key) {
-            Found::Row(_, index) | Found::Deleted(index) => index,
-            Found::Unknown => Index(self.store.applied.load(std::sync::atomic::Ordering::Acquire)),
-        };
-        self.store.clock.time_of(index).unwrap_or(self.now_ms())
+        self.store.access_policy.counts()
     }
 
     /// The space of a database as this transaction sees it.
@@ -423,7 +419,7 @@ impl<'s> Txn<'s> {
 
     /// Its last write of a key's meta row. After the commit the store has it.
     #[inline]
-    fn own_key(&self, key: &Key<'_>) -> Option<usize> {
+    pub(crate) fn own_key(&self, key: &Key<'_>) -> Option<usize> {
         if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_key(key) }
     }
 
@@ -436,14 +432,28 @@ impl<'s> Txn<'s> {
         if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_row(row) }
     }
 
-    /// The meta row of a key.
+    /// The meta row of a key that is used: from now on it is not idle.
     #[inline]
+    pub fn use_meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        self.touch.draw();
+        self.meta_touched::<true>(key)
+    }
+
+    /// The meta row of a key that is only looked at.
     pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        self.meta_touched::<false>(key)
+    }
+
+    #[inline]
+    fn meta_touched<const USED: bool>(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
         self.on_read()?;
         if let Some(at) = self.own_key(key) {
+            if USED && matches!(self.touch, Touch::Count(_)) {
+                self.touch_own(key);
+            }
             return Ok(self.overlay.read(at));
         }
-        match self.store.memtable.meta(key) {
+        match self.store.memtable.meta(key, if USED { &self.touch } else { &Touch::Nothing }) {
             Found::Row(value, index) => {
                 self.gate = self.gate.max(index);
                 Ok(Some(value))
@@ -457,20 +467,26 @@ impl<'s> Txn<'s> {
                 if self.store.presence.look(&row) == Known::Absent {
                     return Ok(None);
                 }
-                self.base_row(&row, true)
+                self.base_row(&row, true, USED)
             }
         }
     }
 
-    /// As much of the meta row as an overwrite needs; of a plain string in the base its existence is all that is looked up.
+    /// As much of the meta row as an overwrite needs, which is a use of the key, too; of a plain string in the base its
+    /// existence is all that is looked up.
     #[inline]
     pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
         self.on_read()?;
+        self.touch.draw();
         if let Some(at) = self.own_key(key) {
+            if matches!(self.touch, Touch::Count(_)) {
+                self.touch_own(key);
+            }
             return Ok(presence_of(self.overlay.read(at)));
         }
         let latch = self.store.memtable.latch_of(key);
         if let Some(entry) = latch.find(key) {
+            entry.stamp().touch(&self.touch);
             self.gate = self.gate.max(entry.index());
             return Ok(match entry.value() {
                 None => Presence::Absent,
@@ -484,13 +500,17 @@ impl<'s> Txn<'s> {
 
     fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
         let row = row::meta_row(key);
+        if matches!(self.touch, Touch::Count(_)) {
+            // The count that the write takes over.
+            self.store.cache.look(&row, &self.touch);
+        }
         match self.store.presence.look(&row) {
             Known::Plain => return Ok(Presence::Plain),
             Known::Absent => return Ok(Presence::Absent),
             Known::No => {}
         }
         // What is about to be overwritten has no place in the row cache.
-        match self.base_row(&row, false) {
+        match self.base_row(&row, false, false) {
             Ok(found) => {
                 let presence = presence_of(found);
                 if presence == Presence::Plain && !self.is_rehearsal() {
@@ -535,7 +555,7 @@ impl<'s> Txn<'s> {
             Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
             Found::Unknown => {
                 before_base(self)?;
-                self.base_row(row, true)
+                self.base_row(row, true, false)
             }
         }
     }
@@ -546,8 +566,8 @@ impl<'s> Txn<'s> {
     }
 
     /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
-    /// the row cache is to have it from now on.
-    pub(crate) fn base_row(&mut self, row: &[u8], keep: bool) -> Result<Option<Value>, Stop> {
+    /// the row cache is to have it from now on, `used` whether it is a key's that is used.
+    pub(crate) fn base_row(&mut self, row: &[u8], keep: bool, used: bool) -> Result<Option<Value>, Stop> {
         if let Some(pins) = self.call.pins
             && let Some(found) = pins.rows.get(row)
             && pins.epoch == self.store.epoch()
@@ -555,7 +575,11 @@ impl<'s> Txn<'s> {
             return Ok(found.clone());
         }
         let tier = self.tier();
-        let cached = if keep { self.store.cache.get(row) } else { self.store.cache.look(row) };
+        let touch = if used { &self.touch } else { &Touch::Nothing };
+        let cached = match keep {
+            true => self.store.cache.get(row, touch, self.fresh_access()),
+            false => self.store.cache.look(row, touch),
+        };
         let found = match cached {
             Cached::Hit(found) => found,
             Cached::Miss(fill) => {
@@ -589,6 +613,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     pub fn delete_meta(&mut self, key: &Key<'_>) -> Result<(), Stop> {
+        self.forget_access(key);
         let prefix = row::meta_prefix(key);
         self.overlay.delete(print_of_key(key), &[&prefix, key.name], false);
         self.bounded()
@@ -716,6 +741,7 @@ impl<'s> Txn<'s> {
             lapsed: self.lapsed.clone(),
             events: self.events.len(),
             ready: self.ready.len(),
+            accesses: self.mark_accesses(),
         }
     }
 
@@ -729,6 +755,7 @@ impl<'s> Txn<'s> {
         self.lapsed = to.lapsed;
         self.events.truncate(to.events);
         self.ready.truncate(to.ready);
+        self.rollback_accesses(to.accesses);
         let undone = &self.issued[to.issued..];
         let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();
         if !garbage.is_empty() {
@@ -795,6 +822,16 @@ impl Drop for Txn<'_> {
     fn drop(&mut self) {
         self.settle();
     }
+}
+
+/// The next number of a sequence (SplitMix64).
+#[inline]
+pub(crate) fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 fn presence_of(row: Option<Value>) -> Presence {

@@ -4,6 +4,7 @@
 //! no latch is held long, and as handles, which a later write leaves alone. The base's come from one cursor that keeps its
 //! files. It neither reads nor fills the row cache.
 
+use crate::access::Stamp;
 use crate::base::{Cursor, Direction, Step};
 use crate::memtable::{ElementRange, RowEntry, shard_of};
 use crate::merge::{Source, first};
@@ -86,7 +87,7 @@ impl Txn<'_> {
                 merged.push(row);
             }
             rows.next_if(|row| row.row() == key);
-            merged.push(RowEntry::new(key, self.overlay.look(at).as_deref(), Index(0)));
+            merged.push(RowEntry::new(key, self.overlay.look(at).as_deref(), Index(0), Stamp::UNUSED));
         }
         merged.extend(rows);
         merged
@@ -145,7 +146,8 @@ impl Store {
         if self.epoch() != epoch {
             return None;
         }
-        let entry = |(row, value): (&Vec<u8>, &Option<Value>)| RowEntry::new(row, value.as_deref(), Index(0));
+        let entry =
+            |(row, value): (&Vec<u8>, &Option<Value>)| RowEntry::new(row, value.as_deref(), Index(0), Stamp::UNUSED);
         let mut entries: Vec<RowEntry> = rows.iter().map(entry).collect();
         if direction == Direction::Backward {
             entries.reverse();

@@ -272,7 +272,7 @@ impl Txn<'_> {
             Some(false) => return Ok(RowPresence::Absent),
             None => {}
         }
-        let found = self.base_row(row, true)?;
+        let found = self.base_row(row, true, false)?;
         if found.is_some() && !self.is_rehearsal() && Family::of(row) == Some(Family::Data) {
             // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
             self.store.presence.insert_element(row);

@@ -2,7 +2,7 @@
 
 use haypile_store::row;
 use haypile_store::testing::{TestStore, memory_store};
-use haypile_store::{Call, Counter, Direction, Mode, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers};
+use haypile_store::{Access, Call, Counter, Direction, Mode, Pins, Presence, ScanPosition, Stop, Txn, TxnBuffers};
 
 fn call(mode: Mode) -> Call<'static> {
     Call { now_ms: 1_000, seed: 1, database: 0, mode, pins: None }
@@ -318,4 +318,69 @@ fn rows_that_are_taken_in_order_are_read_along() {
         store.flush_now().expect("flushes to memory");
         assert_eq!(begin(&store).row(&element(3)).expect("readable").as_deref(), Some(&b"new"[..]));
     }
+}
+
+#[test]
+fn a_key_that_comes_with_a_past_is_as_idle_as_that_says() {
+    let store = memory_store();
+    let now_ms = 1_800_000_000_000;
+    let begin = |later_s: u64| {
+        let call = Call { now_ms: now_ms + later_s * 1000, ..call(Mode::Disk) };
+        store.begin(TxnBuffers::default(), call)
+    };
+    let mut txn = begin(0);
+    let key = txn.key(b"k");
+    txn.put_meta(&key, &[b"v"]).expect("small");
+    txn.set_access(&key, Access::at(now_ms - 60_000));
+    assert_eq!(txn.idle_s(&key), 60, "its own");
+    let here = txn.savepoint();
+    txn.set_access(&key, Access::at(now_ms - 70_000));
+    txn.rollback(here);
+    txn.commit().expect("commits");
+    drop(txn);
+    assert_eq!(begin(1).idle_s(&key), 61);
+    // Looking does not count, using does, and not for who leaves no traces.
+    let mut txn = begin(2);
+    txn.meta(&key).expect("in memory");
+    assert!(txn.set_touching(false));
+    txn.use_meta(&key).expect("in memory");
+    assert_eq!(txn.idle_s(&key), 62);
+    assert!(!txn.set_touching(true));
+    txn.use_meta(&key).expect("in memory");
+    drop(txn);
+    assert_eq!(begin(5).idle_s(&key), 3);
+}
+
+#[test]
+fn who_leaves_no_traces_writes_without_a_use() {
+    let store = memory_store();
+    let now_ms = 1_800_000_000_000;
+    let put = |later_s: u64, touches: bool, freezes: bool| {
+        let call = Call { now_ms: now_ms + later_s * 1000, ..call(Mode::Disk) };
+        let mut txn = store.begin(TxnBuffers::default(), call);
+        txn.set_touching(touches);
+        let key = txn.key(b"k");
+        txn.presence(&key).expect("readable");
+        txn.put_meta(&key, &[b"v"]).expect("small");
+        txn.commit().expect("commits");
+        drop(txn);
+        if freezes {
+            store.flush_now().expect("flushes");
+        }
+    };
+    let idle_s = |later_s: u64| {
+        let call = Call { now_ms: now_ms + later_s * 1000, ..call(Mode::Disk) };
+        let txn = store.begin(TxnBuffers::default(), call);
+        let key = txn.key(b"k");
+        txn.idle_s(&key)
+    };
+    put(0, true, false);
+    put(5, false, false);
+    assert_eq!(idle_s(6), 6, "since the first write");
+    put(7, true, false);
+    assert_eq!(idle_s(9), 2);
+    // A key that is new to memory has no other past than this write.
+    put(10, false, true);
+    put(20, false, false);
+    assert_eq!(idle_s(21), 1);
 }

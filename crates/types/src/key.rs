@@ -292,6 +292,14 @@ pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
 /// The key as readers see it, who are counted: one whose deadline has passed is absent.
 #[inline]
 pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
+    let row = txn.use_meta(key)?;
+    let entry = as_readers_see(txn, row)?;
+    on_lookup(txn, key, entry.is_some());
+    Ok(entry)
+}
+
+/// The same, for who asks about the key and does not use its value: it stays as idle as it was.
+pub fn lookup_unused(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = peek(txn, key)?;
     on_lookup(txn, key, entry.is_some());
     Ok(entry)
@@ -305,9 +313,14 @@ pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 }
 
 /// The same, for who does not count as a reader.
-#[inline]
 pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
-    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    let row = txn.meta(key)?;
+    as_readers_see(txn, row)
+}
+
+#[inline]
+fn as_readers_see(txn: &Txn<'_>, row: Option<Value>) -> Result<Option<Entry>> {
+    let Some(row) = row else { return Ok(None) };
     let entry = Entry::parse(row)?;
     Ok((!entry.header.is_expired(txn.now_ms())).then_some(entry))
 }
@@ -329,7 +342,7 @@ fn on_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
 
 /// The key as writers see it: one whose deadline has passed is removed first.
 pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
-    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    let Some(row) = txn.use_meta(key)? else { return Ok(None) };
     let entry = Entry::parse(row)?;
     if let Some(end_ms) = entry.header.ends_ms().filter(|_| entry.header.is_expired(txn.now_ms())) {
         remove(txn, key, &entry.header)?;
@@ -363,6 +376,7 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
                 tell_expired(txn, key, &header);
                 txn.on_event(event::NEW, "new", key);
                 txn.on_ready(key);
+                txn.forget_access(key);
             }
             Ok(Some(header))
         }
@@ -480,6 +494,7 @@ pub fn rename(
     to_before: Option<&Header>,
 ) -> Result<()> {
     debug_assert!(from != to, "a key is not renamed to itself");
+    txn.move_access(from, to);
     // Without its object, the old name gives up everything but the owner row, which the new name then writes.
     let left = Header { object: None, ..entry.header };
     settle(txn, from, Some(&left), None)?;

@@ -6,12 +6,13 @@
 
 use super::entry::RowEntry;
 use super::run::{Probe, Run};
+use crate::access::Stamp;
 use haypile_log::Index;
 
 /// Bytes of a row's key before the element: family, space, slot, id.
 pub const PREFIX: usize = 15;
 
-/// Most rows of an object that is one run: an insertion moves half of them, 24 bytes for each.
+/// Most rows of an object that is one run: an insertion moves half of them, 32 bytes for each.
 const FEW_MAX: usize = 128;
 
 /// Longest run of a larger one.
@@ -199,9 +200,9 @@ impl Elements {
         let place = self.run_of(order, element);
         let run = self.run_mut(place);
         match run.find(order, element) {
-            Ok(at) => run.row_mut(at).overwrite(row, value, index),
+            Ok(at) => run.row_mut(at).overwrite(row, value, index, Stamp::UNUSED),
             Err(at) => {
-                let entry = RowEntry::new(row, value, index);
+                let entry = RowEntry::new(row, value, index, Stamp::UNUSED);
                 let grown = entry.bytes();
                 self.insert(Place { at, ..place }, order, entry);
                 grown
@@ -473,7 +474,8 @@ mod tests {
                 }
                 2 => {
                     let patch = Patch { offset: 1, bytes: b"p", len_after: 2 + random.below(8) as u32 };
-                    let patched = elements.get_mut(&element).map(|entry| entry.patch(patch, Index(at as u64)));
+                    let patched =
+                        elements.get_mut(&element).map(|entry| entry.patch(patch, Index(at as u64), Stamp::UNUSED));
                     bytes += patched.unwrap_or(0);
                     let expected = map.get_mut(&element);
                     assert_eq!(patched.is_some(), expected.is_some(), "{what}");

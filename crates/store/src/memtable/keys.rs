@@ -6,6 +6,7 @@
 use super::SLOTS_PER_SHARD;
 use super::entry::RowEntry;
 use super::run::{self, Run};
+use crate::access::Access;
 use crate::row::{META_PREFIX_BYTES, Slot};
 use haypile_log::Index;
 
@@ -77,7 +78,7 @@ impl Keys {
 
     /// Writes a row or its deletion; returns by how many bytes the table grew.
     #[inline]
-    pub fn put(&mut self, order: Order, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+    pub fn put(&mut self, order: Order, row: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         if self.runs.is_empty() {
             self.runs.push(Run::default());
             self.firsts.push(order);
@@ -85,9 +86,9 @@ impl Keys {
         let which = self.run_of(order);
         let run = &mut self.runs[which];
         match run.find(order.0, &row[META_PREFIX_BYTES..]) {
-            Ok(at) => run.row_mut(at).overwrite(row, value, index),
+            Ok(at) => run.row_mut(at).overwrite(row, value, index, access),
             Err(at) => {
-                let entry = RowEntry::new(row, value, index);
+                let entry = RowEntry::new(row, value, index, access);
                 let grown = entry.bytes();
                 run.insert(at, order.0, entry);
                 self.firsts[which] = Order(run.first());
@@ -189,12 +190,12 @@ mod tests {
             match random.below(10) {
                 0 => assert_eq!(keys.remove(order, &name).is_some(), map.remove(&(order, name)).is_some(), "{what}"),
                 1 => {
-                    keys.put(order, &row, None, Index(at as u64));
+                    keys.put(order, &row, None, Index(at as u64), Access::at(0));
                     map.insert((order, name), None);
                 }
                 _ => {
                     let value = vec![at as u8; random.below(40) as usize];
-                    keys.put(order, &row, Some(&value), Index(at as u64));
+                    keys.put(order, &row, Some(&value), Index(at as u64), Access::at(0));
                     map.insert((order, name), Some(value));
                 }
             }

@@ -23,6 +23,7 @@ pub use objects::{ElementRange, ObjectKey};
 pub use prefetch::{Fetched, Sought, TOGETHER_MAX};
 pub use table::Table;
 
+use crate::access::{Access, Touch};
 use crate::row::{Key, SLOTS, Slot, Space, home_slot};
 use crate::value::Value;
 use haypile_log::Index;
@@ -108,10 +109,10 @@ impl Memtable {
         self.latch(shard_of(key.slot))
     }
 
-    /// The row of a user key.
+    /// The row of a user key, on which `touch` is left.
     #[inline]
-    pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.latch_of(key).meta(key)
+    pub fn meta(&self, key: &Key<'_>, touch: &Touch<'_>) -> Found {
+        self.latch_of(key).meta(key, touch)
     }
 
     /// What `look` makes of a user key's row, if it is here and nobody holds its shard.
@@ -195,14 +196,11 @@ impl Memtable {
         self.flushed_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes the frozen generation out of sight; its rows are in the base.
-    pub fn unlink_frozen(&self) {
-        for shard in 0..SHARDS {
-            // Dropped after the latch is released.
-            let gone = self.latch(shard).frozen.take();
-            drop(gone);
-        }
+    /// Takes the frozen generation out of sight and hands it out; its rows are in the base.
+    pub fn unlink_frozen(&self) -> Vec<Arc<Table>> {
+        let gone = (0..SHARDS).filter_map(|shard| self.latch(shard).frozen.take()).collect();
         self.flushed_bytes.store(0, Ordering::Relaxed);
+        gone
     }
 }
 
@@ -235,8 +233,10 @@ impl Shard {
     }
 
     #[inline]
-    pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.find(key).map_or(Found::Unknown, RowEntry::found)
+    pub fn meta(&self, key: &Key<'_>, touch: &Touch<'_>) -> Found {
+        let Some(entry) = self.find(key) else { return Found::Unknown };
+        entry.stamp().touch(touch);
+        entry.found()
     }
 
     pub fn row(&self, row: &[u8]) -> Found {
@@ -249,17 +249,17 @@ impl Shard {
 
     /// Writes a row: the value, or its deletion. Returns by how much the active generation grew.
     #[inline]
-    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         if value.is_none() && self.forgets {
             return self.active.forget(row);
         }
-        self.active.put(row, value, index)
+        self.active.put(row, value, index, access)
     }
 
     /// Applies a small change to a large row. `before` is the row where no generation holds it (absent: empty).
-    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<Value>, index: Index) -> i64 {
+    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<Value>, index: Index, access: Access) -> i64 {
         let mut before = before;
-        if let Some(grown) = self.active.patch(row, patch, &mut before, index) {
+        if let Some(grown) = self.active.patch(row, patch, &mut before, index, access) {
             return grown;
         }
         let older = match self.frozen.as_ref().map_or(Found::Unknown, |frozen| frozen.row(row)) {
@@ -268,7 +268,7 @@ impl Shard {
             Found::Unknown => before,
         };
         let patched = patch.apply(older.as_deref().unwrap_or_default());
-        self.active.put(row, Some(&patched), index)
+        self.active.put(row, Some(&patched), index, access)
     }
 
     /// Deadlines from `from_ms` to `now_ms` into `due`, until it holds `max`; returns the earliest one that stands.

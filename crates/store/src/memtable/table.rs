@@ -4,6 +4,7 @@ use super::entry::RowEntry;
 use super::keys::{Keys, Order, Probe};
 use super::objects::{ObjectKey, Objects};
 use super::{Found, Patch};
+use crate::access::Access;
 use crate::row::{Family, Key, Slot, Space, family_range, parse_expire_row, parse_meta_row};
 use crate::value::Value;
 use haypile_log::Index;
@@ -39,11 +40,6 @@ pub struct Table {
 }
 
 impl Table {
-    #[inline]
-    pub fn meta(&self, key: &Key<'_>) -> Found {
-        self.find(key).map_or(Found::Unknown, RowEntry::found)
-    }
-
     /// The meta row of a key, or its deletion.
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<&RowEntry> {
@@ -69,7 +65,7 @@ impl Table {
             return self.objects.row(row);
         }
         if let Some(key) = parse_meta_row(row) {
-            return self.meta(&key);
+            return self.find(&key).map_or(Found::Unknown, RowEntry::found);
         }
         self.rows.get(row).map_or(Found::Unknown, |entry| match &entry.value {
             Some(value) => Found::Row(Value::new(value.clone(), 0..value.len()), entry.index),
@@ -77,12 +73,12 @@ impl Table {
         })
     }
 
-    /// Writes a row or its deletion; returns by how many bytes the table grew.
+    /// Writes a row or its deletion; `access` counts where it is a key's. Returns by how many bytes the table grew.
     #[inline]
-    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
+    pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         if let Some(key) = parse_meta_row(row) {
             let space = self.number_of(key.space);
-            return self.keys.put(Order::new(space, key.slot, key.hash), row, value, index);
+            return self.keys.put(Order::new(space, key.slot, key.hash), row, value, index, access);
         }
         if is_of_object(row) {
             let (object, _) = ObjectKey::of(row).expect("a row of an object names it");
@@ -160,7 +156,14 @@ impl Table {
 
     /// Patches a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not here.
     /// Lets go of `before` first if it is: that may be another handle on its block, which could not change in place then.
-    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: &mut Option<Value>, index: Index) -> Option<i64> {
+    pub fn patch(
+        &mut self,
+        row: &[u8],
+        patch: Patch<'_>,
+        before: &mut Option<Value>,
+        index: Index,
+        access: Access,
+    ) -> Option<i64> {
         let held = if is_of_object(row) {
             self.objects.find_mut(row)
         } else if let Some(key) = parse_meta_row(row) {
@@ -170,7 +173,7 @@ impl Table {
         };
         let held = held?;
         *before = None;
-        Some(held.patch(patch, index))
+        Some(held.patch(patch, index, access))
     }
 
     fn patch_other(&mut self, row: &[u8], patch: Patch<'_>, index: Index) -> Option<i64> {
