@@ -10,6 +10,9 @@
 //! elements there are, and however many of them died with their object, which nobody takes out one by one, keys are known as
 //! they would be without them.
 //!
+//! Its memory comes from the system page by page. A page that is read before it is written is mapped twice, the second time
+//! with an interrupt for every core; so it is known which parts were written, and the others are not looked at.
+//!
 //! Coherent because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable
 //! first. It starts knowing everything only where the base starts empty.
 
@@ -17,6 +20,9 @@ use crate::memtable::TOGETHER_MAX;
 use smallvec::SmallVec;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Buckets that are written for the first time together: a page of memory.
+const PART: usize = 64;
 
 /// Fingerprints in one cache line.
 const WAYS: usize = 8;
@@ -42,6 +48,8 @@ pub enum Known {
 
 pub struct Presence {
     buckets: Box<[Bucket]>,
+    /// A bit for each part: it was written, so there may be something in its buckets.
+    written: Box<[AtomicU64]>,
     /// A bit for each bucket: it does not hold all keys that it should; and the same for elements.
     forgetful_keys: Box<[AtomicU64]>,
     forgetful_elements: Box<[AtomicU64]>,
@@ -51,8 +59,8 @@ pub struct Presence {
 }
 
 /// A row's place and fingerprint.
-struct Place<'p> {
-    bucket: &'p Bucket,
+struct Place {
+    /// Of its bucket.
     number: usize,
     print: u64,
 }
@@ -65,6 +73,7 @@ impl Presence {
         let bits = || (0..buckets.div_ceil(64)).map(|_| AtomicU64::new(forgetful)).collect();
         Presence {
             buckets: (0..buckets).map(|_| Bucket::default()).collect(),
+            written: (0..buckets.div_ceil(PART * 64)).map(|_| AtomicU64::new(0)).collect(),
             forgetful_keys: bits(),
             forgetful_elements: bits(),
             seed,
@@ -72,17 +81,38 @@ impl Presence {
         }
     }
 
-    fn place(&self, row: &[u8]) -> Place<'_> {
+    fn place(&self, row: &[u8]) -> Place {
         let hash = xxhash_rust::xxh3::xxh3_128_with_seed(row, self.seed);
         let number = (((hash >> 64) as u64 as u128 * self.buckets.len() as u128) >> 64) as usize;
         // 0 marks an empty way.
-        Place { bucket: &self.buckets[number], number, print: (hash as u64 & !MARKS).max(MARKS + 1) }
+        Place { number, print: (hash as u64 & !MARKS).max(MARKS + 1) }
+    }
+
+    /// The ways of a bucket; none if nothing was ever put into its part.
+    fn ways(&self, place: &Place) -> &[AtomicU64] {
+        let part = place.number / PART;
+        let is_written = self.written[part / 64].load(Ordering::Acquire) >> (part % 64) & 1 != 0;
+        if is_written { &self.buckets[place.number].0 } else { &[] }
+    }
+
+    /// The same for who is going to write there.
+    fn ways_to_write(&self, place: &Place) -> &[AtomicU64] {
+        if self.ways(place).is_empty() {
+            let part = place.number / PART;
+            let buckets = &self.buckets[part * PART..self.buckets.len().min((part + 1) * PART)];
+            // They may lie on two pages. Writes nothing new, but writes.
+            for bucket in buckets.first().into_iter().chain(buckets.last()) {
+                let _ = bucket.0[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            self.written[part / 64].fetch_or(1 << (part % 64), Ordering::AcqRel);
+        }
+        &self.buckets[place.number].0
     }
 
     /// What is known of the meta row `row`. For who has found that the memtable does not know it.
     pub fn look(&self, row: &[u8]) -> Known {
         let place = self.place(row);
-        for way in &place.bucket.0 {
+        for way in self.ways(&place) {
             let held = way.load(Ordering::Acquire);
             if held & !MARKS == place.print {
                 return if held & PLAIN != 0 { Known::Plain } else { Known::No };
@@ -94,7 +124,7 @@ impl Presence {
     /// Whether the base has the `data` row `row`, if that is known. For who has found that the memtable does not know it.
     pub fn has_element(&self, row: &[u8]) -> Option<bool> {
         let place = self.place(row);
-        if place.bucket.0.iter().any(|way| way.load(Ordering::Acquire) & !MARKS == place.print) {
+        if self.ways(&place).iter().any(|way| way.load(Ordering::Acquire) & !MARKS == place.print) {
             return Some(true);
         }
         if is_forgetful(&self.forgetful_elements, &place) { None } else { Some(false) }
@@ -102,8 +132,9 @@ impl Presence {
 
     /// Brings what looks at these rows need into the CPU's caches, all together.
     pub fn prefetch(&self, rows: impl Iterator<Item = impl AsRef<[u8]>>) {
-        let buckets: SmallVec<[&Bucket; TOGETHER_MAX]> = rows.map(|row| self.place(row.as_ref()).bucket).collect();
-        black_box(buckets.iter().map(|bucket| bucket.0[0].load(Ordering::Relaxed)).fold(0, u64::wrapping_add));
+        let firsts: SmallVec<[&AtomicU64; TOGETHER_MAX]> =
+            rows.filter_map(|row| self.ways(&self.place(row.as_ref())).first()).collect();
+        black_box(firsts.iter().map(|way| way.load(Ordering::Relaxed)).fold(0, u64::wrapping_add));
     }
 
     /// The base holds it, or will before the memtable lets go of it. Called by the flush for what it writes, and by who has
@@ -119,10 +150,10 @@ impl Presence {
 
     fn insert_marked(&self, row: &[u8], marks: u64) {
         let place = self.place(row);
-        let print = place.print | marks;
+        let (print, ways) = (place.print | marks, self.ways_to_write(&place));
         loop {
             let mut empty = None;
-            for way in &place.bucket.0 {
+            for way in ways {
                 match way.load(Ordering::Acquire) {
                     held if held & !MARKS == place.print => return way.store(print, Ordering::Release),
                     0 => empty = Some(way),
@@ -140,10 +171,10 @@ impl Presence {
     }
 
     /// The way that has to go for a row with these marks, and what it holds; `None` if it is the row itself.
-    fn forget_one<'p>(&self, place: &Place<'p>, marks: u64) -> Option<(&'p AtomicU64, u64)> {
+    fn forget_one(&self, place: &Place, marks: u64) -> Option<(&AtomicU64, u64)> {
         let hand = self.hand.fetch_add(1, Ordering::Relaxed);
         let mut ways = (0..WAYS).map(|at| {
-            let way = &place.bucket.0[(hand + at) % WAYS];
+            let way = &self.buckets[place.number].0[(hand + at) % WAYS];
             (way, way.load(Ordering::Acquire))
         });
         let first = ways.clone().next();
@@ -159,7 +190,7 @@ impl Presence {
     /// The base does not hold it any more, or will not before the memtable lets go of its deletion.
     pub fn remove(&self, row: &[u8]) {
         let place = self.place(row);
-        for way in &place.bucket.0 {
+        for way in self.ways(&place) {
             let held = way.load(Ordering::Acquire);
             if held & !MARKS == place.print {
                 // Whoever changed it meanwhile has put another key there.
@@ -169,17 +200,18 @@ impl Presence {
     }
 
     pub fn bytes(&self) -> u64 {
-        let bits = size_of_val(&*self.forgetful_keys) + size_of_val(&*self.forgetful_elements);
+        let of_parts = size_of_val(&*self.written);
+        let bits = size_of_val(&*self.forgetful_keys) + size_of_val(&*self.forgetful_elements) + of_parts;
         (size_of_val(&*self.buckets) + bits) as u64
     }
 }
 
 /// Whether a bucket does not hold all that it should. To be asked after its ways: who forgets one says so first.
-fn is_forgetful(bits: &[AtomicU64], place: &Place<'_>) -> bool {
+fn is_forgetful(bits: &[AtomicU64], place: &Place) -> bool {
     bits[place.number / 64].load(Ordering::Acquire) >> (place.number % 64) & 1 != 0
 }
 
-fn set_forgetful(bits: &[AtomicU64], place: &Place<'_>) {
+fn set_forgetful(bits: &[AtomicU64], place: &Place) {
     bits[place.number / 64].fetch_or(1 << (place.number % 64), Ordering::AcqRel);
 }
 
