@@ -41,6 +41,7 @@ pub fn server(line: &CommandLine) -> Result<(), String> {
     if config.daemonize && process::daemonize()? {
         return Ok(());
     }
+    allocator::keep_little()?;
     let logging = logging::start(&config)?;
     let started = start(settings, table, file, logging, &notes);
     if let Err(why) = &started

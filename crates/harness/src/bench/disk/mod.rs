@@ -5,7 +5,7 @@
 
 pub(super) mod driver;
 pub(super) mod keys;
-mod phases;
+pub mod phases;
 pub(super) mod watch;
 
 use std::path::{Path, PathBuf};

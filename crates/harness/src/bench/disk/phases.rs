@@ -261,14 +261,14 @@ impl P99s {
 
 /// The 99th percentile of hot reads that a server itself counted: ours of commands that ran inline, from the read of
 /// their bytes to the write of their reply; Redis of GET, without what goes on before and after it.
-fn server_p99_us(info: &str) -> Option<f64> {
+pub fn server_p99_us(info: &str) -> Option<f64> {
     let fields = ["reply_usec_inline", "latency_percentiles_usec_get"];
     let line = fields.iter().find_map(|name| info_field(info, name))?;
     line.split(',').find_map(|part| part.strip_prefix("p99=")?.trim().parse().ok())
 }
 
 /// From here on, the server's histograms are of the window that begins.
-fn forget(client: &mut Client) -> Result<()> {
+pub fn forget(client: &mut Client) -> Result<()> {
     let reply = client.command("CONFIG RESETSTAT")?;
     ensure!(reply.is_ok(), "CONFIG RESETSTAT was answered by {reply}");
     Ok(())
