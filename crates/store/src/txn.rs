@@ -3,17 +3,19 @@
 //!
 //! Handlers know neither cache nor memtable: this is the only way to the rows. A read that only the disk can answer ends
 //! with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere, which is safe
-//! because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`.
+//! because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`; what is here are its
+//! life, its context and its savepoints.
+
+mod notes;
+mod reads;
+mod writes;
 
 use crate::access::Touch;
 use crate::accesses::OwnAccesses;
-use crate::base::{BaseError, Lookup, Tier};
-use crate::cache::Cached;
+use crate::base::BaseError;
 use crate::databases::Counter;
 use crate::limits::EncodingLimit;
-use crate::memtable::{Found, Patch};
-use crate::own::{Overlay, OverlayMark, print_of_key, print_of_row};
-use crate::presence::Known;
+use crate::own::{Overlay, OverlayMark};
 use crate::reclaim::Orphan;
 use crate::row::{self, Key, ObjectId, Space};
 use crate::store::Store;
@@ -233,55 +235,6 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// From now on, events of these classes are noted.
-    #[inline]
-    pub fn note_events(&mut self, classes: u32) {
-        self.event_classes = classes;
-    }
-
-    /// Something has happened to a key.
-    #[inline]
-    pub fn on_event(&mut self, class: u32, name: &'static str, key: &Key<'_>) {
-        if self.event_classes & class != 0 {
-            self.note_event(name, key);
-        }
-    }
-
-    #[cold]
-    fn note_event(&mut self, name: &'static str, key: &Key<'_>) {
-        if let Some(database) = self.database_of(key) {
-            self.events.push(KeyEvent { name, database, key: key.name.into() });
-        }
-    }
-
-    fn database_of(&self, key: &Key<'_>) -> Option<u32> {
-        let is_there = |database: &u32| self.space(*database) == key.space;
-        // Nearly always the selected one.
-        Some(self.call.database).filter(is_there).or_else(|| (0..self.databases()).find(is_there))
-    }
-
-    /// From now on, keys are noted that others may wait for.
-    #[inline]
-    pub fn note_ready(&mut self) {
-        self.notes_ready = true;
-    }
-
-    /// A key has come to be that others may wait for, or holds a value of another type than before.
-    #[inline]
-    pub fn on_ready(&mut self, key: &Key<'_>) {
-        if self.notes_ready
-            && let Some(database) = self.database_of(key)
-        {
-            self.ready.push(Ready { database, name: key.name.into() });
-        }
-    }
-
-    /// The keys that have come to be so far, in order.
-    #[inline]
-    pub fn ready(&self) -> &[Ready] {
-        &self.ready
-    }
-
     /// Its caller lets nothing else run.
     pub fn be_alone(&mut self) {
         self.is_alone = true;
@@ -290,46 +243,6 @@ impl<'s> Txn<'s> {
     /// Ends a command that comes to keys which are not among its arguments, unless nothing else runs.
     pub fn alone(&self) -> Result<(), Stop> {
         if self.is_alone || self.is_rehearsal() { Ok(()) } else { Err(Stop::Alone) }
-    }
-
-    /// What has happened so far, in order.
-    #[inline]
-    pub fn events(&self) -> &[KeyEvent] {
-        &self.events
-    }
-
-    /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with `Stop::NeedsLocks`.
-    pub fn read_one_row(&mut self) {
-        self.rows_left = Some(1);
-    }
-
-    /// A key was looked up to read its value.
-    #[inline]
-    pub fn on_lookup(&mut self, found: bool) {
-        self.lookups.hits += u64::from(found);
-        self.lookups.misses += u64::from(!found);
-    }
-
-    pub fn lookups(&self) -> Lookups {
-        self.lookups
-    }
-
-    /// Before each read of a row.
-    #[inline]
-    pub(crate) fn on_read(&mut self) -> Result<(), Stop> {
-        match &mut self.rows_left {
-            None => Ok(()),
-            Some(0) => Err(Stop::NeedsLocks),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-        }
-    }
-
-    /// Before each read of several rows, or of a part of a value that lies in several.
-    pub(crate) fn on_read_many(&self) -> Result<(), Stop> {
-        if self.rows_left.is_none() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 
     /// It runs without key locks and is going to be dropped: what it reads may change meanwhile, and nobody learns from it.
@@ -417,317 +330,6 @@ impl<'s> Txn<'s> {
         if self.call.mode == Mode::Disk { Ok(()) } else { Err(Stop::Long) }
     }
 
-    /// Its last write of a key's meta row. After the commit the store has it.
-    #[inline]
-    pub(crate) fn own_key(&self, key: &Key<'_>) -> Option<usize> {
-        if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_key(key) }
-    }
-
-    /// Whether its last write of a row leaves it there; `None` if it has not written it.
-    pub(crate) fn own_presence(&self, row: &[u8]) -> Option<bool> {
-        self.own_row(row).map(|at| self.overlay.is_there(at))
-    }
-
-    fn own_row(&self, row: &[u8]) -> Option<usize> {
-        if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_row(row) }
-    }
-
-    /// The meta row of a key that is used: from now on it is not idle.
-    #[inline]
-    pub fn use_meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
-        self.touch.draw();
-        self.meta_touched::<true>(key)
-    }
-
-    /// The meta row of a key that is only looked at.
-    pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
-        self.meta_touched::<false>(key)
-    }
-
-    #[inline]
-    fn meta_touched<const USED: bool>(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
-        self.on_read()?;
-        if let Some(at) = self.own_key(key) {
-            if USED && matches!(self.touch, Touch::Count(_)) {
-                self.touch_own(key);
-            }
-            return Ok(self.overlay.read(at));
-        }
-        match self.store.memtable.meta(key, if USED { &self.touch } else { &Touch::Nothing }) {
-            Found::Row(value, index) => {
-                self.gate = self.gate.max(index);
-                Ok(Some(value))
-            }
-            Found::Deleted(index) => {
-                self.gate = self.gate.max(index);
-                Ok(None)
-            }
-            Found::Unknown => {
-                let row = row::meta_row(key);
-                if self.store.presence.look(&row) == Known::Absent {
-                    return Ok(None);
-                }
-                self.base_row(&row, true, USED)
-            }
-        }
-    }
-
-    /// As much of the meta row as an overwrite needs, which is a use of the key, too; of a plain string in the base its
-    /// existence is all that is looked up.
-    #[inline]
-    pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
-        self.on_read()?;
-        self.touch.draw();
-        if let Some(at) = self.own_key(key) {
-            if matches!(self.touch, Touch::Count(_)) {
-                self.touch_own(key);
-            }
-            return Ok(presence_of(self.overlay.read(at)));
-        }
-        let latch = self.store.memtable.latch_of(key);
-        if let Some(entry) = latch.find(key) {
-            entry.stamp().touch(&self.touch);
-            self.gate = self.gate.max(entry.index());
-            return Ok(match entry.value() {
-                None => Presence::Absent,
-                Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
-                Some(value) => Presence::Row(Value::from(value)),
-            });
-        }
-        drop(latch);
-        self.base_presence(key)
-    }
-
-    fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
-        let row = row::meta_row(key);
-        if matches!(self.touch, Touch::Count(_)) {
-            // The count that the write takes over.
-            self.store.cache.look(&row, &self.touch);
-        }
-        match self.store.presence.look(&row) {
-            Known::Plain => return Ok(Presence::Plain),
-            Known::Absent => return Ok(Presence::Absent),
-            Known::No => {}
-        }
-        // What is about to be overwritten has no place in the row cache.
-        match self.base_row(&row, false, false) {
-            Ok(found) => {
-                let presence = presence_of(found);
-                if presence == Presence::Plain && !self.is_rehearsal() {
-                    // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
-                    self.store.presence.insert(&row, true);
-                }
-                Ok(presence)
-            }
-            Err(Stop::WouldBlock) if self.store.blind_set() => Ok(Presence::Absent),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// Any other row, by its full key.
-    pub fn row(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
-        if let Some(key) = row::parse_meta_row(row) {
-            return self.meta(&key);
-        }
-        self.row_below(row, |_| Ok(()))
-    }
-
-    /// A row that is no meta row; `before_base` runs before the base is asked, or what was read of it.
-    #[inline]
-    pub(crate) fn row_below(
-        &mut self,
-        row: &[u8],
-        before_base: impl FnOnce(&mut Self) -> Result<(), Stop>,
-    ) -> Result<Option<Value>, Stop> {
-        self.on_read()?;
-        if let Some(at) = self.own_row(row) {
-            return Ok(self.overlay.read(at));
-        }
-        match self.store.memtable.row(row) {
-            Found::Row(value, index) => {
-                self.gate = self.gate.max(index);
-                Ok(Some(value))
-            }
-            Found::Deleted(index) => {
-                self.gate = self.gate.max(index);
-                Ok(None)
-            }
-            Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
-            Found::Unknown => {
-                before_base(self)?;
-                self.base_row(row, true, false)
-            }
-        }
-    }
-
-    /// Whether a row was loaded for this command, and is what it was.
-    pub(crate) fn is_pinned(&self, row: &[u8]) -> bool {
-        self.call.pins.is_some_and(|pins| pins.rows.contains_key(row) && pins.epoch == self.store.epoch())
-    }
-
-    /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
-    /// the row cache is to have it from now on, `used` whether it is a key's that is used.
-    pub(crate) fn base_row(&mut self, row: &[u8], keep: bool, used: bool) -> Result<Option<Value>, Stop> {
-        if let Some(pins) = self.call.pins
-            && let Some(found) = pins.rows.get(row)
-            && pins.epoch == self.store.epoch()
-        {
-            return Ok(found.clone());
-        }
-        let tier = self.tier();
-        let touch = if used { &self.touch } else { &Touch::Nothing };
-        let cached = match keep {
-            true => self.store.cache.get(row, touch, self.fresh_access()),
-            false => self.store.cache.look(row, touch),
-        };
-        let found = match cached {
-            Cached::Hit(found) => found,
-            Cached::Miss(fill) => {
-                let found = lookup(self.store.base.get(row, tier))?;
-                // Fails if the flush has brought a newer version meanwhile: then it must.
-                let _ = fill.insert(found.clone());
-                found
-            }
-            Cached::Elsewhere => lookup(self.store.base.get(row, tier))?,
-        };
-        if self.call.mode == Mode::Load {
-            self.pins.rows.insert(row.to_vec(), found.clone());
-        }
-        Ok(found)
-    }
-
-    pub(crate) fn tier(&self) -> Tier {
-        if matches!(self.call.mode, Mode::Memory | Mode::Look) { Tier::Memory } else { Tier::Disk }
-    }
-
-    /// Writes the meta row of a key: the parts, one after the other.
-    #[inline]
-    pub fn put_meta(&mut self, key: &Key<'_>, parts: &[&[u8]]) -> Result<(), Stop> {
-        if !self.lapsed.is_empty() {
-            self.lapsed.retain(|lapsed| (lapsed.space, &*lapsed.name) != (key.space, key.name));
-        }
-        let prefix = row::meta_prefix(key);
-        self.overlay.put(print_of_key(key), &[&prefix, key.name], parts, false);
-        self.bounded()
-    }
-
-    #[inline]
-    pub fn delete_meta(&mut self, key: &Key<'_>) -> Result<(), Stop> {
-        self.forget_access(key);
-        let prefix = row::meta_prefix(key);
-        self.overlay.delete(print_of_key(key), &[&prefix, key.name], false);
-        self.bounded()
-    }
-
-    /// Writes any other row. Rows of an object that this transaction made may be written ahead of the rest.
-    pub fn put_row(&mut self, row: &[u8], parts: &[&[u8]]) -> Result<(), Stop> {
-        self.overlay.put(print_of_row(row), &[row], parts, self.is_ahead(row));
-        self.spill()
-    }
-
-    /// Whether nothing can name the row yet: an element of an object that this transaction made.
-    fn is_ahead(&self, row: &[u8]) -> bool {
-        !self.issued.is_empty()
-            && row::Family::of(row) != Some(row::Family::Owner)
-            && row::object_of(row).is_some_and(|id| self.issued[self.issued_before..].contains(&id))
-    }
-
-    fn spill(&mut self) -> Result<(), Stop> {
-        if self.overlay.ahead_bytes() > AHEAD_BYTES {
-            self.write_ahead()?;
-        }
-        self.bounded()
-    }
-
-    /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the change
-    /// goes into the log.
-    pub fn patch_row(&mut self, row: &[u8], offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
-        let patch = Patch { offset, bytes, len_after };
-        assert!(patch.fits(), "a patch lies inside the row it leaves");
-        // What is below is read now: it must be in memory when the change is applied.
-        let earlier = self.own_row(row);
-        let before = if earlier.is_some() { None } else { self.row(row)? };
-        self.overlay.patch(print_of_row(row), row, patch, before, earlier, self.is_ahead(row));
-        self.spill()
-    }
-
-    /// `patch_row` for the meta row of a key.
-    pub fn patch_meta(&mut self, key: &Key<'_>, offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
-        self.patch_row(&row::meta_row(key), offset, bytes, len_after)
-    }
-
-    pub fn delete_row(&mut self, row: &[u8]) -> Result<(), Stop> {
-        self.overlay.delete(print_of_row(row), &[row], self.is_ahead(row));
-        self.bounded()
-    }
-
-    fn bounded(&self) -> Result<(), Stop> {
-        if self.overlay.main_bytes() as u64 > self.store.txn_bytes_max() { Err(Stop::TooLarge) } else { Ok(()) }
-    }
-
-    /// Adds to a counter of a space: part of this transaction's record.
-    #[inline]
-    pub fn count(&mut self, space: Space, counter: Counter, delta: i64) {
-        match self.counts.iter_mut().find(|(at, which, _)| (*at, *which) == (space, counter)) {
-            Some((_, _, sum)) => *sum += delta,
-            None => self.counts.push((space, counter, delta)),
-        }
-    }
-
-    /// A counter with this transaction's own changes.
-    pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
-        let sum = self.peek_counter(space, counter);
-        // It stands for all records so far.
-        self.gate = self.gate.max(self.store.log.last());
-        sum
-    }
-
-    /// The same for who does not promise that it lasts: INFO.
-    pub fn peek_counter(&self, space: Space, counter: Counter) -> i64 {
-        let committed = self.store.databases.counter(space, counter);
-        let pending = if self.committed { &[][..] } else { &self.counts[..] };
-        let own: i64 =
-            pending.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
-        committed + own
-    }
-
-    /// A fresh object id, whose rows nobody else can name.
-    pub fn new_object(&mut self) -> Result<ObjectId, Stop> {
-        let id = match self.call.mode {
-            // Objects of a run that only loads rows never come to be.
-            Mode::Look | Mode::Load => ObjectId(u64::MAX - 1 - self.issued.len() as u64),
-            mode => self.store.issue_object(mode)?,
-        };
-        self.issued.push(id);
-        Ok(id)
-    }
-
-    /// Gives a database a fresh, empty space; the old one's rows are garbage from then on. The caller holds the exclusive
-    /// lock.
-    pub fn flush_database(&mut self, database: u32) -> Result<(), Stop> {
-        use crate::databases::{database_row, dead_row, next_space_row};
-        let old = self.space(database);
-        let fresh = self.next_space.unwrap_or_else(|| self.store.databases.next_space());
-        let next = Space(fresh.0.checked_add(1).ok_or_else(|| Stop::Failed("ERR all spaces are used up".into()))?);
-        self.put_row(&database_row(database), &[&fresh.0.to_be_bytes()])?;
-        self.put_row(&next_space_row(), &[&next.0.to_be_bytes()])?;
-        self.put_row(&dead_row(old), &[])?;
-        self.counts.retain(|(space, _, _)| *space != old);
-        self.moved.push((database, fresh));
-        self.next_space = Some(next);
-        Ok(())
-    }
-
-    /// Swaps what two databases hold. The caller holds the exclusive lock.
-    pub fn swap_databases(&mut self, a: u32, b: u32) -> Result<(), Stop> {
-        use crate::databases::database_row;
-        let (space_a, space_b) = (self.space(a), self.space(b));
-        self.put_row(&database_row(a), &[&space_b.0.to_be_bytes()])?;
-        self.put_row(&database_row(b), &[&space_a.0.to_be_bytes()])?;
-        self.moved.extend([(a, space_b), (b, space_a)]);
-        Ok(())
-    }
-
     /// A place to go back to. What is written after it to an object that is older counts against `txn-bytes-max`.
     pub fn savepoint(&mut self) -> Savepoint {
         self.issued_before = self.issued.len();
@@ -771,17 +373,6 @@ impl<'s> Txn<'s> {
     /// The keys whose meta rows it wrote, some perhaps twice.
     pub fn touched(&self) -> impl Iterator<Item = Key<'_>> {
         self.overlay.keys().filter_map(row::parse_meta_row)
-    }
-
-    /// Notes that a key was removed because its deadline had passed.
-    pub fn on_lapsed(&mut self, key: &Key<'_>, deadline_ms: u64) {
-        self.lapsed.push(Lapsed { space: key.space, name: key.name.into(), deadline_ms });
-    }
-
-    /// The deadline of a key that it removed for no other reason, in milliseconds since 1970.
-    pub fn lapsed(&self, key: &Key<'_>) -> Option<u64> {
-        let lapsed = self.lapsed.iter().find(|lapsed| (lapsed.space, &*lapsed.name) == (key.space, key.name));
-        lapsed.map(|lapsed| lapsed.deadline_ms)
     }
 
     /// Whether it wrote anything.
@@ -832,23 +423,6 @@ pub(crate) fn next_random(state: &mut u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-fn presence_of(row: Option<Value>) -> Presence {
-    match row {
-        None => Presence::Absent,
-        Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
-        Some(value) => Presence::Row(value),
-    }
-}
-
-fn lookup(found: Result<Lookup, BaseError>) -> Result<Option<Value>, Stop> {
-    match found {
-        Ok(Lookup::Row(value)) => Ok(Some(value)),
-        Ok(Lookup::Absent) => Ok(None),
-        Ok(Lookup::WouldBlock) => Err(Stop::WouldBlock),
-        Err(error) => Err(failed(&error)),
-    }
 }
 
 pub(crate) fn failed(error: &BaseError) -> Stop {

@@ -1,0 +1,84 @@
+//! What a transaction notes for others while it runs: events about keys, keys that came to be, what lookups found, deadlines
+//! that had passed. Notes have no effect by themselves; the engine acts on them when the transaction has committed.
+
+use super::{KeyEvent, Lapsed, Lookups, Ready, Txn};
+use crate::row::Key;
+
+impl Txn<'_> {
+    /// From now on, events of these classes are noted.
+    #[inline]
+    pub fn note_events(&mut self, classes: u32) {
+        self.event_classes = classes;
+    }
+
+    /// Something has happened to a key.
+    #[inline]
+    pub fn on_event(&mut self, class: u32, name: &'static str, key: &Key<'_>) {
+        if self.event_classes & class != 0 {
+            self.note_event(name, key);
+        }
+    }
+
+    #[cold]
+    fn note_event(&mut self, name: &'static str, key: &Key<'_>) {
+        if let Some(database) = self.database_of(key) {
+            self.events.push(KeyEvent { name, database, key: key.name.into() });
+        }
+    }
+
+    fn database_of(&self, key: &Key<'_>) -> Option<u32> {
+        let is_there = |database: &u32| self.space(*database) == key.space;
+        // Nearly always the selected one.
+        Some(self.call.database).filter(is_there).or_else(|| (0..self.databases()).find(is_there))
+    }
+
+    /// From now on, keys are noted that others may wait for.
+    #[inline]
+    pub fn note_ready(&mut self) {
+        self.notes_ready = true;
+    }
+
+    /// A key has come to be that others may wait for, or holds a value of another type than before.
+    #[inline]
+    pub fn on_ready(&mut self, key: &Key<'_>) {
+        if self.notes_ready
+            && let Some(database) = self.database_of(key)
+        {
+            self.ready.push(Ready { database, name: key.name.into() });
+        }
+    }
+
+    /// The keys that have come to be so far, in order.
+    #[inline]
+    pub fn ready(&self) -> &[Ready] {
+        &self.ready
+    }
+
+    /// What has happened so far, in order.
+    #[inline]
+    pub fn events(&self) -> &[KeyEvent] {
+        &self.events
+    }
+
+    /// A key was looked up to read its value.
+    #[inline]
+    pub fn on_lookup(&mut self, found: bool) {
+        self.lookups.hits += u64::from(found);
+        self.lookups.misses += u64::from(!found);
+    }
+
+    pub fn lookups(&self) -> Lookups {
+        self.lookups
+    }
+
+    /// Notes that a key was removed because its deadline had passed.
+    pub fn on_lapsed(&mut self, key: &Key<'_>, deadline_ms: u64) {
+        self.lapsed.push(Lapsed { space: key.space, name: key.name.into(), deadline_ms });
+    }
+
+    /// The deadline of a key that it removed for no other reason, in milliseconds since 1970.
+    pub fn lapsed(&self, key: &Key<'_>) -> Option<u64> {
+        let lapsed = self.lapsed.iter().find(|lapsed| (lapsed.space, &*lapsed.name) == (key.space, key.name));
+        lapsed.map(|lapsed| lapsed.deadline_ms)
+    }
+}

@@ -1,0 +1,235 @@
+//! Reads of single rows: *own writes → memtable → row cache → base*.
+
+use super::{Mode, PLAIN_STRING, Presence, Stop, Txn, failed};
+use crate::access::Touch;
+use crate::base::{BaseError, Lookup, Tier};
+use crate::cache::Cached;
+use crate::memtable::Found;
+use crate::presence::Known;
+use crate::row::{self, Key};
+use crate::value::Value;
+
+impl Txn<'_> {
+    /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with `Stop::NeedsLocks`.
+    pub fn read_one_row(&mut self) {
+        self.rows_left = Some(1);
+    }
+
+    /// Before each read of a row.
+    #[inline]
+    pub(crate) fn on_read(&mut self) -> Result<(), Stop> {
+        match &mut self.rows_left {
+            None => Ok(()),
+            Some(0) => Err(Stop::NeedsLocks),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Before each read of several rows, or of a part of a value that lies in several.
+    pub(crate) fn on_read_many(&self) -> Result<(), Stop> {
+        if self.rows_left.is_none() { Ok(()) } else { Err(Stop::NeedsLocks) }
+    }
+
+    /// Its last write of a key's meta row. After the commit the store has it.
+    #[inline]
+    pub(crate) fn own_key(&self, key: &Key<'_>) -> Option<usize> {
+        if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_key(key) }
+    }
+
+    /// Whether its last write of a row leaves it there; `None` if it has not written it.
+    pub(crate) fn own_presence(&self, row: &[u8]) -> Option<bool> {
+        self.own_row(row).map(|at| self.overlay.is_there(at))
+    }
+
+    pub(super) fn own_row(&self, row: &[u8]) -> Option<usize> {
+        if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_row(row) }
+    }
+
+    /// The meta row of a key that is used: from now on it is not idle.
+    #[inline]
+    pub fn use_meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        self.touch.draw();
+        self.meta_touched::<true>(key)
+    }
+
+    /// The meta row of a key that is only looked at.
+    pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        self.meta_touched::<false>(key)
+    }
+
+    #[inline]
+    fn meta_touched<const USED: bool>(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+        self.on_read()?;
+        if let Some(at) = self.own_key(key) {
+            if USED && matches!(self.touch, Touch::Count(_)) {
+                self.touch_own(key);
+            }
+            return Ok(self.overlay.read(at));
+        }
+        match self.store.memtable.meta(key, if USED { &self.touch } else { &Touch::Nothing }) {
+            Found::Row(value, index) => {
+                self.gate = self.gate.max(index);
+                Ok(Some(value))
+            }
+            Found::Deleted(index) => {
+                self.gate = self.gate.max(index);
+                Ok(None)
+            }
+            Found::Unknown => {
+                let row = row::meta_row(key);
+                if self.store.presence.look(&row) == Known::Absent {
+                    return Ok(None);
+                }
+                self.base_row(&row, true, USED)
+            }
+        }
+    }
+
+    /// As much of the meta row as an overwrite needs, which is a use of the key, too; of a plain string in the base its
+    /// existence is all that is looked up.
+    #[inline]
+    pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
+        self.on_read()?;
+        self.touch.draw();
+        if let Some(at) = self.own_key(key) {
+            if matches!(self.touch, Touch::Count(_)) {
+                self.touch_own(key);
+            }
+            return Ok(presence_of(self.overlay.read(at)));
+        }
+        let latch = self.store.memtable.latch_of(key);
+        if let Some(entry) = latch.find(key) {
+            entry.stamp().touch(&self.touch);
+            self.gate = self.gate.max(entry.index());
+            return Ok(match entry.value() {
+                None => Presence::Absent,
+                Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+                Some(value) => Presence::Row(Value::from(value)),
+            });
+        }
+        drop(latch);
+        self.base_presence(key)
+    }
+
+    fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
+        let row = row::meta_row(key);
+        if matches!(self.touch, Touch::Count(_)) {
+            // The count that the write takes over.
+            self.store.cache.look(&row, &self.touch);
+        }
+        match self.store.presence.look(&row) {
+            Known::Plain => return Ok(Presence::Plain),
+            Known::Absent => return Ok(Presence::Absent),
+            Known::No => {}
+        }
+        // What is about to be overwritten has no place in the row cache.
+        match self.base_row(&row, false, false) {
+            Ok(found) => {
+                let presence = presence_of(found);
+                if presence == Presence::Plain && !self.is_rehearsal() {
+                    // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
+                    self.store.presence.insert(&row, true);
+                }
+                Ok(presence)
+            }
+            Err(Stop::WouldBlock) if self.store.blind_set() => Ok(Presence::Absent),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Any other row, by its full key.
+    pub fn row(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
+        if let Some(key) = row::parse_meta_row(row) {
+            return self.meta(&key);
+        }
+        self.row_below(row, |_| Ok(()))
+    }
+
+    /// A row that is no meta row; `before_base` runs before the base is asked, or what was read of it.
+    #[inline]
+    pub(crate) fn row_below(
+        &mut self,
+        row: &[u8],
+        before_base: impl FnOnce(&mut Self) -> Result<(), Stop>,
+    ) -> Result<Option<Value>, Stop> {
+        self.on_read()?;
+        if let Some(at) = self.own_row(row) {
+            return Ok(self.overlay.read(at));
+        }
+        match self.store.memtable.row(row) {
+            Found::Row(value, index) => {
+                self.gate = self.gate.max(index);
+                Ok(Some(value))
+            }
+            Found::Deleted(index) => {
+                self.gate = self.gate.max(index);
+                Ok(None)
+            }
+            Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),
+            Found::Unknown => {
+                before_base(self)?;
+                self.base_row(row, true, false)
+            }
+        }
+    }
+
+    /// Whether a row was loaded for this command, and is what it was.
+    pub(crate) fn is_pinned(&self, row: &[u8]) -> bool {
+        self.call.pins.is_some_and(|pins| pins.rows.contains_key(row) && pins.epoch == self.store.epoch())
+    }
+
+    /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
+    /// the row cache is to have it from now on, `used` whether it is a key's that is used.
+    pub(crate) fn base_row(&mut self, row: &[u8], keep: bool, used: bool) -> Result<Option<Value>, Stop> {
+        if let Some(pins) = self.call.pins
+            && let Some(found) = pins.rows.get(row)
+            && pins.epoch == self.store.epoch()
+        {
+            return Ok(found.clone());
+        }
+        let tier = self.tier();
+        let touch = if used { &self.touch } else { &Touch::Nothing };
+        let cached = match keep {
+            true => self.store.cache.get(row, touch, self.fresh_access()),
+            false => self.store.cache.look(row, touch),
+        };
+        let found = match cached {
+            Cached::Hit(found) => found,
+            Cached::Miss(fill) => {
+                let found = lookup(self.store.base.get(row, tier))?;
+                // Fails if the flush has brought a newer version meanwhile: then it must.
+                let _ = fill.insert(found.clone());
+                found
+            }
+            Cached::Elsewhere => lookup(self.store.base.get(row, tier))?,
+        };
+        if self.call.mode == Mode::Load {
+            self.pins.rows.insert(row.to_vec(), found.clone());
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        if matches!(self.call.mode, Mode::Memory | Mode::Look) { Tier::Memory } else { Tier::Disk }
+    }
+}
+
+fn presence_of(row: Option<Value>) -> Presence {
+    match row {
+        None => Presence::Absent,
+        Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+        Some(value) => Presence::Row(value),
+    }
+}
+
+fn lookup(found: Result<Lookup, BaseError>) -> Result<Option<Value>, Stop> {
+    match found {
+        Ok(Lookup::Row(value)) => Ok(Some(value)),
+        Ok(Lookup::Absent) => Ok(None),
+        Ok(Lookup::WouldBlock) => Err(Stop::WouldBlock),
+        Err(error) => Err(failed(&error)),
+    }
+}

@@ -1,0 +1,137 @@
+//! Writes, buffered in the bytes of the record that they will be: rows, patches, counters, databases.
+
+use super::{AHEAD_BYTES, Mode, Stop, Txn};
+use crate::databases::Counter;
+use crate::memtable::Patch;
+use crate::own::{print_of_key, print_of_row};
+use crate::row::{self, Key, ObjectId, Space};
+
+impl Txn<'_> {
+    /// Writes the meta row of a key: the parts, one after the other.
+    #[inline]
+    pub fn put_meta(&mut self, key: &Key<'_>, parts: &[&[u8]]) -> Result<(), Stop> {
+        if !self.lapsed.is_empty() {
+            self.lapsed.retain(|lapsed| (lapsed.space, &*lapsed.name) != (key.space, key.name));
+        }
+        let prefix = row::meta_prefix(key);
+        self.overlay.put(print_of_key(key), &[&prefix, key.name], parts, false);
+        self.bounded()
+    }
+
+    #[inline]
+    pub fn delete_meta(&mut self, key: &Key<'_>) -> Result<(), Stop> {
+        self.forget_access(key);
+        let prefix = row::meta_prefix(key);
+        self.overlay.delete(print_of_key(key), &[&prefix, key.name], false);
+        self.bounded()
+    }
+
+    /// Writes any other row. Rows of an object that this transaction made may be written ahead of the rest.
+    pub fn put_row(&mut self, row: &[u8], parts: &[&[u8]]) -> Result<(), Stop> {
+        self.overlay.put(print_of_row(row), &[row], parts, self.is_ahead(row));
+        self.spill()
+    }
+
+    /// Whether nothing can name the row yet: an element of an object that this transaction made.
+    fn is_ahead(&self, row: &[u8]) -> bool {
+        !self.issued.is_empty()
+            && row::Family::of(row) != Some(row::Family::Owner)
+            && row::object_of(row).is_some_and(|id| self.issued[self.issued_before..].contains(&id))
+    }
+
+    fn spill(&mut self) -> Result<(), Stop> {
+        if self.overlay.ahead_bytes() > AHEAD_BYTES {
+            self.write_ahead()?;
+        }
+        self.bounded()
+    }
+
+    /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the change
+    /// goes into the log.
+    pub fn patch_row(&mut self, row: &[u8], offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
+        let patch = Patch { offset, bytes, len_after };
+        assert!(patch.fits(), "a patch lies inside the row it leaves");
+        // What is below is read now: it must be in memory when the change is applied.
+        let earlier = self.own_row(row);
+        let before = if earlier.is_some() { None } else { self.row(row)? };
+        self.overlay.patch(print_of_row(row), row, patch, before, earlier, self.is_ahead(row));
+        self.spill()
+    }
+
+    /// `patch_row` for the meta row of a key.
+    pub fn patch_meta(&mut self, key: &Key<'_>, offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
+        self.patch_row(&row::meta_row(key), offset, bytes, len_after)
+    }
+
+    pub fn delete_row(&mut self, row: &[u8]) -> Result<(), Stop> {
+        self.overlay.delete(print_of_row(row), &[row], self.is_ahead(row));
+        self.bounded()
+    }
+
+    fn bounded(&self) -> Result<(), Stop> {
+        if self.overlay.main_bytes() as u64 > self.store.txn_bytes_max() { Err(Stop::TooLarge) } else { Ok(()) }
+    }
+
+    /// Adds to a counter of a space: part of this transaction's record.
+    #[inline]
+    pub fn count(&mut self, space: Space, counter: Counter, delta: i64) {
+        match self.counts.iter_mut().find(|(at, which, _)| (*at, *which) == (space, counter)) {
+            Some((_, _, sum)) => *sum += delta,
+            None => self.counts.push((space, counter, delta)),
+        }
+    }
+
+    /// A counter with this transaction's own changes.
+    pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
+        let sum = self.peek_counter(space, counter);
+        // It stands for all records so far.
+        self.gate = self.gate.max(self.store.log.last());
+        sum
+    }
+
+    /// The same for who does not promise that it lasts: INFO.
+    pub fn peek_counter(&self, space: Space, counter: Counter) -> i64 {
+        let committed = self.store.databases.counter(space, counter);
+        let pending = if self.committed { &[][..] } else { &self.counts[..] };
+        let own: i64 =
+            pending.iter().filter(|(at, which, _)| (*at, *which) == (space, counter)).map(|(_, _, delta)| delta).sum();
+        committed + own
+    }
+
+    /// A fresh object id, whose rows nobody else can name.
+    pub fn new_object(&mut self) -> Result<ObjectId, Stop> {
+        let id = match self.call.mode {
+            // Objects of a run that only loads rows never come to be.
+            Mode::Look | Mode::Load => ObjectId(u64::MAX - 1 - self.issued.len() as u64),
+            mode => self.store.issue_object(mode)?,
+        };
+        self.issued.push(id);
+        Ok(id)
+    }
+
+    /// Gives a database a fresh, empty space; the old one's rows are garbage from then on. The caller holds the exclusive
+    /// lock.
+    pub fn flush_database(&mut self, database: u32) -> Result<(), Stop> {
+        use crate::databases::{database_row, dead_row, next_space_row};
+        let old = self.space(database);
+        let fresh = self.next_space.unwrap_or_else(|| self.store.databases.next_space());
+        let next = Space(fresh.0.checked_add(1).ok_or_else(|| Stop::Failed("ERR all spaces are used up".into()))?);
+        self.put_row(&database_row(database), &[&fresh.0.to_be_bytes()])?;
+        self.put_row(&next_space_row(), &[&next.0.to_be_bytes()])?;
+        self.put_row(&dead_row(old), &[])?;
+        self.counts.retain(|(space, _, _)| *space != old);
+        self.moved.push((database, fresh));
+        self.next_space = Some(next);
+        Ok(())
+    }
+
+    /// Swaps what two databases hold. The caller holds the exclusive lock.
+    pub fn swap_databases(&mut self, a: u32, b: u32) -> Result<(), Stop> {
+        use crate::databases::database_row;
+        let (space_a, space_b) = (self.space(a), self.space(b));
+        self.put_row(&database_row(a), &[&space_b.0.to_be_bytes()])?;
+        self.put_row(&database_row(b), &[&space_a.0.to_be_bytes()])?;
+        self.moved.extend([(a, space_b), (b, space_a)]);
+        Ok(())
+    }
+}
