@@ -4,6 +4,7 @@
 //! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half.
 
 use crate::accesses::Written;
+use crate::databases::dead_space;
 use crate::memtable::{Memtable, Patch, Shard, shard_of_row};
 use crate::own::Op;
 use crate::reclaim::Orphan;
@@ -174,7 +175,11 @@ impl Store {
                 }
             }
             Some(Family::Owner) if value.is_none() && self.options.memory_only => self.on_orphans(Orphan::of(row)),
-            Some(Family::System) => self.on_system_row(row, value, index),
+            Some(Family::Owner) if value.is_none() => self.dying.on_object(Orphan::of(row)),
+            Some(Family::System) => {
+                self.dying.on_spaces(dead_space(row).filter(|_| value.is_some()));
+                self.on_system_row(row, value, index);
+            }
             _ => {}
         }
         if value.is_none() && self.is_element_of_nothing_below(latch, row) {

@@ -85,6 +85,12 @@ pub fn dead_row(space: Space) -> crate::row::RowKey {
     system_row(SystemScope::Replicated, &[DEAD_ROW, &space.0.to_be_bytes()].concat())
 }
 
+/// The space that such a row names.
+pub fn dead_space(row: &[u8]) -> Option<Space> {
+    let number = row.get(2..)?.strip_prefix(DEAD_ROW)?;
+    number.try_into().map(|bytes| Space(u32::from_be_bytes(bytes))).ok()
+}
+
 /// The lowest space that was never a database, as u32 BE.
 pub fn next_space_row() -> crate::row::RowKey {
     system_row(SystemScope::Replicated, NEXT_ROW)

@@ -217,6 +217,10 @@ impl FlushControl {
         self.frozen_at.lock().map_or(Duration::ZERO, |frozen| frozen.elapsed())
     }
 
+    pub fn last_freeze(&self) -> Option<Instant> {
+        *self.frozen_at.lock()
+    }
+
     /// Whether flushes follow each other. One that a caller asked for may be the only one for long.
     fn is_busy(&self) -> bool {
         self.frozen_at.lock().is_some_and(|frozen| frozen.elapsed() < QUIET_AFTER)
@@ -295,7 +299,7 @@ impl Store {
         }
         let held_over = self.frozen.lock().is_some();
         let whole = work.is_forced || work.closing;
-        let due = whole || held_over || self.flush_is_due() || self.flush_makes_room();
+        let due = whole || held_over || self.flush_is_due() || self.flush_makes_room() || self.flush_gives_room();
         let mut result = if due { self.flush_once() } else { Ok(()) };
         if result.is_ok() && whole && held_over {
             // That was the generation of a flush that had failed; what was asked for is the one after it.
@@ -340,7 +344,7 @@ impl Store {
     /// Deletions on a short disk: what they give back comes after the flush, which needs room itself.
     fn flush_makes_room(&self) -> bool {
         self.flush.shrunk.load(Ordering::Relaxed)
-            && self.flush.frozen_at.lock().is_none_or(|frozen| frozen.elapsed() > ROOM_INTERVAL)
+            && self.flush.last_freeze().is_none_or(|frozen| frozen.elapsed() > ROOM_INTERVAL)
             && self.memtable.active_bytes() < self.disk_free()
     }
 
@@ -501,6 +505,7 @@ impl Store {
             let counts = self.databases.counts_now();
             let dead = self.databases.dead();
             let tables = still.freeze();
+            self.dying.forget();
             *self.flush.frozen_at.lock() = Some(Instant::now());
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, objects_below }));
         }

@@ -13,6 +13,7 @@ pub mod check;
 mod commit;
 mod databases;
 mod draw;
+mod dying;
 mod flush;
 mod limits;
 mod memory_base;

@@ -4,6 +4,7 @@ use crate::access::AccessPolicy;
 use crate::base::{Base, Direction};
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
+use crate::dying::Dying;
 use crate::flush::{FlushControl, applied_row, settled_row};
 use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
@@ -70,6 +71,7 @@ impl Store {
             settled_at_open: settled,
             base_ids_end: AtomicU64::new(0),
             orphans: Mutex::default(),
+            dying: Dying::default(),
             views_bytes: Arc::default(),
             is_closed: AtomicBool::new(false),
             history: opened.history,

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// An object of this size is worth a compaction of its own range.
-const BIG_OBJECT_BYTES: u64 = 32 << 20;
+pub(crate) const BIG_OBJECT_BYTES: u64 = 32 << 20;
 
 /// A range is compacted when so much of it is dead, and at least so many bytes.
 const DEAD_SHARE: f64 = 0.25;
@@ -111,7 +111,7 @@ impl Store {
         self.reclaimer.changed.notify_all();
     }
 
-    fn orphan_bytes(&self, orphan: &Orphan) -> u64 {
+    pub(crate) fn orphan_bytes(&self, orphan: &Orphan) -> u64 {
         [Family::Data, Family::Score]
             .map(|family| object_range(family, orphan.space, orphan.slot, orphan.id))
             .iter()

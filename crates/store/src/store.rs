@@ -5,6 +5,7 @@ use crate::access::AccessPolicy;
 use crate::base::{Base, Direction, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
+use crate::dying::Dying;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
 use crate::objects::{Objects, lease_row};
@@ -98,6 +99,7 @@ pub struct Store {
     pub(crate) objects: Objects,
     pub(crate) flush: FlushControl,
     pub(crate) reclaimer: Reclaimer,
+    pub(crate) dying: Dying,
     /// The generation on its way to the base, until it is there.
     pub(crate) frozen: Mutex<Option<Arc<Frozen>>>,
     /// The index up to which the base holds everything.

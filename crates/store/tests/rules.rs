@@ -142,6 +142,47 @@ fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
 }
 
 #[test]
+fn what_died_is_flushed_when_the_base_has_much_of_it() {
+    const DATABASE: u32 = 0;
+    let machine = Machine::new(usual);
+    let store = &machine.store;
+    let flushes = || store.figures().into_iter().find(|(_, name, _)| *name == "flushes_completed").expect("a figure").2;
+    let wait_for_flush = |what: &str, before: u64| {
+        let begun = Instant::now();
+        while flushes() == before {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // An object of 40 MB, in records that are small enough.
+    let (slot, id) = (haypile_store::Slot(1), haypile_store::ObjectId(7));
+    let space = machine.begin().space(DATABASE);
+    let owner = row::owner_row(space, slot, id);
+    let change = |change: &dyn Fn(&mut haypile_store::Txn<'_>)| {
+        let mut txn = machine.begin();
+        change(&mut txn);
+        txn.commit().expect("room");
+    };
+    let fill = || {
+        change(&|txn| txn.put_row(&owner, &[b"big"]).expect("small"));
+        for number in 0..40_u8 {
+            let element = row::data_row(space, slot, id, &[number]);
+            change(&|txn| txn.put_row(&element, &[&vec![number; 1 << 20]]).expect("small"));
+            store.flush_now().expect("the base takes it");
+        }
+    };
+    fill();
+    let before = flushes();
+    change(&|txn| txn.delete_row(&owner).expect("small"));
+    wait_for_flush("an object without owner", before);
+
+    fill();
+    let before = flushes();
+    change(&|txn| txn.flush_database(DATABASE).expect("small"));
+    wait_for_flush("a database that was emptied", before);
+}
+
+#[test]
 fn writers_are_slowed_when_the_flush_is_behind_and_refused_at_the_end() {
     let machine = Machine::new(|options| options.memtable_bytes = 256 << 10);
     machine.base.hold_ingests(true);

@@ -1,0 +1,84 @@
+//! What has died in the memtable only: objects without owner, spaces that are no database any more. The base learns of it
+//! with the next flush, and only then gives the room back. A server with little to write flushes seldom, so that what is
+//! worth it asks for a flush.
+
+use crate::reclaim::{BIG_OBJECT_BYTES, Orphan};
+use crate::row::{Family, Space, family_range};
+use crate::store::Store;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Objects whose size is asked for, of each generation; the others count as the average of these.
+const MEASURED_MAX: usize = 1000;
+
+/// How far apart such flushes are.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Of the active generation: noted under a latch of the memtable, and forgotten under all of them, by a freeze.
+#[derive(Default)]
+pub(crate) struct Dying {
+    count: AtomicU64,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    /// Not measured yet.
+    objects: Vec<Orphan>,
+    spaces: Vec<Space>,
+    measured: u64,
+    object_bytes: u64,
+    space_bytes: u64,
+}
+
+impl Dying {
+    #[inline]
+    pub fn on_object(&self, orphan: Option<Orphan>) {
+        if self.count.fetch_add(1, Ordering::Relaxed) < MEASURED_MAX as u64 {
+            self.noted.lock().objects.extend(orphan);
+        }
+    }
+
+    pub fn on_spaces(&self, space: Option<Space>) {
+        if space.is_some() {
+            self.noted.lock().spaces.extend(space);
+        }
+    }
+
+    pub fn forget(&self) {
+        let mut noted = self.noted.lock();
+        *noted = Noted::default();
+        self.count.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Whether the base has so much that a flush would show it to be dead. Asks the base for sizes, once for each.
+    pub(crate) fn flush_gives_room(&self) -> bool {
+        if self.flush.last_freeze().is_some_and(|frozen| frozen.elapsed() < INTERVAL) {
+            return false;
+        }
+        let mut noted = self.dying.noted.lock();
+        let (objects, spaces) = (std::mem::take(&mut noted.objects), std::mem::take(&mut noted.spaces));
+        drop(noted);
+        // Commits note more meanwhile; none of it is forgotten, for only this thread freezes.
+        let object_bytes: u64 = objects.iter().map(|orphan| self.orphan_bytes(orphan)).sum();
+        let space_bytes: u64 = spaces.iter().map(|space| self.space_bytes(*space)).sum();
+        let mut noted = self.dying.noted.lock();
+        noted.measured += objects.len() as u64;
+        noted.object_bytes += object_bytes;
+        noted.space_bytes += space_bytes;
+        let average = noted.object_bytes / noted.measured.max(1);
+        let others = self.dying.count.load(Ordering::Relaxed).saturating_sub(noted.measured);
+        noted.object_bytes + average * others + noted.space_bytes >= BIG_OBJECT_BYTES
+    }
+
+    fn space_bytes(&self, space: Space) -> u64 {
+        [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire]
+            .map(|family| family_range(family, space))
+            .iter()
+            .map(|(from, until)| self.base.bytes_in(from, until))
+            .sum()
+    }
+}
