@@ -107,6 +107,9 @@ const P99_RATIO_MAX: f64 = 2.0;
 /// What the log keeps whatever was deleted: `flush-log-bytes`, and the segment that is being filled.
 const LOG_BYTES: u64 = 320 << 20;
 
+/// How long the commands that store may take.
+const STORE_MAX: Duration = Duration::from_secs(3600);
+
 /// How long compactions may go on after the giant was filled before the others are measured beside them.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
@@ -128,9 +131,6 @@ pub fn run(options: &Options) -> Result<bool> {
     for giant in GIANTS.iter().filter(|giant| options.types.is_empty() || options.types.iter().any(|n| n == giant.name))
     {
         let outcome = measure(options, giant).with_context(|| format!("the giant {}", giant.name))?;
-        for (what, value, good) in &outcome.figures {
-            println!("{:6} {what}: {value}{}", outcome.name, if *good { "" } else { " MISSED" });
-        }
         outcomes.push(outcome);
     }
     if let Some(page) = &options.write_to {
@@ -144,10 +144,13 @@ pub fn run(options: &Options) -> Result<bool> {
 fn measure(options: &Options, giant: &'static Giant) -> Result<Outcome> {
     let place = Workplace::new("giants", Some(&options.dir))?;
     let (server, _) = Server::start(&options.server, &place)?;
-    let mut client = server.client()?;
+    let mut client = Client::connect(server.port(), STORE_MAX).context("connecting")?;
     let data = place.data();
     let mut outcome = Outcome { name: giant.name, figures: Vec::new() };
-    let mut note = |what: &str, value: String, good: bool| outcome.figures.push((what.to_string(), value, good));
+    let mut note = |what: &str, value: String, good: bool| {
+        println!("{:6} {what}: {value}{}", giant.name, if good { "" } else { " MISSED" });
+        outcome.figures.push((what.to_string(), value, good));
+    };
     for number in 0..CROWD_KEYS {
         client.call(&[b"SET", &key(number)[..], &value(number)])?;
     }
