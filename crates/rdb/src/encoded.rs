@@ -1,0 +1,101 @@
+//! Lengths and strings as they lie in a file.
+//!
+//! A length: `00LLLLLL`, `01LLLLLL LLLLLLLL`, 80 and u32 BE, or 81 and u64 BE. What begins with `11` is a string in another form: c0, c1, c2 and a number
+//! of one, two or four bytes LE, whose digits it is; c3, the length compressed, the length, and LZF.
+
+use crate::error::Error;
+use crate::lzf;
+use crate::source::Source;
+
+/// What stands where a length does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Bytes(u64),
+    /// The low six bits of the first byte.
+    Special(u8),
+}
+
+#[inline]
+fn length_or_special(source: &mut impl Source) -> Result<Length, Error> {
+    let first = source.byte()?;
+    Ok(match first {
+        0..=0x3f => Length::Bytes(u64::from(first)),
+        0x40..=0x7f => Length::Bytes(u64::from(first & 0x3f) << 8 | u64::from(source.byte()?)),
+        0x80 => Length::Bytes(u64::from(u32::from_be_bytes(source.array()?))),
+        0x81 => Length::Bytes(u64::from_be_bytes(source.array()?)),
+        0x82..=0xbf => return Err(source.corrupt("a length has an unknown form")),
+        _ => Length::Special(first & 0x3f),
+    })
+}
+
+/// A length, or a number in the form of one.
+#[inline]
+pub fn length(source: &mut impl Source) -> Result<u64, Error> {
+    match length_or_special(source)? {
+        Length::Bytes(length) => Ok(length),
+        Length::Special(_) => Err(source.corrupt("a string is where a length should be")),
+    }
+}
+
+/// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are compressed.
+#[inline]
+pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<u8>) -> Result<(), Error> {
+    out.clear();
+    let number = match length_or_special(source)? {
+        Length::Bytes(length) => return source.append(length, out),
+        Length::Special(0) => i32::from(i8::from_le_bytes(source.array()?)),
+        Length::Special(1) => i32::from(i16::from_le_bytes(source.array()?)),
+        Length::Special(2) => i32::from_le_bytes(source.array()?),
+        Length::Special(3) => {
+            let compressed_bytes = length(source)?;
+            let bytes = length(source)?;
+            compressed.clear();
+            source.append(compressed_bytes, compressed)?;
+            return lzf::decompress(compressed, bytes, out).map_err(|what| source.corrupt(what));
+        }
+        Length::Special(_) => return Err(source.corrupt("a string has an unknown form")),
+    };
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slice;
+
+    #[test]
+    fn strings_have_six_forms() {
+        let long = [&[0x41, 0x00][..], &[b'x'; 256]].concat();
+        let wide = [&[0x80, 0, 0, 0, 2][..], b"ab"].concat();
+        let wider = [&[0x81, 0, 0, 0, 0, 0, 0, 0, 2][..], b"ab"].concat();
+        let xs = "x".repeat(256);
+        let cases: [(&[u8], &str); 9] = [
+            (b"\x03hay", "hay"),
+            (&long, &xs),
+            (&wide, "ab"),
+            (&wider, "ab"),
+            (b"\xc0\xff", "-1"),
+            (b"\xc1\x00\x80", "-32768"),
+            (b"\xc2\x15\xcd\x5b\x07", "123456789"),
+            (b"\xc3\x05\x0a\x00a\xe0\x00\x00", "aaaaaaaaaa"),
+            (b"\x00", ""),
+        ];
+        for (bytes, expected) in cases {
+            let (mut source, mut out, mut compressed) = (Slice::new(bytes), vec![1], vec![1]);
+            string(&mut source, &mut out, &mut compressed).unwrap();
+            assert_eq!((String::from_utf8(out).unwrap().as_str(), source.rest().len()), (expected, 0));
+            for len in 0..bytes.len() {
+                let cut = string(&mut Slice::new(&bytes[..len]), &mut Vec::new(), &mut Vec::new());
+                assert!(cut.is_err(), "{bytes:02x?} cut to {len}");
+            }
+        }
+        for bytes in
+            [&b"\xc4"[..], b"\x82", b"\x81\x7f\xff\xff\xff\xff\xff\xff\xffab", b"\xc3\x01\x81\x7f\0\0\0\0\0\0\0a"]
+        {
+            let mut out = Vec::new();
+            assert!(string(&mut Slice::new(bytes), &mut out, &mut Vec::new()).is_err(), "{bytes:02x?}");
+            assert!(out.capacity() < 1000);
+        }
+    }
+}

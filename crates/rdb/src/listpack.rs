@@ -1,0 +1,275 @@
+//! Listpacks: elements in one string, read with all lengths checked, and written for the nodes of streams.
+//!
+//! `bytes: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: its encoding with its bytes, then the length of that
+//! in seven bits a byte, the last byte the lowest, all but the first with the high bit set: so that one can go backwards.
+
+use crate::error::Damage;
+use crate::item::{Item, number_of};
+
+/// Bytes before the elements.
+const HEAD_BYTES: usize = 6;
+
+const END: u8 = 0xff;
+
+/// So many elements, or more.
+const COUNT_UNKNOWN: u16 = u16::MAX;
+
+/// The elements of a listpack that are still to come.
+#[derive(Clone, Debug)]
+pub struct Listpack<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// What the head says, if it does, and what was seen.
+    count: Option<u64>,
+    seen: u64,
+}
+
+impl<'a> Listpack<'a> {
+    /// Checks the head.
+    pub fn new(bytes: &'a [u8]) -> Result<Listpack<'a>, Damage> {
+        let (head, _) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or("a listpack is shorter than its head")?;
+        let total = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        let count = u16::from_le_bytes([head[4], head[5]]);
+        if total as usize != bytes.len() {
+            return Err("a listpack is not of its length");
+        }
+        if bytes.len() == HEAD_BYTES || bytes[bytes.len() - 1] != END {
+            return Err("a listpack does not end as one");
+        }
+        let count = (count != COUNT_UNKNOWN).then_some(u64::from(count));
+        Ok(Listpack { bytes: &bytes[..bytes.len() - 1], at: HEAD_BYTES, count, seen: 0 })
+    }
+
+    /// The next element; `None` at the end, where the count is checked.
+    #[inline]
+    #[allow(clippy::should_implement_trait)] // It fails.
+    pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
+        const TOO_LONG: Damage = "an element of a listpack reaches beyond its end";
+        let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
+            return match self.count {
+                Some(count) if count != self.seen => Err("a listpack has not as many elements as it says"),
+                _ => Ok(None),
+            };
+        };
+        let byte = |n: usize| rest.get(n).map(|byte| u32::from(*byte)).ok_or(TOO_LONG);
+        let string = |head: usize, length: u32| {
+            let end = head.checked_add(length as usize).ok_or(TOO_LONG)?;
+            Ok((Item::Bytes(rest.get(head..end).ok_or(TOO_LONG)?), end))
+        };
+        let (item, length) = match rest[0] {
+            first @ 0..=0x7f => (Item::Number(i64::from(first)), 1),
+            first @ 0x80..=0xbf => string(1, u32::from(first & 0x3f))?,
+            first @ 0xc0..=0xdf => {
+                let bits = (u32::from(first & 0x1f) << 8 | byte(1)?) as i64;
+                (Item::Number(if bits >= 1 << 12 { bits - (1 << 13) } else { bits }), 2)
+            }
+            first @ 0xe0..=0xef => string(2, u32::from(first & 0x0f) << 8 | byte(1)?)?,
+            0xf0 => string(5, byte(1)? | byte(2)? << 8 | byte(3)? << 16 | byte(4)? << 24)?,
+            first @ 0xf1..=0xf4 => {
+                let width = [2, 3, 4, 8][usize::from(first - 0xf1)];
+                let digits = rest.get(1..1 + width).ok_or(TOO_LONG)?;
+                (Item::Number(little_endian(digits)), 1 + width)
+            }
+            _ => return Err("an element of a listpack has an unknown encoding"),
+        };
+        let back = Back::of(length as u64);
+        if rest.get(length..length + back.as_slice().len()) != Some(back.as_slice()) {
+            return Err("an element of a listpack does not end as one");
+        }
+        self.at += length + back.as_slice().len();
+        self.seen += 1;
+        Ok(Some(item))
+    }
+
+    /// The next element, which there is.
+    pub fn expect(&mut self) -> Result<Item<'a>, Damage> {
+        self.next()?.ok_or("a listpack has too few elements")
+    }
+
+    /// The next element, which is a number.
+    pub fn expect_number(&mut self) -> Result<i64, Damage> {
+        self.expect()?.number().ok_or("an element of a listpack is no number")
+    }
+}
+
+/// A signed number of up to eight bytes.
+pub(crate) fn little_endian(digits: &[u8]) -> i64 {
+    let sign = if digits.last().is_some_and(|last| last & 0x80 != 0) { 0xff } else { 0 };
+    let mut bytes = [sign; 8];
+    bytes[..digits.len()].copy_from_slice(digits);
+    i64::from_le_bytes(bytes)
+}
+
+/// The length of an element, behind it.
+struct Back {
+    bytes: [u8; 5],
+    len: usize,
+}
+
+impl Back {
+    #[inline]
+    fn of(length: u64) -> Back {
+        // Redis's bounds, which leave out the last length of each width but the first.
+        let len = match length {
+            0..=127 => 1,
+            128..=16_382 => 2,
+            16_383..=2_097_150 => 3,
+            2_097_151..=268_435_454 => 4,
+            _ => 5,
+        };
+        let mut bytes = [0; 5];
+        for (n, byte) in bytes[..len].iter_mut().enumerate() {
+            let seven = (length >> (7 * (len - 1 - n))) as u8 & 0x7f;
+            *byte = if n == 0 { seven } else { seven | 0x80 };
+        }
+        Back { bytes, len }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// A listpack in the making.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    bytes: Vec<u8>,
+    count: u64,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder { bytes: vec![0; HEAD_BYTES], count: 0 }
+    }
+}
+
+impl Builder {
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: i64) {
+        let start = self.bytes.len();
+        let digits = number.to_le_bytes();
+        match number {
+            0..=127 => self.bytes.push(number as u8),
+            -4096..=4095 => self.bytes.extend_from_slice(&((number as u16 & 0x1fff) | 0xc000).to_be_bytes()),
+            -0x8000..=0x7fff => self.wide(0xf1, &digits[..2]),
+            -0x80_0000..=0x7f_ffff => self.wide(0xf2, &digits[..3]),
+            -0x8000_0000..=0x7fff_ffff => self.wide(0xf3, &digits[..4]),
+            _ => self.wide(0xf4, &digits),
+        }
+        self.end(start);
+    }
+
+    fn wide(&mut self, encoding: u8, bytes: &[u8]) {
+        self.bytes.push(encoding);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Adds a string of less than 4 GiB, as a number where it is the spelling of one.
+    pub fn string(&mut self, string: &[u8]) {
+        if let Some(number) = number_of(string) {
+            return self.number(number);
+        }
+        let start = self.bytes.len();
+        match string.len() {
+            length @ 0..=0x3f => self.bytes.push(0x80 | length as u8),
+            length @ 0x40..=0xfff => self.bytes.extend_from_slice(&(0xe000 | length as u16).to_be_bytes()),
+            length => self.wide(0xf0, &(length as u32).to_le_bytes()),
+        }
+        self.bytes.extend_from_slice(string);
+        self.end(start);
+    }
+
+    fn end(&mut self, start: usize) {
+        let back = Back::of((self.bytes.len() - start) as u64);
+        self.bytes.extend_from_slice(back.as_slice());
+        self.count += 1;
+    }
+
+    /// Adds all elements of another one, which is empty then.
+    pub fn append(&mut self, other: &mut Builder) {
+        self.bytes.extend_from_slice(&other.bytes[HEAD_BYTES..]);
+        self.count += other.count;
+        *other = Builder::default();
+    }
+
+    /// The whole listpack; the builder begins anew.
+    pub fn take(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::replace(&mut self.bytes, vec![0; HEAD_BYTES]);
+        let count = u16::try_from(std::mem::take(&mut self.count)).unwrap_or(COUNT_UNKNOWN);
+        bytes.push(END);
+        let total = u32::try_from(bytes.len()).expect("listpacks are kept far below 4 GiB");
+        bytes[..4].copy_from_slice(&total.to_le_bytes());
+        bytes[4..HEAD_BYTES].copy_from_slice(&count.to_le_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Damage> {
+        let (mut listpack, mut strings) = (Listpack::new(bytes)?, Vec::new());
+        while let Some(item) = listpack.next()? {
+            strings.push(item.bytes(&mut itoa::Buffer::new()).to_vec());
+        }
+        Ok(strings)
+    }
+
+    #[test]
+    fn what_was_built_is_read() {
+        let mut texts: Vec<Vec<u8>> = Vec::new();
+        for power in 0..64 {
+            for near in -2..=2i64 {
+                let number = (1i64 << power.min(62)).wrapping_add(near);
+                texts.push(number.to_string().into_bytes());
+                texts.push(number.wrapping_neg().to_string().into_bytes());
+            }
+        }
+        texts.extend([i64::MIN, i64::MAX].map(|number| number.to_string().into_bytes()));
+        for length in [0, 1, 63, 64, 125, 126, 4095, 4096, 16_380, 16_381, 16_382, 16_383, 2_097_150, 2_097_151] {
+            texts.push(vec![b'x'; length]);
+        }
+        let mut builder = Builder::default();
+        texts.iter().for_each(|text| builder.string(text));
+        assert_eq!(strings(&builder.take()).unwrap(), texts);
+        assert_eq!(strings(&builder.take()).unwrap(), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn bytes_are_redis_s() {
+        let mut builder = Builder::default();
+        for text in ["a", "127", "-1", "4096", "70000"] {
+            builder.string(text.as_bytes());
+        }
+        let expected = "180000000500 8161 02 7f 01 dfff 02 f10010 03 f2701101 04 ff";
+        let hex: String = builder.take().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, expected.replace(' ', ""));
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let mut builder = Builder::default();
+        ["hay", "5000", "x"].iter().for_each(|text| builder.string(text.as_bytes()));
+        let good = builder.take();
+        assert!(strings(&good).is_ok());
+        for len in 0..good.len() {
+            assert!(strings(&good[..len]).is_err(), "cut to {len} bytes");
+        }
+        for at in [0, 4, 6, 10, 11, 14, 17, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x41;
+            assert!(strings(&bad).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The payload of DUMP: a value as it lies in a file, the version of the format, and a checksum over both.
+//!
+//! `form: u8 | value | version: u16 LE | CRC-64: u64 LE`.
+
+use crate::checksum::Checksum;
+use crate::error::{Error, Failure, Why};
+use crate::event::{Kind, Part};
+use crate::source::Slice;
+use crate::value::{Elements, Form, Reader};
+
+/// Bytes behind the value.
+const FOOTER_BYTES: usize = 10;
+
+const CHECKSUM_BYTES: usize = 8;
+
+/// A payload that is the one that was made, whatever it says.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    body: &'a [u8],
+    pub version: u16,
+}
+
+impl<'a> Payload<'a> {
+    /// Checks version and checksum.
+    pub fn check(bytes: &'a [u8]) -> Result<Payload<'a>, Error> {
+        let error = |why| Error { position: bytes.len() as u64, key: None, why };
+        let Some((body, footer)) = bytes.split_last_chunk::<FOOTER_BYTES>() else { return Err(error(Why::Truncated)) };
+        let version = u16::from_le_bytes([footer[0], footer[1]]);
+        if version > crate::VERSION_MAX {
+            return Err(error(Why::Version(version.into())));
+        }
+        let checksum = u64::from_le_bytes(footer[2..].try_into().expect("eight bytes"));
+        if Checksum::default().and(&bytes[..bytes.len() - CHECKSUM_BYTES]).value() != checksum {
+            return Err(error(Why::Checksum));
+        }
+        Ok(Payload { body, version })
+    }
+
+    /// The bytes of the value without looking at a checksum: for tests of what comes behind it.
+    pub fn unchecked(body: &'a [u8]) -> Payload<'a> {
+        Payload { body, version: crate::VERSION }
+    }
+
+    /// The form of the value and the value.
+    pub(crate) fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// The form of the value, and its bytes.
+    fn form(&self) -> Result<(Form, &'a [u8]), Error> {
+        let error = |why| Error { position: 0, key: None, why };
+        let (number, value) = self.body.split_first().ok_or_else(|| error(Why::Truncated))?;
+        let form = Form::of(*number).ok_or_else(|| error(Why::Unsupported("a value of an unknown type")))?;
+        Ok((form, value))
+    }
+
+    /// The type of the value.
+    pub fn kind(&self) -> Result<Kind, Error> {
+        let (form, _) = self.form()?;
+        let error = Error { position: 0, key: None, why: Why::Unsupported("the value is data of a module") };
+        form.kind().ok_or(error)
+    }
+
+    /// Gives the parts of the value to `each`, and says how many elements it has: a value without any is none. What
+    /// may follow the value is left alone, as Redis does.
+    pub fn read<E>(&self, each: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
+        let (form, value) = self.form()?;
+        Reader::new(Slice::new(value)).value(form, each)
+    }
+}
+
+/// Makes a payload of a value.
+pub(crate) fn seal(mut value: Vec<u8>, version: u16) -> Vec<u8> {
+    value.extend_from_slice(&version.to_le_bytes());
+    let checksum = Checksum::default().and(&value).value();
+    value.extend_from_slice(&checksum.to_le_bytes());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_what_was_sealed() {
+        let good = seal(b"\x00\x03hay".to_vec(), 10);
+        let payload = Payload::check(&good).unwrap();
+        assert_eq!((payload.version, payload.kind().unwrap()), (10, Kind::String));
+        for len in 0..good.len() {
+            assert!(Payload::check(&good[..len]).is_err());
+        }
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert!(Payload::check(&bad).is_err(), "byte {at}");
+        }
+        assert!(Payload::check(&seal(b"\x00\x03hay".to_vec(), crate::VERSION_MAX + 1)).is_err());
+        let module = seal(b"\x07\x00".to_vec(), 10);
+        assert!(Payload::check(&module).unwrap().kind().is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! Where bytes come from: memory, or something that is read through a buffer of fixed size.
+
+use crate::checksum::Checksum;
+use crate::error::{Error, Why};
+use std::io::Read;
+
+/// More bytes than this are not asked for at once.
+pub const TAKE_MAX: usize = 64 * 1024;
+
+/// Bytes in their order.
+pub trait Source {
+    /// The next `count` bytes, `TAKE_MAX` at most.
+    fn take(&mut self, count: usize) -> Result<&[u8], Error>;
+
+    /// Bytes taken so far.
+    fn position(&self) -> u64;
+
+    fn error(&self, why: Why) -> Error {
+        Error { position: self.position(), key: None, why }
+    }
+
+    fn corrupt(&self, what: &'static str) -> Error {
+        self.error(Why::Corrupt(what))
+    }
+
+    fn byte(&mut self) -> Result<u8, Error> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        Ok(self.take(N)?.try_into().expect("as many bytes as were asked for"))
+    }
+
+    /// The next `count` bytes, behind what is in `out`. What was only claimed to be there is never allocated.
+    fn append(&mut self, count: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        let mut left = count;
+        while left > 0 {
+            let piece = left.min(TAKE_MAX as u64) as usize;
+            out.extend_from_slice(self.take(piece)?);
+            left -= piece as u64;
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, count: u64) -> Result<(), Error> {
+        let mut left = count;
+        while left > 0 {
+            let piece = left.min(TAKE_MAX as u64) as usize;
+            self.take(piece)?;
+            left -= piece as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes in memory.
+#[derive(Clone, Debug)]
+pub struct Slice<'a> {
+    rest: &'a [u8],
+    position: u64,
+}
+
+impl<'a> Slice<'a> {
+    pub fn new(bytes: &'a [u8]) -> Slice<'a> {
+        Slice { rest: bytes, position: 0 }
+    }
+
+    /// Bytes that were not taken.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl Source for Slice<'_> {
+    #[inline]
+    fn take(&mut self, count: usize) -> Result<&[u8], Error> {
+        match self.rest.split_at_checked(count) {
+            Some((taken, rest)) => {
+                self.rest = rest;
+                self.position += count as u64;
+                Ok(taken)
+            }
+            None => Err(self.error(Why::Truncated)),
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+/// Bytes that are read, with the checksum of what was taken.
+pub struct Input<R> {
+    from: R,
+    buffer: Box<[u8]>,
+    /// `start..end` of the buffer was read and not taken.
+    start: usize,
+    end: usize,
+    /// Up to here, the buffer is in `checksum`.
+    summed: usize,
+    checksum: Checksum,
+    position: u64,
+}
+
+/// Bytes of the buffer: large beside what is taken at once, so that little is moved.
+const BUFFER_BYTES: usize = 4 * TAKE_MAX;
+
+impl<R: Read> Input<R> {
+    pub fn new(from: R) -> Input<R> {
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Input { from, buffer, start: 0, end: 0, summed: 0, checksum: Checksum::default(), position: 0 }
+    }
+
+    /// The checksum of all bytes taken so far.
+    pub fn checksum(&mut self) -> u64 {
+        self.checksum = self.checksum.and(&self.buffer[self.summed..self.start]);
+        self.summed = self.start;
+        self.checksum.value()
+    }
+
+    /// Reads until `count` bytes lie in the buffer.
+    fn fill(&mut self, count: usize) -> Result<(), Error> {
+        debug_assert!(count <= TAKE_MAX);
+        self.checksum();
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end, self.summed) = (0, self.end - self.start, 0);
+        while self.end < count {
+            match self.from.read(&mut self.buffer[self.end..]) {
+                Ok(0) => return Err(self.error(Why::Truncated)),
+                Ok(bytes) => self.end += bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(Why::Io(error))),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Source for Input<R> {
+    #[inline]
+    fn take(&mut self, count: usize) -> Result<&[u8], Error> {
+        if self.end - self.start < count {
+            self.fill(count)?;
+        }
+        self.start += count;
+        self.position += count as u64;
+        Ok(&self.buffer[self.start - count..self.start])
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+}

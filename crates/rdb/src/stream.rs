@@ -1,0 +1,235 @@
+//! Streams as they lie in a file: listpacks of entries, each under the ID that its entries' are counted from; then what the stream is,
+//! and its consumer groups.
+//!
+//! `listpacks | (ID: 16 bytes | listpack) ... | length | last ms | last seq | first ms, seq, max deleted ms, seq, entries added, since 7.0 | groups | group ...`;
+//! a group: `name | last ms | last seq | entries read, since 7.0 | pending | (ID | delivered: u64 LE | deliveries) ... | consumers | consumer ...`; a consumer: `name |
+//! seen: u64 LE | active: u64 LE, since 7.2 | pending | ID ...`.
+//!
+//! A listpack: `entries | deleted ones | fields | field ... | 0`, then for each entry `flags | ms - that of the node | seq - that of the node | fields and values |
+//! elements of the entry`; with the flag for it, the fields are those of the node.
+
+use crate::encoded;
+use crate::error::{Damage, Failure};
+use crate::event::{Consumer, Fields, Group, Part, StreamHead, StreamId};
+use crate::item::Item;
+use crate::listpack::Listpack;
+use crate::source::Source;
+use crate::value::Form;
+
+/// Flags of an entry.
+pub(crate) const DELETED: i64 = 1;
+pub(crate) const SAME_FIELDS: i64 = 2;
+
+/// Buffers that are kept from entry to entry.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// The fields of a node.
+    names: Strings,
+    /// Fields and values of an entry.
+    entry: Strings,
+}
+
+#[derive(Debug, Default)]
+struct Strings {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Strings {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, item: Item<'_>) {
+        self.push_bytes(item.bytes(&mut itoa::Buffer::new()));
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+        self.ends.push(self.text.len());
+    }
+
+    fn fields(&self) -> Fields<'_> {
+        Fields { text: &self.text, ends: &self.ends }
+    }
+}
+
+/// The entries of a node that are not deleted, in their order. IDs ascend from `last` on.
+fn node<E>(
+    id: StreamId,
+    bytes: &[u8],
+    last: &mut Option<StreamId>,
+    scratch: &mut Scratch,
+    mut each: impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<Result<u64, E>, Damage> {
+    let Scratch { names, entry } = scratch;
+    let mut listpack = Listpack::new(bytes)?;
+    let live = count(listpack.expect_number()?)?;
+    let deleted = count(listpack.expect_number()?)?;
+    let fields = count(listpack.expect_number()?)?;
+    names.clear();
+    for _ in 0..fields {
+        names.push(listpack.expect()?);
+    }
+    if listpack.expect_number()? != 0 {
+        return Err("the fields of a stream's node do not end as such");
+    }
+    let mut seen = [0u64; 2];
+    while let Some(flags) = listpack.next()? {
+        let flags = flags.number().filter(|flags| flags & !(DELETED | SAME_FIELDS) == 0);
+        let flags = flags.ok_or("an entry of a stream has unknown flags")?;
+        let (ms, seq) = (listpack.expect_number()?, listpack.expect_number()?);
+        // Both may go around: what was below the node's number is written as a negative difference.
+        let id = StreamId { ms: id.ms.wrapping_add(ms as u64), seq: id.seq.wrapping_add(seq as u64) };
+        entry.clear();
+        let elements = if flags & SAME_FIELDS != 0 {
+            for name in names.fields().strings() {
+                entry.push_bytes(name);
+                entry.push(listpack.expect()?);
+            }
+            3 + fields
+        } else {
+            let pairs = count(listpack.expect_number()?)?;
+            for _ in 0..pairs {
+                entry.push(listpack.expect()?);
+                entry.push(listpack.expect()?);
+            }
+            4 + 2 * pairs
+        };
+        if listpack.expect_number()? != elements as i64 {
+            return Err("an entry of a stream has not as many elements as it says");
+        }
+        if entry.ends.is_empty() {
+            return Err("an entry of a stream has no fields");
+        }
+        let is_deleted = flags & DELETED != 0;
+        seen[usize::from(is_deleted)] += 1;
+        if is_deleted {
+            continue;
+        }
+        if last.is_some_and(|last| last >= id) || id == StreamId::default() {
+            return Err("the entries of a stream are not in order");
+        }
+        *last = Some(id);
+        if let Err(stop) = each(Part::Entry { id, fields: entry.fields() }) {
+            return Ok(Err(stop));
+        }
+    }
+    if seen != [live, deleted] {
+        return Err("a stream's node has not as many entries as it says");
+    }
+    Ok(Ok(live))
+}
+
+/// What is counted in a listpack is no more than its elements.
+fn count(number: i64) -> Result<u64, Damage> {
+    u32::try_from(number).map(u64::from).map_err(|_| "a number in a stream's node is no count")
+}
+
+fn id(source: &mut impl Source) -> Result<StreamId, crate::Error> {
+    Ok(StreamId { ms: encoded::length(source)?, seq: encoded::length(source)? })
+}
+
+fn raw_id(source: &mut impl Source) -> Result<StreamId, crate::Error> {
+    Ok(StreamId::parse(source.take(StreamId::BYTES)?).expect("as many bytes as were asked for"))
+}
+
+/// Reads a stream; see `Reader::value`.
+pub(crate) fn read<S: Source, E>(
+    source: &mut S,
+    form: Form,
+    text: &mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<u64, Failure<E>> {
+    let nodes = encoded::length(source)?;
+    let (mut last, mut first, mut entries) = (None, None, 0);
+    for _ in 0..nodes {
+        encoded::string(source, text, compressed)?;
+        let node_id = StreamId::parse(text).ok_or_else(|| source.corrupt("a stream's node has no ID"))?;
+        encoded::string(source, text, compressed)?;
+        entries += node(node_id, text, &mut last, scratch, |part| {
+            if let (None, Part::Entry { id, .. }) = (first, part) {
+                first = Some(id);
+            }
+            each(part)
+        })
+        .map_err(|what| source.corrupt(what))?
+        .map_err(Failure::Sink)?;
+    }
+    let length = encoded::length(source)?;
+    if length != entries {
+        return Err(source.corrupt("a stream has not as many entries as it says").into());
+    }
+    let mut head = StreamHead { length, last: id(source)?, first: first.unwrap_or_default(), ..StreamHead::default() };
+    head.entries_added = length;
+    if last.is_some_and(|last| last > head.last) {
+        return Err(source.corrupt("a stream's last ID is before that of an entry").into());
+    }
+    if form != Form::Stream1 {
+        // The first ID, which was seen.
+        id(source)?;
+        head.max_deleted = id(source)?;
+        head.entries_added = encoded::length(source)?;
+    }
+    head.groups = encoded::length(source)?;
+    each(Part::Stream(head)).map_err(Failure::Sink)?;
+    for _ in 0..head.groups {
+        group(source, form, text, compressed, each)?;
+    }
+    // The head counts, so that an empty stream is one.
+    Ok(entries + 1)
+}
+
+fn group<S: Source, E>(
+    source: &mut S,
+    form: Form,
+    text: &mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<(), Failure<E>> {
+    encoded::string(source, text, compressed)?;
+    let last = id(source)?;
+    // Kept as an unsigned number, -1 too.
+    let entries_read = if form == Form::Stream1 { None } else { Some(encoded::length(source)? as i64) };
+    let pending = encoded::length(source)?;
+    each(Part::Group(Group { name: text, last, entries_read, pending })).map_err(Failure::Sink)?;
+    let mut before = None;
+    for _ in 0..pending {
+        let id = ascending(source, &mut before)?;
+        let delivered_ms = u64::from_le_bytes(source.array()?);
+        let deliveries = encoded::length(source)?;
+        each(Part::Pending { id, delivered_ms, deliveries }).map_err(Failure::Sink)?;
+    }
+    let (consumers, mut owned) = (encoded::length(source)?, 0);
+    for _ in 0..consumers {
+        encoded::string(source, text, compressed)?;
+        let seen_ms = u64::from_le_bytes(source.array()?);
+        let active_ms = if form == Form::Stream3 { i64::from_le_bytes(source.array()?) } else { seen_ms as i64 };
+        let mine = encoded::length(source)?;
+        let consumer = Consumer { name: text, seen_ms, active_ms, pending: mine };
+        each(Part::Consumer(consumer)).map_err(Failure::Sink)?;
+        let mut before = None;
+        for _ in 0..mine {
+            let id = ascending(source, &mut before)?;
+            each(Part::Owned(id)).map_err(Failure::Sink)?;
+            owned += 1;
+        }
+    }
+    if owned != pending {
+        return Err(source.corrupt("a pending entry of a stream's group has no consumer, or several").into());
+    }
+    Ok(())
+}
+
+/// An ID of a list of pending ones: Redis keeps and writes them in their order.
+fn ascending(source: &mut impl Source, before: &mut Option<StreamId>) -> Result<StreamId, crate::Error> {
+    let id = raw_id(source)?;
+    if before.is_some_and(|before| before >= id) {
+        return Err(source.corrupt("the pending entries of a stream are not in order"));
+    }
+    *before = Some(id);
+    Ok(id)
+}

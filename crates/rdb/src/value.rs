@@ -1,0 +1,380 @@
+//! Values as they lie in a file: which number stands for which form of which type, and how each is taken apart.
+
+use crate::encoded;
+use crate::error::{Damage, Error, Failure, Why};
+use crate::event::{Kind, Part};
+use crate::intset;
+use crate::item::{Item, score_of};
+use crate::listpack::Listpack;
+use crate::source::Source;
+use crate::stream::{self, Scratch};
+use crate::ziplist::Ziplist;
+use crate::zipmap::Zipmap;
+
+/// The form of a value. Redis's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    String = 0,
+    List = 1,
+    Set = 2,
+    /// Scores in digits.
+    ZsetDigits = 3,
+    Hash = 4,
+    /// Scores as eight bytes.
+    Zset = 5,
+    ModuleOld = 6,
+    Module = 7,
+    HashZipmap = 9,
+    ListZiplist = 10,
+    SetIntset = 11,
+    ZsetZiplist = 12,
+    HashZiplist = 13,
+    /// A list of ziplists.
+    ListQuicklist = 14,
+    /// Redis 5.0.
+    Stream1 = 15,
+    HashListpack = 16,
+    ZsetListpack = 17,
+    /// A list of listpacks and single elements.
+    ListQuicklist2 = 18,
+    /// Redis 7.0.
+    Stream2 = 19,
+    SetListpack = 20,
+    /// Redis 7.2.
+    Stream3 = 21,
+    /// Fields with deadlines, as release candidates of 7.4 wrote them.
+    TimedHashEarly = 22,
+    TimedHashListpackEarly = 23,
+    TimedHash = 24,
+    TimedHashListpack = 25,
+}
+
+/// All forms, with the type of value each one is; `None` for data of modules.
+const FORMS: [(Form, Option<Kind>); 25] = [
+    (Form::String, Some(Kind::String)),
+    (Form::List, Some(Kind::List)),
+    (Form::Set, Some(Kind::Set)),
+    (Form::ZsetDigits, Some(Kind::Zset)),
+    (Form::Hash, Some(Kind::Hash)),
+    (Form::Zset, Some(Kind::Zset)),
+    (Form::ModuleOld, None),
+    (Form::Module, None),
+    (Form::HashZipmap, Some(Kind::Hash)),
+    (Form::ListZiplist, Some(Kind::List)),
+    (Form::SetIntset, Some(Kind::Set)),
+    (Form::ZsetZiplist, Some(Kind::Zset)),
+    (Form::HashZiplist, Some(Kind::Hash)),
+    (Form::ListQuicklist, Some(Kind::List)),
+    (Form::Stream1, Some(Kind::Stream)),
+    (Form::HashListpack, Some(Kind::Hash)),
+    (Form::ZsetListpack, Some(Kind::Zset)),
+    (Form::ListQuicklist2, Some(Kind::List)),
+    (Form::Stream2, Some(Kind::Stream)),
+    (Form::SetListpack, Some(Kind::Set)),
+    (Form::Stream3, Some(Kind::Stream)),
+    (Form::TimedHashEarly, Some(Kind::TimedHash)),
+    (Form::TimedHashListpackEarly, Some(Kind::TimedHash)),
+    (Form::TimedHash, Some(Kind::TimedHash)),
+    (Form::TimedHashListpack, Some(Kind::TimedHash)),
+];
+
+impl Form {
+    pub fn of(number: u8) -> Option<Form> {
+        FORMS.iter().map(|(form, _)| *form).find(|form| *form as u8 == number)
+    }
+
+    /// The type of the value; `None` for data of a module.
+    pub fn kind(self) -> Option<Kind> {
+        FORMS.iter().find(|(form, _)| *form == self).and_then(|(_, kind)| *kind)
+    }
+}
+
+/// A container of a quicklist.
+const PLAIN: u64 = 1;
+const PACKED: u64 = 2;
+
+/// No deadline of a field lies behind this.
+const FIELD_DEADLINE_MAX_MS: u64 = (1 << 48) - 2;
+
+/// Takes values from a source, with buffers that are kept from value to value.
+#[derive(Debug)]
+pub struct Reader<S> {
+    pub source: S,
+    first: Vec<u8>,
+    second: Vec<u8>,
+    compressed: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// What became of a value: how many elements it has.
+pub type Elements = u64;
+
+impl<S: Source> Reader<S> {
+    pub fn new(source: S) -> Reader<S> {
+        Reader { source, first: Vec::new(), second: Vec::new(), compressed: Vec::new(), scratch: Scratch::default() }
+    }
+
+    /// A string that is not part of a value.
+    pub(crate) fn string(&mut self) -> Result<&[u8], Error> {
+        encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+        Ok(&self.first)
+    }
+
+    /// The same, behind another one, which is kept.
+    pub(crate) fn strings(&mut self) -> Result<(&[u8], &[u8]), Error> {
+        encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+        encoded::string(&mut self.source, &mut self.second, &mut self.compressed)?;
+        Ok((&self.first, &self.second))
+    }
+
+    /// Reads a value, gives its parts to `each` and says how many elements it has; a stream counts with its head.
+    pub fn value<E>(
+        &mut self,
+        form: Form,
+        mut each: impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<Elements, Failure<E>> {
+        match form {
+            Form::String => {
+                encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+                each(Part::String(&self.first)).map_err(Failure::Sink)?;
+                Ok(1)
+            }
+            Form::List | Form::Set => self.elements(&mut each),
+            Form::ZsetDigits | Form::Zset => self.scored(form, &mut each),
+            Form::Hash => self.fields(&mut each),
+            Form::TimedHash | Form::TimedHashEarly => self.timed_fields(form, &mut each),
+            Form::ListQuicklist => {
+                let (mut nodes, mut elements) = (encoded::length(&mut self.source)?, 0);
+                while nodes > 0 {
+                    elements += self.packed(Form::ListZiplist, &mut each)?;
+                    nodes -= 1;
+                }
+                Ok(elements)
+            }
+            Form::ListQuicklist2 => self.quicklist(&mut each),
+            Form::Stream1 | Form::Stream2 | Form::Stream3 => {
+                let Reader { source, first, compressed, scratch, .. } = self;
+                stream::read(source, form, first, compressed, scratch, &mut each)
+            }
+            Form::ModuleOld | Form::Module => {
+                Err(self.source.error(Why::Unsupported("the value is data of a module")).into())
+            }
+            Form::TimedHashListpack => {
+                // The first deadline, which the fields have as well.
+                self.source.skip(8)?;
+                self.packed(form, &mut each)
+            }
+            _ => self.packed(form, &mut each),
+        }
+    }
+
+    fn elements<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
+        let count = encoded::length(&mut self.source)?;
+        for _ in 0..count {
+            encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+            each(Part::Element(&self.first)).map_err(Failure::Sink)?;
+        }
+        Ok(count)
+    }
+
+    fn scored<E>(
+        &mut self,
+        form: Form,
+        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<Elements, Failure<E>> {
+        let count = encoded::length(&mut self.source)?;
+        for _ in 0..count {
+            encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+            let score = match form {
+                Form::Zset => Some(f64::from_le_bytes(self.source.array()?)),
+                _ => match self.source.byte()? {
+                    255 => Some(f64::NEG_INFINITY),
+                    254 => Some(f64::INFINITY),
+                    253 => None,
+                    digits => score_of(self.source.take(usize::from(digits))?),
+                },
+            };
+            let score = score.filter(|score| !score.is_nan()).ok_or_else(|| self.source.corrupt(NO_SCORE))?;
+            each(Part::Scored(&self.first, score)).map_err(Failure::Sink)?;
+        }
+        Ok(count)
+    }
+
+    fn fields<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
+        let count = encoded::length(&mut self.source)?;
+        for _ in 0..count {
+            let (field, value) = self.strings()?;
+            each(Part::Field { field, value, deadline_ms: None }).map_err(Failure::Sink)?;
+        }
+        Ok(count)
+    }
+
+    fn timed_fields<E>(
+        &mut self,
+        form: Form,
+        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<Elements, Failure<E>> {
+        // Deadlines lie behind the first one, plus one, so that zero is none.
+        let first_ms = match form {
+            Form::TimedHash => u64::from_le_bytes(self.source.array()?).wrapping_sub(1),
+            _ => 0,
+        };
+        let count = encoded::length(&mut self.source)?;
+        for _ in 0..count {
+            let deadline_ms = match encoded::length(&mut self.source)? {
+                0 => None,
+                behind => Some(first_ms.wrapping_add(behind)),
+            };
+            if deadline_ms.is_some_and(|deadline| deadline > FIELD_DEADLINE_MAX_MS) {
+                return Err(self.source.corrupt(NO_DEADLINE).into());
+            }
+            let (field, value) = self.strings()?;
+            each(Part::Field { field, value, deadline_ms }).map_err(Failure::Sink)?;
+        }
+        Ok(count)
+    }
+
+    fn quicklist<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
+        let (mut nodes, mut elements) = (encoded::length(&mut self.source)?, 0);
+        while nodes > 0 {
+            nodes -= 1;
+            match encoded::length(&mut self.source)? {
+                PLAIN => {
+                    encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+                    each(Part::Element(&self.first)).map_err(Failure::Sink)?;
+                    elements += 1;
+                }
+                PACKED => elements += self.packed(Form::ListQuicklist2, each)?,
+                _ => return Err(self.source.corrupt("a node of a list has an unknown form").into()),
+            }
+        }
+        Ok(elements)
+    }
+
+    /// A string that has elements in it.
+    fn packed<E>(
+        &mut self,
+        form: Form,
+        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<Elements, Failure<E>> {
+        encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+        let mut elements = 0;
+        let mut each = |part: Part<'_>| {
+            elements += 1;
+            each(part).map_err(Stop::Sink)
+        };
+        unpack(form, &self.first, &mut each).map_err(|stop| match stop {
+            Stop::Damage(what) => self.source.corrupt(what).into(),
+            Stop::Sink(why) => Failure::Sink(why),
+        })?;
+        Ok(elements)
+    }
+}
+
+const NO_SCORE: Damage = "the score of a member is no number";
+const NO_DEADLINE: Damage = "the deadline of a field is no time";
+
+/// Why the elements of a string did not all go out.
+enum Stop<E> {
+    Damage(Damage),
+    Sink(E),
+}
+
+impl<E> From<Damage> for Stop<E> {
+    fn from(what: Damage) -> Stop<E> {
+        Stop::Damage(what)
+    }
+}
+
+/// Items in their order, whatever they lie in.
+trait Items<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Damage>;
+
+    /// The one that belongs to the one before.
+    fn other(&mut self) -> Result<Item<'a>, Damage> {
+        self.next()?.ok_or("the last element lacks what belongs to it")
+    }
+}
+
+impl<'a> Items<'a> for Listpack<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
+        Listpack::next(self)
+    }
+}
+
+impl<'a> Items<'a> for Ziplist<'a> {
+    fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
+        Ziplist::next(self)
+    }
+}
+
+/// The elements that lie in one string.
+fn unpack<E>(form: Form, bytes: &[u8], each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>) -> Result<(), Stop<E>> {
+    match form {
+        Form::ListZiplist => elements_of(Ziplist::new(bytes)?, each),
+        Form::ListQuicklist2 | Form::SetListpack => elements_of(Listpack::new(bytes)?, each),
+        Form::ZsetZiplist => scored_of(Ziplist::new(bytes)?, each),
+        Form::ZsetListpack => scored_of(Listpack::new(bytes)?, each),
+        Form::HashZiplist => fields_of(Ziplist::new(bytes)?, false, each),
+        Form::HashListpack => fields_of(Listpack::new(bytes)?, false, each),
+        Form::TimedHashListpack | Form::TimedHashListpackEarly => fields_of(Listpack::new(bytes)?, true, each),
+        Form::HashZipmap => {
+            let mut zipmap = Zipmap::new(bytes)?;
+            while let Some((field, value)) = zipmap.next()? {
+                each(Part::Field { field, value, deadline_ms: None })?;
+            }
+            Ok(())
+        }
+        Form::SetIntset => {
+            let mut digits = itoa::Buffer::new();
+            intset::numbers(bytes)?.try_for_each(|number| each(Part::Element(digits.format(number).as_bytes())))
+        }
+        _ => unreachable!("only these lie in one string"),
+    }
+}
+
+fn elements_of<'a, E>(
+    mut items: impl Items<'a>,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
+) -> Result<(), Stop<E>> {
+    let mut digits = itoa::Buffer::new();
+    while let Some(item) = items.next()? {
+        each(Part::Element(item.bytes(&mut digits)))?;
+    }
+    Ok(())
+}
+
+fn scored_of<'a, E>(
+    mut items: impl Items<'a>,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
+) -> Result<(), Stop<E>> {
+    let mut digits = itoa::Buffer::new();
+    while let Some(member) = items.next()? {
+        let score = items.other()?.score().ok_or(NO_SCORE)?;
+        each(Part::Scored(member.bytes(&mut digits), score))?;
+    }
+    Ok(())
+}
+
+fn fields_of<'a, E>(
+    mut items: impl Items<'a>,
+    timed: bool,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
+) -> Result<(), Stop<E>> {
+    let (mut digits, mut more_digits) = (itoa::Buffer::new(), itoa::Buffer::new());
+    while let Some(field) = items.next()? {
+        let value = items.other()?;
+        let deadline_ms = if timed { deadline_of(items.other()?)? } else { None };
+        let (field, value) = (field.bytes(&mut digits), value.bytes(&mut more_digits));
+        each(Part::Field { field, value, deadline_ms })?;
+    }
+    Ok(())
+}
+
+/// Zero is none.
+fn deadline_of(item: Item<'_>) -> Result<Option<u64>, Damage> {
+    let deadline = item.number().and_then(|number| u64::try_from(number).ok());
+    let deadline = deadline.filter(|deadline| *deadline <= FIELD_DEADLINE_MAX_MS).ok_or(NO_DEADLINE)?;
+    Ok((deadline != 0).then_some(deadline))
+}

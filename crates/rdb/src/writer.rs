@@ -1,0 +1,350 @@
+//! Writes values, in the oldest form that can hold them: each needs its count beforehand, and nothing else.
+//!
+//! A value in a payload: `kind`, then what its type wants. A value in a file: `key`, then the same.
+//!
+//! | kind | what follows |
+//! |---|---|
+//! | string | `string`, or `begin_string` and `raw` bytes of that length |
+//! | list, set | `length`, then `string` for each element |
+//! | sorted set | `length`, then `string` and `score` for each |
+//! | hash | `length`, then two `string`s for each field |
+//! | hash with deadlines | `first_deadline`, `length`, then `field_deadline` and two `string`s for each field |
+//! | stream | `length` (of nodes), `node` for each, `stream`; for each group `group`, its `pending` entries, `length` (of consumers); for each of them `consumer`, then `owned` for each of its entries |
+
+use crate::checksum::Checksum;
+use crate::event::{Consumer, Group, Kind, StreamHead, StreamId};
+use crate::file;
+use crate::item::number_of;
+use crate::lzf::Compressor;
+use crate::nodes::Node;
+use crate::value::Form;
+use crate::{VERSION, VERSION_WITH_FIELD_DEADLINES, payload};
+use std::io::{self, Write};
+
+/// Where the bytes go.
+pub trait Output {
+    /// So many bytes are gathered before `on_full`.
+    fn full_at(&self) -> usize;
+
+    /// Takes some of the bytes, or says why there may not be more.
+    fn on_full(&mut self, bytes: &mut Vec<u8>) -> io::Result<()>;
+}
+
+/// Bytes that stay in memory, for a payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    bytes_max: usize,
+}
+
+impl Memory {
+    /// Writing fails with `FileTooLarge` where it becomes more than `bytes_max`.
+    pub fn new(bytes_max: usize) -> Memory {
+        Memory { bytes_max }
+    }
+}
+
+impl Output for Memory {
+    fn full_at(&self) -> usize {
+        self.bytes_max.saturating_add(1)
+    }
+
+    fn on_full(&mut self, _: &mut Vec<u8>) -> io::Result<()> {
+        Err(io::ErrorKind::FileTooLarge.into())
+    }
+}
+
+/// A file.
+#[derive(Debug)]
+pub struct File<W> {
+    to: W,
+    checksum: Checksum,
+    bytes: u64,
+}
+
+/// Bytes of a file that are written at once.
+const FILE_PIECE_BYTES: usize = 256 * 1024;
+
+impl<W: Write> Output for File<W> {
+    fn full_at(&self) -> usize {
+        FILE_PIECE_BYTES
+    }
+
+    fn on_full(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.checksum = self.checksum.and(bytes);
+        self.bytes += bytes.len() as u64;
+        self.to.write_all(bytes)?;
+        bytes.clear();
+        Ok(())
+    }
+}
+
+/// A value or a file in the making.
+#[derive(Debug)]
+pub struct Writer<O> {
+    bytes: Vec<u8>,
+    output: O,
+    /// The version that what was written needs.
+    version: u16,
+    compressor: Option<Compressor>,
+    compressed: Vec<u8>,
+    /// Field deadlines are counted from here.
+    first_ms: u64,
+}
+
+/// Shorter strings are not compressed, as in Redis.
+const COMPRESSED_FROM_BYTES: usize = 21;
+
+/// So much shorter has a string to become.
+const COMPRESSED_GAIN_BYTES: usize = 4;
+
+impl<O: Output> Writer<O> {
+    pub fn new(output: O) -> Writer<O> {
+        let compressor = Some(Compressor::default());
+        Writer { bytes: Vec::new(), output, version: VERSION, compressor, compressed: Vec::new(), first_ms: 0 }
+    }
+
+    /// Strings stay as long as they are.
+    pub fn without_compression(self) -> Writer<O> {
+        Writer { compressor: None, ..self }
+    }
+
+    /// The version of the format that what was written so far needs.
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// What a value is.
+    pub fn kind(&mut self, kind: Kind) -> io::Result<()> {
+        let form = match kind {
+            Kind::String => Form::String,
+            Kind::List => Form::List,
+            Kind::Set => Form::Set,
+            Kind::Zset => Form::Zset,
+            Kind::Hash => Form::Hash,
+            Kind::TimedHash => {
+                self.version = VERSION_WITH_FIELD_DEADLINES;
+                Form::TimedHash
+            }
+            Kind::Stream => Form::Stream2,
+        };
+        self.raw(&[form as u8])
+    }
+
+    /// Bytes as they are.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() >= self.output.full_at() { self.output.on_full(&mut self.bytes) } else { Ok(()) }
+    }
+
+    /// A length, or a number in the form of one.
+    #[inline]
+    pub fn length(&mut self, length: u64) -> io::Result<()> {
+        match length {
+            0..=0x3f => self.raw(&[length as u8]),
+            0x40..=0x3fff => self.raw(&(0x4000 | length as u16).to_be_bytes()),
+            0x4000..=0xffff_ffff => {
+                self.raw(&[0x80])?;
+                self.raw(&(length as u32).to_be_bytes())
+            }
+            _ => {
+                self.raw(&[0x81])?;
+                self.raw(&length.to_be_bytes())
+            }
+        }
+    }
+
+    /// A string: as a number, compressed, or as it is.
+    pub fn string(&mut self, string: &[u8]) -> io::Result<()> {
+        if let Some(number) = number_of(string).and_then(|number| i32::try_from(number).ok()) {
+            let digits = number.to_le_bytes();
+            return match number {
+                -0x80..=0x7f => self.raw(&[0xc0, digits[0]]),
+                -0x8000..=0x7fff => self.raw(&[0xc1, digits[0], digits[1]]),
+                _ => {
+                    self.raw(&[0xc2])?;
+                    self.raw(&digits)
+                }
+            };
+        }
+        if string.len() >= COMPRESSED_FROM_BYTES {
+            let (compressor, mut compressed) = (self.compressor.as_mut(), std::mem::take(&mut self.compressed));
+            let bytes_max = string.len() - COMPRESSED_GAIN_BYTES;
+            let is_shorter = compressor.is_some_and(|it| it.compress(string, bytes_max, &mut compressed));
+            let written = if is_shorter { self.compressed(&compressed, string.len()) } else { self.plain(string) };
+            self.compressed = compressed;
+            return written;
+        }
+        self.plain(string)
+    }
+
+    fn compressed(&mut self, compressed: &[u8], bytes: usize) -> io::Result<()> {
+        self.raw(&[0xc3])?;
+        self.length(compressed.len() as u64)?;
+        self.length(bytes as u64)?;
+        self.raw(compressed)
+    }
+
+    fn plain(&mut self, string: &[u8]) -> io::Result<()> {
+        self.length(string.len() as u64)?;
+        self.raw(string)
+    }
+
+    /// A string whose bytes follow, by `raw`.
+    pub fn begin_string(&mut self, bytes: u64) -> io::Result<()> {
+        self.length(bytes)
+    }
+
+    /// The score of the member before it.
+    pub fn score(&mut self, score: f64) -> io::Result<()> {
+        self.raw(&score.to_le_bytes())
+    }
+
+    /// The earliest deadline of a hash's fields.
+    pub fn first_deadline(&mut self, first_ms: u64) -> io::Result<()> {
+        self.first_ms = first_ms;
+        self.raw(&first_ms.to_le_bytes())
+    }
+
+    /// The deadline of the field that follows, which is not before the first one.
+    pub fn field_deadline(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
+        let first_ms = self.first_ms;
+        self.length(deadline_ms.map_or(0, |deadline| deadline.saturating_sub(first_ms) + 1))
+    }
+
+    /// A part of a stream's entries; empties the node.
+    pub fn node(&mut self, node: &mut Node) -> io::Result<()> {
+        let (id, listpack) = node.take();
+        self.plain(&id.encode())?;
+        self.string(&listpack)
+    }
+
+    fn id(&mut self, id: StreamId) -> io::Result<()> {
+        self.length(id.ms)?;
+        self.length(id.seq)
+    }
+
+    /// What a stream is beside its entries, behind these.
+    pub fn stream(&mut self, head: &StreamHead) -> io::Result<()> {
+        self.length(head.length)?;
+        self.id(head.last)?;
+        self.id(head.first)?;
+        self.id(head.max_deleted)?;
+        self.length(head.entries_added)?;
+        self.length(head.groups)
+    }
+
+    /// A group; so many pending entries follow as it says.
+    pub fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
+        self.string(group.name)?;
+        self.id(group.last)?;
+        self.length(group.entries_read.unwrap_or(-1) as u64)?;
+        self.length(group.pending)
+    }
+
+    pub fn pending(&mut self, id: StreamId, delivered_ms: u64, deliveries: u64) -> io::Result<()> {
+        self.raw(&id.encode())?;
+        self.raw(&delivered_ms.to_le_bytes())?;
+        self.length(deliveries)
+    }
+
+    /// A consumer; the IDs of so many pending entries follow as it says.
+    pub fn consumer(&mut self, consumer: &Consumer<'_>) -> io::Result<()> {
+        self.string(consumer.name)?;
+        self.raw(&consumer.seen_ms.to_le_bytes())?;
+        self.length(consumer.pending)
+    }
+
+    pub fn owned(&mut self, id: StreamId) -> io::Result<()> {
+        self.raw(&id.encode())
+    }
+}
+
+impl Writer<Memory> {
+    /// The payload of DUMP, of the value that was written.
+    pub fn seal(self) -> Vec<u8> {
+        payload::seal(self.bytes, self.version)
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<W: Write> Writer<File<W>> {
+    /// Begins a file of a version, at most that of which nothing newer is going to be written: `VERSION`, or
+    /// `VERSION_WITH_FIELD_DEADLINES` where hashes have some.
+    pub fn file(to: W, version: u16) -> io::Result<Writer<File<W>>> {
+        let mut writer = Writer::new(File { to, checksum: Checksum::default(), bytes: 0 });
+        writer.raw(file::MAGIC)?;
+        writer.raw(format!("{version:04}").as_bytes())?;
+        Ok(writer)
+    }
+
+    /// Something about the file.
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
+        self.raw(&[file::AUX])?;
+        self.string(name)?;
+        self.string(value)
+    }
+
+    /// The keys that follow belong to this database.
+    pub fn database(&mut self, number: u64) -> io::Result<()> {
+        self.raw(&[file::DATABASE])?;
+        self.length(number)
+    }
+
+    /// About so many keys the database has, and so many of them have deadlines.
+    pub fn sizes(&mut self, keys: u64, deadlines: u64) -> io::Result<()> {
+        self.raw(&[file::SIZES])?;
+        self.length(keys)?;
+        self.length(deadlines)
+    }
+
+    /// A key. Its value follows, without `kind`.
+    pub fn key(&mut self, key: &crate::Key<'_>) -> io::Result<()> {
+        self.about(key)?;
+        self.kind(key.kind)?;
+        self.string(key.name)
+    }
+
+    /// A key with its value, as a payload of DUMP has it.
+    pub fn key_of(&mut self, key: &crate::Key<'_>, payload: &crate::Payload<'_>) -> io::Result<()> {
+        self.about(key)?;
+        self.version = self.version.max(payload.version);
+        let (form, value) = payload.body().split_first().unwrap_or((&0, &[]));
+        self.raw(&[*form])?;
+        self.string(key.name)?;
+        value.chunks(FILE_PIECE_BYTES).try_for_each(|piece| self.raw(piece))
+    }
+
+    fn about(&mut self, key: &crate::Key<'_>) -> io::Result<()> {
+        if let Some(deadline) = key.deadline_ms {
+            self.raw(&[file::DEADLINE_MS])?;
+            self.raw(&deadline.to_le_bytes())?;
+        }
+        if let Some(idle_s) = key.idle_s {
+            self.raw(&[file::IDLE])?;
+            self.length(idle_s)?;
+        }
+        if let Some(frequency) = key.frequency {
+            self.raw(&[file::FREQUENCY, frequency])?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file so far.
+    pub fn position(&self) -> u64 {
+        self.output.bytes + self.bytes.len() as u64
+    }
+
+    /// Ends the file with its checksum, and gives it back; it is not flushed.
+    pub fn end(mut self) -> io::Result<W> {
+        self.bytes.push(file::END);
+        self.output.on_full(&mut self.bytes)?;
+        let checksum = self.output.checksum.value();
+        self.output.to.write_all(&checksum.to_le_bytes())?;
+        Ok(self.output.to)
+    }
+}

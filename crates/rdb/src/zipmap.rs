@@ -1,0 +1,89 @@
+//! Zipmaps: how small hashes lay before Redis 2.6. Read only.
+//!
+//! `pairs: u8 (fe or more: count them) | (length | field | length | free: u8 | value | free bytes) ... | ff`; a length is a byte, or fe and u32 LE.
+
+use crate::error::Damage;
+
+const END: u8 = 0xff;
+
+/// The pairs of a zipmap that are still to come.
+#[derive(Clone, Debug)]
+pub struct Zipmap<'a> {
+    rest: &'a [u8],
+    count: Option<u64>,
+    seen: u64,
+}
+
+const TOO_SHORT: Damage = "a zipmap ends too early";
+
+impl<'a> Zipmap<'a> {
+    pub fn new(bytes: &'a [u8]) -> Result<Zipmap<'a>, Damage> {
+        let (count, rest) = bytes.split_first().ok_or(TOO_SHORT)?;
+        Ok(Zipmap { rest, count: (*count < 0xfe).then_some(u64::from(*count)), seen: 0 })
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(TOO_SHORT)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn length(&mut self) -> Result<usize, Damage> {
+        match self.take(1)?[0] {
+            0xfe => Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")) as usize),
+            END => Err("a zipmap ends within a pair"),
+            short => Ok(usize::from(short)),
+        }
+    }
+
+    /// The next field and its value; `None` at the end, where the count is checked.
+    #[allow(clippy::should_implement_trait)] // It fails.
+    pub fn next(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>, Damage> {
+        if self.rest.first() == Some(&END) {
+            return match (self.rest.len(), self.count) {
+                (1, Some(count)) if count != self.seen => Err("a zipmap has not as many pairs as it says"),
+                (1, _) => Ok(None),
+                _ => Err("a zipmap is longer than it says"),
+            };
+        }
+        let length = self.length()?;
+        let field = self.take(length)?;
+        let length = self.length()?;
+        let free = usize::from(self.take(1)?[0]);
+        let value = self.take(length)?;
+        self.take(free)?;
+        self.seen += 1;
+        Ok(Some((field, value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, Damage> {
+        let (mut zipmap, mut pairs) = (Zipmap::new(bytes)?, Vec::new());
+        while let Some(pair) = zipmap.next()? {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+
+    #[test]
+    fn pairs_are_read() {
+        let expected = [(&b"f1"[..], &b"v1"[..]), (b"f2", b"v")];
+        assert_eq!(pairs(b"\x02\x02f1\x02\x00v1\x02f2\x01\x01v.\xff").unwrap(), expected);
+        assert_eq!(pairs(b"\xfe\xfe\x02\0\0\0f1\x02\x00v1\xff").unwrap(), expected[..1]);
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let good = b"\x02\x02f1\x02\x00v1\x02f2\x01\x01v.\xff";
+        for len in 0..good.len() {
+            assert!(pairs(&good[..len]).is_err(), "cut to {len} bytes");
+        }
+        assert!(pairs(b"\x01\x02f1\x02\x00v1\x02f2\x01\x01v.\xff").is_err());
+        assert!(pairs(b"\x00\xff\xff").is_err());
+        assert!(pairs(b"\x01\xff").is_err());
+    }
+}
