@@ -45,6 +45,10 @@ mod zset_pop;
 mod zset_random;
 mod zset_range;
 
+mod geo;
+mod geo_found;
+mod geo_search;
+
 mod keys;
 
 mod database;
@@ -106,6 +110,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         set_random::COMMANDS,
         set_algebra::COMMANDS,
         zset::COMMANDS,
+        geo::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,

@@ -158,7 +158,10 @@ fn entry(id: usize, command: &'static Command, parent: Option<&Entry>) -> Entry 
         flags: command.all_flags(),
         categories: command.all_categories(),
         one_key: command.keys.always_one(),
-        looks_at_one_row: !matches!(command.group, Group::Hash | Group::List | Group::Set | Group::SortedSet),
+        looks_at_one_row: !matches!(
+            command.group,
+            Group::Hash | Group::List | Group::Set | Group::SortedSet | Group::Geo
+        ),
         full_name: match parent {
             None => command.name.to_owned(),
             Some(parent) => format!("{}|{}", parent.command.name, command.name),

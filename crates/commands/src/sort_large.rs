@@ -22,24 +22,24 @@ pub(crate) fn failed(why: String) -> Error {
 }
 
 /// Rows of an object that nobody owns, in the order of what they are put under, each different.
-struct Heap {
+pub(crate) struct Heap {
     rows: Rows,
-    count: u64,
+    pub count: u64,
 }
 
 impl Heap {
-    fn new(txn: &mut Txn, key: &Key) -> Result<Heap> {
+    pub fn new(txn: &mut Txn, key: &Key) -> Result<Heap> {
         Ok(Heap { rows: Rows { space: key.space, object: Object::new(txn, key)? }, count: 0 })
     }
 
-    fn put(&mut self, txn: &mut Txn, mut place: Vec<u8>, value: &[&[u8]]) -> Result<()> {
+    pub fn put(&mut self, txn: &mut Txn, mut place: Vec<u8>, value: &[&[u8]]) -> Result<()> {
         place.extend_from_slice(&self.count.to_be_bytes());
         self.count += 1;
         Ok(txn.put_row(&self.rows.data(&place), value)?)
     }
 
     /// All of it, read to the end even though the rows are garbage from now on.
-    fn into_view(self, txn: &mut Txn, direction: Direction) -> Result<View> {
+    pub fn into_view(self, txn: &mut Txn, direction: Direction) -> Result<View> {
         let Object { id, slot } = self.rows.object;
         let (from, until) = row::object_range(Family::Data, self.rows.space, slot, id);
         let view = txn.view(&from, &until, direction)?;

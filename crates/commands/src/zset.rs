@@ -121,26 +121,40 @@ fn zincrby(txn: &mut Txn, args: Args) -> Result<Reply> {
 
 /// Adds the pairs from argument `first` on: all scores are read before anything is done.
 fn add(txn: &mut Txn, args: Args, first: usize, how: Adding, counts_changes: bool) -> Result<Reply> {
-    let pairs = || (first..args.len()).step_by(2);
     if args.len() - first > 2 {
-        for i in pairs() {
+        for i in (first..args.len()).step_by(2) {
             score_of(args, i)?;
         }
     }
     let first_score = score_of(args, first)?;
+    let pairs = (first..args.len()).step_by(2).map(|i| {
+        // They have all been read before.
+        let score = if i == first { first_score } else { score_of(args, i).unwrap_or_default() };
+        (score, args.get(i + 1))
+    });
+    add_all(txn, args, pairs, how, counts_changes)
+}
+
+/// Adds scores and members to the key that is argument 1.
+pub(crate) fn add_all<'a>(
+    txn: &mut Txn,
+    args: Args<'a>,
+    pairs: impl ExactSizeIterator<Item = (f64, &'a [u8])>,
+    how: Adding,
+    counts_changes: bool,
+) -> Result<Reply> {
     let key = args.key(txn, 1);
     let zset = Zset::write(txn, &key)?;
     if zset.is_none() && how.old_only {
         return Ok(if how.increment { Reply::Null } else { Reply::Integer(0) });
     }
-    if args.len() - first > 2 * ROWS_INLINE_MAX {
+    if pairs.len() > ROWS_INLINE_MAX {
         txn.long()?;
     }
     let mut edit = Edit::of(zset)?;
     let (mut added, mut moved, mut last) = (0, 0, None);
-    for i in pairs() {
-        let score = if i == first { first_score } else { score_of(args, i)? };
-        last = match edit.add(txn, &key, how, score, args.get(i + 1))? {
+    for (score, member) in pairs {
+        last = match edit.add(txn, &key, how, score, member)? {
             Added::Refused => None,
             Added::Same(score) => Some(score),
             Added::New(score) => {

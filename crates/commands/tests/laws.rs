@@ -158,8 +158,15 @@ fn every_entry_is_a_command_of_redis_with_its_facts() {
 fn groups_have_the_names_of_redis() {
     let list = redis_list();
     let names: HashSet<&str> = redis_commands(&list).iter().map(|command| command.group).collect();
-    for group in [Group::String, Group::Generic, Group::Connection, Group::Server, Group::Transactions, Group::Cluster]
-    {
+    for group in [
+        Group::String,
+        Group::Geo,
+        Group::Generic,
+        Group::Connection,
+        Group::Server,
+        Group::Transactions,
+        Group::Cluster,
+    ] {
         assert!(names.contains(group.name()), "{}", group.name());
     }
 }
@@ -207,9 +214,9 @@ fn elements_that_are_fetched_ahead_stand_behind_one_key_of_a_collection() {
     assert!(with_elements.len() >= 20, "the commands that name elements");
     for (entry, ElementArgs { first, step }) in with_elements {
         let (name, least) = (&entry.full_name, usize::from(entry.command.arity.least));
-        assert!(matches!(entry.command.group, Group::Hash | Group::Set | Group::SortedSet), "{name}");
+        assert!(matches!(entry.command.group, Group::Hash | Group::Set | Group::SortedSet | Group::Geo), "{name}");
         // The shortest call names one element.
-        assert!(first >= 2 && (1..=2).contains(&step), "{name}");
+        assert!(first >= 2 && (1..=3).contains(&step), "{name}");
         assert_eq!((least - first).div_ceil(step), 1, "{name}");
         let (bytes, ranges) = (vec![b'1'; least], (0..least as u32).map(|at| at..at + 1).collect::<Vec<_>>());
         let args = haypile_resp::Args::new(&bytes, &ranges);

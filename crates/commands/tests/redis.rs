@@ -16,6 +16,8 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("bzpopmax", "flags"),
     ("bzpopmin", "flags"),
     ("client|kill", "arguments"),
+    ("geohash", "arguments"),
+    ("geopos", "arguments"),
     ("hscan", "complexity"),
     // NOVALUES, of 7.4.
     ("hscan", "arguments"),

@@ -113,3 +113,20 @@ fn a_block_tells_of_keys_first_and_then_publishes_and_subscribes() {
     assert!(event.is_some() && event < message, "{heard}");
     assert!(!told.0.ask(0, "PING").contains("$7 message"), "its subscription begins with the end of the block");
 }
+
+#[test]
+fn places_tell_as_sorted_sets_do() {
+    let mut told = Told::new("Ezg");
+    told.check("GEOADD g 13 38 a 15 37 b", &["event@0__:zadd g"]);
+    told.check("GEOADD g 13 38 a", &[]);
+    told.check("GEOADD g XX 14 38 a", &["event@0__:zadd g"]);
+    told.check("GEOSEARCH g FROMMEMBER a BYRADIUS 1 km", &[]);
+    told.check("GEOSEARCHSTORE d g FROMMEMBER a BYRADIUS 1 km", &["event@0__:geosearchstore d"]);
+    told.check("GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 1 km", &["event@0__:del d"]);
+    told.check("GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 1 km", &[]);
+    told.check("GEORADIUS g 15 37 1 km STORE d", &["event@0__:georadiusstore d"]);
+    told.check("GEORADIUSBYMEMBER g a 1 km STOREDIST d", &["event@0__:georadiusstore d"]);
+    told.check("GEORADIUS none 15 37 1 km STORE d", &["event@0__:del d"]);
+    // Of several keys to store to, the locks know the first one only.
+    told.check("GEORADIUS g 15 37 1 km STORE d STORE e", &["event@0__:georadiusstore e"]);
+}

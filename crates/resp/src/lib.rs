@@ -35,6 +35,7 @@ pub mod inline;
 
 pub mod bytes;
 pub mod elements;
+pub mod records;
 pub mod reply;
 pub mod scored;
 
@@ -54,6 +55,7 @@ pub use elements::{Elements, Shape};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parser, Request};
 pub use pieces::{Pieces, ReplyPieces};
+pub use records::Records;
 pub use reply::Reply;
 pub use scored::{Nesting, Scored};
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Bytes, Elements, Pieces, Protocol, Scored, write};
+use crate::{Bytes, Elements, Pieces, Protocol, Records, Scored, write};
 
 /// A reply.
 pub enum Reply {
@@ -41,6 +41,8 @@ pub enum Reply {
     Elements(Elements),
     /// Members with scores, encoded while they were collected.
     Scored(Box<Scored>),
+    /// An array of arrays, encoded while it was collected.
+    Records(Records),
     /// A message out of turn. In RESP2 an array.
     Push(Vec<Reply>),
     /// Something about the reply that follows. Left out in RESP2.
@@ -153,6 +155,7 @@ impl Reply {
             }
             Reply::Elements(elements) => elements.encode(protocol, out),
             Reply::Scored(scored) => scored.encode(protocol, out),
+            Reply::Records(records) => records.encode(protocol, out),
             Reply::Push(elements) => {
                 write::push_len(protocol, out, elements.len());
                 encode_all(elements, protocol, out);
@@ -250,6 +253,7 @@ impl fmt::Debug for Reply {
             }
             Reply::Elements(elements) => elements.fmt(f),
             Reply::Scored(scored) => scored.fmt(f),
+            Reply::Records(records) => records.fmt(f),
             Reply::Push(elements) => {
                 f.write_str(">")?;
                 elements.fmt(f)

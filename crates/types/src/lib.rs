@@ -3,7 +3,7 @@
 //!
 //! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`, `set`
 //! (with `set_encoding`, `set_merge`, `set_store` and `set_draw`), `list` (with `listpack`), `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
-//! random elements), `value`
+//! random elements), `geo` (scores that are places on Earth), `value`
 //! (what all types can do), `integer` and `extended` (numbers as Redis reads and
 //! prints them).
 
@@ -29,6 +29,8 @@ pub mod score;
 pub mod value;
 pub mod walk;
 pub mod zset;
+
+pub mod geo;
 
 pub mod extended;
 pub mod integer;

@@ -6,6 +6,7 @@
 
 use super::arguments::Arguments;
 use super::clients;
+use super::geos;
 use super::hashes;
 use super::lists;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
@@ -52,6 +53,9 @@ const COMMANDS: &[(u64, Make)] = &[
     // Sorted sets.
     (16, zsets::zadd),
     (34, zsets::other),
+    // Places.
+    (14, geos::geoadd),
+    (34, geos::other),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),

@@ -11,6 +11,7 @@ mod clients;
 pub mod compare;
 pub mod exceptions;
 pub mod generate;
+mod geos;
 mod hashes;
 mod lists;
 pub mod play;

@@ -81,7 +81,7 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
             Reply::Attribute(both(pairs), Box::new(as_received(reply, protocol)))
         }
         // Their own tests compare them with what they stand for.
-        (_, Reply::Elements(_) | Reply::Scored(_)) => unreachable!("not generated"),
+        (_, Reply::Elements(_) | Reply::Scored(_) | Reply::Records(_)) => unreachable!("not generated"),
         (_, Reply::Stream(_) | Reply::Several(_) | Reply::Raw(_) | Reply::None) => unreachable!("not generated"),
     }
 }

@@ -1,7 +1,7 @@
 //! The table of cases: the commands of the tables that are published in this field, and those that have a target.
 //!
 //! Data sets: *large*: 10,000 keys of each type with 100 elements, values of 128 bytes; *small*: 100,000 hashes of 10 short
-//! fields; *million*: a sorted set of a million members.
+//! fields; *million*: a sorted set of a million members; *places*: one of a million places in an area of 870,000 km².
 
 use crate::random::Random;
 
@@ -89,6 +89,17 @@ const MILLION_ZSET: Fill = Fill {
         words
     },
 };
+const MILLION_PLACES: Fill = Fill {
+    requests: MILLION / 100,
+    make: |random, n| {
+        let mut words = words(&[&"GEOADD", &"places"]);
+        for m in n * 100..n * 100 + 100 {
+            let [longitude, latitude] = place(random, 0.0);
+            words.extend([longitude, latitude, named("member", m).into_bytes()]);
+        }
+        words
+    },
+};
 const ONE_LIST: Fill =
     Fill { requests: MILLION / 100, make: |_, _| filled("RPUSH", "mylist".into(), 100, |_| words(&[&VALUE])) };
 const ONE_SET: Fill = Fill {
@@ -107,6 +118,16 @@ fn member(number: u64) -> Vec<u8> {
     let name = named("member", number);
     member[..name.len()].copy_from_slice(name.as_bytes());
     member
+}
+
+/// Degrees of a place in the middle of Europe, so far from the edges of the area.
+fn place(random: &mut Random, margin: f64) -> [Vec<u8>; 2] {
+    const SIZE: f64 = 10.0;
+    let mut degrees = |from: f64| {
+        let part = random.below(1 << 32) as f64 / (1u64 << 32) as f64;
+        format!("{:.6}", from + margin + part * (SIZE - 2.0 * margin)).into_bytes()
+    };
+    [degrees(0.0), degrees(40.0)]
 }
 
 fn on(random: &mut Random, command: &str, prefix: &str) -> Words {
@@ -268,6 +289,13 @@ pub static CASES: &[Case] = &[
     case("zrange", "ZRANGE of 100", |random, _| words(&[&"ZRANGE", &any(random, "zset", KEYS), &"0", &"99"]))
         .with(ZSETS)
         .times(100_000),
+    case("geosearch", "GEOSEARCH of 100 places among 1 million", |random, _| {
+        let [longitude, latitude] = place(random, 1.0);
+        words(&[&"GEOSEARCH", &"places", &"FROMLONLAT", &longitude, &latitude, &"BYRADIUS", &"5.27", &"km"])
+    })
+    .with(MILLION_PLACES)
+    .times(100_000)
+    .at_most(2.0),
     Case { target: Some(1.6), ..NEW_FIELD },
     Case { target: Some(1.6), ..NEW_MEMBER },
     Case { target: Some(1.6), ..NEW_SCORED },
