@@ -208,11 +208,15 @@ impl Engine {
         self.start_backups()
     }
 
-    /// Ends the I/O pool's threads, and a backup that is being made; event loops have ended before. The store is still open
+    /// Ends the I/O pool's threads, commands that run there without effect, and a backup that is being made; event loops have
+    /// ended before. The store is still open
     /// afterwards.
     pub fn close(&self) {
         self.figures.close();
         self.backups.close();
+        if let Some(store) = self.store() {
+            store.stop_commands();
+        }
         self.pool.close();
     }
 

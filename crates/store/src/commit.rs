@@ -78,6 +78,7 @@ impl Txn<'_> {
             Mode::Memory | Mode::Look | Mode::Load => return Err(Stop::Long),
             Mode::Disk => {}
         }
+        self.goes_on()?;
         let store = self.store;
         store.wait_for_room()?;
         let body = self.overlay.ahead_body();

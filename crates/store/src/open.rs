@@ -73,6 +73,7 @@ impl Store {
             orphans: Mutex::default(),
             dying: Dying::default(),
             views_bytes: Arc::default(),
+            stops_commands: Arc::default(),
             is_closed: AtomicBool::new(false),
             history: opened.history,
             log: opened.log,

@@ -124,6 +124,8 @@ pub struct Store {
     pub(crate) orphans: Mutex<Vec<Orphan>>,
     /// What views have copied out of the memtable.
     pub(crate) views_bytes: Arc<AtomicU64>,
+    /// Set when the server stops: what runs on the I/O pool ends at its next read or write.
+    pub(crate) stops_commands: Arc<AtomicBool>,
     pub(crate) is_closed: AtomicBool,
 }
 
@@ -338,6 +340,11 @@ impl Store {
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }
         }
+    }
+
+    /// Ends transactions and views that may read the disk, wherever they are: nobody waits for them any more.
+    pub fn stop_commands(&self) {
+        self.stops_commands.store(true, Ordering::Release);
     }
 
     /// What every commit does last: wakes the flush if a generation is full.

@@ -23,6 +23,7 @@ use crate::value::Value;
 use haypile_log::Index;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 /// Why a transaction cannot go on. It is dropped; nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +201,9 @@ const AHEAD_BYTES: usize = 1 << 20;
 /// encoding is documented in docs/format/rows.md and owned by the crate of the types, whose golden test pins both.
 pub const PLAIN_STRING: [u8; 2] = [1, 0];
 
+/// Nobody is left to read it: the connections are closed by then.
+const STOPPING: &str = "ERR the server is stopping";
+
 impl<'s> Txn<'s> {
     pub(crate) fn new(store: &'s Store, buffers: TxnBuffers, call: Call<'s>) -> Self {
         let touch = match call.mode {
@@ -323,6 +327,15 @@ impl<'s> Txn<'s> {
             hash: row::hash_of(name, self.store.hash_seed()),
             name,
         }
+    }
+
+    /// Ends a command that runs on the I/O pool when the server stops: it may have minutes to go.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> Result<(), Stop> {
+        if self.call.mode == Mode::Disk && self.store.stops_commands.load(Ordering::Relaxed) {
+            return Err(Stop::Refused(STOPPING.into()));
+        }
+        Ok(())
     }
 
     /// Ends a command that is going to take long unless it is on the I/O pool under its locks.

@@ -16,7 +16,7 @@ use crate::visit::{Layer, STEP_ROWS};
 use haypile_log::Index;
 use std::iter::Peekable;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Rows in order, up or down, each once. Owned: it may move to another thread and outlive the transaction.
@@ -31,6 +31,8 @@ pub struct View {
     /// Bytes that it takes, and what all views of the store take.
     bytes: u64,
     all_bytes: Arc<AtomicU64>,
+    /// Set when the server stops.
+    stops: Arc<AtomicBool>,
 }
 
 /// A view holds up the removal of the base's files: whoever reads it more slowly than this is sent away.
@@ -66,7 +68,8 @@ impl Txn<'_> {
         let all_bytes = self.store.views_bytes.clone();
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
         let memory = memory.into_iter().peekable();
-        Ok(View { memory, direction, base, ahead: None, opened: Instant::now(), bytes, all_bytes })
+        let stops = self.store.stops_commands.clone();
+        Ok(View { memory, direction, base, ahead: None, opened: Instant::now(), bytes, all_bytes, stops })
     }
 
     /// Puts its own writes between the rows of the memtable, in the place of those that they change.
@@ -168,6 +171,9 @@ impl View {
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
         if self.opened.elapsed() > AGE_MAX {
             return Err("the reply was read too slowly".into());
+        }
+        if self.stops.load(Ordering::Relaxed) {
+            return Err("the server is stopping".into());
         }
         loop {
             self.read_ahead()?;

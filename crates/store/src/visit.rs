@@ -72,6 +72,7 @@ impl Txn<'_> {
         let (mut from, mut until) = (RowKey::from_slice(from), RowKey::from_slice(until));
         let mut below: Option<Below<'_>> = None;
         loop {
+            self.goes_on()?;
             let epoch = store.epoch();
             let held = match below.take().filter(|below| below.epoch == epoch) {
                 Some(held) => held,
@@ -208,6 +209,7 @@ impl Txn<'_> {
     ) -> Result<(), Stop> {
         let (mut from, mut until) = (from.to_vec(), until.to_vec());
         while from < until {
+            self.goes_on()?;
             let (rows, bound) = self.step(&from, &until, direction, want)?;
             let mut each = |(row, value): (&Vec<u8>, &Option<Value>)| match value {
                 Some(value) => visit(row, value),

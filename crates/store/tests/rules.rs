@@ -142,6 +142,34 @@ fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
 }
 
 #[test]
+fn a_stop_ends_commands_that_may_read_the_disk_and_no_others() {
+    let machine = Machine::new(usual);
+    let (space, slot, id) = (machine.begin().space(0), haypile_store::Slot(1), ObjectId(7));
+    let element = |number: u8| row::data_row(space, slot, id, &[number]);
+    let mut txn = machine.begin();
+    for number in 0..3 {
+        txn.put_row(&element(number), &[b"value"]).expect("small");
+    }
+    txn.commit().expect("room");
+    drop(txn);
+    machine.store.flush_now().expect("the base takes it");
+
+    let begin = |mode: Mode| machine.store.begin(TxnBuffers::default(), call(mode));
+    let go_on = |_: &[u8], _: &[u8]| std::ops::ControlFlow::Continue(());
+    let (from, until) = (element(0), element(9));
+    let visit = |txn: &mut Txn<'_>| txn.visit(&from, &until, Direction::Forward, 9, go_on);
+    let mut view = begin(Mode::Disk).view(&from, &until, Direction::Forward).expect("readable");
+    assert!(view.next_row().expect("readable").is_some());
+
+    machine.store.stop_commands();
+    let stopped = Stop::Refused("ERR the server is stopping".into());
+    assert_eq!(visit(&mut begin(Mode::Disk)), Err(stopped.clone()));
+    assert_eq!(begin(Mode::Disk).row(&element(1)), Err(stopped), "a row of the base");
+    assert_eq!(visit(&mut begin(Mode::Memory)), Ok(()), "it does not take long");
+    assert_eq!(view.next_row(), Err("the server is stopping".into()));
+}
+
+#[test]
 fn what_died_is_flushed_when_the_base_has_much_of_it() {
     const DATABASE: u32 = 0;
     let machine = Machine::new(usual);
@@ -155,10 +183,10 @@ fn what_died_is_flushed_when_the_base_has_much_of_it() {
         }
     };
     // An object of 40 MB, in records that are small enough.
-    let (slot, id) = (haypile_store::Slot(1), haypile_store::ObjectId(7));
+    let (slot, id) = (haypile_store::Slot(1), ObjectId(7));
     let space = machine.begin().space(DATABASE);
     let owner = row::owner_row(space, slot, id);
-    let change = |change: &dyn Fn(&mut haypile_store::Txn<'_>)| {
+    let change = |change: &dyn Fn(&mut Txn<'_>)| {
         let mut txn = machine.begin();
         change(&mut txn);
         txn.commit().expect("room");

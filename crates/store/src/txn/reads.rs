@@ -184,6 +184,7 @@ impl Txn<'_> {
     /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
     /// the row cache is to have it from now on, `used` whether it is a key's that is used.
     pub(crate) fn base_row(&mut self, row: &[u8], keep: bool, used: bool) -> Result<Option<Value>, Stop> {
+        self.goes_on()?;
         if let Some(pins) = self.call.pins
             && let Some(found) = pins.rows.get(row)
             && pins.epoch == self.store.epoch()
