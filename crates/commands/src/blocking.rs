@@ -68,7 +68,7 @@ fn pop(txn: &mut Txn, args: Args, side: Side) -> Result<Tried> {
     let keys = look_at(txn, 1..last)?;
     Ok(match pop_from_first(txn, args, keys.clone(), side)? {
         Some(reply) => Tried::Got(reply),
-        None => Tried::Nothing(Awaited { keys, kind: Type::List, timeout_ms, at_once: Reply::NullArray }),
+        None => Tried::Nothing(Awaited::new(keys, Type::List, timeout_ms, Reply::NullArray)),
     })
 }
 
@@ -114,7 +114,7 @@ fn moving(txn: &mut Txn, args: Args, from: Side, to: Side, timeout_at: usize) ->
     let keys = [args.key(txn, 1), args.key(txn, 2)];
     Ok(match move_one(txn, keys, from, to)? {
         Some(element) => Tried::Got(Reply::bulk(element.into_parts())),
-        None => Tried::Nothing(Awaited { keys: 1..2, kind: Type::List, timeout_ms, at_once: Reply::Null }),
+        None => Tried::Nothing(Awaited::new(1..2, Type::List, timeout_ms, Reply::Null)),
     })
 }
 
@@ -144,7 +144,7 @@ fn blmpop(txn: &mut Txn, args: Args) -> Result<Tried> {
     let keys = look_at(txn, pops.keys.clone())?;
     Ok(match pops.try_once(txn, args)? {
         Some(reply) => Tried::Got(reply),
-        None => Tried::Nothing(Awaited { keys, kind: Type::List, timeout_ms, at_once: Reply::NullArray }),
+        None => Tried::Nothing(Awaited::new(keys, Type::List, timeout_ms, Reply::NullArray)),
     })
 }
 
@@ -184,7 +184,7 @@ fn pop_member(txn: &mut Txn, args: Args, end: End) -> Result<Tried> {
     let keys = look_at(txn, 1..last)?;
     Ok(match zset_pop::pop_from_first(txn, args, keys.clone(), end)? {
         Some(reply) => Tried::Got(reply),
-        None => Tried::Nothing(Awaited { keys, kind: Type::Zset, timeout_ms, at_once: Reply::NullArray }),
+        None => Tried::Nothing(Awaited::new(keys, Type::Zset, timeout_ms, Reply::NullArray)),
     })
 }
 
@@ -206,7 +206,7 @@ fn bzmpop(txn: &mut Txn, args: Args) -> Result<Tried> {
     let keys = look_at(txn, asked.keys.clone())?;
     Ok(match asked.take(txn, args)? {
         Some(reply) => Tried::Got(reply),
-        None => Tried::Nothing(Awaited { keys, kind: Type::Zset, timeout_ms, at_once: Reply::NullArray }),
+        None => Tried::Nothing(Awaited::new(keys, Type::Zset, timeout_ms, Reply::NullArray)),
     })
 }
 

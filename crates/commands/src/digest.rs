@@ -7,12 +7,13 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list;
 use haypile_resp::Reply;
-use haypile_store::{Key, ScanPosition, Stop, Txn};
+use haypile_store::{Direction, Key, ScanPosition, Stop, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::hash;
 use haypile_types::key::{self, Entry, Type};
 use haypile_types::score;
 use haypile_types::set::Set;
+use haypile_types::stream::{Stream, StreamId};
 use haypile_types::string::{self, Content};
 use haypile_types::zset::{self, Stretch, Zset};
 use sha1::{Digest as _, Sha1};
@@ -31,6 +32,7 @@ fn number_of(kind: Type) -> u32 {
         Type::Set => 2,
         Type::Zset => 3,
         Type::Hash => 4,
+        Type::Stream => 6,
     }
 }
 
@@ -69,6 +71,7 @@ impl Digest {
             })?,
             Type::Set => self.add_members(txn, key, entry)?,
             Type::Zset => self.mix_zset(txn, key, entry)?,
+            Type::Stream => self.mix_stream(txn, key, &entry)?,
         }
         if header.deadline_ms.is_some() {
             self.add(b"!!expire!!");
@@ -121,6 +124,21 @@ impl Digest {
             one.mix(member);
             one.mix(&digits);
             self.add(&one.0);
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
+    }
+
+    /// Entries in order, each with its fields. Redis leaves groups out.
+    fn mix_stream(&mut self, txn: &mut Txn, key: &Key, entry: &Entry) -> Result<()> {
+        let stream = Stream::of(key, entry)?;
+        if stream.len() > ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        let all = StreamId::MIN..=StreamId::MAX;
+        stream.visit(txn, all, Direction::Forward, ROWS_INLINE_MAX, |id, fields| {
+            self.mix(format!("{}.{}", id.ms, id.seq).as_bytes());
+            fields.for_each(|field| self.mix(field));
             ControlFlow::Continue(())
         })?;
         Ok(())

@@ -5,6 +5,7 @@
 use crate::error::Result;
 use crate::list::visit_all;
 use crate::memory::{DICT_ENTRY_BYTES, allocated, sds_bytes};
+use crate::stream_footprint;
 use haypile_resp::number;
 use haypile_store::{Direction, EncodingLimit, Key, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
@@ -138,13 +139,17 @@ pub(crate) fn of_set(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Re
 
 /// Bytes of a string in an RDB file that is not compressed, with its length.
 pub(crate) fn rdb_bytes(length: u64) -> u64 {
-    length
-        + match length {
-            0..64 => 1,
-            64..16_384 => 2,
-            16_384..0x1_0000_0000 => 5,
-            _ => 9,
-        }
+    rdb_number_bytes(length) + length
+}
+
+/// Bytes of a length, or of another number, in an RDB file.
+pub(crate) fn rdb_number_bytes(number: u64) -> u64 {
+    match number {
+        0..64 => 1,
+        64..16_384 => 2,
+        16_384..0x1_0000_0000 => 5,
+        _ => 9,
+    }
 }
 
 /// Bytes of a collection in an RDB file that is not compressed.
@@ -154,6 +159,7 @@ pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64>
         Type::List => serialized_list(txn, key, entry),
         Type::Set => serialized_set(txn, key, entry.clone()),
         Type::Zset => serialized_zset(txn, key, entry),
+        Type::Stream => stream_footprint::serialized(txn, key, entry),
         Type::String => unreachable!("no collection"),
     }
 }

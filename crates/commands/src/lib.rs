@@ -39,6 +39,13 @@ mod set;
 mod set_algebra;
 mod set_random;
 
+mod stream;
+mod stream_footprint;
+mod stream_id;
+mod stream_info;
+mod stream_range;
+mod stream_read;
+
 mod zset;
 mod zset_combine;
 mod zset_pop;
@@ -111,6 +118,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         set_algebra::COMMANDS,
         zset::COMMANDS,
         geo::COMMANDS,
+        stream::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         scan::COMMANDS,

@@ -9,6 +9,7 @@ use crate::footprint;
 use crate::host::{Host, MemoryFacts};
 use crate::introspect::help;
 use crate::object::{Encoding, string_encoding};
+use crate::stream_footprint;
 use crate::table::{Arity, Command, Flag, Group, Keys, Run, SessionFn};
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -99,6 +100,7 @@ fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
         Type::List => OBJECT_BYTES + footprint::of_list(txn, &key, entry, samples)?,
         Type::Set => OBJECT_BYTES + footprint::of_set(txn, &key, entry, samples)?,
         Type::Zset => OBJECT_BYTES + footprint::of_zset(txn, &key, entry, samples)?,
+        Type::Stream => OBJECT_BYTES + stream_footprint::in_memory(txn, &key, &entry, samples)?,
     };
     Ok(Reply::Integer((value + sds_bytes(key.name.len() as u64, true) + DICT_ENTRY_BYTES) as i64))
 }

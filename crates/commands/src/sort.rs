@@ -254,7 +254,7 @@ impl Source {
             Type::List => Ok(Source::List(List::of(key, entry)?)),
             Type::Set => Ok(Source::Set(Set::of(key, entry)?)),
             Type::Zset => Ok(Source::Zset(Zset::of(key, entry)?)),
-            Type::String | Type::Hash => Err(Error::WrongType),
+            Type::String | Type::Hash | Type::Stream => Err(Error::WrongType),
         }
     }
 

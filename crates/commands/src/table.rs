@@ -72,6 +72,8 @@ pub enum Run {
     Write(DataFn),
     /// A write that waits where there is nothing to have yet: it tries once, and again when one of its keys has come to be.
     Block(BlockFn),
+    /// The same for a read: it takes nothing from those who come behind it.
+    Await(BlockFn),
     /// A write that changes which space a database is: it runs while no other command does.
     Exclusive(DataFn),
     /// Touches no rows: asks or changes the connection or the server.
@@ -104,6 +106,17 @@ pub struct Awaited {
     pub timeout_ms: Option<u64>,
     /// Its answer where nothing waits: in a transaction.
     pub at_once: Reply,
+    /// What takes the place of arguments from now on: what they stand for at this moment.
+    pub instead: Vec<(usize, Vec<u8>)>,
+    /// It is tried again, too, when a key that held such a value is gone or holds something else.
+    pub until_gone: bool,
+}
+
+impl Awaited {
+    /// What is tried again as it is when one of the keys has come to be.
+    pub fn new(keys: Range<usize>, kind: Type, timeout_ms: Option<u64>, at_once: Reply) -> Awaited {
+        Awaited { keys, kind, timeout_ms, at_once, instead: Vec::new(), until_gone: false }
+    }
 }
 
 impl Tried {
@@ -167,6 +180,7 @@ pub enum Group {
     Set,
     SortedSet,
     Geo,
+    Stream,
     Generic,
     Connection,
     Pubsub,
@@ -184,6 +198,7 @@ impl Group {
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
             Self::Geo => "geo",
+            Self::Stream => "stream",
             Self::Generic => "generic",
             Self::Connection => "connection",
             Self::Pubsub => "pubsub",
@@ -202,6 +217,7 @@ impl Group {
             Self::Set => Some(Category::Set),
             Self::SortedSet => Some(Category::Sortedset),
             Self::Geo => Some(Category::Geo),
+            Self::Stream => Some(Category::Stream),
             Self::Generic => Some(Category::Keyspace),
             Self::Connection => Some(Category::Connection),
             Self::Transactions => Some(Category::Transaction),
@@ -239,6 +255,7 @@ impl Command {
             Run::Read(_) => flags.add(Flag::Readonly),
             Run::Write(_) | Run::Exclusive(_) => flags.add(Flag::Write),
             Run::Block(_) => [Flag::Write, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
+            Run::Await(_) => [Flag::Readonly, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
             Run::Session(_) | Run::Control(_) | Run::Container => {}
         }
         self.flags.iter().for_each(|&flag| flags.add(flag));

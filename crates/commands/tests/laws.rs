@@ -104,7 +104,9 @@ fn only_writes_write_keys() {
         match entry.command.run {
             Run::Write(_) | Run::Block(_) => assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name),
             Run::Exclusive(_) | Run::Session(_) | Run::Container => assert!(specs.is_empty(), "{}", entry.full_name),
-            Run::Read(_) | Run::Control(_) => assert!(!specs.iter().any(KeySpec::writes), "{}", entry.full_name),
+            Run::Read(_) | Run::Await(_) | Run::Control(_) => {
+                assert!(!specs.iter().any(KeySpec::writes), "{}", entry.full_name)
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::value::Value;
 use crate::values::Values;
 
 /// The directives of `Config::encoding_limits`, in its order.
-pub const ENCODING_LIMITS: [&str; 8] = [
+pub const ENCODING_LIMITS: [&str; 9] = [
     "hash-max-listpack-entries",
     "hash-max-listpack-value",
     "list-max-listpack-size",
@@ -23,6 +23,7 @@ pub const ENCODING_LIMITS: [&str; 8] = [
     "set-max-listpack-value",
     "zset-max-listpack-entries",
     "zset-max-listpack-value",
+    "stream-node-max-entries",
 ];
 
 /// All directives that are used.

@@ -30,10 +30,11 @@ impl Engine {
         database: u32,
         awaited: Awaited,
     ) -> Arc<Waiter> {
-        let Awaited { keys, kind, timeout_ms, .. } = awaited;
+        let Awaited { keys, kind, timeout_ms, instead, until_gone, .. } = awaited;
         let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        let args = args.clone();
-        let waiter = self.waiters.add(WaiterOf { session, inbox, command, args, database, kind, keys, deadline });
+        let args = replaced(args, &instead);
+        let waiter = WaiterOf { session, inbox, command, args, database, kind, until_gone, keys, deadline };
+        let waiter = self.waiters.add(waiter);
         // Who was closed before has no need of what comes; who closes it from now on finds it waiting.
         if self.clients.get(session).is_none() {
             self.end_wait(session, End::Gone);
@@ -49,6 +50,15 @@ impl Engine {
         let task = Task::Dismiss(waiter.clone());
         self.pool.submit(Job { session: waiter.session, inbox: waiter.inbox.clone(), task });
     }
+}
+
+/// The arguments with others in the place of some.
+fn replaced(args: &OwnedArgs, instead: &[(usize, Vec<u8>)]) -> OwnedArgs {
+    if instead.is_empty() {
+        return args.clone();
+    }
+    let other = |at: usize| instead.iter().find(|(replaced, _)| *replaced == at).map(|(_, text)| &text[..]);
+    args.as_args().iter().enumerate().map(|(at, arg)| other(at).unwrap_or(arg)).collect()
 }
 
 impl Workbench {

@@ -216,8 +216,8 @@ impl Workbench {
                 }
             }
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
-            (Run::Exclusive(_) | Run::Block(_), Some(_)) => Err(Hindrance::LongWay),
-            (Run::Read(_) | Run::Write(_) | Run::Exclusive(_) | Run::Block(_), None) => {
+            (Run::Exclusive(_) | Run::Block(_) | Run::Await(_), Some(_)) => Err(Hindrance::LongWay),
+            (Run::Read(_) | Run::Write(_) | Run::Exclusive(_) | Run::Block(_) | Run::Await(_), None) => {
                 Ok(self.refuse(engine, session, engine.loading_error(), out))
             }
             (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),

@@ -106,8 +106,7 @@ impl<'a> Service<'a> {
             txn.select(database);
             let key = txn.key(name);
             let kind = match types_key::peek(txn, &key) {
-                Ok(Some(entry)) => entry.header.type_of(),
-                Ok(None) => break,
+                Ok(entry) => entry.map(|entry| entry.header.type_of()),
                 Err(haypile_types::Error::Stop(stop)) => return Err(stop),
                 Err(error) => unreachable!("a look at a key's type has no other error: {error:?}"),
             };
@@ -120,7 +119,9 @@ impl<'a> Service<'a> {
 
     fn serve_one(&mut self, txn: &mut Txn<'_>, waiter: Arc<Waiter>) -> Result<(), Stop> {
         let command = self.engine.table.entry(waiter.command).command;
-        let Run::Block(run) = command.run else { unreachable!("only blocking commands wait for keys") };
+        let (Run::Block(run) | Run::Await(run)) = command.run else {
+            unreachable!("only blocking commands wait for keys")
+        };
         let args = Args::from(waiter.args.as_args());
         self.looked_at += waiter.keys.len();
         if self.looked_at > SERVED_AT_ONCE {

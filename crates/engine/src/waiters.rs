@@ -31,6 +31,8 @@ pub(crate) struct Waiter {
     pub database: u32,
     /// What a key has to hold.
     pub kind: Type,
+    /// It is to learn, too, when a key does not hold that any more.
+    pub until_gone: bool,
     /// The arguments that name its keys.
     pub keys: Range<usize>,
     /// When its time is over; nothing for one that waits for ever.
@@ -121,10 +123,12 @@ impl Waiters {
 
     /// Registers a session's wait; the caller holds the locks of its keys.
     pub fn add(&self, waiter: WaiterOf<'_>) -> Arc<Waiter> {
-        let WaiterOf { session, inbox, command, args, database, kind, keys, deadline } = waiter;
+        let WaiterOf { session, inbox, command, args, database, kind, until_gone, keys, deadline } = waiter;
         let ticket = self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1;
         let (inbox, state) = (inbox.clone(), Mutex::new(State::Waiting));
-        let waiter = Arc::new(Waiter { session, inbox, command, args, database, kind, keys, deadline, ticket, state });
+        let waiter =
+            Waiter { session, inbox, command, args, database, kind, until_gone, keys, deadline, ticket, state };
+        let waiter = Arc::new(waiter);
         self.count.fetch_add(1, Ordering::Relaxed);
         for name in waiter.names() {
             let mut shard = lock(self.shard(name));
@@ -175,11 +179,15 @@ impl Waiters {
         shard.get(name).is_some_and(|queues| queues.iter().any(|queue| queue.database == database))
     }
 
-    /// The first one behind `ticket` who waits for a key to hold such a value.
-    pub fn next(&self, database: u32, name: &[u8], kind: Type, ticket: u64) -> Option<Arc<Waiter>> {
+    /// The first one behind `ticket` who waits for a key to hold such a value, or to hold another than it does now.
+    pub fn next(&self, database: u32, name: &[u8], kind: Option<Type>, ticket: u64) -> Option<Arc<Waiter>> {
         let shard = lock(self.shard(name));
-        let queue = shard.get(name)?.iter().find(|queue| queue.is_for(database, kind))?;
-        queue.waiters.range(ticket + 1..).next().map(|(_, waiter)| waiter.clone())
+        let queues = shard.get(name)?.iter().filter(|queue| queue.database == database);
+        let first = |queue: &Queue| {
+            let mut behind = queue.waiters.range(ticket + 1..).map(|(_, waiter)| waiter);
+            if Some(queue.kind) == kind { behind.next() } else { behind.find(|waiter| waiter.until_gone) }.cloned()
+        };
+        queues.filter_map(first).min_by_key(|waiter| waiter.ticket)
     }
 
     /// Every key of these databases that somebody waits for.
@@ -216,6 +224,7 @@ pub(crate) struct WaiterOf<'a> {
     pub args: OwnedArgs,
     pub database: u32,
     pub kind: Type,
+    pub until_gone: bool,
     pub keys: Range<usize>,
     pub deadline: Option<Instant>,
 }
@@ -339,9 +348,33 @@ mod tests {
 
     /// A session that waits for keys of database 0, by the words of its command.
     fn wait(waiters: &Waiters, session: u64, kind: Type, words: &[&str]) -> Arc<Waiter> {
+        wait_until(waiters, session, kind, false, words)
+    }
+
+    fn wait_until(waiters: &Waiters, session: u64, kind: Type, until_gone: bool, words: &[&str]) -> Arc<Waiter> {
         let (command, args, keys) = (CommandId(0), words.iter().collect(), 1..words.len());
         let inbox = &inbox(&Arc::default());
-        waiters.add(WaiterOf { session, inbox, command, args, database: 0, kind, keys, deadline: None })
+        waiters.add(WaiterOf { session, inbox, command, args, database: 0, kind, until_gone, keys, deadline: None })
+    }
+
+    #[test]
+    fn who_waits_for_the_end_of_a_value_is_found_whatever_comes_then() {
+        let waiters = Waiters::default();
+        let list = wait(&waiters, 1, Type::List, &["", "a"]);
+        let reader = wait(&waiters, 2, Type::Stream, &["", "a"]);
+        let of_group = wait_until(&waiters, 3, Type::Stream, true, &["", "a"]);
+        let later = wait(&waiters, 4, Type::List, &["", "a"]);
+        let order = |kind| {
+            let (mut found, mut ticket) = (Vec::new(), 0);
+            while let Some(waiter) = waiters.next(0, b"a", kind, ticket) {
+                ticket = waiter.ticket();
+                found.push(waiter.session);
+            }
+            found
+        };
+        assert_eq!(order(None), [of_group.session]);
+        assert_eq!(order(Some(Type::Stream)), [reader.session, of_group.session]);
+        assert_eq!(order(Some(Type::List)), [list.session, of_group.session, later.session]);
     }
 
     #[test]
@@ -352,7 +385,7 @@ mod tests {
         let second = wait(&waiters, 3, Type::List, &["", "b", "a", "b"]);
         assert_eq!((waiters.count(), waiters.keys()), (3, 2));
         let next = |name: &str, kind, after| {
-            waiters.next(0, name.as_bytes(), kind, after).map(|waiter| (waiter.session, waiter.ticket()))
+            waiters.next(0, name.as_bytes(), Some(kind), after).map(|waiter| (waiter.session, waiter.ticket()))
         };
         assert_eq!(next("a", Type::List, 0), Some((1, first.ticket())));
         assert_eq!(next("a", Type::List, first.ticket()), Some((3, second.ticket())));

@@ -111,13 +111,15 @@ impl Work {
         }
         let reply = match self {
             Work::Command(id, args) => match engine.table.entry(*id).command.run {
-                Run::Block(run) => run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
-                    Tried::Got(reply) => reply,
-                    Tried::Nothing(nothing) => {
-                        awaited = Some((*id, args, nothing));
-                        Reply::None
-                    }
-                }),
+                Run::Block(run) | Run::Await(run) => {
+                    run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
+                        Tried::Got(reply) => reply,
+                        Tried::Nothing(nothing) => {
+                            awaited = Some((*id, args, nothing));
+                            Reply::None
+                        }
+                    })
+                }
                 run => run_command(engine, &mut txn, session, state, run, args.as_args(), call.mode),
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
@@ -240,7 +242,7 @@ fn run_command(
     match run {
         Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
         // In a block nothing waits.
-        Run::Block(run) => run(txn, Args::from(args)).map(Tried::at_once),
+        Run::Block(run) | Run::Await(run) => run(txn, Args::from(args)).map(Tried::at_once),
         Run::Session(run) => {
             let (rehearsal, may_wait) = (mode == Mode::Load, mode == Mode::Disk);
             let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), rehearsal, may_wait };

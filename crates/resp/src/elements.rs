@@ -44,6 +44,14 @@ impl Elements {
         self.count += 1;
     }
 
+    /// Adds an element of another kind: `write` writes one that is the same in both protocols. Not for pairs.
+    #[inline]
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(self.shape != Shape::Pairs, "pairs are bulk strings");
+        write(&mut self.body);
+        self.count += 1;
+    }
+
     /// Adds a missing value.
     pub fn push_null(&mut self) {
         self.nulls.push(self.body.len());

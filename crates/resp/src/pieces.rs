@@ -28,6 +28,8 @@ pub struct ReplyPieces {
 
 enum Part {
     Reply(Reply),
+    /// What stands before a key and what belongs to it.
+    Pair,
     /// The content of a bulk string from this offset on, and the line end.
     Content(Bytes, usize),
 }
@@ -59,6 +61,12 @@ impl ReplyPieces {
             Reply::Map(pairs) => {
                 write::map_len(protocol, out, pairs.len());
                 self.push_pairs(pairs);
+            }
+            Reply::Keyed(pairs) => {
+                write::keyed_len(protocol, out, pairs.len());
+                for (key, value) in pairs.into_iter().rev() {
+                    self.rest.extend([Part::Reply(value), Part::Reply(key), Part::Pair]);
+                }
             }
             Reply::Attribute(pairs, reply) => {
                 self.rest.push(Part::Reply(*reply));
@@ -100,6 +108,7 @@ impl Pieces for ReplyPieces {
             match self.rest.pop() {
                 None => return Ok(false),
                 Some(Part::Reply(reply)) => self.add(reply, protocol, out)?,
+                Some(Part::Pair) => write::keyed_pair(protocol, out),
                 Some(Part::Content(bytes, from)) => {
                     let until = bytes.len().min(from + (end - out.len()));
                     out.extend_from_slice(&bytes[from..until]);
@@ -178,6 +187,10 @@ mod tests {
                     Box::new(Reply::Push(vec![Reply::bulk("x"), Reply::Array(vec![])])),
                 ),
                 Reply::None,
+                Reply::Keyed(vec![
+                    (Reply::bulk("k"), long(b'c', PIECE_BYTES)),
+                    (Reply::bulk("l"), Reply::array([Reply::Null])),
+                ]),
                 Reply::bulk(""),
             ]
         };

@@ -35,6 +35,8 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Pairs, in the order in which they are sent. In RESP2 an array of keys and values in turn.
     Map(Vec<(Reply, Reply)>),
+    /// What belongs to each of several keys: a map. In RESP2 an array with an array of two for each.
+    Keyed(Vec<(Reply, Reply)>),
     /// In RESP2 an array.
     Set(Vec<Reply>),
     /// An array, a set or a map of bulk strings, encoded while they were collected.
@@ -111,7 +113,7 @@ impl Reply {
             Reply::Array(elements) | Reply::Set(elements) | Reply::Push(elements) | Reply::Several(elements) => {
                 elements.iter().any(Reply::has_stream)
             }
-            Reply::Map(pairs) => pairs.iter().any(|(k, v)| k.has_stream() || v.has_stream()),
+            Reply::Map(pairs) | Reply::Keyed(pairs) => pairs.iter().any(|(k, v)| k.has_stream() || v.has_stream()),
             Reply::Attribute(pairs, reply) => {
                 reply.has_stream() || pairs.iter().any(|(k, v)| k.has_stream() || v.has_stream())
             }
@@ -148,6 +150,14 @@ impl Reply {
             Reply::Map(pairs) => {
                 write::map_len(protocol, out, pairs.len());
                 encode_pairs(pairs, protocol, out);
+            }
+            Reply::Keyed(pairs) => {
+                write::keyed_len(protocol, out, pairs.len());
+                for (key, value) in pairs {
+                    write::keyed_pair(protocol, out);
+                    key.encode(protocol, out);
+                    value.encode(protocol, out);
+                }
             }
             Reply::Set(elements) => {
                 write::set_len(protocol, out, elements.len());
@@ -214,7 +224,7 @@ impl PartialEq for Reply {
             | (Reply::Set(a), Reply::Set(b))
             | (Reply::Push(a), Reply::Push(b))
             | (Reply::Several(a), Reply::Several(b)) => a == b,
-            (Reply::Map(a), Reply::Map(b)) => a == b,
+            (Reply::Map(a), Reply::Map(b)) | (Reply::Keyed(a), Reply::Keyed(b)) => a == b,
             (Reply::Elements(elements), other) | (other, Reply::Elements(elements)) if !other.has_stream() => {
                 let (mut ours, mut theirs) = (Vec::new(), Vec::new());
                 elements.encode(Protocol::Resp3, &mut ours);
@@ -246,7 +256,7 @@ impl fmt::Debug for Reply {
             Reply::Bulk(bytes) => bytes.fmt(f),
             Reply::Verbatim(kind, bytes) => write!(f, "{kind}:{bytes:?}"),
             Reply::Array(elements) => elements.fmt(f),
-            Reply::Map(entries) => pairs(f, entries),
+            Reply::Map(entries) | Reply::Keyed(entries) => pairs(f, entries),
             Reply::Set(elements) => {
                 f.write_str("~")?;
                 elements.fmt(f)

@@ -25,6 +25,23 @@ pub fn map_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {
     }
 }
 
+/// `%n`: `len` keys follow, each with what belongs to it, behind `keyed_pair`; in RESP2 an array.
+#[inline]
+pub fn keyed_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {
+    match protocol {
+        Protocol::Resp2 => length_line(out, b'*', len),
+        Protocol::Resp3 => length_line(out, b'%', len),
+    }
+}
+
+/// What stands before each pair of them: in RESP2 it is an array.
+#[inline]
+pub fn keyed_pair(protocol: Protocol, out: &mut Vec<u8>) {
+    if protocol == Protocol::Resp2 {
+        length_line(out, b'*', 2);
+    }
+}
+
 /// `~n`: `len` elements follow, all different; in RESP2 an array.
 #[inline]
 pub fn set_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {

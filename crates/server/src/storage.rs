@@ -217,6 +217,7 @@ const LIMITS: [EncodingLimit; ENCODING_LIMITS.len()] = [
     EncodingLimit::SetValue,
     EncodingLimit::ZsetEntries,
     EncodingLimit::ZsetValue,
+    EncodingLimit::StreamNodeEntries,
 ];
 
 fn apply_encoding_limits(store: &Store, config: &Config) {

@@ -15,15 +15,17 @@ pub enum EncodingLimit {
     SetValue,
     ZsetEntries,
     ZsetValue,
+    /// Entries of a node of a stream, which an approximate trim removes as a whole; 0: there is one node.
+    StreamNodeEntries,
 }
 
 /// The bounds as the configuration has them.
-pub struct EncodingLimits([AtomicI64; 8]);
+pub struct EncodingLimits([AtomicI64; 9]);
 
 impl Default for EncodingLimits {
     fn default() -> Self {
         // Redis's defaults, in the order of the enumeration.
-        EncodingLimits([512, 64, -2, 512, 128, 64, 128, 64].map(AtomicI64::new))
+        EncodingLimits([512, 64, -2, 512, 128, 64, 128, 64, 100].map(AtomicI64::new))
     }
 }
 

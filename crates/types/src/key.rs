@@ -31,6 +31,8 @@ pub enum Tag {
     ListRows = 8,
     ZsetPacked = 9,
     ZsetRows = 10,
+    /// A stream: a header, and rows of an object for all else.
+    Stream = 11,
 }
 
 impl Tag {
@@ -46,6 +48,7 @@ impl Tag {
             8 => Some(Tag::ListRows),
             9 => Some(Tag::ZsetPacked),
             10 => Some(Tag::ZsetRows),
+            11 => Some(Tag::Stream),
             _ => None,
         }
     }
@@ -57,6 +60,7 @@ impl Tag {
             Tag::SetPacked | Tag::SetRows => Type::Set,
             Tag::ListPacked | Tag::ListRows => Type::List,
             Tag::ZsetPacked | Tag::ZsetRows => Type::Zset,
+            Tag::Stream => Type::Stream,
         }
     }
 
@@ -64,7 +68,7 @@ impl Tag {
     fn has_object(self) -> bool {
         match self {
             Tag::StringInline | Tag::HashPacked | Tag::SetPacked | Tag::ListPacked | Tag::ZsetPacked => false,
-            Tag::StringChunked | Tag::HashRows | Tag::SetRows | Tag::ListRows | Tag::ZsetRows => true,
+            Tag::StringChunked | Tag::HashRows | Tag::SetRows | Tag::ListRows | Tag::ZsetRows | Tag::Stream => true,
         }
     }
 }
@@ -77,6 +81,7 @@ pub enum Type {
     Set,
     Zset,
     Hash,
+    Stream,
 }
 
 impl Type {
@@ -87,12 +92,13 @@ impl Type {
             Type::Set => "set",
             Type::Zset => "zset",
             Type::Hash => "hash",
+            Type::Stream => "stream",
         }
     }
 
     /// Whether commands wait for such values to come to be.
     fn is_awaited(self) -> bool {
-        matches!(self, Type::List | Type::Zset)
+        matches!(self, Type::List | Type::Zset | Type::Stream)
     }
 
     pub(crate) fn counter(self) -> Counter {
@@ -102,6 +108,7 @@ impl Type {
             Type::Set => Counter::Sets,
             Type::Zset => Counter::SortedSets,
             Type::Hash => Counter::Hashes,
+            Type::Stream => Counter::Streams,
         }
     }
 }
@@ -332,6 +339,12 @@ pub fn lookup_update(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> 
     Ok(entry)
 }
 
+/// Counts a reader of a key that was looked up before and is looked up again.
+#[inline]
+pub fn count_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
+    on_lookup(txn, key, found);
+}
+
 #[inline]
 fn on_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
     txn.on_lookup(found);
@@ -530,9 +543,10 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
         }
         if let Some(is) = types.1 {
             txn.count(key.space, is.counter(), 1);
-            if is.is_awaited() {
-                txn.on_ready(key);
-            }
+        }
+        // Who reads a stream for a consumer group waits for its end, too.
+        if types.1.is_some_and(Type::is_awaited) || types.0 == Some(Type::Stream) {
+            txn.on_ready(key);
         }
         match types {
             (None, Some(_)) => {
@@ -567,6 +581,10 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
     if objects.0 != objects.1 {
         if let Some(was) = objects.0 {
             txn.delete_row(&row::owner_row(key.space, was.slot, was.id))?;
+        }
+        if types == (Some(Type::Stream), Some(Type::Stream)) {
+            // Another stream in the place of one whose readers wait.
+            txn.on_ready(key);
         }
         if let Some(is) = objects.1 {
             txn.put_row(&row::owner_row(key.space, is.slot, is.id), &[key.name])?;

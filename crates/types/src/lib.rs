@@ -2,7 +2,7 @@
 //! and knows neither cache nor memtable. The bytes are described in docs/format/rows.md.
 //!
 //! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`, `set`
-//! (with `set_encoding`, `set_merge`, `set_store` and `set_draw`), `list` (with `listpack`), `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
+//! (with `set_encoding`, `set_merge`, `set_store` and `set_draw`), `list` (with `listpack`), `stream`, `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
 //! random elements), `geo` (scores that are places on Earth), `value`
 //! (what all types can do), `integer` and `extended` (numbers as Redis reads and
 //! prints them).
@@ -20,6 +20,8 @@ pub mod set_store;
 
 pub mod list;
 pub mod listpack;
+
+pub mod stream;
 
 pub mod chunks;
 pub mod element;

@@ -3,7 +3,7 @@
 use crate::element::{Head, ROW_PREFIX_BYTES};
 use crate::key::{self, Entry, Header, Object, Type};
 use crate::packed::Packed;
-use crate::{Result, string};
+use crate::{Result, stream, string};
 use haypile_store::row::{self, Family, RowKey};
 use haypile_store::{Key, Txn};
 
@@ -37,6 +37,7 @@ pub fn encoding_name(entry: &Entry) -> Result<Option<&'static str>> {
     let kind = entry.header.type_of();
     let number = match kind {
         Type::String => return Ok(None),
+        Type::Stream => return Ok(Some("stream")),
         _ if entry.header.object.is_some() => entry.payload().get(Object::BYTES).copied().unwrap_or(u8::MAX),
         _ => Packed::parse(entry.payload())?.encoding,
     };
@@ -69,10 +70,27 @@ pub fn copy(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, to: &Key<'_>, to_b
     }
 }
 
+/// The elements of a collection in rows.
+fn count_of(entry: &Entry) -> u64 {
+    match stream::Head::parse(entry.payload()) {
+        // Those of consumer groups are not counted: however many there are, they may be many.
+        Some(head) if entry.header.type_of() == Type::Stream => {
+            if head.groups == 0 {
+                head.count
+            } else {
+                u64::MAX
+            }
+        }
+        _ => {
+            let count = entry.payload().get(Object::BYTES + 1..Head::BYTES).and_then(|bytes| bytes.try_into().ok());
+            count.map_or(0, u64::from_be_bytes)
+        }
+    }
+}
+
 /// The rows of a collection under a new object, which nothing names yet, in the slot and the database of `to`.
 fn copy_rows(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, object: Object, to: &Key<'_>) -> Result<Object> {
-    let count = entry.payload().get(Object::BYTES + 1..Head::BYTES).and_then(|bytes| bytes.try_into().ok());
-    if count.map_or(0, u64::from_be_bytes) > COPY_AT_ONCE {
+    if count_of(entry) > COPY_AT_ONCE {
         txn.long()?;
     }
     let copy = Object::new(txn, to)?;

@@ -82,7 +82,7 @@ impl<'s> Client<'s> {
         // Nothing waits here, as in a transaction.
         let function = |txn: &mut Txn, args: Args| match run {
             Run::Read(function) | Run::Write(function) | Run::Exclusive(function) => function(txn, args),
-            Run::Block(function) => function(txn, args).map(Tried::at_once),
+            Run::Block(function) | Run::Await(function) => function(txn, args).map(Tried::at_once),
             _ => panic!("cases use commands on data only"),
         };
         let mut pins = Pins::default();

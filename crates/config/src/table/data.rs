@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
         .alias("zset-max-ziplist-value"),
     Row::harmless("hll-sparse-max-bytes", BYTES, "3000", "Size up to which a HyperLogLog is sparse."),
     Row::harmless("stream-node-max-bytes", BYTES, "4096", "Size of a node of a stream."),
-    Row::harmless("stream-node-max-entries", LONG, "100", "Entries of a node of a stream."),
+    Row::used("stream-node-max-entries", LONG, "100", "Entries of a stream that an approximate trim removes together."),
     Row::harmless(
         "busy-reply-threshold",
         unit(0, i64::MAX, "milliseconds"),

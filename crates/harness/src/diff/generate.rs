@@ -12,6 +12,7 @@ use super::lists;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::sets;
 use super::sorting;
+use super::streams;
 use super::zsets;
 use crate::random::Random;
 
@@ -56,6 +57,9 @@ const COMMANDS: &[(u64, Make)] = &[
     // Places.
     (14, geos::geoadd),
     (34, geos::other),
+    // Streams.
+    (16, streams::xadd),
+    (28, streams::other),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),
@@ -224,7 +228,9 @@ fn scan_options(a: &mut Arguments, command: &mut Command, right: bool) {
             0..=2 => ("MATCH", a.pattern()),
             3..=4 if right => ("COUNT", a.random.between(1, 20).to_string().into_bytes()),
             3..=4 => ("COUNT", a.number()),
-            _ => ("TYPE", a.random.pick(&["string", "STRING", "list", "hash", "nothing"]).as_bytes().to_vec()),
+            _ => {
+                ("TYPE", a.random.pick(&["string", "STRING", "list", "hash", "stream", "nothing"]).as_bytes().to_vec())
+            }
         };
         command.extend([a.word(word), value]);
     }

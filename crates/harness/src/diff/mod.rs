@@ -19,6 +19,7 @@ pub mod sequence;
 mod sets;
 pub mod shrink;
 mod sorting;
+mod streams;
 mod zsets;
 
 use std::collections::BTreeMap;

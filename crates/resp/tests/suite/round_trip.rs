@@ -14,7 +14,7 @@ fn reply(random: &mut Random, depth: usize) -> Reply {
     let pairs = |random: &mut Random| -> Vec<(Reply, Reply)> {
         (0..random.below(4)).map(|_| (reply(random, depth - 1), reply(random, depth - 1))).collect()
     };
-    match random.below(if depth == 0 { 12 } else { 17 }) {
+    match random.below(if depth == 0 { 12 } else { 18 }) {
         0 => Reply::ok(),
         1 => Reply::Status(text(random)),
         2 => Reply::error(format!("ERR {}x", text(random))),
@@ -37,6 +37,7 @@ fn reply(random: &mut Random, depth: usize) -> Reply {
         13 => Reply::Set(many(random)),
         14 => Reply::Push(many(random)),
         15 => Reply::Map(pairs(random)),
+        16 => Reply::Keyed(pairs(random)),
         _ => Reply::Attribute(pairs(random), Box::new(reply(random, depth - 1))),
     }
 }
@@ -68,6 +69,9 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
         (Protocol::Resp2, Reply::Verbatim(_, bytes)) => Reply::Bulk(bytes.clone()),
         (Protocol::Resp2, Reply::Set(elements) | Reply::Push(elements)) => Reply::Array(all(elements)),
         (Protocol::Resp2, Reply::Map(pairs)) => Reply::array(both(pairs).into_iter().flat_map(|(k, v)| [k, v])),
+        (Protocol::Resp2, Reply::Keyed(pairs)) => {
+            Reply::array(both(pairs).into_iter().map(|(key, value)| Reply::array([key, value])))
+        }
         (Protocol::Resp2, Reply::Attribute(_, reply)) => as_received(reply, protocol),
         (Protocol::Resp3, Reply::NullArray) => Reply::Null,
         (Protocol::Resp3, Reply::Double(value)) => Reply::Double(*value),
@@ -76,7 +80,7 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
         (Protocol::Resp3, Reply::Verbatim(kind, bytes)) => Reply::Verbatim(kind, bytes.clone()),
         (Protocol::Resp3, Reply::Set(elements)) => Reply::Set(all(elements)),
         (Protocol::Resp3, Reply::Push(elements)) => Reply::Push(all(elements)),
-        (Protocol::Resp3, Reply::Map(pairs)) => Reply::Map(both(pairs)),
+        (Protocol::Resp3, Reply::Map(pairs) | Reply::Keyed(pairs)) => Reply::Map(both(pairs)),
         (Protocol::Resp3, Reply::Attribute(pairs, reply)) => {
             Reply::Attribute(both(pairs), Box::new(as_received(reply, protocol)))
         }

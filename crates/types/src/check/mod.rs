@@ -15,6 +15,7 @@ mod collection;
 mod hash;
 mod list;
 mod set;
+mod stream;
 mod string;
 mod tree;
 mod zset;

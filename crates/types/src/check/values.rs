@@ -2,7 +2,7 @@
 
 use super::objects::ObjectRows;
 use super::place::Report;
-use super::{hash, list, set, string, zset};
+use super::{hash, list, set, stream, string, zset};
 use crate::key::{Header, Tag};
 use haypile_store::base::BaseError;
 
@@ -19,6 +19,7 @@ pub(super) fn check_payload(header: &Header, payload: &[u8], report: &mut Report
         Tag::ListRows => list::check_head(payload, report),
         Tag::ZsetPacked => zset::check_packed(payload, report),
         Tag::ZsetRows => zset::check_head(payload, report),
+        Tag::Stream => stream::check_head(payload, report),
     }
 }
 
@@ -35,6 +36,7 @@ pub(super) fn check_rows(
         Tag::SetRows => set::check_rows(payload, rows, report),
         Tag::ListRows => list::check_rows(payload, rows, report),
         Tag::ZsetRows => zset::check_rows(payload, rows, report),
+        Tag::Stream => stream::check_rows(payload, rows, report),
         // They have no object, so that no rows are theirs.
         Tag::StringInline | Tag::HashPacked | Tag::SetPacked | Tag::ListPacked | Tag::ZsetPacked => Ok(()),
     }

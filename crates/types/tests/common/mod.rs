@@ -134,6 +134,7 @@ impl Db {
             (Type::Set, Counter::Sets),
             (Type::List, Counter::Lists),
             (Type::Zset, Counter::SortedSets),
+            (Type::Stream, Counter::Streams),
         ];
         let of_types = counters.map(|(kind, counter)| (counter, of_types.get(kind.name()).copied().unwrap_or(0)));
         for (counter, count) in

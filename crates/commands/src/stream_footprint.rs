@@ -1,0 +1,133 @@
+//! What a stream would take in Redis's memory, and in an RDB file: nodes that are listpacks, under a radix tree of ids.
+//!
+//! A node begins with the fields of its first entry, and entries with the same fields leave them out. Nodes are taken to be
+//! full, as those of a stream are to which entries were only added.
+
+use crate::error::Result;
+use crate::footprint::{extrapolated, listpack_bytes, rdb_bytes, rdb_number_bytes};
+use crate::memory::allocated;
+use haypile_store::{Direction, EncodingLimit, Key, Txn};
+use haypile_types::element::ROWS_INLINE_MAX;
+use haypile_types::key::Entry;
+use haypile_types::listpack;
+use haypile_types::stream::{Fields, Stream, StreamId};
+use std::ops::ControlFlow;
+
+/// Redis's structure for a stream.
+const STREAM_BYTES: u64 = 80;
+
+/// What Redis counts for a node of the radix tree: its header, and thirty words for its content.
+const TREE_NODE_BYTES: u64 = 4 + 30 * 8;
+
+/// The node that is being filled is allocated as a whole.
+const NODE_BYTES: u64 = 4096;
+
+/// A listpack in the making.
+struct Node {
+    first: StreamId,
+    /// Of its first entry, each with its length.
+    fields: Vec<u8>,
+    entries: u64,
+    bytes: u64,
+}
+
+fn integer_bytes(value: u64) -> u64 {
+    let mut text = Vec::with_capacity(20);
+    haypile_resp::number::write_u64(&mut text, value);
+    listpack_bytes(&text)
+}
+
+/// The names of an entry's fields, so that two entries with the same ones have the same bytes.
+fn names(fields: Fields) -> Vec<u8> {
+    let mut names = Vec::new();
+    for name in fields.step_by(2) {
+        names.extend_from_slice(&(name.len() as u64).to_be_bytes());
+        names.extend_from_slice(name);
+    }
+    names
+}
+
+impl Node {
+    fn begin(id: StreamId, fields: Fields) -> Node {
+        let named: u64 = fields.step_by(2).map(listpack_bytes).sum();
+        let pairs = fields.len() as u64 / 2;
+        // Entries, deleted ones, number of fields, the fields, and a zero.
+        let bytes = listpack::EMPTY_BYTES as u64 + 3 * integer_bytes(1) + integer_bytes(pairs) + named;
+        Node { first: id, fields: names(fields), entries: 0, bytes }
+    }
+
+    fn add(&mut self, id: StreamId, fields: Fields) {
+        let has_same = names(fields) == self.fields;
+        let pairs = fields.len() as u64 / 2;
+        let content: u64 = match has_same {
+            true => fields.skip(1).step_by(2).map(listpack_bytes).sum(),
+            false => integer_bytes(pairs) + fields.map(listpack_bytes).sum::<u64>(),
+        };
+        let parts = if has_same { pairs + 3 } else { 2 * pairs + 4 };
+        let number = integer_bytes(id.ms - self.first.ms) + integer_bytes(id.seq.wrapping_sub(self.first.seq));
+        // What it is, the distance to the first id, the content, and how many parts that makes.
+        self.bytes += integer_bytes(1) + number + content + integer_bytes(parts);
+        self.entries += 1;
+    }
+}
+
+/// Looks at the nodes of a stream from the first one on, until `visit` breaks.
+fn visit_nodes(
+    txn: &mut Txn,
+    stream: &Stream,
+    most: u64,
+    mut visit: impl FnMut(&Node) -> ControlFlow<()>,
+) -> Result<()> {
+    let entries_max = u64::try_from(txn.encoding_limit(EncodingLimit::StreamNodeEntries));
+    let entries_max = entries_max.ok().filter(|entries| *entries > 0).unwrap_or(u64::MAX);
+    if stream.len().min(most.saturating_mul(entries_max)) > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    let (mut node, mut ended): (Option<Node>, _) = (None, false);
+    stream.visit(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward, ROWS_INLINE_MAX, |id, fields| {
+        let bytes: u64 = fields.map(|field| field.len() as u64).sum();
+        if let Some(full) = node.take_if(|node| node.entries >= entries_max || node.bytes + bytes >= NODE_BYTES)
+            && visit(&full).is_break()
+        {
+            ended = true;
+            return ControlFlow::Break(());
+        }
+        node.get_or_insert_with(|| Node::begin(id, fields)).add(id, fields);
+        ControlFlow::Continue(())
+    })?;
+    if let Some(node) = node.filter(|_| !ended) {
+        let _ = visit(&node);
+    }
+    Ok(())
+}
+
+/// Some nodes are looked at and stand for all; the last one is taken to be as large as one that is being filled.
+pub(crate) fn in_memory(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> Result<u64> {
+    let stream = Stream::of(key, entry)?;
+    let (mut nodes, mut entries, mut bytes, mut last) = (0, 0, 0, 0);
+    visit_nodes(txn, &stream, samples, |node| {
+        nodes += 1;
+        entries += node.entries;
+        last = allocated(node.bytes);
+        bytes += last;
+        if nodes < samples { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    let all = extrapolated(nodes, entries, stream.len()).max(nodes);
+    let bytes = if all == nodes { bytes - last + last.max(NODE_BYTES) } else { extrapolated(bytes, nodes, all) };
+    Ok(STREAM_BYTES + all * StreamId::BYTES as u64 + (all + 1) * TREE_NODE_BYTES + bytes)
+}
+
+/// Nodes, each with its first id, and the header.
+pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
+    let stream = Stream::of(key, entry)?;
+    let (mut nodes, mut bytes) = (0, 0);
+    visit_nodes(txn, &stream, u64::MAX, |node| {
+        nodes += 1;
+        bytes += rdb_bytes(StreamId::BYTES as u64) + rdb_bytes(node.bytes);
+        ControlFlow::Continue(())
+    })?;
+    let head = &stream.head;
+    let ids = [head.last, head.first, head.max_deleted].map(|id| [id.ms, id.seq]);
+    let counts = [nodes, head.count, head.entries_added, head.groups.into()];
+    Ok(bytes + ids.as_flattened().iter().chain(&counts).map(|number| rdb_number_bytes(*number)).sum::<u64>())
+}

@@ -1,0 +1,221 @@
+//! Streams: a header in the meta row, and rows of an object for everything else. Owns the header, and how a stream comes to
+//! be, is looked up and written; entries are in `entries`, what removes the oldest of them in `trim`. Format:
+//! docs/format/stream.md.
+//!
+//! A stream may be empty, and stays then: only DEL and its like remove it. The header is overwritten in place by whatever
+//! changes the stream, so that adding an entry writes two rows, whatever the length.
+
+use crate::Result;
+use crate::element::{ROW_PREFIX_BYTES, Rows};
+use crate::key::{self, Entry, Header, Object, Tag, damaged};
+use haypile_store::row::{self, Family, RowKey};
+use haypile_store::{Direction, Key, Txn};
+use std::ops::ControlFlow;
+
+mod id;
+
+mod entries;
+
+mod trim;
+
+pub use entries::{ELEMENT_BYTES, ENTRY_BYTES_MAX, Fields, element_of, id_of};
+pub use id::StreamId;
+pub use trim::{Bound, Nodes, Trim};
+
+/// What the rows of a stream's object are, by the first byte of the element. DO NOT CHANGE THESE NUMBERS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    Entry = 0,
+    Group = 1,
+    Consumer = 2,
+    Pending = 3,
+    ByConsumer = 4,
+}
+
+/// What the payload of a stream's meta row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub object: Object,
+    /// Entries.
+    pub count: u64,
+    /// The highest id that was ever given out, or what XSETID said it is. No entry is above.
+    pub last: StreamId,
+    /// Of the first entry; 0-0 while there is none.
+    pub first: StreamId,
+    /// The highest id of an entry that XDEL removed.
+    pub max_deleted: StreamId,
+    /// Entries that were ever added, or what XSETID said.
+    pub entries_added: u64,
+    /// Consumer groups.
+    pub groups: u32,
+    /// The number that the next consumer group gets.
+    pub next_group: u32,
+}
+
+impl Head {
+    /// `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 | entries_added: u64 |
+    /// groups: u32 | next_group: u32`.
+    pub const BYTES: usize = Object::BYTES + 8 + 3 * StreamId::BYTES + 8 + 4 + 4;
+
+    /// Of a stream that has nothing yet.
+    pub fn empty(object: Object) -> Head {
+        let none = StreamId::MIN;
+        let [count, entries_added] = [0; 2];
+        Head { object, count, last: none, first: none, max_deleted: none, entries_added, groups: 0, next_group: 0 }
+    }
+
+    #[inline]
+    pub fn encode(&self) -> [u8; Head::BYTES] {
+        let mut bytes = [0; Head::BYTES];
+        bytes[..10].copy_from_slice(&self.object.encode());
+        bytes[10..18].copy_from_slice(&self.count.to_be_bytes());
+        bytes[18..34].copy_from_slice(&self.last.to_bytes());
+        bytes[34..50].copy_from_slice(&self.first.to_bytes());
+        bytes[50..66].copy_from_slice(&self.max_deleted.to_bytes());
+        bytes[66..74].copy_from_slice(&self.entries_added.to_be_bytes());
+        bytes[74..78].copy_from_slice(&self.groups.to_be_bytes());
+        bytes[78..].copy_from_slice(&self.next_group.to_be_bytes());
+        bytes
+    }
+
+    /// `None` if it is no such payload.
+    #[inline]
+    pub fn parse(payload: &[u8]) -> Option<Head> {
+        let payload: &[u8; Head::BYTES] = payload.try_into().ok()?;
+        let long = |at: usize| u64::from_be_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
+        let short = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four bytes"));
+        let id = |at: usize| StreamId { ms: long(at), seq: long(at + 8) };
+        Some(Head {
+            object: Object::parse(payload)?,
+            count: long(10),
+            last: id(18),
+            first: id(34),
+            max_deleted: id(50),
+            entries_added: long(66),
+            groups: short(74),
+            next_group: short(78),
+        })
+    }
+}
+
+/// A stream that was looked up, or that is about to come to be. What is changed in its head is written by `save`.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// The key as it is written; `None`: not yet.
+    before: Option<Header>,
+    pub head: Head,
+    rows: Rows,
+}
+
+impl Stream {
+    /// The stream that an entry holds; an error if it holds something else.
+    #[inline]
+    pub fn of(key: &Key<'_>, entry: &Entry) -> Result<Stream> {
+        if entry.header.tag != Tag::Stream {
+            return Err(crate::Error::WrongType);
+        }
+        match Head::parse(entry.payload()) {
+            Some(head) => {
+                let rows = Rows { space: key.space, object: head.object };
+                Ok(Stream { before: Some(entry.header), head, rows })
+            }
+            None => Err(damaged("the header of a stream", entry.payload())),
+        }
+    }
+
+    /// The stream for those who read it, who are counted; `None` if the key is absent.
+    #[inline]
+    pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Stream>> {
+        key::lookup(txn, key)?.map(|entry| Stream::of(key, &entry)).transpose()
+    }
+
+    /// The stream for those who change it; `None` if the key is absent.
+    #[inline]
+    pub fn edit(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Stream>> {
+        key::lookup_write(txn, key)?.map(|entry| Stream::of(key, &entry)).transpose()
+    }
+
+    /// An empty stream for a key that is absent. It is there once it is saved.
+    pub fn create(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Stream> {
+        Stream::replace(txn, key, None)
+    }
+
+    /// An empty stream in the place of what a key was. It is there once it is saved, without deadline.
+    pub fn replace(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<Header>) -> Result<Stream> {
+        let object = Object::new(txn, key)?;
+        let before = before.map(|before| Header { deadline_ms: None, ..before });
+        Ok(Stream { before, head: Head::empty(object), rows: Rows { space: key.space, object } })
+    }
+
+    /// Writes the meta row, last of all: from then on it names the object's rows. A stream that was changed is saved even if
+    /// its head stays the same.
+    #[inline]
+    pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        let deadline_ms = self.before.and_then(|before| before.deadline_ms);
+        let after = Header { tag: Tag::Stream, deadline_ms, fields: None, object: Some(self.head.object) };
+        key::write(txn, key, self.before.as_ref(), &after, &[&self.head.encode()])?;
+        self.before = Some(after);
+        Ok(())
+    }
+
+    /// Whether the key is there already.
+    pub fn is_saved(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Where its rows lie.
+    #[inline]
+    pub fn rows(&self) -> Rows {
+        self.rows
+    }
+
+    /// Entries.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // An empty stream is one like any other.
+    pub fn len(&self) -> u64 {
+        self.head.count
+    }
+
+    /// Moves everything but the entries to a fresh object, which takes the place of this one.
+    fn move_without_entries(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Rows> {
+        let old = self.rows;
+        let object = Object::new(txn, key)?;
+        let new = Rows { space: key.space, object };
+        if self.head.groups > 0 {
+            let mut at = old.data(&[Kind::Group as u8]);
+            let until = row::object_range(Family::Data, old.space, old.object.slot, old.object.id).1;
+            copy_rows(txn, &mut at, &until, &new)?;
+        }
+        self.head.object = object;
+        self.rows = new;
+        Ok(old)
+    }
+}
+
+/// Rows and bytes that are copied in one step.
+const STEP_ROWS: usize = 1024;
+const STEP_BYTES: usize = 1 << 20;
+
+/// Copies the rows in a range to another object.
+fn copy_rows(txn: &mut Txn<'_>, at: &mut RowKey, until: &[u8], to: &Rows) -> Result<()> {
+    loop {
+        let mut step = Vec::new();
+        let mut bytes = 0;
+        txn.visit(at, until, Direction::Forward, STEP_ROWS, |row, value| {
+            bytes += row.len() + value.len();
+            step.push((row.to_vec(), value.to_vec()));
+            if step.len() < STEP_ROWS && bytes < STEP_BYTES {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        let Some((last, _)) = step.last() else { return Ok(()) };
+        *at = RowKey::from_slice(last);
+        at.push(0);
+        for (row, value) in &step {
+            txn.put_row(&to.data(&row[ROW_PREFIX_BYTES..]), &[value])?;
+        }
+    }
+}
