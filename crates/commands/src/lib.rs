@@ -24,6 +24,10 @@ mod counter;
 mod lcs;
 mod substring;
 
+mod bitfield;
+mod bitmap;
+mod hyperloglog;
+
 mod elements;
 mod hash;
 mod hash_expire;
@@ -107,6 +111,9 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         counter::COMMANDS,
         lcs::COMMANDS,
         substring::COMMANDS,
+        bitmap::COMMANDS,
+        bitfield::COMMANDS,
+        hyperloglog::COMMANDS,
         hash::COMMANDS,
         hash_expire::COMMANDS,
         list::COMMANDS,

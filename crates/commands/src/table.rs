@@ -70,6 +70,9 @@ pub enum Run {
     Read(DataFn),
     /// Reads and writes rows.
     Write(DataFn),
+    /// Reads rows, and may leave in them what it has found out, for the next one who asks: to clients it is a read, and where
+    /// nothing can be written it answers all the same.
+    Cache(DataFn),
     /// A write that waits where there is nothing to have yet: it tries once, and again when one of its keys has come to be.
     Block(BlockFn),
     /// The same for a read: it takes nothing from those who come behind it.
@@ -175,12 +178,14 @@ impl Arity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     String,
+    Bitmap,
     Hash,
     List,
     Set,
     SortedSet,
     Geo,
     Stream,
+    Hyperloglog,
     Generic,
     Connection,
     Pubsub,
@@ -193,12 +198,14 @@ impl Group {
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
+            Self::Bitmap => "bitmap",
             Self::Hash => "hash",
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
             Self::Geo => "geo",
             Self::Stream => "stream",
+            Self::Hyperloglog => "hyperloglog",
             Self::Generic => "generic",
             Self::Connection => "connection",
             Self::Pubsub => "pubsub",
@@ -212,12 +219,14 @@ impl Group {
     const fn category(self) -> Option<Category> {
         match self {
             Self::String => Some(Category::String),
+            Self::Bitmap => Some(Category::Bitmap),
             Self::Hash => Some(Category::Hash),
             Self::List => Some(Category::List),
             Self::Set => Some(Category::Set),
             Self::SortedSet => Some(Category::Sortedset),
             Self::Geo => Some(Category::Geo),
             Self::Stream => Some(Category::Stream),
+            Self::Hyperloglog => Some(Category::Hyperloglog),
             Self::Generic => Some(Category::Keyspace),
             Self::Connection => Some(Category::Connection),
             Self::Transactions => Some(Category::Transaction),
@@ -252,7 +261,7 @@ impl Command {
     pub fn all_flags(&self) -> Flags {
         let mut flags = Flags::default();
         match self.run {
-            Run::Read(_) => flags.add(Flag::Readonly),
+            Run::Read(_) | Run::Cache(_) => flags.add(Flag::Readonly),
             Run::Write(_) | Run::Exclusive(_) => flags.add(Flag::Write),
             Run::Block(_) => [Flag::Write, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
             Run::Await(_) => [Flag::Readonly, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),

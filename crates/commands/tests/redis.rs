@@ -31,6 +31,7 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("client|pause", "since"),
     ("command|getkeys", "arity"),
     ("command|getkeysandflags", "arity"),
+    ("pfcount", "flags"),
     ("publish", "flags"),
     ("psetex", "deprecated_since"),
     ("psetex", "doc_flags"),

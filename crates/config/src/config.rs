@@ -14,7 +14,7 @@ use crate::value::Value;
 use crate::values::Values;
 
 /// The directives of `Config::encoding_limits`, in its order.
-pub const ENCODING_LIMITS: [&str; 9] = [
+pub const ENCODING_LIMITS: [&str; 10] = [
     "hash-max-listpack-entries",
     "hash-max-listpack-value",
     "list-max-listpack-size",
@@ -24,6 +24,7 @@ pub const ENCODING_LIMITS: [&str; 9] = [
     "zset-max-listpack-entries",
     "zset-max-listpack-value",
     "stream-node-max-entries",
+    "hll-sparse-max-bytes",
 ];
 
 /// All directives that are used.

@@ -120,7 +120,7 @@ impl<'a> Located<'a> {
                 let room = TOGETHER_MAX - from;
                 let keys = entry.command.keys(Args::from(args)).take(room);
                 located.keys.extend(keys.map(|(at, _)| store.key(database, args.get(at))));
-                writes |= matches!(entry.command.run, Run::Write(_) | Run::Block(_));
+                writes |= matches!(entry.command.run, Run::Write(_) | Run::Cache(_) | Run::Block(_));
             }
             located.calls.push(Some(Call { args, entry, keys: from..located.keys.len() }));
         }

@@ -187,7 +187,9 @@ impl Workbench {
         }
         match (entry.command.run, store) {
             (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, located, out),
-            (Run::Write(run), Some(store)) => self.data::<true>(engine, store, session, entry, run, args, located, out),
+            (Run::Write(run) | Run::Cache(run), Some(store)) => {
+                self.data::<true>(engine, store, session, entry, run, args, located, out)
+            }
             (Run::Session(run), _) => {
                 session.client.show(session, self.now_ms, session.last_command);
                 let mut desk = Desk {
@@ -217,9 +219,10 @@ impl Workbench {
             }
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
             (Run::Exclusive(_) | Run::Block(_) | Run::Await(_), Some(_)) => Err(Hindrance::LongWay),
-            (Run::Read(_) | Run::Write(_) | Run::Exclusive(_) | Run::Block(_) | Run::Await(_), None) => {
-                Ok(self.refuse(engine, session, engine.loading_error(), out))
-            }
+            (
+                Run::Read(_) | Run::Write(_) | Run::Cache(_) | Run::Exclusive(_) | Run::Block(_) | Run::Await(_),
+                None,
+            ) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
             (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
         }
     }
@@ -238,9 +241,13 @@ impl Workbench {
         located: &[Key<'_>],
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
+        let caches = matches!(entry.command.run, Run::Cache(_));
+        // Nobody waits for room, or is refused for want of it, only to keep what was found out.
+        let mut commits = WRITES;
         if WRITES {
             match pressure(store, entry.flags.has(Flag::Denyoom)) {
                 WritePressure::Go => {}
+                _ if caches => commits = false,
                 WritePressure::Slow(wait) => {
                     if let Some(wait) = session.owe(wait) {
                         return Err(Hindrance::Slow(wait));
@@ -292,10 +299,11 @@ impl Workbench {
                 engine.locks.unlock(&self.claims);
                 return Err(Hindrance::Awaited);
             }
-            if WRITES && reply.is_ok() {
+            if commits && reply.is_ok() {
                 match txn.commit() {
                     Ok(_) if engine.watches.any() => engine.watches.on_commit(&txn),
                     Ok(_) => {}
+                    Err(_) if caches => {}
                     Err(stop) => reply = Err(Error::Stop(stop)),
                 }
             }

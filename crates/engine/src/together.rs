@@ -139,7 +139,7 @@ impl Workbench {
         let mut room = KEYS_MAX;
         for planned in calls.iter().flatten() {
             let Ok(entry) = &planned.entry else { break };
-            let (Run::Read(run) | Run::Write(run)) = entry.command.run else { break };
+            let (Run::Read(run) | Run::Write(run) | Run::Cache(run)) = entry.command.run else { break };
             let count = entry.command.keys(Args::from(planned.args)).take(room + 1).count();
             let Some(left) = room.checked_sub(count) else { break };
             room = left;

@@ -64,6 +64,11 @@ impl Work {
         matches!(self, Work::Block(_))
     }
 
+    /// What it writes is only what it has found out.
+    fn caches(&self, engine: &Engine) -> bool {
+        matches!(self, Work::Command(id, _) if matches!(engine.table.entry(*id).command.run, Run::Cache(_)))
+    }
+
     fn add_to(&self, needs: &mut Needs, table: &Table, store: &Store) {
         match self {
             Work::Command(id, args) => needs.add(table.entry(*id), args.as_args(), store),
@@ -129,7 +134,10 @@ impl Work {
         let reply = reply.and_then(|reply| service.serve(&mut txn).map(|()| reply).map_err(Error::Stop));
         let reply = match reply {
             Ok(reply) if !rehearsal => {
-                service.confirm().and_then(|()| commit(engine, store, &mut txn)).map(|()| (reply, true))
+                let committed = service.confirm().and_then(|()| commit(engine, store, &mut txn));
+                // Its answer holds whether it is kept or not.
+                let committed = if self.caches(engine) { Ok(()) } else { committed };
+                committed.map(|()| (reply, true))
             }
             Ok(reply) => Ok((reply, false)),
             Err(Error::Stop(stop)) => Err(stop),
@@ -240,7 +248,7 @@ fn run_command(
     mode: Mode,
 ) -> Result<Reply, Error> {
     match run {
-        Run::Read(run) | Run::Write(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
+        Run::Read(run) | Run::Write(run) | Run::Cache(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
         // In a block nothing waits.
         Run::Block(run) | Run::Await(run) => run(txn, Args::from(args)).map(Tried::at_once),
         Run::Session(run) => {

@@ -218,6 +218,7 @@ const LIMITS: [EncodingLimit; ENCODING_LIMITS.len()] = [
     EncodingLimit::ZsetEntries,
     EncodingLimit::ZsetValue,
     EncodingLimit::StreamNodeEntries,
+    EncodingLimit::HllSparseBytes,
 ];
 
 fn apply_encoding_limits(store: &Store, config: &Config) {

@@ -1,4 +1,5 @@
-//! Up to where Redis would hold a collection compactly: what OBJECT ENCODING reports. Never says how anything is stored.
+//! Up to where Redis would hold a value compactly: what OBJECT ENCODING reports of collections, and whether a HyperLogLog is
+//! sparse. Never says how anything is stored.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -17,15 +18,17 @@ pub enum EncodingLimit {
     ZsetValue,
     /// Entries of a node of a stream, which an approximate trim removes as a whole; 0: there is one node.
     StreamNodeEntries,
+    /// Bytes of a sparse HyperLogLog.
+    HllSparseBytes,
 }
 
 /// The bounds as the configuration has them.
-pub struct EncodingLimits([AtomicI64; 9]);
+pub struct EncodingLimits([AtomicI64; 10]);
 
 impl Default for EncodingLimits {
     fn default() -> Self {
         // Redis's defaults, in the order of the enumeration.
-        EncodingLimits([512, 64, -2, 512, 128, 64, 128, 64, 100].map(AtomicI64::new))
+        EncodingLimits([512, 64, -2, 512, 128, 64, 128, 64, 100, 3000].map(AtomicI64::new))
     }
 }
 

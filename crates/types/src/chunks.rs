@@ -9,7 +9,7 @@ use crate::key::{Entry, Header, Object, Tag, damaged};
 use crate::{Error, Result};
 use haypile_store::row::{self, Key, RowKey, Space};
 use haypile_store::{Direction, Txn, Value, View};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Bytes of a chunk. Part of the format.
 pub const CHUNK_BYTES: usize = 16 * 1024;
@@ -103,6 +103,52 @@ impl Chunked {
         Ok(copy)
     }
 
+    /// The bytes from `at` on, which lie within the string, into `out`: few of them.
+    pub(crate) fn read_into(&self, txn: &mut Txn<'_>, at: u64, out: &mut [u8]) -> Result<()> {
+        let (mut at, mut rest) = (at, out);
+        while !rest.is_empty() {
+            let within = part_of_chunk(at, at + rest.len() as u64);
+            let (piece, more) = rest.split_at_mut(within.len());
+            let chunk = self.chunk(txn, at / CHUNK)?;
+            let chunk = chunk.as_deref().unwrap_or_default();
+            let present = chunk.get(within.start..within.end.min(chunk.len())).unwrap_or_default();
+            piece[..present.len()].copy_from_slice(present);
+            piece[present.len()..].fill(0);
+            at += piece.len() as u64;
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// The row of a chunk, if there is one.
+    pub(crate) fn chunk(&self, txn: &mut Txn<'_>, number: u64) -> Result<Option<Value>> {
+        match txn.row(&self.row(number))? {
+            Some(chunk) if chunk.len() > CHUNK_BYTES => Err(damaged(CHUNK_ROW, &chunk)),
+            chunk => Ok(chunk),
+        }
+    }
+
+    /// Visits the rows of the chunks that bytes of `range` lie in, each with the position of its first byte in the string,
+    /// until `visit` breaks. It may run under a latch: it only looks at the bytes.
+    pub(crate) fn visit(
+        &self,
+        txn: &mut Txn<'_>,
+        range: Range<u64>,
+        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (from, until) = (self.row(range.start / CHUNK), self.row(range.end.div_ceil(CHUNK)));
+        let want = (range.end.div_ceil(CHUNK) - range.start / CHUNK) as usize;
+        let mut refused = None;
+        txn.visit(&from, &until, Direction::Forward, want, |row, chunk| match row.last_chunk::<4>() {
+            Some(number) if chunk.len() <= CHUNK_BYTES => visit(u64::from(u32::from_be_bytes(*number)) * CHUNK, chunk),
+            _ => {
+                refused = Some(damaged(CHUNK_ROW, chunk));
+                ControlFlow::Break(())
+            }
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
     /// The bytes in `range`, which lies within the string, put together in memory.
     pub fn read(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<Vec<u8>> {
         debug_assert!(range.end <= self.length);
@@ -178,7 +224,7 @@ impl Long {
     }
 
     /// The row of a chunk, empty if there is none. Numbers ascend from call to call.
-    fn chunk(&mut self, number: u64) -> std::result::Result<&[u8], String> {
+    pub(crate) fn chunk(&mut self, number: u64) -> std::result::Result<&[u8], String> {
         while self.chunk.as_ref().is_none_or(|(at, _)| *at < number) {
             let Some((row, value)) = self.view.next_row()? else { return Ok(&[]) };
             let Some(element) = row.last_chunk::<4>() else {
@@ -187,10 +233,16 @@ impl Long {
             self.chunk = Some((u64::from(u32::from_be_bytes(*element)), value));
         }
         match &self.chunk {
+            Some((at, row)) if *at == number && row.len() > CHUNK_BYTES => Err(describe(damaged(CHUNK_ROW, row))),
             Some((at, row)) if *at == number => Ok(row),
             _ => Ok(&[]),
         }
     }
+}
+
+/// What a text says again.
+pub(crate) fn failed(why: String) -> Error {
+    Error::Stop(haypile_store::Stop::Failed(why))
 }
 
 /// Where only a text can be handed on.

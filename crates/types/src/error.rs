@@ -23,6 +23,10 @@ pub enum Error {
     TooLong,
     /// More elements are asked for than a reply may hold.
     TooMany,
+    /// The string is no HyperLogLog.
+    NoSketch,
+    /// The string begins as a HyperLogLog does, but its registers do not parse.
+    CorruptSketch,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

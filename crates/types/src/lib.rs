@@ -10,6 +10,9 @@
 pub mod key;
 pub mod string;
 
+pub mod bitmap;
+pub mod hll;
+
 pub mod hash;
 pub mod set;
 

@@ -26,13 +26,13 @@ pub enum Content {
 }
 
 /// How a string lies in its rows.
-enum Form {
+pub(crate) enum Form {
     Inline,
     Chunked(Chunked),
 }
 
 impl Form {
-    fn of(key: &Key<'_>, entry: &Entry) -> Result<Form> {
+    pub(crate) fn of(key: &Key<'_>, entry: &Entry) -> Result<Form> {
         match entry.header.tag {
             Tag::StringInline => Ok(Form::Inline),
             Tag::StringChunked => Ok(Form::Chunked(Chunked::of(key, entry)?)),
@@ -175,17 +175,20 @@ pub fn set_range(txn: &mut Txn<'_>, key: &Key<'_>, offset: u64, bytes: &[u8], le
     let length_after = length.max(length_within(offset, bytes, length_max)?);
     match entry {
         Some(entry) => write_at(txn, key, entry, offset, bytes)?,
-        None if length_after <= INLINE_BYTES_MAX as u64 => {
-            let zeros = &ZEROS[..offset as usize];
-            key::write(txn, key, None, &Header::inline(None), &[zeros, bytes])?;
-        }
-        None => {
-            let mut chunked = Chunked::new(txn, key)?;
-            chunked.write(txn, offset, bytes)?;
-            key::write(txn, key, None, &chunked.header(None), &[&chunked.payload()])?;
-        }
+        None => create_at(txn, key, offset, bytes)?,
     }
     Ok(length_after)
+}
+
+/// Makes a string of a key that is absent: zeros up to `offset`, then `bytes`.
+pub(crate) fn create_at(txn: &mut Txn<'_>, key: &Key<'_>, offset: u64, bytes: &[u8]) -> Result<()> {
+    if offset + bytes.len() as u64 <= INLINE_BYTES_MAX as u64 {
+        let zeros = &ZEROS[..offset as usize];
+        return key::write(txn, key, None, &Header::inline(None), &[zeros, bytes]);
+    }
+    let mut chunked = Chunked::new(txn, key)?;
+    chunked.write(txn, offset, bytes)?;
+    key::write(txn, key, None, &chunked.header(None), &[&chunked.payload()])
 }
 
 fn length_within(offset: u64, bytes: &[u8], length_max: u64) -> Result<u64> {
@@ -198,7 +201,7 @@ fn length_within(offset: u64, bytes: &[u8], length_max: u64) -> Result<u64> {
 const ZEROS: &[u8; INLINE_BYTES_MAX] = &[0; INLINE_BYTES_MAX];
 
 /// Writes `bytes` into or behind the string of `entry`. What was inline and grows beyond that moves into chunks.
-fn write_at(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, offset: u64, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_at(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, offset: u64, bytes: &[u8]) -> Result<()> {
     let header = entry.header;
     let mut chunked = match Form::of(key, &entry)? {
         Form::Chunked(chunked) => chunked,

@@ -7,7 +7,7 @@ use common::Db;
 use haypile_store::Stop;
 use haypile_types::hash::{self, Condition, Timed};
 use haypile_types::list::{self, Beside, Side};
-use haypile_types::{Error, key, set, string};
+use haypile_types::{Error, hll, key, set, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
 
@@ -87,6 +87,24 @@ fn the_rows_of_the_page_of_hashes_are_those_of_the_store() {
     };
     let written: Vec<String> = db.rows().iter().map(|(row, v)| format!("{}→{}", hex(row), value(v))).collect();
     assert_eq!(rows_of(include_str!("../../../docs/format/hash.md")), written, "the page's example");
+}
+
+#[test]
+fn the_bytes_of_the_page_of_hyperloglogs_are_those_of_the_store() {
+    let mut db = Db::new();
+    db.run(|txn| {
+        let mut add = |key: &[u8], elements: &[&[u8]]| {
+            let key = txn.key(key);
+            assert!(hll::add(txn, &key, elements.iter().copied()).expect("writes"));
+        };
+        add(b"none", &[]);
+        add(b"few", &[b"a", b"foo"]);
+        add(b"counted", &[b"a"]);
+    });
+    let counted = db.run(|txn| hll::count(txn, &txn.key(b"counted"))).expect("counts");
+    assert_eq!(counted, Some(1));
+    let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), hex(value))).collect();
+    assert_eq!(rows_of(include_str!("../../../docs/format/hyperloglog.md")), written, "the page's example");
 }
 
 #[test]

@@ -81,7 +81,9 @@ impl<'s> Client<'s> {
         };
         // Nothing waits here, as in a transaction.
         let function = |txn: &mut Txn, args: Args| match run {
-            Run::Read(function) | Run::Write(function) | Run::Exclusive(function) => function(txn, args),
+            Run::Read(function) | Run::Write(function) | Run::Cache(function) | Run::Exclusive(function) => {
+                function(txn, args)
+            }
             Run::Block(function) | Run::Await(function) => function(txn, args).map(Tried::at_once),
             _ => panic!("cases use commands on data only"),
         };

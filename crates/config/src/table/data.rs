@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Row] = &[
         .alias("zset-max-ziplist-entries"),
     Row::used("zset-max-listpack-value", BYTES, "64", "Length of a member up to which Redis packs a sorted set.")
         .alias("zset-max-ziplist-value"),
-    Row::harmless("hll-sparse-max-bytes", BYTES, "3000", "Size up to which a HyperLogLog is sparse."),
+    Row::used("hll-sparse-max-bytes", BYTES, "3000", "Size up to which a HyperLogLog is sparse."),
     Row::harmless("stream-node-max-bytes", BYTES, "4096", "Size of a node of a stream."),
     Row::used("stream-node-max-entries", LONG, "100", "Entries of a stream that an approximate trim removes together."),
     Row::harmless(

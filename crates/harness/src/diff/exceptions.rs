@@ -91,6 +91,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "bits-of-nothing",
+        reason: "7.2 reads the arguments of BITCOUNT and BITPOS before it looks for the key, which 7.0 does first",
+        applies: |command, theirs, ours| {
+            (is(command, &["bitcount"]) || is(command, &["bitpos"]))
+                && (matches!(theirs.integer(), Some(0 | -1)) || refused(theirs, "WRONGTYPE"))
+                && (refused(ours, "syntax error") || refused(ours, "not an integer or out of range"))
+        },
+    },
+    Exception {
         name: "hello-auth-order",
         reason: "7.2 reads all of HELLO's options before it authenticates; 7.0 authenticates when it meets AUTH",
         applies: |command, theirs, ours| {

@@ -5,9 +5,11 @@
 //! It never asks a server; what it knows of a connection (is it in MULTI?) is a guess that only shapes the odds.
 
 use super::arguments::Arguments;
+use super::bitmaps;
 use super::clients;
 use super::geos;
 use super::hashes;
+use super::hyperloglogs;
 use super::lists;
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::sets;
@@ -43,6 +45,11 @@ const COMMANDS: &[(u64, Make)] = &[
     (6, |a| vec![a.word("GETRANGE"), a.key(), a.index(), a.index()]),
     (2, |a| vec![a.word("SUBSTR"), a.key(), a.index(), a.index()]),
     (8, |a| vec![a.word("SETRANGE"), a.key(), a.write_offset(), a.value()]),
+    // Bits of strings.
+    (24, bitmaps::bitmap),
+    // HyperLogLogs.
+    (10, hyperloglogs::pfadd),
+    (16, hyperloglogs::other),
     // Hashes.
     (14, hashes::hset),
     (30, hashes::other),
@@ -377,6 +384,13 @@ const NAMES: &[&str] = &[
     "zunionstore",
     "zrangebyscore",
     "zrandmember",
+    "bitcount",
+    "bitfield",
+    "bitop",
+    "pfadd",
+    "pfcount",
+    "pfmerge",
+    "pfdebug",
     "mget",
     "mset",
     "msetnx",

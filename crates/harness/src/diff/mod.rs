@@ -5,6 +5,7 @@
 //! connections hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh servers first.
 
 mod arguments;
+mod bitmaps;
 pub mod blocking;
 pub mod channels;
 mod clients;
@@ -13,6 +14,7 @@ pub mod exceptions;
 pub mod generate;
 mod geos;
 mod hashes;
+mod hyperloglogs;
 mod lists;
 pub mod play;
 pub mod sequence;

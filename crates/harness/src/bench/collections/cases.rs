@@ -41,16 +41,16 @@ const RANDOM_KEYS: u64 = 100_000;
 
 const VALUE: [u8; 128] = [b'x'; 128];
 
-fn words(words: &[&dyn AsRef<[u8]>]) -> Words {
+pub(super) fn words(words: &[&dyn AsRef<[u8]>]) -> Words {
     words.iter().map(|word| word.as_ref().to_vec()).collect()
 }
 
 /// `prefix` and a number.
-fn named(prefix: &str, number: u64) -> String {
+pub(super) fn named(prefix: &str, number: u64) -> String {
     format!("{prefix}:{number:08}")
 }
 
-fn any(random: &mut Random, prefix: &str, below: u64) -> String {
+pub(super) fn any(random: &mut Random, prefix: &str, below: u64) -> String {
     named(prefix, random.below(below))
 }
 
@@ -138,21 +138,25 @@ fn range(random: &mut Random, last: u64) -> Words {
     words(&[&"LRANGE", &any(random, "list", 500), &"0", &last.to_string()])
 }
 
-const fn case(id: &'static str, title: &'static str, make: Make) -> Case {
+pub(super) const fn case(id: &'static str, title: &'static str, make: Make) -> Case {
     Case { id, title, pipeline: 16, requests: 1_000_000, fill: None, make, target: None }
 }
 
 impl Case {
-    const fn with(self, fill: Fill) -> Case {
+    pub(super) const fn with(self, fill: Fill) -> Case {
         Case { fill: Some(fill), ..self }
     }
 
-    const fn at_most(self, target: f64) -> Case {
+    pub(super) const fn at_most(self, target: f64) -> Case {
         Case { target: Some(target), ..self }
     }
 
-    const fn times(self, requests: u64) -> Case {
+    pub(super) const fn times(self, requests: u64) -> Case {
         Case { requests, ..self }
+    }
+
+    pub(super) const fn pipelined(self, pipeline: usize) -> Case {
+        Case { pipeline, ..self }
     }
 
     /// The same case with one request under way on each connection.
@@ -314,8 +318,9 @@ mod tests {
     #[test]
     fn cases_have_names_of_their_own_and_make_requests() {
         let mut random = Random::new(1);
-        for (at, case) in CASES.iter().enumerate() {
-            assert!(CASES[..at].iter().all(|other| other.id != case.id), "{}", case.id);
+        let cases: Vec<_> = super::super::cases().collect();
+        for (at, case) in cases.iter().enumerate() {
+            assert!(cases[..at].iter().all(|other| other.id != case.id), "{}", case.id);
             let makes = [Some(case.make), case.fill.map(|fill| fill.make)];
             assert!(makes.into_iter().flatten().all(|make| !make(&mut random, 7).is_empty()), "{}", case.id);
         }

@@ -3,6 +3,7 @@
 
 mod cases;
 mod driver;
+mod sketches;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::compare::{Measured, Rounds, flushes};
 use super::process::{Steal, idle_cpu_seconds, machine};
 use super::report;
 use crate::server::{Server, Template, Workplace};
-use cases::{CASES, Case};
+use cases::Case;
 use driver::Load;
 
 /// How our server is started: so that all data is in memory, as in redis-server.
@@ -46,15 +47,20 @@ impl Outcome {
     }
 }
 
+/// All cases.
+fn cases() -> impl Iterator<Item = &'static Case> {
+    cases::CASES.iter().chain(sketches::CASES)
+}
+
 /// Measures and prints; true if each target is met.
 pub fn run(options: &Options) -> Result<bool> {
-    if let Some(unknown) = options.cases.iter().find(|id| CASES.iter().all(|case| case.id != id.as_str())) {
-        let known: Vec<_> = CASES.iter().map(|case| case.id).collect();
+    if let Some(unknown) = options.cases.iter().find(|id| cases().all(|case| case.id != id.as_str())) {
+        let known: Vec<_> = cases().map(|case| case.id).collect();
         bail!("no case {unknown:?}; there are {}", known.join(", "));
     }
     let steal = Steal::now();
     let mut outcomes = Vec::new();
-    for case in CASES.iter().filter(|case| options.cases.is_empty() || options.cases.iter().any(|id| id == case.id)) {
+    for case in cases().filter(|case| options.cases.is_empty() || options.cases.iter().any(|id| id == case.id)) {
         let outcome = measure(options, case).with_context(|| format!("measuring {}", case.id))?;
         println!("{}", line(&outcome));
         outcomes.push(outcome);

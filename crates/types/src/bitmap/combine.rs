@@ -1,0 +1,122 @@
+//! BITOP: a string made of the bits of others, chunk by chunk. The chunks of the result belong to a new object, so that they
+//! are written ahead; those that are all zeros are left out.
+
+use super::{Bitmap, Held};
+use crate::chunks::{CHUNK_BYTES, Chunked, Long};
+use crate::key;
+use crate::string::{self, INLINE_BYTES_MAX, LONG_FROM_BYTES};
+use crate::{Result, chunks};
+use haypile_store::{Key, Txn, Value};
+
+/// How bits are combined; NOT has one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    And,
+    Or,
+    Xor,
+    Not,
+}
+
+/// Stores the combined string under a key, whatever was there, and returns its length, that of the longest operand; where
+/// all are empty the key is left alone. Absent and shorter ones count as zeros.
+pub fn store(txn: &mut Txn<'_>, operation: Operation, key: &Key<'_>, operands: Vec<Option<Bitmap>>) -> Result<u64> {
+    let lengths = || operands.iter().flatten().map(|operand| operand.length);
+    let (length, all) = (lengths().max().unwrap_or(0), lengths().sum::<u64>());
+    if length == 0 {
+        return Ok(0);
+    }
+    let is_long = all + length > LONG_FROM_BYTES;
+    if is_long {
+        txn.long()?;
+    }
+    let before = key::lookup_overwrite(txn, key)?;
+    let mut operands =
+        operands.into_iter().map(|operand| Operand::new(txn, operand, is_long)).collect::<Result<Vec<_>>>()?;
+    let mut piece = Vec::with_capacity(length.min(CHUNK_BYTES as u64) as usize);
+    if length <= INLINE_BYTES_MAX as u64 {
+        combine(txn, operation, &mut operands, 0, length as usize, &mut piece)?;
+        string::put(txn, key, before.as_ref(), &piece, None)?;
+        return Ok(length);
+    }
+    let mut result = Chunked::new(txn, key)?;
+    for number in 0..length.div_ceil(CHUNK_BYTES as u64) {
+        let start = number * CHUNK_BYTES as u64;
+        combine(txn, operation, &mut operands, number, (length - start).min(CHUNK_BYTES as u64) as usize, &mut piece)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            result.write(txn, start, &piece)?;
+        }
+    }
+    result.length = length;
+    key::write(txn, key, before.as_ref(), &result.header(None), &[&result.payload()])?;
+    Ok(length)
+}
+
+/// The chunk `number` of the result, `len` bytes, into `piece`.
+fn combine(
+    txn: &mut Txn<'_>,
+    operation: Operation,
+    operands: &mut [Operand],
+    number: u64,
+    len: usize,
+    piece: &mut Vec<u8>,
+) -> Result<()> {
+    let (first, others) = operands.split_first_mut().expect("there is an operand");
+    piece.clear();
+    piece.extend_from_slice(first.chunk(txn, number)?);
+    piece.resize(len, 0);
+    if operation == Operation::Not {
+        piece.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    for other in others {
+        let chunk = other.chunk(txn, number)?;
+        let pairs = piece.iter_mut().zip(chunk);
+        match operation {
+            Operation::And => {
+                pairs.for_each(|(byte, other)| *byte &= other);
+                piece[chunk.len()..].fill(0);
+            }
+            Operation::Or => pairs.for_each(|(byte, other)| *byte |= other),
+            Operation::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
+            Operation::Not => unreachable!("the complement is of one string"),
+        }
+    }
+    Ok(())
+}
+
+/// A string that is read chunk by chunk, ascending.
+enum Operand {
+    Row(Value),
+    Chunks {
+        chunked: Chunked,
+        /// The one looked at, which the slice that was given out is of.
+        chunk: Option<Value>,
+    },
+    /// From a view, where the strings are long: so many chunks have no place in the row cache.
+    Long(Long),
+    Empty,
+}
+
+impl Operand {
+    fn new(txn: &mut Txn<'_>, operand: Option<Bitmap>, is_long: bool) -> Result<Operand> {
+        Ok(match operand.map(|operand| operand.held) {
+            None => Operand::Empty,
+            Some(Held::Row(row)) => Operand::Row(row),
+            Some(Held::Chunks(chunked)) if is_long => Operand::Long(chunked.long(txn, 0..chunked.length)?),
+            Some(Held::Chunks(chunked)) => Operand::Chunks { chunked, chunk: None },
+        })
+    }
+
+    /// What there is of a chunk: what is missing at its end is zeros.
+    fn chunk(&mut self, txn: &mut Txn<'_>, number: u64) -> Result<&[u8]> {
+        match self {
+            Operand::Row(row) if number == 0 => Ok(row),
+            Operand::Row(_) | Operand::Empty => Ok(&[]),
+            Operand::Long(long) => long.chunk(number).map_err(chunks::failed),
+            Operand::Chunks { chunked, .. } if number * CHUNK_BYTES as u64 >= chunked.length => Ok(&[]),
+            Operand::Chunks { chunked, chunk } => {
+                *chunk = chunked.chunk(txn, number)?;
+                Ok(chunk.as_deref().unwrap_or_default())
+            }
+        }
+    }
+}

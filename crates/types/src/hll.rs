@@ -1,0 +1,306 @@
+//! HyperLogLogs: strings that count different elements in 12 KB at most, with a standard error of 0.81 %. The bytes are those
+//! of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `sketch` owns the bytes, with
+//! `dense`, `sparse` and `estimate`.
+//!
+//! What changes nothing writes nothing. A changed register of a dense sketch is a patch of a byte or two. Format:
+//! docs/format/hyperloglog.md.
+
+pub mod sketch;
+
+mod dense;
+mod estimate;
+mod sparse;
+
+pub mod selftest;
+pub mod testing;
+
+use crate::key::{self, Entry, Header, PATCH_FROM_BYTES};
+use crate::string::{self, Content};
+use crate::{Error, Result};
+use haypile_store::{EncodingLimit, Key, Txn, Value};
+use sketch::{CACHE_FLAG_AT, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+/// Longer strings are no sketch that parses: every register has a run of two bytes.
+const BYTES_MAX: u64 = (HEADER_BYTES + 2 * REGISTERS) as u64;
+
+/// More sketches are merged on the I/O pool: each takes some microseconds.
+const MERGED_AT_ONCE: usize = 32;
+
+impl From<Corrupt> for Error {
+    fn from(_: Corrupt) -> Error {
+        Error::CorruptSketch
+    }
+}
+
+/// The sketch of a key.
+struct Sketch {
+    header: Header,
+    bytes: Value,
+    encoding: Encoding,
+}
+
+impl Sketch {
+    fn of(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry) -> Result<Sketch> {
+        let header = entry.header;
+        string::check_type(&entry)?;
+        let length = string::length_of(key, &entry)?;
+        let bytes = match string::content(txn, key, entry)? {
+            Content::Shared(bytes) => bytes,
+            Content::Owned(bytes) => Value::from(bytes),
+            Content::Long(_) => return Err(Error::NoSketch),
+        };
+        let encoding = sketch::encoding(&bytes).ok_or(Error::NoSketch)?;
+        if length > BYTES_MAX { Err(Error::CorruptSketch) } else { Ok(Sketch { header, bytes, encoding }) }
+    }
+
+    fn registers(&self) -> &[u8] {
+        sketch::registers(&self.bytes)
+    }
+
+    /// Makes the key, which still is what it was, hold these bytes, and logs what is different. They are written even if
+    /// nothing is.
+    fn replace(self, txn: &mut Txn<'_>, key: &Key<'_>, after: &[u8]) -> Result<()> {
+        let Sketch { header, bytes, .. } = self;
+        if header.object.is_some() || after.len() > string::INLINE_BYTES_MAX {
+            return string::put(txn, key, Some(&header), after, header.deadline_ms);
+        }
+        let same = common_prefix(&bytes, after);
+        let end = if bytes.len() == after.len() {
+            after.len() - common_suffix(&bytes[same..], &after[same..])
+        } else {
+            after.len()
+        };
+        let from = same.min(after.len() - 1);
+        let part = from..end.max(from + 1);
+        if bytes.len() < PATCH_FROM_BYTES || part.len() > after.len() / 2 {
+            return key::write(txn, key, Some(&header), &header, &[after]);
+        }
+        // The row changes in place only if nobody holds it.
+        drop(bytes);
+        key::patch(txn, key, &header, part.start, &after[part], after.len())
+    }
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    const PIECE: usize = 64;
+    let pieces = a.chunks_exact(PIECE).zip(b.chunks_exact(PIECE));
+    let same = pieces.take_while(|(a, b)| a == b).count() * PIECE;
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
+}
+
+fn common_suffix(a: &[u8], b: &[u8]) -> usize {
+    const PIECE: usize = 64;
+    let pieces = a.rchunks_exact(PIECE).zip(b.rchunks_exact(PIECE));
+    let same = pieces.take_while(|(a, b)| a == b).count() * PIECE;
+    let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
+    same + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
+fn sparse_bytes_max(txn: &Txn<'_>) -> usize {
+    usize::try_from(txn.encoding_limit(EncodingLimit::HllSparseBytes)).unwrap_or(0)
+}
+
+/// Adds elements; true if the key is new, or a register has changed: the count may be another one.
+pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
+    let limit = sparse_bytes_max(txn);
+    let Some(entry) = key::lookup_write(txn, key)? else {
+        let mut bytes = Cow::Owned(sketch::empty());
+        raise_all(&mut bytes, Encoding::Sparse, elements, limit)?;
+        set_outdated(bytes.to_mut());
+        string::put(txn, key, None, &bytes, None)?;
+        return Ok(true);
+    };
+    let sketch = Sketch::of(txn, key, entry)?;
+    if sketch.encoding == Encoding::Dense {
+        let asked = elements.map(sketch::register_of);
+        let is_new = |(register, value): &(usize, u8)| dense::get(sketch.registers(), *register) < *value;
+        let raised: SmallVec<[(usize, u8); 4]> = asked.filter(is_new).collect();
+        // Mostly it is one, or none: no reason to copy all registers.
+        if let [] | [_] = raised[..] {
+            return raised.first().map_or(Ok(false), |one| raise_one(txn, key, sketch, *one).map(|()| true));
+        }
+        let mut bytes = sketch.bytes.to_vec();
+        for (register, value) in raised {
+            let registers = &mut bytes[HEADER_BYTES..];
+            if dense::get(registers, register) < value {
+                dense::set(registers, register, value);
+            }
+        }
+        set_outdated(&mut bytes);
+        sketch.replace(txn, key, &bytes)?;
+        return Ok(true);
+    }
+    let shared = sketch.bytes.clone();
+    let mut bytes = Cow::Borrowed(&shared[..]);
+    if !raise_all(&mut bytes, sketch.encoding, elements, limit)? {
+        return Ok(false);
+    }
+    let mut bytes = bytes.into_owned();
+    drop(shared);
+    set_outdated(&mut bytes);
+    sketch.replace(txn, key, &bytes)?;
+    Ok(true)
+}
+
+fn raise_all<'e>(
+    bytes: &mut Cow<'_, [u8]>,
+    mut encoding: Encoding,
+    elements: impl Iterator<Item = &'e [u8]>,
+    sparse_bytes_max: usize,
+) -> Result<bool> {
+    let mut changed = false;
+    for element in elements {
+        let (register, value) = sketch::register_of(element);
+        changed |= sketch::raise(bytes, &mut encoding, register, value, sparse_bytes_max)?;
+    }
+    Ok(changed)
+}
+
+/// Raises one register of a dense sketch that lies in its row.
+fn raise_one(txn: &mut Txn<'_>, key: &Key<'_>, sketch: Sketch, (register, value): (usize, u8)) -> Result<()> {
+    let (at, changed, len) = dense::changed(sketch.registers(), register, value);
+    let Sketch { header, bytes, .. } = sketch;
+    let (flag, len_after) = (bytes[CACHE_FLAG_AT], bytes.len());
+    drop(bytes);
+    key::patch(txn, key, &header, HEADER_BYTES + at, &changed[..len], len_after)?;
+    if sketch::outdated(flag) != flag {
+        key::patch(txn, key, &header, CACHE_FLAG_AT, &[sketch::outdated(flag)], len_after)?;
+    }
+    Ok(())
+}
+
+fn set_outdated(bytes: &mut [u8]) {
+    bytes[CACHE_FLAG_AT] = sketch::outdated(bytes[CACHE_FLAG_AT]);
+}
+
+/// The count of a key, `None` if it is absent. Where it has to be found out, it is left in the key for the next one who asks.
+pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
+    let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
+    let sketch = Sketch::of(txn, key, entry)?;
+    if let Some(count) = sketch::cached_count(&sketch.bytes) {
+        return Ok(Some(count));
+    }
+    let registers = match sketch.encoding {
+        Encoding::Dense => dense::histogram(sketch.registers()),
+        Encoding::Sparse => sparse::histogram(sketch.registers())?,
+    };
+    let count = estimate::count(&registers);
+    let cached = count.to_le_bytes();
+    let Sketch { header, bytes, .. } = sketch;
+    match header.object {
+        None if bytes.len() >= PATCH_FROM_BYTES => {
+            let len = bytes.len();
+            drop(bytes);
+            key::patch(txn, key, &header, HEADER_BYTES - cached.len(), &cached, len)?;
+        }
+        None => {
+            let (magic, registers) = (&bytes[..HEADER_BYTES - cached.len()], &bytes[HEADER_BYTES..]);
+            key::write(txn, key, Some(&header), &header, &[magic, &cached, registers])?;
+        }
+        Some(_) => {
+            string::set_range(txn, key, (HEADER_BYTES - cached.len()) as u64, &cached, u64::MAX)?;
+        }
+    }
+    Ok(Some(count))
+}
+
+/// The registers of several keys, each as high as the highest of them.
+struct Union {
+    values: Box<[u8; REGISTERS]>,
+    /// One of them is dense.
+    has_dense: bool,
+}
+
+fn union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<Union> {
+    let mut union = Union { values: Box::new([0; REGISTERS]), has_dense: false };
+    for (number, key) in keys.enumerate() {
+        if number == MERGED_AT_ONCE {
+            txn.long()?;
+        }
+        let Some(entry) = key::lookup(txn, &key)? else { continue };
+        let sketch = Sketch::of(txn, &key, entry)?;
+        union.has_dense |= sketch.encoding == Encoding::Dense;
+        sketch::merge(&sketch.bytes, sketch.encoding, &mut union.values)?;
+    }
+    Ok(union)
+}
+
+/// How many different elements several keys have seen together.
+pub fn count_union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<u64> {
+    let mut counts = [0; 64];
+    for value in union(txn, keys)?.values.iter() {
+        counts[usize::from(*value)] += 1;
+    }
+    Ok(estimate::count(&counts))
+}
+
+/// Makes a key the union of several, of which it is one itself. It keeps its deadline.
+pub fn merge<'k>(txn: &mut Txn<'_>, target: &Key<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<()> {
+    let Union { values, has_dense } = union(txn, keys)?;
+    let limit = sparse_bytes_max(txn);
+    let sketch = match key::lookup_write(txn, target)? {
+        Some(entry) => Some(Sketch::of(txn, target, entry)?),
+        None => None,
+    };
+    let mut bytes = match &sketch {
+        Some(sketch) if has_dense && sketch.encoding == Encoding::Dense => sketch.bytes.to_vec(),
+        Some(sketch) if !has_dense => sketch.bytes.to_vec(),
+        Some(sketch) => sketch::dense_of(&sketch.bytes)?,
+        None if has_dense => sketch::dense_of(&sketch::empty())?,
+        None => sketch::empty(),
+    };
+    if has_dense {
+        dense::pack(&values, &mut bytes[HEADER_BYTES..]);
+    } else {
+        // In their order, as Redis does it: so the runs are the same, and so is the moment when it becomes dense.
+        let (mut raised, mut encoding) = (Cow::Owned(bytes), Encoding::Sparse);
+        for (register, value) in values.iter().enumerate().filter(|(_, value)| **value > 0) {
+            sketch::raise(&mut raised, &mut encoding, register, *value, limit)?;
+        }
+        bytes = raised.into_owned();
+    }
+    set_outdated(&mut bytes);
+    match sketch {
+        Some(sketch) => sketch.replace(txn, target, &bytes),
+        None => string::put(txn, target, None, &bytes, None),
+    }
+}
+
+/// The sketch of a key as PFDEBUG sees it, which is no reader.
+pub struct Inspected(Sketch);
+
+pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Inspected>> {
+    match key::lookup_write(txn, key)? {
+        Some(entry) => Sketch::of(txn, key, entry).map(|sketch| Some(Inspected(sketch))),
+        None => Ok(None),
+    }
+}
+
+impl Inspected {
+    pub fn is_sparse(&self) -> bool {
+        self.0.encoding == Encoding::Sparse
+    }
+
+    /// The runs of a sparse one, in words.
+    pub fn decoded(&self) -> Option<String> {
+        self.is_sparse().then(|| sparse::decoded(self.0.registers()))
+    }
+
+    pub fn values(&self) -> Result<Box<[u8; REGISTERS]>> {
+        let mut values = Box::new([0; REGISTERS]);
+        sketch::merge(&self.0.bytes, self.0.encoding, &mut values)?;
+        Ok(values)
+    }
+
+    /// Makes it dense, and says whether it was not.
+    pub fn make_dense(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<bool> {
+        if !self.is_sparse() {
+            return Ok(false);
+        }
+        let dense = sketch::dense_of(&self.0.bytes)?;
+        self.0.replace(txn, key, &dense)?;
+        Ok(true)
+    }
+}

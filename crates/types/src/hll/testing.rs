@@ -1,0 +1,91 @@
+//! What must hold of any bytes that are given as a HyperLogLog, and of what becomes of them: run by a seeded test and by the
+//! fuzz target `hll`.
+
+use super::sketch::{self, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
+use super::{dense, estimate, sparse};
+use std::borrow::Cow;
+
+/// Panics if something does not hold. The first bytes choose the bound of a sparse sketch; the input is taken as registers,
+/// and as changes of an empty sketch, three bytes each.
+pub fn check_bytes(input: &[u8]) {
+    let Some((head, rest)) = input.split_first_chunk::<2>() else { return };
+    let bytes_max = usize::from(u16::from_le_bytes(*head) % 4096);
+    let (registers, changes) = rest.split_at(rest.len() / 2);
+    let mut found = sketch::empty();
+    found.truncate(HEADER_BYTES);
+    found.extend_from_slice(registers);
+    check_changes(found, changes, bytes_max);
+    check_changes(sketch::empty(), rest, bytes_max);
+}
+
+fn check_changes(sketch: Vec<u8>, changes: &[u8], bytes_max: usize) {
+    let mut values = Box::new([0; REGISTERS]);
+    let is_whole = sketch::merge(&sketch, Encoding::Sparse, &mut values).is_ok();
+    assert_eq!(is_whole, check(&sketch, Encoding::Sparse, is_whole.then_some(&*values)).is_ok());
+    let len_before = sketch.len();
+    let (mut sketch, mut encoding) = (Cow::Owned(sketch), Encoding::Sparse);
+    for change in changes.chunks_exact(3) {
+        let register = usize::from(u16::from_le_bytes([change[0], change[1]])) % REGISTERS;
+        let value = change[2] % (sketch::VALUE_MAX + 1);
+        match sketch::raise(&mut sketch, &mut encoding, register, value, bytes_max) {
+            Ok(raised) => {
+                assert!(!is_whole || raised == (value > values[register]), "a register is raised if it is lower");
+                values[register] = values[register].max(value);
+            }
+            Err(Corrupt) => assert!(!is_whole, "what is whole stays so"),
+        }
+        assert!(encoding == Encoding::Dense || sketch.len() <= bytes_max.max(len_before), "a sparse sketch is short");
+    }
+    if is_whole {
+        check(&sketch, encoding, Some(&values)).expect("what is whole stays so");
+    }
+}
+
+/// The registers in every way to read them.
+fn check(bytes: &[u8], encoding: Encoding, values: Option<&[u8; REGISTERS]>) -> Result<(), Corrupt> {
+    assert_eq!(sketch::encoding(bytes), Some(encoding));
+    let counts = match encoding {
+        Encoding::Dense => dense::histogram(sketch::registers(bytes)),
+        Encoding::Sparse => {
+            let decoded = sparse::decoded(sketch::registers(bytes));
+            assert_eq!(decoded.split_whitespace().count(), sparse::runs(sketch::registers(bytes)).count());
+            let dense = sketch::dense_of(bytes)?;
+            let counts = sparse::histogram(sketch::registers(bytes))?;
+            assert_eq!(counts, dense::histogram(sketch::registers(&dense)), "dense and sparse agree");
+            counts
+        }
+    };
+    let Some(values) = values else { return Ok(()) };
+    let mut again = Box::new([0; REGISTERS]);
+    sketch::merge(bytes, encoding, &mut again)?;
+    assert!(*again == *values, "the registers are what they were raised to");
+    let zeros = values.iter().filter(|value| **value == 0).count();
+    assert_eq!(counts[0] as usize, zeros);
+    assert_eq!(estimate::count(&counts) == 0, zeros == REGISTERS, "what has elements has a count");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        let mut state = 1u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        for round in 0..4000 {
+            let len = random() % if round % 10 == 0 { 4000 } else { 60 };
+            let mut input: Vec<u8> = (0..len).map(|_| random() as u8).collect();
+            if round % 3 == 0 && len > 8 {
+                // One register over and over, and its neighbours: runs are split and joined.
+                for at in (2..len - 2).step_by(3) {
+                    (input[at], input[at + 1], input[at + 2]) = ((random() % 12) as u8, 0, (random() % 5) as u8);
+                }
+            }
+            check_bytes(&input);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! HyperLogLogs as keys: the count against a set of what was added, what is written for it, and how long strings that claim
+//! to be one are met. The bytes themselves are held against redis-server's by the differential tests and by the cases.
+
+mod common;
+
+use common::{Db, Random, bytes};
+use haypile_store::EncodingLimit;
+use haypile_types::{Error, hll, string};
+use std::collections::HashSet;
+
+fn add(db: &mut Db, key: &[u8], elements: &[String]) -> bool {
+    let elements = elements.iter().map(|element| element.as_bytes());
+    db.run(|txn| hll::add(txn, &txn.key(key), elements)).expect("adds")
+}
+
+fn count(db: &mut Db, key: &[u8]) -> u64 {
+    db.run(|txn| hll::count(txn, &txn.key(key))).expect("counts").expect("is there")
+}
+
+fn get(db: &mut Db, key: &[u8]) -> Vec<u8> {
+    db.run(|txn| string::get(txn, &txn.key(key)).expect("reads").map(bytes)).expect("is there")
+}
+
+#[test]
+fn counts_are_near_and_unions_are_those_of_all_elements() {
+    const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
+    for seed in 1..=3 {
+        println!("seed {seed}");
+        let (mut db, mut random) = (Db::new(), Random(seed));
+        let mut sets: [HashSet<u64>; 3] = Default::default();
+        let mut exists = [false; 3];
+        for round in 0..150 {
+            let (at, other) = (random.below(3) as usize, random.below(3) as usize);
+            if random.below(5) == 0 {
+                db.run(|txn| {
+                    let keys = [txn.key(NAMES[at]), txn.key(NAMES[other])];
+                    hll::merge(txn, &txn.key(NAMES[at]), keys.into_iter())
+                })
+                .expect("merges");
+                let merged: Vec<u64> = sets[other].iter().copied().collect();
+                sets[at].extend(merged);
+            } else {
+                let many = random.pick(&[1, 1, 3, 40, 700]);
+                let elements: Vec<u64> = (0..many).map(|_| random.below(1 << 20)).collect();
+                let was_there = exists[at] && elements.iter().all(|element| sets[at].contains(element));
+                let names: Vec<String> = elements.iter().map(u64::to_string).collect();
+                let changed = add(&mut db, NAMES[at], &names);
+                assert!(!(was_there && changed), "what was added before changes nothing");
+                assert!(!add(&mut db, NAMES[at], &names), "nor does what was added now");
+                sets[at].extend(elements);
+            }
+            exists[at] = true;
+            if random.below(10) == 0 {
+                db.store.flush_now().expect("flushes to memory");
+            }
+            if round % 60 == 59 {
+                db.reopen();
+            }
+            let near = |count: u64, known: usize| (count as f64 - known as f64).abs() <= 2.0 + known as f64 * 0.05;
+            let counted = count(&mut db, NAMES[at]);
+            assert!(near(counted, sets[at].len()), "{counted} of {}", sets[at].len());
+            let together: HashSet<&u64> = sets.iter().flatten().collect();
+            let counted = db.run(|txn| {
+                let keys: Vec<_> = NAMES.iter().map(|name| txn.key(name)).collect();
+                hll::count_union(txn, keys.into_iter())
+            });
+            let counted = counted.expect("counts");
+            assert!(near(counted, together.len()), "{counted} of {} in all", together.len());
+        }
+        db.check();
+    }
+}
+
+#[test]
+fn what_changes_nothing_writes_nothing_and_a_register_is_a_patch() {
+    let mut db = Db::new();
+    let all: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    add(&mut db, b"h", &all);
+    assert_eq!(get(&mut db, b"h").len(), 12_304);
+    let again = ["5".to_owned()];
+    let logged = db.logged(|txn| {
+        let elements = again.iter().map(|element| element.as_bytes());
+        assert!(!hll::add(txn, &txn.key(b"h"), elements).expect("adds"));
+    });
+    assert_eq!(logged, (0, 0));
+    let counted = count(&mut db, b"h");
+    let logged = db.logged(|txn| {
+        let again = hll::count(txn, &txn.key(b"h")).expect("counts");
+        assert_eq!(again, Some(counted), "the count was kept");
+    });
+    assert_eq!(logged, (0, 0), "and is not written again");
+    let (mut number, mut most) = (20_000, 0);
+    for _ in 0..20 {
+        loop {
+            let element = number.to_string();
+            number += 1;
+            let mut changed = false;
+            let (bytes, _) = db.logged(|txn| {
+                changed = hll::add(txn, &txn.key(b"h"), std::iter::once(element.as_bytes())).expect("adds");
+            });
+            if changed {
+                most = most.max(bytes);
+                break;
+            }
+        }
+    }
+    assert!(most < 100, "{most} bytes for a register");
+}
+
+#[test]
+fn a_sparse_sketch_is_dense_beyond_the_bound_of_the_configuration() {
+    for (bound, elements) in [(0, 1), (40, 20), (3000, 3000)] {
+        let mut db = Db::new();
+        db.store.encoding_limits.set(EncodingLimit::HllSparseBytes, bound);
+        add(&mut db, b"h", &["first".to_owned()]);
+        let is_dense = |bytes: &[u8]| bytes[4] == 0;
+        let mut longest = 0;
+        for part in (0..elements).collect::<Vec<u64>>().chunks(50) {
+            let names: Vec<String> = part.iter().map(u64::to_string).collect();
+            add(&mut db, b"h", &names);
+            let bytes = get(&mut db, b"h");
+            if is_dense(&bytes) {
+                break;
+            }
+            longest = bytes.len();
+        }
+        assert!(longest as i64 <= bound, "{longest} of {bound}");
+        let bytes = get(&mut db, b"h");
+        assert!(is_dense(&bytes), "{} bytes with the bound {bound}", bytes.len());
+        assert_eq!(bytes.len(), 12_304);
+    }
+}
+
+#[test]
+fn a_string_in_chunks_may_be_a_sketch() {
+    // One register a run, all of them: longer than what lies in one row.
+    let mut sketch = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
+    sketch.extend((0..16_384u32).map(|register| 0x80 | (register % 2 * 4) as u8));
+    let mut db = Db::new();
+    db.store.encoding_limits.set(EncodingLimit::HllSparseBytes, 20_000);
+    db.run(|txn| string::set(txn, &txn.key(b"h"), &sketch)).expect("writes");
+    let counted = count(&mut db, b"h");
+    let after = get(&mut db, b"h");
+    assert_eq!(after[8..16], counted.to_le_bytes(), "the count is kept");
+    assert_eq!(after[16..], sketch[16..]);
+    assert!(add(&mut db, b"h", &(0..100).map(|number| number.to_string()).collect::<Vec<_>>()));
+    assert!(count(&mut db, b"h") > counted);
+
+    sketch.extend(vec![0; 40_000]);
+    db.run(|txn| string::set(txn, &txn.key(b"h"), &sketch)).expect("writes");
+    let refused = db.run(|txn| hll::count(txn, &txn.key(b"h")));
+    assert_eq!(refused, Err(Error::CorruptSketch), "longer than any that parses");
+    db.run(|txn| string::set(txn, &txn.key(b"h"), &vec![b'x'; 2 << 20])).expect("writes");
+    assert_eq!(db.run(|txn| hll::count(txn, &txn.key(b"h"))), Err(Error::NoSketch));
+}
