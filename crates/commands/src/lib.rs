@@ -63,6 +63,7 @@ mod geo_search;
 mod keys;
 
 mod database;
+mod dump;
 mod expire;
 mod scan;
 mod sort;
@@ -92,6 +93,8 @@ mod modules;
 mod object;
 mod reload;
 mod replication;
+
+pub mod transfer;
 
 pub mod compatibility;
 
@@ -128,6 +131,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         stream::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
+        dump::COMMANDS,
         scan::COMMANDS,
         sort::COMMANDS,
         database::COMMANDS,

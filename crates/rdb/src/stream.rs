@@ -173,6 +173,9 @@ pub(crate) fn read<S: Source, E>(
         id(source)?;
         head.max_deleted = id(source)?;
         head.entries_added = encoded::length(source)?;
+        if head.max_deleted > head.last {
+            return Err(source.corrupt("a stream's last ID is before one that was deleted").into());
+        }
     }
     head.groups = encoded::length(source)?;
     each(Part::Stream(head)).map_err(Failure::Sink)?;

@@ -62,6 +62,11 @@ pub fn payload(kind: Kind, pieces: &[Piece]) -> Vec<u8> {
     write(kind, pieces).expect("memory does not fail").seal()
 }
 
+/// Makes a payload of any bytes.
+pub fn sealed(body: &[u8]) -> Vec<u8> {
+    crate::payload::seal(body.to_vec(), crate::VERSION)
+}
+
 fn write(kind: Kind, pieces: &[Piece]) -> io::Result<Writer<Memory>> {
     let mut writer = Writer::new(Memory::new(usize::MAX));
     writer.kind(kind)?;

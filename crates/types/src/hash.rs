@@ -7,6 +7,7 @@
 mod change;
 mod deadline;
 mod field;
+mod make;
 mod packing;
 mod rows;
 
@@ -16,6 +17,7 @@ pub use deadline::{
 };
 pub(crate) use field::Deadlines;
 pub use field::{Stored, field_of_row, stored_in_row};
+pub use make::Maker;
 
 use crate::element::{self, Head, ROWS_INLINE_MAX};
 use crate::key::{Entry, Tag, damaged};

@@ -3,7 +3,7 @@
 //!
 //! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`, `set`
 //! (with `set_encoding`, `set_merge`, `set_store` and `set_draw`), `list` (with `listpack`), `stream`, `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie in one row or in many), `walk` (cursors and
-//! random elements), `geo` (scores that are places on Earth), `value`
+//! random elements), `geo` (scores that are places on Earth), `make` (values made as a whole), `value`
 //! (what all types can do), `integer` and `extended` (numbers as Redis reads and
 //! prints them).
 
@@ -28,6 +28,7 @@ pub mod stream;
 
 pub mod chunks;
 pub mod element;
+pub mod make;
 pub mod packed;
 pub mod ranks;
 pub mod score;

@@ -19,8 +19,11 @@ mod directory;
 
 mod middle;
 
+mod make;
+
 mod verify;
 
+pub use make::Maker;
 use packed::PackedList;
 use rows::ListRows;
 

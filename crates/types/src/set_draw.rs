@@ -251,13 +251,13 @@ pub fn pop_sample(
         }
         false => None,
     };
-    let (mut walk, mut making) = (walk(txn, key, set)?, Making::new(key));
+    let (mut walk, mut making) = (walk(txn, key, set)?, Making::new());
     while walk.advance(txn)? {
         let (hash, member) = walk.member();
         match choice.takes_next(&mut dice) {
             true if popped.is_some() => {}
             true => take(member),
-            false => making.add(txn, hash, member)?,
+            false => making.add(txn, key, hash, member)?,
         }
     }
     if making.tally.count != left {
@@ -265,6 +265,6 @@ pub fn pop_sample(
     }
     let encoding = if remake { Limits::of(txn).left(set.encoding, making.tally) } else { set.encoding };
     let header = set.header();
-    making.finish(txn, Some(header), header.deadline_ms, encoding)?;
+    making.finish(txn, key, Some(header), header.deadline_ms, encoding)?;
     Ok(popped)
 }

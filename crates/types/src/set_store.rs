@@ -9,23 +9,36 @@ use crate::set_encoding::{Limits, Tally};
 use crate::set_merge::{Merge, Operation};
 use crate::value::encoding::SET_INTSET;
 use crate::{Result, integer};
-use haypile_store::{Key, Txn};
+use haypile_store::{Key, RowPresence, Txn};
 
 /// A set in the making.
-pub(crate) struct Making<'k> {
-    key: &'k Key<'k>,
+pub struct Making {
     entries: Vec<u8>,
     rows: Option<Rows>,
-    pub tally: Tally,
+    pub(crate) tally: Tally,
 }
 
-impl<'k> Making<'k> {
-    pub fn new(key: &'k Key<'k>) -> Making<'k> {
-        Making { key, entries: Vec::new(), rows: None, tally: Tally::EMPTY }
+impl Making {
+    pub(crate) fn new() -> Making {
+        Making { entries: Vec::new(), rows: None, tally: Tally::EMPTY }
+    }
+
+    /// Whether a member is there.
+    pub(crate) fn contains(&self, txn: &mut Txn<'_>, hash: u32, member: &[u8]) -> Result<bool> {
+        if let Some(rows) = &self.rows {
+            return Ok(txn.row_presence(&rows.element(hash, member))? != RowPresence::Absent);
+        }
+        let mut reader = packed::Packed { encoding: 0, count: 0, entries: &self.entries }.reader();
+        while !reader.is_at_end() {
+            if reader.string()? == member {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Adds a member that is not there yet.
-    pub fn add(&mut self, txn: &mut Txn<'_>, hash: u32, member: &[u8]) -> Result<()> {
+    pub(crate) fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, hash: u32, member: &[u8]) -> Result<()> {
         self.tally.add(member);
         if let Some(rows) = self.rows {
             return Ok(txn.put_row(&rows.element(hash, member), &[])?);
@@ -34,7 +47,7 @@ impl<'k> Making<'k> {
             packed::put_string(&mut self.entries, member);
             return Ok(());
         }
-        let rows = Rows { space: self.key.space, object: Object::new(txn, self.key)? };
+        let rows = Rows { space: key.space, object: Object::new(txn, key)? };
         let entries = std::mem::take(&mut self.entries);
         let mut reader = packed::Packed { encoding: 0, count: 0, entries: &entries }.reader();
         while !reader.is_at_end() {
@@ -46,9 +59,10 @@ impl<'k> Making<'k> {
     }
 
     /// Makes the key, which was `before`, this set, with a deadline if it shall have one. There is a member.
-    pub fn finish(
+    pub(crate) fn finish(
         mut self,
         txn: &mut Txn<'_>,
+        key: &Key<'_>,
         before: Option<&Header>,
         deadline_ms: Option<u64>,
         encoding: u8,
@@ -56,7 +70,7 @@ impl<'k> Making<'k> {
         if encoding == SET_INTSET && self.rows.is_none() {
             self.entries = ascending(&self.entries)?;
         }
-        let Making { key, entries, rows, tally } = self;
+        let Making { entries, rows, tally } = self;
         set::write(txn, key, before, deadline_ms, encoding, tally.count, &entries, rows)
     }
 }
@@ -84,10 +98,10 @@ pub fn store(
     sets: &[Option<Set>],
 ) -> Result<u64> {
     let limits = Limits::of(txn);
-    let mut making = Making::new(key);
+    let mut making = Making::new();
     while merge.advance(txn)? {
         let (hash, member) = merge.member();
-        making.add(txn, hash, member)?;
+        making.add(txn, key, hash, member)?;
     }
     let tally = making.tally;
     if tally.count == 0 {
@@ -101,6 +115,6 @@ pub fn store(
     };
     let encoding = limits.whole(if from_a_copy { merge.led() } else { tally });
     let before = key::lookup_overwrite(txn, key)?;
-    making.finish(txn, before.as_ref(), None, encoding)?;
+    making.finish(txn, key, before.as_ref(), None, encoding)?;
     Ok(tally.count)
 }

@@ -18,8 +18,11 @@ mod entries;
 
 mod trim;
 
+mod make;
+
 pub use entries::{ELEMENT_BYTES, ENTRY_BYTES_MAX, Fields, element_of, id_of};
 pub use id::StreamId;
+pub use make::{Maker, Past};
 pub use trim::{Bound, Nodes, Trim};
 
 /// What the rows of a stream's object are, by the first byte of the element. DO NOT CHANGE THESE NUMBERS.

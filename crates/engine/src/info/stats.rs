@@ -117,7 +117,7 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| sum(engine, |loop_| loop_.error_replies.get()),
         "Replies that were errors.",
     ),
-    constant("dump_payload_sanitizations", "0", "There is no RESTORE yet."),
+    constant("dump_payload_sanitizations", "0", "RESTORE checks every payload as it reads it."),
     counter("total_reads_processed", |engine| sum(engine, |loop_| loop_.reads.get()), "Reads of sockets."),
     counter("total_writes_processed", |engine| sum(engine, |loop_| loop_.writes.get()), "Writes of sockets."),
     constant("io_threaded_reads_processed", "0", NO_IO_THREADS),

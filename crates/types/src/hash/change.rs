@@ -130,7 +130,7 @@ fn set_packed<'a>(
 /// How Redis would hold a hash in which these are set: it never goes back. `new_fields` are expected to be as many as that,
 /// where Redis guesses so.
 #[inline]
-fn encoding_for<'a>(
+pub(super) fn encoding_for<'a>(
     txn: &Txn<'_>,
     encoding: u8,
     mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,

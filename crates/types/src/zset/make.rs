@@ -5,8 +5,8 @@ use super::{Large, Stretch, Zset, kept, next_element};
 use crate::key::{self, Header, Tag};
 use crate::packed::{self, Packed, put_string, string_bytes};
 use crate::value::encoding::{ZSET_LISTPACK, ZSET_SKIPLIST};
-use crate::{Result, score};
-use haypile_store::{Direction, EncodingLimit, Key, Txn};
+use crate::{Result, element, score};
+use haypile_store::{Direction, EncodingLimit, Key, RowPresence, Txn};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -30,6 +30,21 @@ impl Maker {
     /// A set that lies in rows from the beginning.
     pub(super) fn rows(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<Maker> {
         Ok(Maker { large: Some(Large::new(txn, key, encoding)?), ..Maker::new() })
+    }
+
+    /// Whether a member was added.
+    pub fn contains(&self, txn: &mut Txn<'_>, member: &[u8]) -> Result<bool> {
+        if let Some(large) = &self.large {
+            let row = large.rows().element(element::hash(txn, member), member);
+            return Ok(txn.row_presence(&row)? != RowPresence::Absent);
+        }
+        let mut reader = Packed { encoding: 0, count: 0, entries: &self.entries }.reader();
+        while !reader.is_at_end() {
+            if next_element(&mut reader)?.0 == member {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Adds a member that was not added before.
