@@ -160,7 +160,7 @@ fn entry(id: usize, command: &'static Command, parent: Option<&Entry>) -> Entry 
         one_key: command.keys.always_one(),
         looks_at_one_row: !matches!(
             command.group,
-            Group::Bitmap | Group::Hash | Group::List | Group::Set | Group::SortedSet | Group::Geo
+            Group::Bitmap | Group::Hash | Group::List | Group::Set | Group::SortedSet | Group::Geo | Group::Stream
         ),
         full_name: match parent {
             None => command.name.to_owned(),

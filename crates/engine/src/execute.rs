@@ -11,11 +11,11 @@ use crate::host::Desk;
 use crate::locks::{HeldFor, Hold, Refused, Turn as LockTurn};
 use crate::session::{Pending, Session, Waiting, Work};
 use crate::worker::{Next, Turn, Workbench};
-use haypile_commands::table::DataFn;
-use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
+use haypile_commands::table::{BlockFn, DataFn};
+use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
-use haypile_store::{Call, Key, Mode, Stop, Store, WritePressure};
+use haypile_store::{Call, Key, Mode, Stop, Store, Txn, WritePressure};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -36,12 +36,40 @@ pub(crate) enum Hindrance {
     /// It is going to take long.
     Long,
     Slow(Duration),
-    /// It has to be alone, is a block, or may have to wait for keys: only the long way can do that.
+    /// It has to be alone, is a block, or has to wait for keys: only the long way can do that.
     LongWay,
     /// It has found that it has to be alone.
     Alone,
     /// Somebody waits for what it makes: the long way serves those.
     Awaited,
+}
+
+/// What the short way runs: `None` where there is nothing to have yet.
+trait Runs {
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error>;
+}
+
+/// A command that ends at once.
+struct Once(DataFn);
+
+/// One that waits where it finds nothing.
+struct Try(BlockFn);
+
+impl Runs for Once {
+    #[inline]
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
+        (self.0)(txn, args).map(Some)
+    }
+}
+
+impl Runs for Try {
+    #[inline]
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
+        Ok(match (self.0)(txn, args)? {
+            Tried::Got(reply) => Some(reply),
+            Tried::Nothing(_) => None,
+        })
+    }
 }
 
 impl Workbench {
@@ -186,9 +214,17 @@ impl Workbench {
             return Ok(self.queue(engine, session, entry, args, out));
         }
         match (entry.command.run, store) {
-            (Run::Read(run), Some(store)) => self.data::<false>(engine, store, session, entry, run, args, located, out),
+            (Run::Read(run), Some(store)) => {
+                self.data::<false>(engine, store, session, entry, Once(run), args, located, out)
+            }
             (Run::Write(run) | Run::Cache(run), Some(store)) => {
-                self.data::<true>(engine, store, session, entry, run, args, located, out)
+                self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
+            }
+            (Run::Await(run), Some(store)) => {
+                self.data::<false>(engine, store, session, entry, Try(run), args, located, out)
+            }
+            (Run::Block(run), Some(store)) => {
+                self.data::<true>(engine, store, session, entry, Try(run), args, located, out)
             }
             (Run::Session(run), _) => {
                 session.client.show(session, self.now_ms, session.last_command);
@@ -218,7 +254,7 @@ impl Workbench {
                 }
             }
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
-            (Run::Exclusive(_) | Run::Block(_) | Run::Await(_), Some(_)) => Err(Hindrance::LongWay),
+            (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
             (
                 Run::Read(_) | Run::Write(_) | Run::Cache(_) | Run::Exclusive(_) | Run::Block(_) | Run::Await(_),
                 None,
@@ -236,7 +272,7 @@ impl Workbench {
         store: &Store,
         session: &mut Session,
         entry: &Entry,
-        run: DataFn,
+        run: impl Runs,
         args: resp::Args<'_>,
         located: &[Key<'_>],
         out: &mut Vec<u8>,
@@ -293,7 +329,18 @@ impl Workbench {
             if WRITES && engine.waiters.any() {
                 txn.note_ready();
             }
-            let mut reply = run(&mut txn, Args::with_keys(args, &keys));
+            let mut reply = match run.run(&mut txn, Args::with_keys(args, &keys)) {
+                Ok(Some(reply)) => Ok(reply),
+                // The long way tries again, and waits.
+                Ok(None) => {
+                    self.buffers = txn.finish();
+                    if locked {
+                        engine.locks.unlock(&self.claims);
+                    }
+                    return Err(Hindrance::LongWay);
+                }
+                Err(error) => Err(error),
+            };
             if WRITES && reply.is_ok() && engine.is_awaited(&txn) {
                 self.buffers = txn.finish();
                 engine.locks.unlock(&self.claims);

@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::locks::{Claims, HeldFor, Hold, Turn};
 use crate::pool::{Job, Task};
+use crate::serving::{Place, Service};
 use crate::worker::Worker;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, TxnBuffers, WritePressure};
 use haypile_types::hash::{self, Lapsed};
@@ -171,11 +172,20 @@ fn expire_key(
     let mut txn = store.begin(buffers, call);
     txn.note_events(engine.events());
     txn.set_touching(false);
+    if engine.waiters.any() {
+        txn.note_ready();
+    }
+    let mut service = Service::new(engine, store, Place::Expiry { claims: &claims, held_for: held });
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
+        // Some wait for the end of a stream.
+        service.serve(&mut txn)?;
+        service.confirm()?;
         // A deadline that is not its key's any more goes too.
         txn.commit()?;
+        service.deliver(txn.gate());
         Ok(lapsed)
     });
+    drop(service);
     let expired = match lapsed {
         Ok(Lapsed::Nothing) => Expired::Kept,
         Ok(lapsed) => {
@@ -191,6 +201,7 @@ fn expire_key(
             if is_partly { Expired::Partly } else { Expired::Gone }
         }
         Err(haypile_types::Error::Stop(Stop::WouldBlock | Stop::Long)) => Expired::Cold,
+        Err(haypile_types::Error::Stop(Stop::NeedsLocks)) => Expired::Kept,
         Err(haypile_types::Error::Stop(stop)) => {
             tracing::debug!("a key cannot expire: {stop:?}");
             Expired::Refused

@@ -27,6 +27,8 @@ pub(crate) enum Place<'a> {
     Rehearsal,
     /// Under its key locks.
     Locked { claims: &'a Claims, held_for: HeldFor, inbox: &'a Arc<Inbox> },
+    /// Under the lock of a key that expires: no session waits for this.
+    Expiry { claims: &'a Claims, held_for: HeldFor },
     /// While nothing else runs.
     Alone { inbox: &'a Arc<Inbox> },
 }
@@ -35,7 +37,7 @@ impl<'a> Place<'a> {
     /// Where a session is told what it waits for, if it may wait.
     pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
         match self {
-            Place::Rehearsal => None,
+            Place::Rehearsal | Place::Expiry { .. } => None,
             Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
         }
     }
@@ -163,7 +165,9 @@ impl<'a> Service<'a> {
 
     /// Sees to it that the locks of all keys of a waiter's command are held.
     fn lock_keys_of(&mut self, waiter: &Waiter) -> Result<(), Stop> {
-        let Place::Locked { claims, held_for, .. } = self.place else { return Ok(()) };
+        let (Place::Locked { claims, held_for, .. } | Place::Expiry { claims, held_for }) = self.place else {
+            return Ok(());
+        };
         let is_held = |hash: &u32| claims.covers(*hash) || self.more.iter().any(|more| more.covers(*hash));
         let lacking: Vec<u32> = self.hashes_of(waiter).filter(|hash| !is_held(hash)).collect();
         if lacking.is_empty() {

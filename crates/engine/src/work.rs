@@ -102,7 +102,7 @@ impl Work {
         let mut txn = store.begin(buffers, call);
         match place {
             Place::Rehearsal => {}
-            Place::Locked { .. } => txn.note_events(engine.events()),
+            Place::Locked { .. } | Place::Expiry { .. } => txn.note_events(engine.events()),
             Place::Alone { .. } => {
                 txn.note_events(engine.events());
                 txn.be_alone();

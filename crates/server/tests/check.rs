@@ -48,6 +48,9 @@ fn collections(in_log: bool) -> Vec<String> {
             "LREM moving:list 1 e30".into(),
             format!("HSETEX moving:times KEEPTTL FIELDS 100 {}", many(50, &|n| format!("f{n} changed"))),
             "HPERSIST moving:times FIELDS 2 f1 f60".into(),
+            "XADD moving:stream 60-1 f changed".into(),
+            "XDEL moving:stream 40-1 60-1".into(),
+            "XTRIM moving:stream MAXLEN 30".into(),
         ];
     }
     let mut commands = vec!["SELECT 0".to_owned()];
@@ -66,6 +69,11 @@ fn collections(in_log: bool) -> Vec<String> {
         commands.push(format!("HPEXPIREAT {name} 32000000000000 FIELDS 1 f7"));
         commands.push(format!("HPERSIST {name} FIELDS 1 f3"));
     }
+    for name in ["stream", "moving:stream"] {
+        commands.extend((1..51).map(|n| format!("XADD {name} {n}-1 f v{n}")));
+        commands.push(format!("XDEL {name} 1-1 7-1"));
+    }
+    commands.push("XADD empty:stream MAXLEN 0 5-5 f v".into());
     commands.push("HSETEX small:times PXAT 33000000000000 FIELDS 2 a 1 b 2".into());
     commands.extend(["HSET small:hash a 1 b 2", "SADD small:set a b", "RPUSH small:list a b"].map(str::to_owned));
     commands
@@ -192,7 +200,7 @@ const CASES: &[Case] = &[
     Case {
         name: "a counter that is off by one",
         plant: |look| vec![counts(look, |counts| counts[7] += 1)],
-        found: &["counter: database 0: its counter of keys is 19, there are 18", "1 defects: 1 counter"],
+        found: &["counter: database 0: its counter of keys is 22, there are 21", "1 defects: 1 counter"],
     },
     Case {
         name: "a string that lies in its meta row and is too long for it",
@@ -390,7 +398,7 @@ const CASES: &[Case] = &[
             "value: key \"zset\" of database 0: there are 3 members and 3 rows of scores, and they do not agree",
             "value: key \"zset\" of database 0: member \"b\" has no row at its score 2",
             "value: key \"zset\" of database 0: there is a row at score 131072 for member \"b\", whose score is 2",
-            "counter: database 0: its counter of keys is 20, there are 19",
+            "counter: database 0: its counter of keys is 23, there are 22",
             "counter: database 0: its counter of sorted sets is 2, there are 1",
             "5 defects: 2 counter, 3 value",
         ],
@@ -430,6 +438,41 @@ const CASES: &[Case] = &[
             vec![(row::data_row(Space(0), row::Slot(5), row::ObjectId(9), b"x").to_vec(), Some(b"12345".to_vec()))]
         },
         found: &["garbage, which goes by itself: 1 objects without owner (1 rows, 21 bytes)", "sound"],
+    },
+    Case {
+        name: "entries of a stream that its header does not know, that are cut off, and a row that is nothing",
+        plant: |look| {
+            let entry = |ms: u64| look.data_row("stream", &[&[0][..], &ms.to_be_bytes(), &1u64.to_be_bytes()].concat());
+            vec![
+                (entry(2), None),
+                (entry(5), None),
+                (entry(9), Some(b"\x05f".to_vec())),
+                (entry(99), Some(b"\x01f\x01v".to_vec())),
+                (look.data_row("stream", &[9]), Some(Vec::new())),
+            ]
+        },
+        found: &[
+            "value: key \"stream\" of database 0: entry 9-1: its fields are cut off, or no pairs",
+            "value: key \"stream\" of database 0: there is a row of kind 9, which is none",
+            "value: key \"stream\" of database 0: its count is 48, there are 47",
+            "value: key \"stream\" of database 0: its first entry is said to be 2-1, and is 3-1",
+            "value: key \"stream\" of database 0: it has an entry 99-1, above its last id 50-1",
+            "5 defects: 5 value",
+        ],
+    },
+    Case {
+        name: "a stream whose ids are not in order",
+        plant: |look| {
+            let mut meta = look.meta("empty:stream");
+            // The first entry's id, and the highest one that was deleted.
+            (meta[43], meta[59]) = (1, 9);
+            vec![(look.meta_row("empty:stream"), Some(meta))]
+        },
+        found: &[
+            "value: key \"empty:stream\" of database 0: it has 0 entries, and its first one is said to be 1-0",
+            "value: key \"empty:stream\" of database 0: its highest id that was deleted is 9-0, above its last id 5-5",
+            "2 defects: 2 value",
+        ],
     },
 ];
 

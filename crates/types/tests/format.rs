@@ -7,6 +7,7 @@ use common::Db;
 use haypile_store::Stop;
 use haypile_types::hash::{self, Condition, Timed};
 use haypile_types::list::{self, Beside, Side};
+use haypile_types::stream::{Stream, StreamId};
 use haypile_types::{Error, hll, key, set, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
@@ -58,6 +59,39 @@ fn the_rows_of_the_page_are_those_of_the_store() {
     };
     assert_eq!(kept(&before), kept(&db.rows()));
     assert!(db.rows().iter().any(|(row, value)| row[0] == 4 && value == b"elsewhere"));
+}
+
+#[test]
+fn the_rows_of_the_page_of_streams_are_those_of_the_store() {
+    let mut db = Db::new();
+    let text = [b'x'; 200];
+    let entries: [(u64, u64, &[&[u8]]); 3] = [
+        (1_700_000_000_000, 0, &[b"sensor", b"a", b"value", b"21"]),
+        (1_700_000_000_000, 1, &[b"sensor", b"b", b"value", b"22"]),
+        (1_700_000_000_500, 0, &[b"note", &text]),
+    ];
+    for (ms, seq, fields) in entries {
+        db.run(|txn| {
+            let key = txn.key(b"s");
+            let stream = Stream::edit(txn, &key).expect("reads");
+            let mut stream = stream.unwrap_or_else(|| Stream::create(txn, &key).expect("writes"));
+            stream.append(txn, &key, StreamId::new(ms, seq), fields.iter().copied()).expect("writes");
+            stream.save(txn, &key).expect("writes");
+        });
+    }
+    db.run(|txn| {
+        let key = txn.key(b"s");
+        let mut stream = Stream::edit(txn, &key).expect("reads").expect("is there");
+        stream.remove(txn, [StreamId::new(1_700_000_000_000, 1)].into_iter()).expect("writes");
+        stream.save(txn, &key).expect("writes");
+    });
+    let shorten = |value: &[u8]| match value.iter().position(|byte| *byte == b'x') {
+        Some(at) => format!("{}{}×78", hex(&value[..at]), value.len() - at),
+        None => hex(value),
+    };
+    let written: Vec<String> =
+        db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), shorten(value))).collect();
+    assert_eq!(rows_of(include_str!("../../../docs/format/stream.md")), written, "the page's example");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::model::{Entry, Millis};
-use super::value::{Bytes, Field, Hash, List, Set, Value, Zset, ranked};
+use super::value::{Bytes, Field, Hash, Id, List, Set, Stream, Value, Zset, ranked};
 use crate::client::{Client, Reply};
 
 /// How many elements of one collection are asked for one by one.
@@ -19,6 +19,7 @@ pub fn inspect(client: &mut Client, key: &[u8], kind: &[u8]) -> Result<Option<En
         b"list" => ("LLEN", &["LRANGE", "0", "-1"]),
         b"set" => ("SCARD", &["SMEMBERS"]),
         b"zset" => ("ZCARD", &["ZRANGE", "0", "-1", "WITHSCORES"]),
+        b"stream" => return stream(client, key),
         _ => bail!("TYPE gave {}", String::from_utf8_lossy(kind)),
     };
     let [count, elements, deadline] = {
@@ -47,7 +48,7 @@ pub fn inspect(client: &mut Client, key: &[u8], kind: &[u8]) -> Result<Option<En
         Value::List(list) => list.len(),
         Value::Set(set) => set.len(),
         Value::Zset(zset) => zset.len(),
-        Value::Text(_) => unreachable!("only collections come here"),
+        Value::Text(_) | Value::Stream(_) => unreachable!("other collections come here"),
     };
     let agreed = count.integer() == Some(length as i64) && length > 0;
     let right = asked.check()?;
@@ -67,6 +68,51 @@ pub fn inspect(client: &mut Client, key: &[u8], kind: &[u8]) -> Result<Option<En
     ensure!(agreed, "its count is {count}, and {length} elements are read");
     right.map_err(anyhow::Error::msg)?;
     Ok(Some(entry))
+}
+
+/// A stream, which may be empty: entries, up and down, and what XINFO says of it.
+fn stream(client: &mut Client, key: &[u8]) -> Result<Option<Entry>> {
+    client.push(&[&b"XRANGE"[..], key, b"-", b"+"]);
+    client.push(&[&b"XREVRANGE"[..], key, b"+", b"-"]);
+    client.push(&[&b"XLEN"[..], key]);
+    client.push(&[&b"XINFO"[..], b"STREAM", key]);
+    client.push(&[b"PEXPIRETIME", key]);
+    client.flush()?;
+    let (up, down, count, info) = (client.read()?, client.read()?, client.read()?, client.read()?);
+    let deadline = match client.read()?.integer() {
+        Some(-2) => return Ok(None),
+        Some(-1) => None,
+        Some(at) if at >= 0 => Some(at as Millis),
+        _ => bail!("PEXPIRETIME gave no time"),
+    };
+    let mut stream = Stream::default();
+    let entries = up.elements().with_context(|| format!("XRANGE gave {up}"))?;
+    for entry in entries {
+        let [id, fields] = entry.elements().unwrap_or_default() else { bail!("XRANGE gave an entry {entry}") };
+        ensure!(stream.entries.insert(id_of(id)?, bytes_of(fields)?).is_none(), "XRANGE gave {id} twice");
+    }
+    let length = Some(entries.len() as i64);
+    ensure!(count.integer() == length, "XLEN is {count}, and {} entries are read", entries.len());
+    let from_end = down.elements().unwrap_or_default();
+    ensure!(from_end.iter().rev().eq(entries), "XREVRANGE gave {down} where XRANGE gave {up}");
+    let facts = info.elements().with_context(|| format!("XINFO gave {info}"))?;
+    let fact = |name: &str| {
+        let found = facts.chunks_exact(2).find(|pair| pair[0].bytes() == Some(name.as_bytes()));
+        found.map(|pair| &pair[1]).with_context(|| format!("XINFO has no {name}"))
+    };
+    ensure!(fact("length")?.integer() == length, "XINFO's length is {}", fact("length")?);
+    let first = stream.entries.keys().next().copied().unwrap_or_default();
+    ensure!(id_of(fact("recorded-first-entry-id")?)? == first, "XINFO's first id is not {first:?}");
+    stream.last = id_of(fact("last-generated-id")?)?;
+    stream.max_deleted = id_of(fact("max-deleted-entry-id")?)?;
+    stream.added = fact("entries-added")?.integer().context("entries-added is no number")? as u64;
+    Ok(Some(Entry { value: Value::Stream(stream.into()), deadline }))
+}
+
+fn id_of(reply: &Reply) -> Result<Id> {
+    let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default()).into_owned();
+    let (ms, seq) = text.split_once('-').with_context(|| format!("{reply} is no id"))?;
+    Ok((ms.parse()?, seq.parse()?))
 }
 
 /// Questions about single elements, sent together, and what they must be answered by.

@@ -14,6 +14,21 @@ pub type Set = BTreeSet<Bytes>;
 /// Scores are whole numbers, which every server prints alike.
 pub type Zset = BTreeMap<Bytes, i64>;
 
+/// The id of a stream's entry.
+pub type Id = (u64, u64);
+
+/// It stays when its last entry goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// Fields and values in turn.
+    pub entries: BTreeMap<Id, Vec<Bytes>>,
+    /// The highest id that was ever given out.
+    pub last: Id,
+    /// The highest one that XDEL removed.
+    pub max_deleted: Id,
+    pub added: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub value: Bytes,
@@ -34,6 +49,7 @@ pub enum Value {
     List(Arc<List>),
     Set(Arc<Set>),
     Zset(Arc<Zset>),
+    Stream(Arc<Stream>),
 }
 
 /// A change of one element.
@@ -51,6 +67,14 @@ pub enum Edit {
     Score(Bytes, i64),
     /// A field or member goes, of a hash, set or sorted set.
     Drop(Bytes),
+    /// Of a stream: comes behind the others.
+    Entry(Id, Vec<Bytes>),
+    /// Of a stream: XDEL.
+    Deleted(Id),
+    /// Of a stream: goes with a trim.
+    Trimmed(Id),
+    /// Of a stream: XSETID.
+    Last(Id),
 }
 
 impl Value {
@@ -68,6 +92,7 @@ impl Value {
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
             Value::Zset(zset) => zset.is_empty(),
+            Value::Stream(_) => false,
         }
     }
 
@@ -78,6 +103,7 @@ impl Value {
             Edit::Insert(..) | Edit::Take(_) => Value::List(Arc::default()),
             Edit::Member(_) | Edit::Drop(_) => Value::Set(Arc::default()),
             Edit::Score(..) => Value::Zset(Arc::default()),
+            Edit::Entry(..) | Edit::Deleted(_) | Edit::Trimmed(_) | Edit::Last(_) => Value::Stream(Arc::default()),
         }
     }
 
@@ -93,6 +119,7 @@ impl Value {
             (Value::Set(set), Edit::Drop(member)) => drop(Arc::make_mut(set).remove(member)),
             (Value::Zset(zset), Edit::Score(member, score)) => drop(Arc::make_mut(zset).insert(member.clone(), *score)),
             (Value::Zset(zset), Edit::Drop(member)) => drop(Arc::make_mut(zset).remove(member)),
+            (Value::Stream(stream), edit) => Arc::make_mut(stream).edit(edit),
             (value, edit) => panic!("a writer knows the type that it edits: {edit:?} of {}", value.describe()),
         }
     }
@@ -104,6 +131,10 @@ impl Value {
             Value::List(list) => format!("a list of {}", list.len()),
             Value::Set(set) => format!("a set of {}", set.len()),
             Value::Zset(zset) => format!("a sorted set of {}", zset.len()),
+            Value::Stream(stream) => {
+                let Stream { entries, last, max_deleted, added } = &**stream;
+                format!("a stream of {}, last {last:?}, deleted up to {max_deleted:?}, {added} added", entries.len())
+            }
         }
     }
 
@@ -124,9 +155,32 @@ impl Value {
                 let differ = own.iter().filter(|(member, score)| other.get(*member) != Some(score));
                 differ.map(|(member, score)| show(member, score.to_string())).collect()
             }
+            (Value::Stream(own), Value::Stream(other)) => {
+                let differ = own.entries.iter().filter(|(id, fields)| other.entries.get(*id) != Some(fields));
+                differ.map(|(id, fields)| format!("{id:?} = {}", abbreviate(&fields.concat()))).collect()
+            }
             _ => Vec::new(),
         };
         all.into_iter().take(3).collect()
+    }
+}
+
+impl Stream {
+    fn edit(&mut self, edit: &Edit) {
+        match edit {
+            Edit::Entry(id, fields) => {
+                self.entries.insert(*id, fields.clone());
+                self.last = *id;
+                self.added += 1;
+            }
+            Edit::Deleted(id) => {
+                self.entries.remove(id);
+                self.max_deleted = self.max_deleted.max(*id);
+            }
+            Edit::Trimmed(id) => drop(self.entries.remove(id)),
+            Edit::Last(id) => self.last = *id,
+            edit => panic!("a writer knows the type that it edits: {edit:?} of a stream"),
+        }
     }
 }
 

@@ -107,6 +107,13 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "xread-unbalanced",
+        reason: "7.2 names the command that has a stream without an id in the way it names commands elsewhere",
+        applies: |_, theirs, ours| {
+            refused(theirs, "ERR Unbalanced XREAD list of streams") && refused(ours, "ERR Unbalanced 'xread")
+        },
+    },
+    Exception {
         name: "zrank-withscore",
         reason: "WITHSCORE is new in 7.2; to 7.0 it is one argument too many",
         applies: |command, theirs, _| {

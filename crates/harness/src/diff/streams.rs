@@ -128,7 +128,6 @@ fn xread(a: &mut Arguments) -> Command {
     let streams = a.random.between(1, 3);
     command.extend((0..streams).map(|_| a.key()));
     command.extend((0..streams).map(|_| if a.random.percent(10) { b"$".to_vec() } else { id(a) }));
-    // 7.2 says otherwise what is wrong with an odd number of them.
     command
 }
 

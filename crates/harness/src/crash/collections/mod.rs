@@ -7,6 +7,7 @@
 mod hash;
 mod list;
 mod set;
+pub(super) mod stream;
 mod zset;
 
 use std::sync::Arc;
@@ -145,13 +146,15 @@ impl Writer {
             Some(Value::List(list)) => list::step(key, list, &mut dice),
             Some(Value::Set(set)) => set::step(key, set, &mut dice),
             Some(Value::Zset(zset)) => zset::step(key, zset, &mut dice),
+            Some(Value::Stream(stream)) => stream::step(key, stream, &mut dice),
             Some(Value::Text(_)) => {
                 return self.push(plan, words("DEL", &place.1), Reply::Integer(1), vec![Effect::Remove(place)]);
             }
-            None => match dice.random.below(4) {
+            None => match dice.random.below(5) {
                 0 => hash::step(key, &Default::default(), &mut dice),
                 1 => list::step(key, &Default::default(), &mut dice),
                 2 => set::step(key, &Default::default(), &mut dice),
+                3 => stream::step(key, &Default::default(), &mut dice),
                 _ => zset::step(key, &Default::default(), &mut dice),
             },
         };
