@@ -34,6 +34,10 @@ impl Txn<'_> {
     pub fn commit(&mut self) -> Result<Committed, Stop> {
         assert!(!self.is_rehearsal(), "a run without key locks never commits");
         assert!(!self.committed, "a transaction commits once");
+        if !self.is_read_only() {
+            // A block of which a command was ended has no effect, or it would be done in half.
+            self.goes_on()?;
+        }
         self.overlay.join();
         let rows_bytes = self.overlay.main_bytes();
         for &(space, counter, delta) in self.counts.iter().filter(|(_, _, delta)| *delta != 0) {

@@ -161,8 +161,12 @@ fn a_stop_ends_commands_that_may_read_the_disk_and_no_others() {
     let mut view = begin(Mode::Disk).view(&from, &until, Direction::Forward).expect("readable");
     assert!(view.next_row().expect("readable").is_some());
 
+    let mut half_done = begin(Mode::Disk);
+    half_done.put_row(&element(5), &[b"value"]).expect("small");
+
     machine.store.stop_commands();
     let stopped = Stop::Refused("ERR the server is stopping".into());
+    assert_eq!(half_done.commit().map(|_| ()), Err(stopped.clone()), "what else it would have done was ended");
     assert_eq!(visit(&mut begin(Mode::Disk)), Err(stopped.clone()));
     assert_eq!(begin(Mode::Disk).row(&element(1)), Err(stopped), "a row of the base");
     assert_eq!(visit(&mut begin(Mode::Memory)), Ok(()), "it does not take long");
