@@ -137,11 +137,12 @@ pub fn set(sketch: &mut Vec<u8>, place: &Place, register: usize, value: u8, byte
     put_val(&mut split, value, 1);
     put(&mut split, right);
     let at = HEADER_BYTES + place.at;
-    let end = (at + run.bytes).min(sketch.len());
-    if split.len() > run.bytes && sketch.len() + split.len() - run.bytes > bytes_max {
+    // Of an XZERO at the end the second byte may be missing.
+    let old = at..(at + run.bytes).min(sketch.len());
+    if split.len() > old.len() && sketch.len() + split.len() - old.len() > bytes_max {
         return false;
     }
-    sketch.splice(at..end, split);
+    sketch.splice(old, split);
     join(sketch, HEADER_BYTES + place.before);
     true
 }
