@@ -10,7 +10,7 @@ pub mod combine;
 pub mod field;
 
 use crate::Result;
-use crate::chunks::Chunked;
+use crate::chunks::{CHUNK_BYTES, Chunked};
 use crate::key::{self, Entry};
 use crate::string::{self, Form, LONG_FROM_BYTES};
 use haypile_store::{Key, Txn, Value};
@@ -152,6 +152,19 @@ pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, offset: u64, bit: bool) -> Result<S
         string::create_at(txn, key, at, &[if bit { mask } else { 0 }])?;
         return Ok(Set { before: false, changed: true });
     };
+    let header = entry.header;
+    if let Form::Chunked(chunked) = Form::of(key, &entry)?
+        && at < chunked.length
+    {
+        let chunk = chunked.chunk(txn, at / CHUNK_BYTES as u64)?;
+        let byte = chunk.as_ref().and_then(|chunk| chunk.get((at % CHUNK_BYTES as u64) as usize)).copied().unwrap_or(0);
+        let before = byte & mask != 0;
+        if before != bit {
+            chunked.write_byte(txn, at, chunk, byte ^ mask)?;
+            key::write(txn, key, Some(&header), &header, &[entry.payload()])?;
+        }
+        return Ok(Set { before, changed: before != bit });
+    }
     let bitmap = Bitmap::of(key, entry.clone())?;
     let [byte] = bitmap.bytes(txn, at)?;
     let before = byte & mask != 0;

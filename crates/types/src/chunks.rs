@@ -128,6 +128,14 @@ impl Chunked {
         }
     }
 
+    /// Writes one byte, which lies within the string, into the chunk that was read for it.
+    pub(crate) fn write_byte(&self, txn: &mut Txn<'_>, at: u64, chunk: Option<Value>, byte: u8) -> Result<()> {
+        debug_assert!(at < self.length);
+        let (start, within) = (at - at % CHUNK, (at % CHUNK) as u32);
+        let chunk_len = (self.length - start).min(CHUNK) as u32;
+        Ok(txn.patch_read_row(&self.row(start / CHUNK), chunk, within, &[byte], chunk_len)?)
+    }
+
     /// Visits the rows of the chunks that bytes of `range` lie in, each with the position of its first byte in the string,
     /// until `visit` breaks. It may run under a latch: it only looks at the bytes.
     pub(crate) fn visit(

@@ -77,9 +77,7 @@ impl Sketch {
         if bytes.len() < PATCH_FROM_BYTES || part.len() > after.len() / 2 {
             return key::write(txn, key, Some(&header), &header, &[after]);
         }
-        // The row changes in place only if nobody holds it.
-        drop(bytes);
-        key::patch(txn, key, &header, part.start, &after[part], after.len())
+        key::patch_read(txn, key, &header, bytes, part.start, &after[part], after.len())
     }
 }
 
@@ -163,8 +161,7 @@ fn raise_one(txn: &mut Txn<'_>, key: &Key<'_>, sketch: Sketch, (register, value)
     let (at, changed, len) = dense::changed(sketch.registers(), register, value);
     let Sketch { header, bytes, .. } = sketch;
     let (flag, len_after) = (bytes[CACHE_FLAG_AT], bytes.len());
-    drop(bytes);
-    key::patch(txn, key, &header, HEADER_BYTES + at, &changed[..len], len_after)?;
+    key::patch_read(txn, key, &header, bytes, HEADER_BYTES + at, &changed[..len], len_after)?;
     if sketch::outdated(flag) != flag {
         key::patch(txn, key, &header, CACHE_FLAG_AT, &[sketch::outdated(flag)], len_after)?;
     }
@@ -192,8 +189,7 @@ pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
     match header.object {
         None if bytes.len() >= PATCH_FROM_BYTES => {
             let len = bytes.len();
-            drop(bytes);
-            key::patch(txn, key, &header, HEADER_BYTES - cached.len(), &cached, len)?;
+            key::patch_read(txn, key, &header, bytes, HEADER_BYTES - cached.len(), &cached, len)?;
         }
         None => {
             let (magic, registers) = (&bytes[..HEADER_BYTES - cached.len()], &bytes[HEADER_BYTES..]);

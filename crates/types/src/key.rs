@@ -426,6 +426,24 @@ pub fn patch(
     Ok(txn.patch_meta(key, (at + offset) as u32, bytes, (at + len_after) as u32)?)
 }
 
+/// `patch` by who has just read the entry, and gives its payload back: the only handle on the row, if it shall change in
+/// place.
+pub fn patch_read(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    header: &Header,
+    payload: Value,
+    offset: usize,
+    bytes: &[u8],
+    len_after: usize,
+) -> Result<()> {
+    let at = header.bytes_len();
+    let (block, range) = payload.into_parts();
+    let read = Value::new(block, range.start as usize - at..range.end as usize);
+    let row = row::meta_row(key);
+    Ok(txn.patch_read_row(&row, Some(read), (at + offset) as u32, bytes, (at + len_after) as u32)?)
+}
+
 /// Removes the key: two or three rows, whatever its size.
 pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, before: &Header) -> Result<()> {
     settle(txn, key, Some(before), None)?;

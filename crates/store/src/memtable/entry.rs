@@ -161,8 +161,17 @@ impl RowEntry {
             return 0;
         }
         let before = self.bytes();
-        let patched = patch.apply(self.value().unwrap_or_default());
-        *self = RowEntry::new(self.row(), Some(&patched), index, access);
+        let old = self.value().unwrap_or_default();
+        let kept = &old[..old.len().min(patch.len_after as usize)];
+        let value_at = KEY_AT + self.row().len();
+        // Copied once, and the change written over it.
+        let mut block: Arc<[u8]> = std::iter::repeat_n(0, value_at + patch.len_after as usize).collect();
+        let bytes = Arc::get_mut(&mut block).expect("nobody else has seen this block");
+        bytes[..KEY_AT].copy_from_slice(&index.0.to_le_bytes());
+        bytes[KEY_AT..value_at].copy_from_slice(self.row());
+        bytes[value_at..value_at + kept.len()].copy_from_slice(kept);
+        patch.write(&mut bytes[value_at..]);
+        *self = RowEntry { block, key_bytes: self.row().len() as u32 | LIVE, stamp: Stamp::new(access) };
         self.bytes() - before
     }
 }

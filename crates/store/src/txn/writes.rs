@@ -5,6 +5,7 @@ use crate::databases::Counter;
 use crate::memtable::Patch;
 use crate::own::{print_of_key, print_of_row};
 use crate::row::{self, Key, ObjectId, Space};
+use crate::value::Value;
 
 impl Txn<'_> {
     /// Writes the meta row of a key: the parts, one after the other.
@@ -49,11 +50,24 @@ impl Txn<'_> {
     /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the change
     /// goes into the log.
     pub fn patch_row(&mut self, row: &[u8], offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
+        // What is below is read now: it must be in memory when the change is applied.
+        let before = if self.own_row(row).is_some() { None } else { self.row(row)? };
+        self.patch_read_row(row, before, offset, bytes, len_after)
+    }
+
+    /// `patch_row` by who has just read the row, and gives it back: the only other handle, if it shall change in place.
+    pub fn patch_read_row(
+        &mut self,
+        row: &[u8],
+        read: Option<Value>,
+        offset: u32,
+        bytes: &[u8],
+        len_after: u32,
+    ) -> Result<(), Stop> {
         let patch = Patch { offset, bytes, len_after };
         assert!(patch.fits(), "a patch lies inside the row it leaves");
-        // What is below is read now: it must be in memory when the change is applied.
         let earlier = self.own_row(row);
-        let before = if earlier.is_some() { None } else { self.row(row)? };
+        let before = if earlier.is_some() { None } else { read };
         self.overlay.patch(print_of_row(row), row, patch, before, earlier, self.is_ahead(row));
         self.spill()
     }
