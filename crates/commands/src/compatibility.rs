@@ -37,6 +37,8 @@ pub const DIFFERENCES: &[Difference] = &[
             "latency|help",
             "memory|help",
             "object|help",
+            "xgroup|help",
+            "xinfo|help",
         ],
         what: "HELP lists the subcommands that this server has, with the summaries of COMMAND DOCS.",
         why: "It is made from the command table, so that it cannot promise what is not there.",
@@ -57,6 +59,21 @@ pub const DIFFERENCES: &[Difference] = &[
                Redis, the walk ends at the first member beyond a bound). `ZRANGE` and `ZRANGESTORE` with `BYLEX` do the same.",
         why: "Redis's documentation leaves it open, and what redis-server answers depends on how the set came to be.",
         test: "members_of_several_scores_are_cut_at_the_lowest_score",
+    },
+    Difference {
+        commands: &["xreadgroup"],
+        what: "Without a COUNT, or with one beyond that, as many new entries are delivered at once as `txn-bytes-max` can note as \
+               pending: about 200,000 with its default. The next XREADGROUP goes on behind them.",
+        why: "What is delivered is written down as one, and COUNT says how many at most: fewer are right, and an error would not be.",
+        test: "as_much_is_delivered_as_can_be_noted_at_once",
+    },
+    Difference {
+        commands: &["xgroup|destroy", "xgroup|delconsumer"],
+        what: "A group or a consumer with more pending entries than can be removed within `txn-bytes-max`, some 500,000 with its \
+               default, is not removed: an error says so. XACK and XAUTOCLAIM take them away piece by piece; DEL of the stream \
+               has no bound.",
+        why: "What a command does, it does as a whole, in one record of bounded size.",
+        test: "as_much_is_delivered_as_can_be_noted_at_once",
     },
     Difference {
         commands: &["monitor"],

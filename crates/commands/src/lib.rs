@@ -44,11 +44,15 @@ mod set_algebra;
 mod set_random;
 
 mod stream;
+mod stream_claim;
 mod stream_footprint;
+mod stream_group;
+mod stream_group_info;
 mod stream_id;
 mod stream_info;
 mod stream_range;
 mod stream_read;
+mod stream_read_group;
 
 mod zset;
 mod zset_combine;
@@ -129,6 +133,9 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         zset::COMMANDS,
         geo::COMMANDS,
         stream::COMMANDS,
+        stream_group::COMMANDS,
+        stream_read_group::COMMANDS,
+        stream_claim::COMMANDS,
         keys::COMMANDS,
         expire::COMMANDS,
         dump::COMMANDS,

@@ -126,8 +126,8 @@ pub(crate) fn serialized(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64>
         bytes += rdb_bytes(StreamId::BYTES as u64) + rdb_bytes(node.bytes);
         ControlFlow::Continue(())
     })?;
-    let head = &stream.head;
+    let (head, groups) = (&stream.head, stream.groups(txn)?);
     let ids = [head.last, head.first, head.max_deleted].map(|id| [id.ms, id.seq]);
-    let counts = [nodes, head.count, head.entries_added, head.groups.into()];
+    let counts = [nodes, head.count, head.entries_added, groups.into()];
     Ok(bytes + ids.as_flattened().iter().chain(&counts).map(|number| rdb_number_bytes(*number)).sum::<u64>())
 }

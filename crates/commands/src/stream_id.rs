@@ -64,13 +64,18 @@ pub(crate) fn end(args: Args, i: usize, seq: u64) -> Result<End> {
     }
 }
 
+/// Argument `i` as the first id of a range.
+pub(crate) fn start(args: Args, i: usize) -> Result<StreamId> {
+    let start = end(args, i, 0)?;
+    match start.is_excluded {
+        true => start.id.next().ok_or(Error::text("ERR invalid start ID for the interval")),
+        false => Ok(start.id),
+    }
+}
+
 /// Arguments `i` and `j` as the first and the last id of a range.
 pub(crate) fn range(args: Args, i: usize, j: usize) -> Result<(StreamId, StreamId)> {
-    let start = end(args, i, 0)?;
-    let start = match start.is_excluded {
-        true => start.id.next().ok_or(Error::text("ERR invalid start ID for the interval"))?,
-        false => start.id,
-    };
+    let start = start(args, i)?;
     let end = end(args, j, u64::MAX)?;
     let end = match end.is_excluded {
         true => end.id.previous().ok_or(Error::text("ERR invalid end ID for the interval"))?,

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::introspect::help;
+use crate::stream_group_info::{self, XINFO_CONSUMERS, XINFO_GROUPS};
 use crate::stream_id;
 use crate::stream_range::{entries, write_entry};
 use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
@@ -21,7 +22,7 @@ pub(crate) const XINFO: Command = Command {
     syntax: "",
     complexity: "Depends on subcommand.",
     run: Run::Container,
-    subcommands: &[XINFO_HELP, XINFO_STREAM],
+    subcommands: &[XINFO_CONSUMERS, XINFO_GROUPS, XINFO_HELP, XINFO_STREAM],
     ..Command::USUAL
 };
 
@@ -53,6 +54,7 @@ const XINFO_STREAM: Command = Command {
             "7.0.0",
             "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields",
         ),
+        ("7.2.0", "Added the `active-time` field, and changed the meaning of `seen-time`."),
     ],
     ..Command::USUAL
 };
@@ -78,13 +80,13 @@ fn stream(txn: &mut Txn, args: Args) -> Result<Reply> {
     ];
     match full {
         None => fields.extend([
-            number("groups", head.groups.into()),
+            number("groups", stream.groups(txn)?.into()),
             (Reply::bulk("first-entry"), edge(txn, &stream, Direction::Forward)?),
             (Reply::bulk("last-entry"), edge(txn, &stream, Direction::Backward)?),
         ]),
         Some(limit) => fields.extend([
             (Reply::bulk("entries"), entries(txn, &stream, StreamId::MIN..=StreamId::MAX, Direction::Forward, limit)?),
-            (Reply::bulk("groups"), Reply::Array(Vec::new())),
+            (Reply::bulk("groups"), stream_group_info::full(txn, &stream, limit)?),
         ]),
     }
     Ok(Reply::Map(fields))
@@ -110,7 +112,7 @@ fn shown(args: Args) -> Result<Option<u64>> {
     }
 }
 
-fn number(name: &'static str, value: u64) -> (Reply, Reply) {
+pub(crate) fn number(name: &'static str, value: u64) -> (Reply, Reply) {
     (Reply::bulk(name), Reply::Integer(value as i64))
 }
 

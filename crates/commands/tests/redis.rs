@@ -29,6 +29,8 @@ const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("zrevrank", "history"),
     ("zscan", "complexity"),
     ("client|pause", "since"),
+    ("xinfo|consumers", "history"),
+    ("xinfo|stream", "history"),
     ("command|getkeys", "arity"),
     ("command|getkeysandflags", "arity"),
     ("pfcount", "flags"),

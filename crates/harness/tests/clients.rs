@@ -33,7 +33,7 @@ fn redis_py_works() {
     let (server, _place) = start("py");
     let python = std::env::var("HAYPILE_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".to_string());
     let (clients, collections) = (include_str!("data/clients.py"), include_str!("data/collections.py"));
-    for script in [clients, collections] {
+    for script in [clients, collections, include_str!("data/streams.py")] {
         let script = format!("{}{script}", include_str!("data/clients_common.py"));
         let text = output(&python, &["-", &server.port().to_string()], &script);
         assert!(text.ends_with("all good\n"), "{text}");

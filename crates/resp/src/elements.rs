@@ -23,18 +23,20 @@ pub struct Elements {
     body: Vec<u8>,
     /// Where in the body missing values stand, in order: they look different in the two protocols.
     nulls: Vec<usize>,
+    /// They are missing arrays.
+    are_arrays: bool,
 }
 
 impl Elements {
     pub fn new(shape: Shape) -> Self {
-        Elements { shape, count: 0, body: Vec::new(), nulls: Vec::new() }
+        Elements { shape, count: 0, body: Vec::new(), nulls: Vec::new(), are_arrays: false }
     }
 
     /// With room for `count` elements of about `bytes` each.
     pub fn with_capacity(shape: Shape, count: usize, bytes: usize) -> Self {
         const AROUND_BYTES: usize = 8;
         let body = Vec::with_capacity(count.saturating_mul(bytes + AROUND_BYTES));
-        Elements { shape, count: 0, body, nulls: Vec::new() }
+        Elements { shape, count: 0, body, nulls: Vec::new(), are_arrays: false }
     }
 
     /// Adds a bulk string.
@@ -50,6 +52,14 @@ impl Elements {
         debug_assert!(self.shape != Shape::Pairs, "pairs are bulk strings");
         write(&mut self.body);
         self.count += 1;
+    }
+
+    /// Adds an element that ends with a missing array: `write` writes what is before it. Not beside missing strings.
+    pub fn push_with_null_array(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(self.are_arrays || self.nulls.is_empty(), "what is missing is of one kind");
+        self.push_with(write);
+        self.are_arrays = true;
+        self.nulls.push(self.body.len());
     }
 
     /// Adds a missing value.
@@ -90,7 +100,10 @@ impl Elements {
         let mut from = 0;
         for &at in &self.nulls {
             out.extend_from_slice(&self.body[from..at]);
-            write::null(protocol, out);
+            match self.are_arrays {
+                true => write::null_array(protocol, out),
+                false => write::null(protocol, out),
+            }
             from = at;
         }
         out.extend_from_slice(&self.body[from..]);
@@ -133,6 +146,29 @@ mod tests {
         elements.push(b"a");
         elements.push_null();
         let expected = Reply::array([Reply::Null, Reply::bulk("a"), Reply::Null]);
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            elements.encode(protocol, &mut ours);
+            expected.encode(protocol, &mut theirs);
+            assert_eq!(ours, theirs);
+        }
+    }
+
+    #[test]
+    fn missing_arrays_are_those_of_the_protocol() {
+        use crate::Reply;
+        let mut elements = Elements::new(Shape::Array);
+        elements.push_with_null_array(|out| write::array_len(out, 1));
+        elements.push(b"a");
+        elements.push_with_null_array(|out| {
+            write::array_len(out, 2);
+            write::bulk(out, b"b");
+        });
+        let expected = Reply::array([
+            Reply::array([Reply::NullArray]),
+            Reply::bulk("a"),
+            Reply::array([Reply::bulk("b"), Reply::NullArray]),
+        ]);
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             elements.encode(protocol, &mut ours);

@@ -51,6 +51,11 @@ fn collections(in_log: bool) -> Vec<String> {
             "XADD moving:stream 60-1 f changed".into(),
             "XDEL moving:stream 40-1 60-1".into(),
             "XTRIM moving:stream MAXLEN 30".into(),
+            "XACK moving:events g 2-1".into(),
+            "XADD moving:events 4-1 a 4".into(),
+            "XREADGROUP GROUP g carol STREAMS moving:events >".into(),
+            "XCLAIM moving:events g bob 0 4-1".into(),
+            "XGROUP DELCONSUMER moving:events other alice".into(),
         ];
     }
     let mut commands = vec!["SELECT 0".to_owned()];
@@ -74,6 +79,14 @@ fn collections(in_log: bool) -> Vec<String> {
         commands.push(format!("XDEL {name} 1-1 7-1"));
     }
     commands.push("XADD empty:stream MAXLEN 0 5-5 f v".into());
+    for name in ["events", "moving:events"] {
+        commands.extend((1..=3).map(|n| format!("XADD {name} {n}-1 a {n}")));
+        commands.extend(["g", "other"].map(|group| format!("XGROUP CREATE {name} {group} 0")));
+        for (group, consumer) in [("g", "alice"), ("other", "alice"), ("g", "bob")] {
+            commands.push(format!("XREADGROUP GROUP {group} {consumer} COUNT 2 STREAMS {name} >"));
+        }
+        commands.push(format!("XACK {name} g 1-1"));
+    }
     commands.push("HSETEX small:times PXAT 33000000000000 FIELDS 2 a 1 b 2".into());
     commands.extend(["HSET small:hash a 1 b 2", "SADD small:set a b", "RPUSH small:list a b"].map(str::to_owned));
     commands
@@ -200,7 +213,7 @@ const CASES: &[Case] = &[
     Case {
         name: "a counter that is off by one",
         plant: |look| vec![counts(look, |counts| counts[7] += 1)],
-        found: &["counter: database 0: its counter of keys is 22, there are 21", "1 defects: 1 counter"],
+        found: &["counter: database 0: its counter of keys is 24, there are 23", "1 defects: 1 counter"],
     },
     Case {
         name: "a string that lies in its meta row and is too long for it",
@@ -398,7 +411,7 @@ const CASES: &[Case] = &[
             "value: key \"zset\" of database 0: there are 3 members and 3 rows of scores, and they do not agree",
             "value: key \"zset\" of database 0: member \"b\" has no row at its score 2",
             "value: key \"zset\" of database 0: there is a row at score 131072 for member \"b\", whose score is 2",
-            "counter: database 0: its counter of keys is 23, there are 22",
+            "counter: database 0: its counter of keys is 25, there are 24",
             "counter: database 0: its counter of sorted sets is 2, there are 1",
             "5 defects: 2 counter, 3 value",
         ],
@@ -418,6 +431,80 @@ const CASES: &[Case] = &[
             "value: key \"tree\" of database 0: its tree counts 1 elements from key c0 on, there are 2",
             "value: key \"tree\" of database 0: its tree has 1 nodes, there are rows of 2",
             "4 defects: 4 value",
+        ],
+    },
+    Case {
+        name: "a pending entry that its consumer does not have, and one that nobody has",
+        plant: |look| {
+            let (alice, bob) = (by_consumer(look, 0, 2), by_consumer(look, 1, 9));
+            vec![(alice, None), (bob, Some(Vec::new()))]
+        },
+        found: &[
+            "value: key \"events\" of database 0: group \"g\": 1 entries are said to be pending for consumer \"alice\", there are 0",
+            "value: key \"events\" of database 0: group \"g\": 1 entries are said to be pending for consumer \"bob\", there are 2",
+            "value: key \"events\" of database 0: the rows of pending entries by id and those by consumer do not agree",
+            "value: key \"events\" of database 0: group \"g\": entry 2-1 is pending, and consumer \"alice\" has no row of it",
+            "value: key \"events\" of database 0: group \"g\": consumer \"bob\" has a row of entry 9-1, which is not pending",
+            "5 defects: 5 value",
+        ],
+    },
+    Case {
+        name: "a pending entry of somebody else, and one of nobody",
+        plant: |look| {
+            let mine = pending(look, 2);
+            let other = [&look.value(&mine)[..16], b"bob"].concat();
+            let nobody = [&look.value(&mine)[..16], b"nobody"].concat();
+            vec![(mine, Some(other)), (pending(look, 3), Some(nobody))]
+        },
+        found: &[
+            "value: key \"events\" of database 0: pending entry 3-1 of group 0: its consumer \"nobody\" is none of the group",
+            "value: key \"events\" of database 0: the rows of pending entries by id and those by consumer do not agree",
+            "value: key \"events\" of database 0: group \"g\": entry 2-1 is pending, and consumer \"bob\" has no row of it",
+            "value: key \"events\" of database 0: group \"g\": consumer \"alice\" has a row of entry 2-1, which \"bob\" has",
+            "value: key \"events\" of database 0: group \"g\": consumer \"bob\" has a row of entry 3-1, which \"nobody\" has",
+            "5 defects: 5 value",
+        ],
+    },
+    Case {
+        name: "groups and consumers that are counted wrongly",
+        plant: |look| {
+            let group = look.data_row("events", b"\x01g");
+            let mut state = look.value(&group);
+            // Pending entries, consumers, the number of the next one.
+            (state[35], state[39], state[43]) = (7, 3, 1);
+            vec![(group, Some(state)), (look.data_row("events", b"\x05"), Some(vec![0, 0, 0, 5, 0, 0, 0, 1]))]
+        },
+        found: &[
+            "value: key \"events\" of database 0: consumer \"bob\" of group 0: its number is 1, the next new one gets 1",
+            "value: key \"events\" of database 0: it is said to have 5 groups, there are 2",
+            "value: key \"events\" of database 0: group \"g\": it is said to have 3 consumers, there are 2",
+            "value: key \"events\" of database 0: group \"g\": 7 entries are said to be pending, there are 2",
+            "value: key \"events\" of database 0: group \"other\": its number is 1, the next new one gets 1",
+            "5 defects: 5 value",
+        ],
+    },
+    Case {
+        name: "rows of a group that is not there, and rows that do not parse",
+        plant: |look| {
+            let row = |element: &[u8]| look.data_row("events", element);
+            let entry = [&[0u8; 7][..], &[2], &[0; 7], &[1]].concat();
+            vec![
+                (row(b"\x01h"), Some(vec![1])),
+                (row(b"\x02\0\0\0\x07ghost"), Some([&[0; 12][..], &[0xff; 8], &[0; 8]].concat())),
+                (row(&[b"\x03\0\0\0\x07", &entry[..]].concat()), Some([&[0; 16][..], b"ghost"].concat())),
+                (row(&[b"\x04\0\0\0\0\0\0\0\x09", &entry[..]].concat()), Some(Vec::new())),
+                (row(b"\x04\0\0\0\x01"), Some(Vec::new())),
+                (row(b"\x06"), Some(Vec::new())),
+            ]
+        },
+        found: &[
+            "value: key \"events\" of database 0: group \"h\": its row does not parse",
+            "value: key \"events\" of database 0: consumer \"ghost\" of group 7: there is no such group",
+            "value: key \"events\" of database 0: pending entry 2-1 of group 7: there is no such group",
+            "value: key \"events\" of database 0: entry 2-1 of consumer 9 of group 0: there is no such consumer",
+            "value: key \"events\" of database 0: the row of a consumer's entry has a key of 4 bytes behind the kind",
+            "value: key \"events\" of database 0: there is a row of kind 6, which is none",
+            "6 defects: 6 value",
         ],
     },
     Case {
@@ -475,6 +562,17 @@ const CASES: &[Case] = &[
         ],
     },
 ];
+
+/// The row of a pending entry of group 0 of `events`, by its id and by its consumer.
+fn pending(look: &Look, ms: u64) -> Vec<u8> {
+    look.data_row("events", &[&[3, 0, 0, 0, 0][..], &ms.to_be_bytes(), &1u64.to_be_bytes()].concat())
+}
+
+fn by_consumer(look: &Look, consumer: u32, ms: u64) -> Vec<u8> {
+    let consumer = consumer.to_be_bytes();
+    let id = [ms.to_be_bytes(), 1u64.to_be_bytes()].concat();
+    look.data_row("events", &[&[4, 0, 0, 0, 0][..], &consumer, &id].concat())
+}
 
 /// The objects of sorted sets that tests make by hand: with ids that are leased.
 const ZSET: (row::Slot, row::ObjectId) = (row::Slot(1), row::ObjectId(60_000));

@@ -20,9 +20,21 @@ mod trim;
 
 mod make;
 
+mod group;
+
+mod consumer;
+
+mod pending;
+
+mod reading;
+
+pub use consumer::{Consumer, ConsumerName, ConsumerState};
 pub use entries::{ELEMENT_BYTES, ENTRY_BYTES_MAX, Fields, element_of, id_of};
+pub use group::{Census, Group, GroupState};
 pub use id::StreamId;
 pub use make::{Maker, Past};
+pub use pending::{Edit, Held, Pending, Place};
+pub use reading::Delivery;
 pub use trim::{Bound, Nodes, Trim};
 
 /// What the rows of a stream's object are, by the first byte of the element. DO NOT CHANGE THESE NUMBERS.
@@ -34,6 +46,7 @@ pub enum Kind {
     Consumer = 2,
     Pending = 3,
     ByConsumer = 4,
+    Census = 5,
 }
 
 /// What the payload of a stream's meta row says.
@@ -50,22 +63,17 @@ pub struct Head {
     pub max_deleted: StreamId,
     /// Entries that were ever added, or what XSETID said.
     pub entries_added: u64,
-    /// Consumer groups.
-    pub groups: u32,
-    /// The number that the next consumer group gets.
-    pub next_group: u32,
 }
 
 impl Head {
-    /// `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 | entries_added: u64 |
-    /// groups: u32 | next_group: u32`.
-    pub const BYTES: usize = Object::BYTES + 8 + 3 * StreamId::BYTES + 8 + 4 + 4;
+    /// `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 | entries_added: u64`.
+    pub const BYTES: usize = Object::BYTES + 8 + 3 * StreamId::BYTES + 8;
 
     /// Of a stream that has nothing yet.
     pub fn empty(object: Object) -> Head {
         let none = StreamId::MIN;
         let [count, entries_added] = [0; 2];
-        Head { object, count, last: none, first: none, max_deleted: none, entries_added, groups: 0, next_group: 0 }
+        Head { object, count, last: none, first: none, max_deleted: none, entries_added }
     }
 
     #[inline]
@@ -76,9 +84,7 @@ impl Head {
         bytes[18..34].copy_from_slice(&self.last.to_bytes());
         bytes[34..50].copy_from_slice(&self.first.to_bytes());
         bytes[50..66].copy_from_slice(&self.max_deleted.to_bytes());
-        bytes[66..74].copy_from_slice(&self.entries_added.to_be_bytes());
-        bytes[74..78].copy_from_slice(&self.groups.to_be_bytes());
-        bytes[78..].copy_from_slice(&self.next_group.to_be_bytes());
+        bytes[66..].copy_from_slice(&self.entries_added.to_be_bytes());
         bytes
     }
 
@@ -87,7 +93,6 @@ impl Head {
     pub fn parse(payload: &[u8]) -> Option<Head> {
         let payload: &[u8; Head::BYTES] = payload.try_into().ok()?;
         let long = |at: usize| u64::from_be_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
-        let short = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four bytes"));
         let id = |at: usize| StreamId { ms: long(at), seq: long(at + 8) };
         Some(Head {
             object: Object::parse(payload)?,
@@ -96,8 +101,6 @@ impl Head {
             first: id(34),
             max_deleted: id(50),
             entries_added: long(66),
-            groups: short(74),
-            next_group: short(78),
         })
     }
 }
@@ -185,11 +188,9 @@ impl Stream {
         let old = self.rows;
         let object = Object::new(txn, key)?;
         let new = Rows { space: key.space, object };
-        if self.head.groups > 0 {
-            let mut at = old.data(&[Kind::Group as u8]);
-            let until = row::object_range(Family::Data, old.space, old.object.slot, old.object.id).1;
-            copy_rows(txn, &mut at, &until, &new)?;
-        }
+        let mut at = old.data(&[Kind::Group as u8]);
+        let until = row::object_range(Family::Data, old.space, old.object.slot, old.object.id).1;
+        copy_rows(txn, &mut at, &until, &new)?;
         self.head.object = object;
         self.rows = new;
         Ok(old)

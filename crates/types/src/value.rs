@@ -73,14 +73,7 @@ pub fn copy(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, to: &Key<'_>, to_b
 /// The elements of a collection in rows.
 fn count_of(entry: &Entry) -> u64 {
     match stream::Head::parse(entry.payload()) {
-        // Those of consumer groups are not counted: however many there are, they may be many.
-        Some(head) if entry.header.type_of() == Type::Stream => {
-            if head.groups == 0 {
-                head.count
-            } else {
-                u64::MAX
-            }
-        }
+        Some(head) if entry.header.type_of() == Type::Stream => head.count,
         _ => {
             let count = entry.payload().get(Object::BYTES + 1..Head::BYTES).and_then(|bytes| bytes.try_into().ok());
             count.map_or(0, u64::from_be_bytes)
@@ -99,6 +92,10 @@ fn copy_rows(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, object: Object, t
         let (prefix, _) = row::object_range(family, to.space, copy.slot, copy.id);
         loop {
             let rows = txn.scan(&at, &until, STEP_ROWS)?;
+            if rows.len() == STEP_ROWS {
+                // More than its count says: the consumer groups of a stream have rows, too.
+                txn.long()?;
+            }
             for (row, value) in &rows {
                 let mut target = prefix.clone();
                 target.extend_from_slice(&row[ROW_PREFIX_BYTES..]);

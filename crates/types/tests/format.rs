@@ -7,7 +7,7 @@ use common::Db;
 use haypile_store::Stop;
 use haypile_types::hash::{self, Condition, Timed};
 use haypile_types::list::{self, Beside, Side};
-use haypile_types::stream::{Stream, StreamId};
+use haypile_types::stream::{Delivery, Edit, Group, Stream, StreamId};
 use haypile_types::{Error, hll, key, set, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
@@ -181,6 +181,39 @@ fn the_rows_of_the_page_of_sets_are_those_of_the_store() {
     };
     let written: Vec<String> = db.rows().iter().map(|(key, value)| format!("{}→{}", row(key), hex(value))).collect();
     assert_eq!(rows_of(include_str!("../../../docs/format/set.md")), written, "the page's example");
+}
+
+#[test]
+fn the_rows_of_the_page_of_consumer_groups_are_those_of_the_store() {
+    let mut db = Db::new();
+    db.run(|txn| {
+        let key = txn.key(b"jobs");
+        let mut jobs = Stream::create(txn, &key).expect("writes");
+        for number in [1u8, 2] {
+            let (id, value) = (StreamId::new(number.into(), 1), [b'0' + number]);
+            jobs.append(txn, &key, id, [&b"n"[..], &value].into_iter()).expect("writes");
+        }
+        jobs.save(txn, &key).expect("writes");
+        Group::create(txn, &jobs, b"g", StreamId::MIN, None).expect("writes");
+    });
+    db.run(|txn| {
+        let key = txn.key(b"jobs");
+        let jobs = Stream::edit(txn, &key).expect("reads").expect("is there");
+        let mut edit = Edit::of(Group::find(txn, &jobs, b"g").expect("reads").expect("is there"));
+        let (al, _) = edit.see(txn, b"al").expect("reads");
+        let all = Delivery { limit: u64::MAX, acknowledged: false };
+        edit.deliver(txn, &jobs, al, all, |_, _| 0).expect("writes");
+        let first = StreamId::new(1, 1);
+        let held = edit.pending(txn, first).expect("reads").expect("is pending");
+        edit.release(txn, first, &held).expect("writes");
+        edit.save(txn).expect("writes");
+    });
+    const PREFIX_BYTES: usize = 15;
+    let rows = db.rows();
+    let of_groups = rows.iter().filter(|(row, _)| row[0] == 2 && row[PREFIX_BYTES] > 0);
+    let written: Vec<String> =
+        of_groups.map(|(row, value)| format!("{}→{}", hex(&row[PREFIX_BYTES..]), hex(value))).collect();
+    assert_eq!(rows_of(include_str!("../../../docs/format/stream_group.md")), written, "the page's example");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Db, Random};
 use haypile_store::Direction;
-use haypile_types::stream::{Bound, Fields, Nodes, Stream, StreamId, Trim};
+use haypile_types::stream::{Bound, Fields, Group, Nodes, Stream, StreamId, Trim};
 use haypile_types::{key, value};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, RangeInclusive};
@@ -256,17 +256,15 @@ fn a_trim_of_more_than_a_transaction_may_change_copies_what_stays() {
             let key = txn.key(b"s");
             let stream = Stream::edit(txn, &key).expect("reads");
             let mut stream = stream.unwrap_or_else(|| Stream::create(txn, &key).expect("writes"));
-            // As one that has consumer groups, whose rows are not to be lost.
-            stream.head.groups = 1;
-            stream.head.next_group = 1;
             for number in 0..ENTRIES / 40 {
                 let id = StreamId::new(part * (ENTRIES / 40) + number + 1, 0);
                 stream.append(txn, &key, id, [&b"f"[..], b"v"].into_iter()).expect("writes");
             }
-            if part == 0 {
-                txn.put_row(&stream.rows().data(b"\x01group"), &[b"what it is"]).expect("writes");
-            }
             stream.save(txn, &key).expect("writes");
+            if part == 0 {
+                // Which is not to be lost.
+                Group::create(txn, &stream, b"group", StreamId::new(7, 7), None).expect("writes");
+            }
         });
     }
     for (bound, left) in [(Bound::Length(30_000), 30_000), (Bound::Id(StreamId::new(ENTRIES - 1000, 1)), 1000)] {
@@ -276,7 +274,8 @@ fn a_trim_of_more_than_a_transaction_may_change_copies_what_stays() {
             let removed = stream.trim(txn, &key, Trim { bound, nodes: None }).expect("fits");
             stream.save(txn, &key).expect("writes");
             assert_eq!(stream.len(), left);
-            assert_eq!(&*txn.row(&stream.rows().data(b"\x01group")).expect("reads").expect("is there"), b"what it is");
+            let group = Group::find(txn, &stream, b"group").expect("reads").expect("is there");
+            assert_eq!(group.state.last, StreamId::new(7, 7));
             removed
         });
         let seen = read(&mut db, b"s", ALL, Direction::Forward, usize::MAX);

@@ -3,7 +3,7 @@
 //!
 //! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its operations),
 //! `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and opens them, `pops`
-//! has elements wander through blocked pops. A loss ends the run and leaves the data directory where it is.
+//! has elements wander through blocked pops, `groups` entries through consumer groups. A loss ends the run and leaves the data directory where it is.
 
 pub mod model;
 mod value;
@@ -17,6 +17,7 @@ mod inspect;
 mod observe;
 
 mod backups;
+mod groups;
 mod pops;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use crate::client::{Client, info_field};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use backups::Backups;
+use groups::Groups;
 use model::{Database, Seen, State, find_survivor};
 use observe::{check_sizes, observe};
 use pops::Pops;
@@ -126,6 +128,10 @@ pub fn run(options: &Options) -> Result<bool> {
          died, {} pops were waiting then",
         run.totals.waiting
     );
+    let Groups { added, delivered, acknowledged, .. } = run.groups;
+    println!(
+        "crash: {added} entries added to streams, {delivered} delivered to consumer groups, {acknowledged} acknowledged"
+    );
     let Backups { attempts, opened, opened_again, cut_off, .. } = run.backups;
     println!(
         "crash: {attempts} backups begun, {opened} opened ({opened_again} once more in a later round, {cut_off} complete when the server died)"
@@ -153,6 +159,7 @@ struct Run<'a> {
     totals: Totals,
     backups: Backups,
     pops: Pops,
+    groups: Groups,
 }
 
 impl<'a> Run<'a> {
@@ -176,6 +183,7 @@ impl<'a> Run<'a> {
             totals: Totals::default(),
             backups: Backups::default(),
             pops: Pops::new(options.seed),
+            groups: Groups::new(options.seed),
         })
     }
 
@@ -238,7 +246,8 @@ impl<'a> Run<'a> {
         let watch = self.backups.begin(&server, &mut self.writers)?;
         let backup_random = Random::of_part(self.options.seed ^ self.totals.rounds, u64::MAX - 1);
         let tasks = self.pops.tasks();
-        let (ends, pop_ends, attempts) = thread::scope(|scope| {
+        let group_tasks = self.groups.tasks();
+        let (ends, pop_ends, group_ends, attempts) = thread::scope(|scope| {
             let stop = &stop;
             let ruler = watch.as_ref().map(|watch| scope.spawn(move || watch.rule(port, stop)));
             let backups = watch.as_ref().map(|watch| scope.spawn(move || watch.take(port, backup_random, stop)));
@@ -246,7 +255,9 @@ impl<'a> Run<'a> {
             let threads: Vec<_> =
                 self.writers.iter_mut().map(|writer| scope.spawn(move || writer.run(connect(), stop))).collect();
             let pops: Vec<_> = tasks.into_iter().map(|task| scope.spawn(move || task.run(port, stop))).collect();
-            let finished = || threads.iter().chain(&pops).any(|thread| thread.is_finished());
+            let groups: Vec<_> =
+                group_tasks.into_iter().map(|task| scope.spawn(move || task.run(port, stop))).collect();
+            let finished = || threads.iter().chain(&pops).chain(&groups).any(|thread| thread.is_finished());
             // The moment of the kill is what the seed decides; nothing is waited for.
             let begin = Instant::now();
             while begin.elapsed() < time && !finished() {
@@ -262,7 +273,7 @@ impl<'a> Run<'a> {
                     threads.into_iter().map(|t| t.join().expect("a thread that writes does not panic")).collect();
                 if early { mark_early(ends) } else { ends }
             };
-            let (ends, pop_ends) = (join(threads), join(pops));
+            let (ends, pop_ends, group_ends) = (join(threads), join(pops), join(groups));
             if let Some(ruler) = ruler {
                 ruler.join().expect("it does not panic")?;
             }
@@ -270,10 +281,12 @@ impl<'a> Run<'a> {
                 Some(backups) => backups.join().expect("it does not panic")?,
                 None => Vec::new(),
             };
-            ended.map(|()| (ends, pop_ends, attempts))
+            ended.map(|()| (ends, pop_ends, group_ends, attempts))
         })?;
         let of_writers = self.writers.iter().map(|writer| writer.prefix.as_str()).zip(&ends);
-        for (name, end) in of_writers.chain(pop_ends.iter().map(|end| ("blocked pops:", end))) {
+        let of_pops = pop_ends.iter().map(|end| ("blocked pops:", end));
+        let of_groups = group_ends.iter().map(|end| ("consumer groups:", end));
+        for (name, end) in of_writers.chain(of_pops).chain(of_groups) {
             match end {
                 End::Wrong(text) => bail!("{name} {text}"),
                 End::Broken(error) if ending == Ending::KillInFlushall => bail!("{name} its connection broke: {error}"),
@@ -313,6 +326,7 @@ impl<'a> Run<'a> {
         if flushed {
             self.writers.iter_mut().for_each(|writer| writer.resume_from(State::default()));
             self.pops.forget();
+            self.groups.forget();
         }
         self.server = Some(server);
         self.verify().context("after a kill in FLUSHALL")?;
@@ -341,7 +355,8 @@ impl<'a> Run<'a> {
             }
         }
         check_sizes(&mut client, &USED, true)?;
-        self.pops.verify(&mut client).context("blocked pops")
+        self.pops.verify(&mut client).context("blocked pops")?;
+        self.groups.verify(&mut client).context("consumer groups")
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use super::groups::{timeless, timeless_pending};
 use super::sequence::{Command, Sequence, Step};
 use super::sorting::SORTED_LIST;
 use crate::client::Reply;
@@ -36,6 +37,10 @@ pub enum Rule {
     Hello,
     /// INFO: the form, and the fields of the section keyspace.
     Info,
+    /// XINFO: all but times, and what only 7.2 says.
+    XInfo,
+    /// XPENDING: all but for how long.
+    XPending,
     /// COMMAND INFO: sets of words in any order.
     CommandInfo,
     /// COMMAND DOCS: all but the wording.
@@ -78,6 +83,8 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"scan" | b"hscan" | b"sscan" | b"zscan", _) => Rule::ScanPage,
         // Redis counts keys whose deadline has passed until they are removed.
         (b"dbsize", _) | (b"debug", b"digest" | b"digest-value") => Rule::Size,
+        (b"xinfo", _) => Rule::XInfo,
+        (b"xpending", _) => Rule::XPending,
         (b"debug", b"object" | b"htstats" | b"htstats-key") => Rule::Form,
         (b"hello", _) => Rule::Hello,
         (b"info", _) => Rule::Info,
@@ -175,6 +182,8 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
             std::mem::discriminant(theirs) == std::mem::discriminant(ours)
                 && (context.expired_keys || keyspace(theirs) == keyspace(ours))
         }
+        Rule::XInfo => timeless(theirs) == timeless(ours),
+        Rule::XPending => timeless_pending(theirs) == timeless_pending(ours),
         Rule::CommandInfo => normal(theirs) == normal(ours),
         Rule::CommandDocs => docs(theirs) == docs(ours),
     }

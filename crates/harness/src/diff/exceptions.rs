@@ -121,6 +121,22 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "consumers-7.2",
+        reason: "7.2 makes the consumer that XREADGROUP, XCLAIM and XAUTOCLAIM name whatever they find; 7.0 does if they find something",
+        applies: |command, theirs, ours| {
+            is(command, &["xgroup", "createconsumer"]) && theirs.integer() == Some(1) && ours.integer() == Some(0)
+        },
+    },
+    Exception {
+        name: "unbalanced-7.2",
+        reason: "Of an odd number of arguments behind STREAMS, 7.2 names the command; 7.0 speaks of XREAD, whichever it is",
+        applies: |command, theirs, ours| {
+            (is(command, &["xread"]) || is(command, &["xreadgroup"]))
+                && refused(theirs, "Unbalanced")
+                && refused(ours, "Unbalanced")
+        },
+    },
+    Exception {
         name: SORT_AFTER_A_RANGE_ERROR,
         reason: "Redis's SORT looks at errno without having reset it: after a number out of range, which may be of another command, it refuses any score",
         applies: |command, theirs, ours| {

@@ -8,6 +8,7 @@ use super::arguments::Arguments;
 use super::bitmaps;
 use super::clients;
 use super::geos;
+use super::groups;
 use super::hashes;
 use super::hyperloglogs;
 use super::lists;
@@ -67,6 +68,8 @@ const COMMANDS: &[(u64, Make)] = &[
     // Streams.
     (16, streams::xadd),
     (28, streams::other),
+    (14, groups::xreadgroup),
+    (34, groups::other),
     // Keys.
     (4, |a| many(a, "DEL", false)),
     (2, |a| many(a, "UNLINK", false)),
@@ -132,6 +135,16 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, wait),
     (1, cluster),
     (1, unknown),
+];
+
+/// Cases of consumer groups alone: among all others few of them come so far that something is pending.
+const OF_GROUPS: &[(u64, Make)] = &[
+    (30, groups::xreadgroup),
+    (80, groups::other),
+    (1, |a| many(a, "DEL", false)),
+    (4, |a| vec![a.word("MULTI")]),
+    (5, |a| vec![a.word("EXEC")]),
+    (2, |a| many(a, "WATCH", false)),
 ];
 
 pub(super) fn set(a: &mut Arguments) -> Command {
@@ -772,13 +785,20 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     let cool_per_mille = if random.percent(15) { 60 } else { 0 };
     let connections = *random.pick(&[1, 1, 2, 3]);
     let wanted = random.between(8, COMMANDS.len() as u64);
-    let table: Vec<_> = COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect();
+    let is_of_groups = random.percent(10);
+    let table: Vec<_> = match is_of_groups {
+        true => OF_GROUPS.iter().collect(),
+        false => COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect(),
+    };
     let total = table.iter().map(|(weight, _)| weight).sum();
     let mut a = Arguments { random, large };
 
     let mut sequence = Vec::new();
     for connection in 0..connections {
         sequence.push(Step::Send { connection, commands: preamble(&mut a) });
+    }
+    if is_of_groups {
+        sequence.push(Step::Send { connection: 0, commands: groups::beginning(&mut a) });
     }
     let mut in_multi = [false; CONNECTIONS];
     for _ in 0..a.random.between(10, 60) {

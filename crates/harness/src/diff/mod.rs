@@ -13,6 +13,7 @@ pub mod compare;
 pub mod exceptions;
 pub mod generate;
 mod geos;
+mod groups;
 mod hashes;
 mod hyperloglogs;
 mod lists;

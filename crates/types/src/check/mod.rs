@@ -16,6 +16,7 @@ mod hash;
 mod list;
 mod set;
 mod stream;
+mod stream_group;
 mod string;
 mod tree;
 mod zset;

@@ -3,6 +3,7 @@
 use super::collection::check_count;
 use super::objects::ObjectRows;
 use super::place::Report;
+use super::stream_group::Groups;
 use crate::stream::{Fields, Head, Kind, StreamId};
 use haypile_store::base::BaseError;
 
@@ -11,7 +12,7 @@ pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
         report.add(format_args!("its payload has {} bytes, not {}", payload.len(), Head::BYTES));
         return;
     };
-    let Head { count, last, first, max_deleted, groups, next_group, .. } = head;
+    let Head { count, last, first, max_deleted, .. } = head;
     if (count == 0) != (first == StreamId::MIN) {
         report.add(format_args!("it has {count} entries, and its first one is said to be {first}"));
     }
@@ -19,9 +20,6 @@ pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
         if id > last {
             report.add(format_args!("its {name} is {id}, above its last id {last}"));
         }
-    }
-    if groups > next_group {
-        report.add(format_args!("it has {groups} groups, and the next one gets number {next_group}"));
     }
 }
 
@@ -32,15 +30,16 @@ pub(super) fn check_rows(
 ) -> Result<(), BaseError> {
     let Some(head) = Head::parse(payload) else { return Ok(()) };
     let mut entries = Entries { count: 0, first: None, last: StreamId::MIN };
+    let (mut groups, look) = (Groups::default(), rows.look());
     while let Some((element, value)) = rows.data.next()? {
         match element.split_first() {
             Some((kind, rest)) if *kind == Kind::Entry as u8 => entries.check(rest, value, report),
-            Some((1..=4, _)) => {}
-            Some((kind, _)) => report.add(format_args!("there is a row of kind {kind}, which is none")),
+            Some((kind, rest)) => groups.check(*kind, rest, value, report),
             None => report.add("there is a row without a kind"),
         }
     }
     entries.finish(&head, report);
+    groups.finish(look, report)?;
     rows.expect_no_scores(report)
 }
 

@@ -57,6 +57,12 @@ impl<'v> Fields<'v> {
         (count > 0 && count % 2 == 0).then_some(Fields { rest: value, count })
     }
 
+    /// The fields in an entry's row, which have to be some.
+    #[inline]
+    pub fn read(value: &'v [u8]) -> Result<Fields<'v>> {
+        Fields::of(value).ok_or_else(|| damaged("an entry of a stream", value))
+    }
+
     /// Fields and values together.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // An entry has at least one field.

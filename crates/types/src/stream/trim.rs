@@ -103,7 +103,7 @@ impl Stream {
     fn remove_first(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, removed: u64) -> Result<()> {
         let kept = self.head.count - removed;
         let is_too_much = removed > txn.bytes_max() / 2 / REMOVAL_BYTES;
-        if is_too_much || removed > REMOVED_MIN && removed > kept && self.head.groups == 0 {
+        if is_too_much || removed > REMOVED_MIN && removed > kept && self.groups(txn)? == 0 {
             return self.keep_last(txn, key, kept);
         }
         if removed > ROWS_INLINE_MAX as u64 {
@@ -131,7 +131,7 @@ impl Stream {
 
     /// Moves the last entries to a fresh object, which takes the place of this one.
     fn keep_last(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, kept: u64) -> Result<()> {
-        if kept > ROWS_INLINE_MAX as u64 || self.head.groups > 0 {
+        if kept > ROWS_INLINE_MAX as u64 || self.groups(txn)? > 0 {
             txn.long()?;
         }
         let (mut seen, mut first) = (0, StreamId::MIN);

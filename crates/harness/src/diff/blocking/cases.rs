@@ -9,6 +9,9 @@ use crate::diff::arguments::Arguments;
 use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
 use crate::random::Random;
 
+#[path = "streams.rs"]
+pub(super) mod streams;
+
 type Make = fn(&mut Arguments) -> Command;
 
 /// Sets these cases apart from those of the other kinds with the same seed.
@@ -223,6 +226,10 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             let hello = *a.random.pick(&[b"2", b"3", b"3"]);
             sequence.push(send(connection, vec![vec![a.word("HELLO"), hello.to_vec()]]));
         }
+    }
+    if a.random.percent(30) {
+        streams::generate(&mut a, &mut sequence);
+        return sequence;
     }
     let listener = CONNECTIONS - 1;
     let connections = match a.random.percent(25) {

@@ -1,4 +1,4 @@
-// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections), over RESP2 and RESP3; run by clients.rs with the port as its argument.
+// What a user of go-redis does with strings and keys (others.go: with other clients; collections.go, blocking.go: with collections; streams.go: with streams), over RESP2 and RESP3; run by clients.rs with the port as its argument.
 package main
 
 import (
@@ -190,6 +190,7 @@ func main() {
 		sortedSets(r, protocol)
 		sorting(r)
 		blocking(r)
+		streams(r)
 		must(r.FlushAll(ctx).Result())
 		must(0, r.Close())
 	}

@@ -1,0 +1,286 @@
+//! Consumer groups: how far each has read a stream, and what it remembers of its consumers and of what they have not
+//! acknowledged. Owns a group's row, and how many groups a stream has; consumers are in `consumer`, what they have to
+//! acknowledge in `pending`, and what an entry means to a group that reads it in `reading`. Format: docs/format/stream.md.
+//!
+//! What happens to a group leaves the stream's meta row alone: as in Redis, who watches the key does not learn of it.
+
+use super::{Kind, Stream, StreamId};
+use crate::element::{ROW_PREFIX_BYTES, Rows};
+use crate::key::damaged;
+use crate::{Error, Result};
+use haypile_store::row::RowKey;
+use haypile_store::{Direction, Txn};
+use std::ops::ControlFlow;
+
+/// How many groups there are, and the number that the next one gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    pub groups: u32,
+    pub next: u32,
+}
+
+impl Census {
+    pub const BYTES: usize = 8;
+
+    /// `groups: u32 | next: u32`.
+    pub fn encode(self) -> [u8; Census::BYTES] {
+        (u64::from(self.groups) << 32 | u64::from(self.next)).to_be_bytes()
+    }
+
+    pub fn parse(value: &[u8]) -> Option<Census> {
+        let both = u64::from_be_bytes(value.try_into().ok()?);
+        Some(Census { groups: (both >> 32) as u32, next: both as u32 })
+    }
+
+    /// The row is there from the first group on.
+    fn read(txn: &mut Txn<'_>, rows: &Rows) -> Result<Census> {
+        match txn.row(&rows.data(&[Kind::Census as u8]))? {
+            None => Ok(Census::default()),
+            Some(value) => Census::parse(&value).ok_or_else(|| damaged("the number of a stream's groups", &value)),
+        }
+    }
+
+    fn write(self, txn: &mut Txn<'_>, rows: &Rows) -> Result<()> {
+        Ok(txn.put_row(&rows.data(&[Kind::Census as u8]), &[&self.encode()])?)
+    }
+}
+
+/// What the row of a group says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    /// What its consumers and pending entries are found by.
+    pub number: u32,
+    /// The last entry that was delivered: new ones are those behind it.
+    pub last: StreamId,
+    /// Entries of all that were ever added up to `last`, as far as that is known.
+    pub entries_read: Option<u64>,
+    /// Entries that were delivered and not acknowledged.
+    pub pending: u64,
+    pub consumers: u32,
+    /// The number that the next consumer gets.
+    pub next_consumer: u32,
+}
+
+impl GroupState {
+    pub const BYTES: usize = 4 + StreamId::BYTES + 8 + 8 + 4 + 4;
+
+    /// `number: u32 | last: u64, u64 | entries_read: i64, -1 if it is not known | pending: u64 | consumers: u32 |
+    /// next_consumer: u32`.
+    #[inline]
+    pub fn encode(&self) -> [u8; GroupState::BYTES] {
+        let mut bytes = [0; GroupState::BYTES];
+        bytes[..4].copy_from_slice(&self.number.to_be_bytes());
+        bytes[4..20].copy_from_slice(&self.last.to_bytes());
+        bytes[20..28].copy_from_slice(&self.entries_read.map_or(-1, |read| read as i64).to_be_bytes());
+        bytes[28..36].copy_from_slice(&self.pending.to_be_bytes());
+        bytes[36..40].copy_from_slice(&self.consumers.to_be_bytes());
+        bytes[40..].copy_from_slice(&self.next_consumer.to_be_bytes());
+        bytes
+    }
+
+    /// `None` if it is no such value.
+    #[inline]
+    pub fn parse(value: &[u8]) -> Option<GroupState> {
+        let value: &[u8; GroupState::BYTES] = value.try_into().ok()?;
+        let short = |at: usize| u32::from_be_bytes(value[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_be_bytes(value[at..at + 8].try_into().expect("eight bytes"));
+        let entries_read = match long(20) as i64 {
+            -1 => None,
+            read => Some(u64::try_from(read).ok()?),
+        };
+        Some(GroupState {
+            number: short(0),
+            last: StreamId { ms: long(4), seq: long(12) },
+            entries_read,
+            pending: long(28),
+            consumers: short(36),
+            next_consumer: short(40),
+        })
+    }
+}
+
+/// A group that was looked up.
+#[derive(Clone, Debug)]
+pub struct Group<'n> {
+    pub(super) rows: Rows,
+    pub name: &'n [u8],
+    pub state: GroupState,
+    /// As it is written.
+    saved: GroupState,
+}
+
+/// The row of a group: `1 | name`.
+#[inline]
+fn row_of(rows: &Rows, name: &[u8]) -> RowKey {
+    let mut row = rows.data(&[Kind::Group as u8]);
+    row.extend_from_slice(name);
+    row
+}
+
+impl<'n> Group<'n> {
+    #[inline]
+    pub fn find(txn: &mut Txn<'_>, stream: &Stream, name: &'n [u8]) -> Result<Option<Group<'n>>> {
+        let rows = stream.rows();
+        let Some(value) = txn.row(&row_of(&rows, name))? else { return Ok(None) };
+        match GroupState::parse(&value) {
+            Some(state) => Ok(Some(Group { rows, name, state, saved: state })),
+            None => Err(damaged("a consumer group", &value)),
+        }
+    }
+
+    /// Makes a group of a stream whose key is there; `false` if it has one of this name.
+    pub fn create(
+        txn: &mut Txn<'_>,
+        stream: &Stream,
+        name: &[u8],
+        last: StreamId,
+        entries_read: Option<u64>,
+    ) -> Result<bool> {
+        let rows = stream.rows();
+        if Group::find(txn, stream, name)?.is_some() {
+            return Ok(false);
+        }
+        let census = Census::read(txn, &rows)?;
+        let next = census.next.checked_add(1).ok_or(Error::Overflow)?;
+        let number = census.next;
+        let state = GroupState { number, last, entries_read, pending: 0, consumers: 0, next_consumer: 0 };
+        txn.put_row(&row_of(&rows, name), &[&state.encode()])?;
+        Census { groups: census.groups + 1, next }.write(txn, &rows)?;
+        Ok(true)
+    }
+
+    /// Writes what has changed of its row.
+    #[inline]
+    pub fn save(&mut self, txn: &mut Txn<'_>) -> Result<()> {
+        if self.state != self.saved {
+            txn.put_row(&row_of(&self.rows, self.name), &[&self.state.encode()])?;
+            self.saved = self.state;
+        }
+        Ok(())
+    }
+
+    /// Removes it with all that belongs to it.
+    pub fn destroy(self, txn: &mut Txn<'_>) -> Result<()> {
+        self.long_if(txn, self.state.pending.saturating_add(u64::from(self.state.consumers)))?;
+        for kind in [Kind::Consumer, Kind::Pending, Kind::ByConsumer] {
+            let (from, until) = self.range_of(kind);
+            remove_rows(txn, from, &until)?;
+        }
+        txn.delete_row(&row_of(&self.rows, self.name))?;
+        let census = Census::read(txn, &self.rows)?;
+        Census { groups: census.groups.saturating_sub(1), ..census }.write(txn, &self.rows)
+    }
+
+    /// Asks for the I/O pool where so many rows are to be read or written.
+    pub(super) fn long_if(&self, txn: &Txn<'_>, rows: u64) -> Result<()> {
+        if rows > crate::element::ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        Ok(())
+    }
+
+    /// A row of the group: `kind: u8 | number: u32 | rest`.
+    #[inline]
+    pub(super) fn row(&self, kind: Kind, rest: &[&[u8]]) -> RowKey {
+        let mut row = self.rows.data(&[kind as u8]);
+        row.extend_from_slice(&self.state.number.to_be_bytes());
+        rest.iter().for_each(|part| row.extend_from_slice(part));
+        row
+    }
+
+    /// All rows of a kind that the group has.
+    pub(super) fn range_of(&self, kind: Kind) -> (RowKey, RowKey) {
+        let until = match self.state.number.checked_add(1) {
+            Some(next) => {
+                let mut until = self.rows.data(&[kind as u8]);
+                until.extend_from_slice(&next.to_be_bytes());
+                until
+            }
+            None => self.rows.data(&[kind as u8 + 1]),
+        };
+        (self.row(kind, &[]), until)
+    }
+}
+
+/// Bytes of a row's key before what names it within its group: the object, the kind, the group's number.
+pub(super) const GROUP_PREFIX_BYTES: usize = ROW_PREFIX_BYTES + 1 + 4;
+
+/// Rows removed in one step.
+const STEP_ROWS: usize = 1024;
+
+/// Removes all rows in a range.
+pub(super) fn remove_rows(txn: &mut Txn<'_>, mut from: RowKey, until: &[u8]) -> Result<()> {
+    loop {
+        let mut step: Vec<RowKey> = Vec::new();
+        txn.visit(&from, until, Direction::Forward, STEP_ROWS, |row, _| {
+            step.push(RowKey::from_slice(row));
+            if step.len() < STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        for row in &step {
+            txn.delete_row(row)?;
+        }
+        match step.pop() {
+            Some(last) if step.len() + 1 == STEP_ROWS => {
+                from = last;
+                from.push(0);
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+impl Stream {
+    /// How many groups it has.
+    pub fn groups(&self, txn: &mut Txn<'_>) -> Result<u32> {
+        Ok(Census::read(txn, &self.rows())?.groups)
+    }
+
+    /// Shows all groups, in the order of their names' bytes.
+    pub fn visit_groups(&self, txn: &mut Txn<'_>, mut visit: impl FnMut(&[u8], GroupState)) -> Result<()> {
+        let rows = self.rows();
+        let (from, until) = (rows.data(&[Kind::Group as u8]), rows.data(&[Kind::Consumer as u8]));
+        let mut ended = Ok(());
+        txn.visit(&from, &until, Direction::Forward, STEP_ROWS, |row, value| match GroupState::parse(value) {
+            Some(state) => {
+                visit(&row[ROW_PREFIX_BYTES + 1..], state);
+                ControlFlow::Continue(())
+            }
+            None => {
+                ended = Err(damaged("a consumer group", value));
+                ControlFlow::Break(())
+            }
+        })?;
+        ended
+    }
+
+    /// The group that `visit_groups` has shown.
+    pub fn group<'n>(&self, name: &'n [u8], state: GroupState) -> Group<'n> {
+        Group { rows: self.rows(), name, state, saved: state }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_comes_apart_as_it_was_put_together() {
+        let known = GroupState {
+            number: 7,
+            last: StreamId::new(1, 2),
+            entries_read: Some(3),
+            pending: 4,
+            consumers: 5,
+            next_consumer: 6,
+        };
+        for state in [known, GroupState { entries_read: None, ..known }] {
+            assert_eq!(GroupState::parse(&state.encode()), Some(state));
+        }
+        assert_eq!(GroupState::parse(&known.encode()[1..]), None, "cut off");
+        let mut negative = known.encode();
+        negative[20..28].copy_from_slice(&(-2i64).to_be_bytes());
+        assert_eq!(GroupState::parse(&negative), None, "a number of entries below -1");
+        let census = Census { groups: 1, next: u32::MAX };
+        assert_eq!(Census::parse(&census.encode()), Some(census));
+    }
+}

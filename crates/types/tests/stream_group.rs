@@ -1,0 +1,355 @@
+//! Consumer groups against a model of maps, with flushes and reopens in between; and what large ones ask for.
+
+mod common;
+
+use common::{Db, Random};
+use haypile_store::{Direction, Stop, Txn};
+use haypile_types::Error;
+use haypile_types::stream::{Delivery, Edit, Group, Stream, StreamId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+const KEY: &[u8] = b"stream";
+const GROUPS: [&[u8]; 3] = [b"g", b"", b"another group"];
+const CONSUMERS: [&[u8]; 4] = [b"alice", b"bob", b"", b"a consumer whose name does not fit the stack of anybody"];
+
+/// Who has a pending entry, since when, and how often it was delivered.
+#[derive(Clone, Debug, PartialEq)]
+struct Held {
+    consumer: Vec<u8>,
+    delivered_ms: u64,
+    deliveries: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Consumer {
+    seen_ms: u64,
+    active_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Model {
+    entries: BTreeSet<StreamId>,
+    last: StreamId,
+    groups: BTreeMap<&'static [u8], ModelGroup>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ModelGroup {
+    last: StreamId,
+    consumers: BTreeMap<Vec<u8>, Consumer>,
+    pending: BTreeMap<StreamId, Held>,
+}
+
+impl ModelGroup {
+    fn see(&mut self, name: &[u8], now_ms: u64) -> &mut Consumer {
+        let consumer = self.consumers.entry(name.to_vec()).or_default();
+        consumer.seen_ms = now_ms;
+        consumer
+    }
+}
+
+fn stream(txn: &mut Txn<'_>) -> Stream {
+    Stream::edit(txn, &txn.key(KEY)).expect("reads").expect("is there")
+}
+
+fn edit<'n>(txn: &mut Txn<'_>, name: &'n [u8]) -> Option<(Stream, Edit<'n>)> {
+    let stream = stream(txn);
+    let group = Group::find(txn, &stream, name).expect("reads")?;
+    Some((stream, Edit::of(group)))
+}
+
+fn add(db: &mut Db, model: &mut Model, count: u64) {
+    db.run(|txn| {
+        let (key, mut stream) = (txn.key(KEY), stream(txn));
+        for _ in 0..count {
+            let id = model.last.next().expect("there are ids left");
+            stream.append(txn, &key, id, [&b"f"[..], b"v"].into_iter()).expect("writes");
+            model.entries.insert(id);
+            model.last = id;
+        }
+        stream.save(txn, &key).expect("writes");
+    });
+}
+
+fn some_id(model: &Model, random: &mut Random) -> StreamId {
+    StreamId::new(0, random.below(model.last.seq + 2))
+}
+
+fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
+    let (name, consumer, now_ms) = (random.pick(&GROUPS), random.pick(&CONSUMERS), db.now_ms);
+    let id = some_id(model, random);
+    match random.below(20) {
+        0..=2 => add(db, model, 1 + random.below(6)),
+        3 => {
+            let removed = db.run(|txn| {
+                let (key, mut stream) = (txn.key(KEY), stream(txn));
+                let removed = stream.remove(txn, [id].into_iter()).expect("removes");
+                stream.save(txn, &key).expect("writes");
+                removed
+            });
+            assert_eq!(removed, u64::from(model.entries.remove(&id)));
+        }
+        4 => {
+            let is_new = db.run(|txn| {
+                let stream = stream(txn);
+                Group::create(txn, &stream, name, id, None).expect("writes")
+            });
+            assert_eq!(is_new, !model.groups.contains_key(name));
+            model.groups.entry(name).or_insert_with(|| ModelGroup { last: id, ..ModelGroup::default() });
+        }
+        5 if random.below(4) == 0 => {
+            let was_there = db.run(|txn| {
+                let Some((_, edit)) = edit(txn, name) else { return false };
+                edit.group.destroy(txn).expect("removes");
+                true
+            });
+            assert_eq!(was_there, model.groups.remove(name).is_some());
+        }
+        5..=6 => {
+            let left = db.run(|txn| {
+                let (_, edit) = edit(txn, name)?;
+                let mut group = edit.group;
+                let consumer = group.consumer(txn, consumer).expect("reads")?;
+                group.remove_consumer(txn, &consumer).expect("removes");
+                group.save(txn).expect("writes");
+                Some(consumer.state.pending)
+            });
+            let expected = model.groups.get_mut(name).and_then(|group| {
+                group.consumers.remove(consumer)?;
+                let before = group.pending.len();
+                group.pending.retain(|_, held| held.consumer != consumer);
+                Some((before - group.pending.len()) as u64)
+            });
+            assert_eq!(left, expected);
+        }
+        7..=11 => deliver(db, model, random, name, consumer),
+        12..=15 => {
+            let ids: Vec<StreamId> = (0..1 + random.below(4)).map(|_| some_id(model, random)).collect();
+            let acknowledged = db.run(|txn| {
+                let Some((_, mut edit)) = edit(txn, name) else { return 0 };
+                let mut acknowledged = 0;
+                for id in &ids {
+                    if let Some(held) = edit.pending(txn, *id).expect("reads") {
+                        edit.release(txn, *id, &held).expect("removes");
+                        acknowledged += 1;
+                    }
+                }
+                edit.save(txn).expect("writes");
+                acknowledged
+            });
+            let expected = model
+                .groups
+                .get_mut(name)
+                .map_or(0, |group| ids.iter().filter(|id| group.pending.remove(id).is_some()).count());
+            assert_eq!(acknowledged, expected);
+        }
+        16 => {
+            db.run(|txn| {
+                let Some((_, mut edit)) = edit(txn, name) else { return };
+                edit.group.state.last = id;
+                edit.save(txn).expect("writes");
+            });
+            if let Some(group) = model.groups.get_mut(name) {
+                group.last = id;
+            }
+        }
+        _ => {
+            let deliveries = random.below(9);
+            db.run(|txn| {
+                let Some((_, mut edit)) = edit(txn, name) else { return };
+                let (place, _) = edit.see(txn, consumer).expect("reads");
+                let held = edit.pending(txn, id).expect("reads");
+                edit.give(txn, id, held.as_ref(), place, now_ms - 5, deliveries).expect("writes");
+                edit.on_active(txn, place);
+                edit.save(txn).expect("writes");
+            });
+            if let Some(group) = model.groups.get_mut(name) {
+                group.see(consumer, now_ms).active_ms = Some(now_ms);
+                let held = Held { consumer: consumer.to_vec(), delivered_ms: now_ms - 5, deliveries };
+                group.pending.insert(id, held);
+            }
+        }
+    }
+}
+
+/// New entries, or those that are new again because the group was set back.
+fn deliver(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [u8], consumer: &[u8]) {
+    let how = Delivery { limit: random.pick(&[1, 2, 5, u64::MAX]), acknowledged: random.below(4) == 0 };
+    let now_ms = db.now_ms;
+    let mut delivered = Vec::new();
+    let count = db.run(|txn| {
+        let Some((stream, mut edit)) = edit(txn, name) else { return 0 };
+        let (place, _) = edit.see(txn, consumer).expect("reads");
+        let each = |id, _: haypile_types::stream::Fields<'_>| {
+            delivered.push(id);
+            0
+        };
+        let count = edit.deliver(txn, &stream, place, how, each).expect("delivers");
+        edit.save(txn).expect("writes");
+        count
+    });
+    assert_eq!(count, delivered.len() as u64);
+    let Some(group) = model.groups.get_mut(name) else { return };
+    let limit = usize::try_from(how.limit).unwrap_or(usize::MAX);
+    let expected: Vec<StreamId> = model.entries.iter().copied().filter(|id| *id > group.last).take(limit).collect();
+    assert_eq!(delivered, expected);
+    group.see(consumer, now_ms);
+    let Some(last) = expected.last() else { return };
+    group.last = *last;
+    if !how.acknowledged {
+        group.see(consumer, now_ms).active_ms = Some(now_ms);
+        let held = Held { consumer: consumer.to_vec(), delivered_ms: now_ms, deliveries: 1 };
+        group.pending.extend(expected.into_iter().map(|id| (id, held.clone())));
+    }
+}
+
+/// All that a store says of its groups.
+fn compare(db: &mut Db, model: &Model) {
+    db.run(|txn| {
+        let stream = stream(txn);
+        assert_eq!(stream.groups(txn).expect("reads"), model.groups.len() as u32);
+        let mut names = Vec::new();
+        stream.visit_groups(txn, |name, state| names.push((name.to_vec(), state))).expect("reads");
+        assert_eq!(
+            names.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(),
+            model.groups.keys().copied().collect::<Vec<_>>()
+        );
+        for (name, state) in &names {
+            let (group, expected) = (stream.group(name, *state), &model.groups[&name[..]]);
+            assert_eq!(state.last, expected.last);
+            let counts = (expected.pending.len() as u64, expected.consumers.len() as u32);
+            assert_eq!((state.pending, state.consumers), counts);
+            let mut pending = BTreeMap::new();
+            let mut show = |id, held: haypile_types::stream::Pending<'_>| {
+                let consumer = held.consumer.to_vec();
+                pending.insert(id, Held { consumer, delivered_ms: held.delivered_ms, deliveries: held.deliveries });
+                ControlFlow::Continue(())
+            };
+            group
+                .visit_pending(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward, usize::MAX, &mut show)
+                .expect("reads");
+            assert_eq!(pending, expected.pending);
+            let edges = expected.pending.keys().next().copied().zip(expected.pending.keys().last().copied());
+            assert_eq!(group.pending_edges(txn).expect("reads"), edges);
+            let mut consumers = Vec::new();
+            group.visit_consumers(txn, |name, state| consumers.push((name.to_vec(), state))).expect("reads");
+            assert_eq!(consumers.len(), expected.consumers.len());
+            for (name, state) in consumers {
+                let of = &expected.consumers[&name];
+                assert_eq!((state.seen_ms, state.active_ms), (of.seen_ms, of.active_ms));
+                let consumer = group.consumer(txn, &name).expect("reads").expect("it was shown");
+                let mut ids = Vec::new();
+                let each = |id| {
+                    ids.push(id);
+                    ControlFlow::Continue(())
+                };
+                group.visit_ids_of(txn, &consumer, StreamId::MIN..=StreamId::MAX, usize::MAX, each).expect("reads");
+                let has = |held: &&Held| held.consumer == name;
+                let of: Vec<StreamId> =
+                    expected.pending.iter().filter(|(_, held)| has(held)).map(|(id, _)| *id).collect();
+                assert_eq!((ids.len() as u64, &ids), (state.pending, &of));
+            }
+        }
+    });
+}
+
+fn new_stream(db: &mut Db) {
+    db.run(|txn| {
+        let key = txn.key(KEY);
+        Stream::create(txn, &key).and_then(|mut stream| stream.save(txn, &key)).expect("writes");
+    });
+}
+
+#[test]
+fn groups_are_those_of_the_model() {
+    for seed in 1..=8 {
+        println!("seed {seed}");
+        let (mut db, mut model, mut random) = (Db::new(), Model::default(), Random(seed));
+        new_stream(&mut db);
+        for round in 0..400 {
+            db.now_ms += random.below(3);
+            step(&mut db, &mut model, &mut random);
+            if round % 5 == 0 {
+                compare(&mut db, &model);
+            }
+            if random.below(30) == 0 {
+                db.store.flush_now().expect("flushes to memory");
+            }
+            if random.below(60) == 0 {
+                db.reopen();
+            }
+        }
+        compare(&mut db, &model);
+        db.check();
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_group_that_is_destroyed() {
+    let (mut db, mut model) = (Db::new(), Model::default());
+    new_stream(&mut db);
+    add(&mut db, &mut model, 3000);
+    let before = db.rows();
+    db.run(|txn| {
+        let stream = stream(txn);
+        Group::create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
+        Group::create(txn, &stream, b"other", StreamId::MIN, None).expect("writes");
+    });
+    for name in [&b"g"[..], b"other"] {
+        db.run(|txn| {
+            let (stream, mut edit) = edit(txn, name).expect("is there");
+            let (place, _) = edit.see(txn, b"alice").expect("reads");
+            let how = Delivery { limit: u64::MAX, acknowledged: false };
+            assert_eq!(edit.deliver(txn, &stream, place, how, |_, _| 0).expect("delivers"), 3000);
+            edit.save(txn).expect("writes");
+        });
+    }
+    for name in [&b"g"[..], b"other"] {
+        db.run(|txn| edit(txn, name).expect("is there").1.group.destroy(txn).expect("removes"));
+    }
+    let census_is_empty =
+        |(row, value): &(&Vec<u8>, &Vec<u8>)| row.last() == Some(&5) && value[..] == [0, 0, 0, 0, 0, 0, 0, 2];
+    let after = db.rows();
+    let left: Vec<_> = after.iter().filter(|(row, _)| !before.contains_key(*row)).collect();
+    assert!(matches!(&left[..], [row] if census_is_empty(row)), "{left:?}");
+}
+
+/// In a store that takes a megabyte at once, no more is delivered than it takes.
+#[test]
+fn as_much_is_delivered_as_can_be_noted_at_once() {
+    let (mut db, mut model) = (Db::new(), Model::default());
+    new_stream(&mut db);
+    db.run(|txn| {
+        let stream = stream(txn);
+        Group::create(txn, &stream, b"g", StreamId::MIN, None).expect("writes")
+    });
+    (0..20).for_each(|_| add(&mut db, &mut model, 1000));
+    db.store.set_txn_bytes_max(1 << 20);
+    let mut seen = 0;
+    let mut rounds = 0;
+    loop {
+        let count = db.run(|txn| {
+            let (stream, mut edit) = edit(txn, b"g").expect("is there");
+            let (place, _) = edit.see(txn, b"alice").expect("reads");
+            let how = Delivery { limit: u64::MAX, acknowledged: false };
+            let count = edit.deliver(txn, &stream, place, how, |_, _| 0).expect("it fits");
+            edit.save(txn).expect("it fits");
+            count
+        });
+        if count == 0 {
+            break;
+        }
+        (seen, rounds) = (seen + count, rounds + 1);
+    }
+    assert_eq!(seen, 20_000);
+    assert!(rounds > 1, "a megabyte does not take all of them");
+    // Removing all of them would be more than that.
+    let mut removed = Ok(());
+    db.run(|txn| {
+        let savepoint = txn.savepoint();
+        removed = edit(txn, b"g").expect("is there").1.group.destroy(txn);
+        txn.rollback(savepoint);
+    });
+    assert_eq!(removed, Err(Error::Stop(Stop::TooLarge)));
+}
