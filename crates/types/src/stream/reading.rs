@@ -15,9 +15,10 @@ use std::ops::ControlFlow;
 const PENDING_BYTES: u64 = 160;
 
 impl Head {
-    /// Whether an entry at or behind `from` was removed by its id.
+    /// Whether an entry at or behind `from` was removed by its id, and others before it are still there.
     fn has_gaps_from(&self, from: StreamId) -> bool {
-        self.count > 0 && self.max_deleted != StreamId::MIN && from <= self.max_deleted
+        let has_gaps = self.max_deleted != StreamId::MIN && self.first <= self.max_deleted;
+        self.count > 0 && has_gaps && from <= self.max_deleted
     }
 
     /// How many entries of all that were ever added stand up to an id, if that can be known.
@@ -146,6 +147,7 @@ mod tests {
             ("a gap ahead", head(4, 1, 5, 3, 5), 2, Some(2), None),
             ("a gap behind", head(4, 1, 5, 3, 5), 4, Some(4), Some(1)),
             ("a gap before the first entry", head(4, 2, 5, 1, 5), 2, None, Some(3)),
+            ("a known count, and a gap before the first entry", head(4, 2, 5, 1, 5), 0, Some(0), Some(5)),
             ("an empty stream", head(0, 0, 5, 5, 5), 2, None, Some(0)),
             ("an id of the future", head(5, 1, 5, 0, 5), 9, None, None),
         ];
