@@ -310,6 +310,13 @@ impl Command {
         categories
     }
 
+    /// Whether it needs such keys for itself. XREADGROUP does, which says that it reads its streams: it changes what their groups
+    /// know.
+    #[inline]
+    pub fn changes(&self, spec: &KeySpec) -> bool {
+        spec.writes() || matches!(self.run, Run::Block(_))
+    }
+
     /// The positions of the keys among these arguments, each with the spec that found it. What key locks, cluster slots and
     /// COMMAND GETKEYS use.
     #[inline]

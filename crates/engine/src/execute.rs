@@ -305,7 +305,8 @@ impl Workbench {
                 _ => store.key(database, args.get(at)),
             };
             keys.push((at, key));
-            self.claims.add(key.hash, if WRITES && spec.writes() { Hold::Exclusive } else { Hold::Shared });
+            self.claims
+                .add(key.hash, if WRITES && entry.command.changes(spec) { Hold::Exclusive } else { Hold::Shared });
         }
         self.claims.arrange();
         // What reads one row sees it as it is at one moment, without waiting for who holds its key.

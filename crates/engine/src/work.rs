@@ -170,9 +170,7 @@ impl Needs {
         self.writes |= flags.has(Flag::Write);
         self.grows |= flags.has(Flag::Denyoom);
         for (at, spec) in command.keys(Args::from(args)) {
-            // XREADGROUP says that it reads its streams, and changes what their groups know.
-            let writes = spec.writes() || matches!(command.run, Run::Block(_));
-            let hold = if writes { Hold::Exclusive } else { Hold::Shared };
+            let hold = if command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
             self.claims.add(store.key(0, args.get(at)).hash, hold);
         }
     }
