@@ -282,13 +282,9 @@ impl Receiver {
             Part::Field { field, value, deadline_ms } => {
                 (field.len() + value.len(), self.maker.add_field(txn, key, field, value, deadline_ms)?)
             }
-            Part::Entry { id, fields } => (stream::take_entry(self.stream(), txn, key, id, fields)?, true),
-            Part::Stream(head) => {
-                stream::take_head(self.stream(), txn, key, &head)?;
-                (0, true)
-            }
-            Part::Group(_) | Part::Pending { .. } | Part::Consumer(_) | Part::Owned(_) => {
-                return Err(Refused::Corrupt("a stream with consumer groups"));
+            _ => {
+                let Maker::Stream(maker) = &mut self.maker else { unreachable!("only streams have other parts") };
+                (stream::take(maker, txn, key, part)?, true)
             }
         };
         if !is_new {
@@ -299,11 +295,6 @@ impl Receiver {
             txn.long()?;
         }
         Ok(())
-    }
-
-    fn stream(&mut self) -> &mut haypile_types::stream::Maker {
-        let Maker::Stream(maker) = &mut self.maker else { unreachable!("only streams have these parts") };
-        maker
     }
 
     /// Gives the value to a key that is absent, with a deadline that has not passed if it shall have one; whether there is a key then.

@@ -78,6 +78,26 @@ fn values_of_all_types_and_sizes_come_back() {
             }
             line(&mut client, "XADD stream 2000-0 other field");
             line(&mut client, "XDEL stream 1-1");
+            for group in ["0", "2-1 ENTRIESREAD 3", "$"] {
+                let name = &group[..1];
+                line(&mut client, &format!("XGROUP CREATE stream group{name} {group}"));
+                for consumer in ["alice", "bob", ""] {
+                    ask(
+                        &mut client,
+                        &[
+                            b"XREADGROUP",
+                            b"GROUP",
+                            format!("group{name}").as_bytes(),
+                            consumer.as_bytes(),
+                            b"COUNT",
+                            b"400",
+                            b"STREAMS",
+                            b"stream",
+                            b">",
+                        ],
+                    );
+                }
+            }
             for key in ["stream", "list", "set", "numbers", "zset", "hash", "string", "timed"] {
                 settle();
                 let payload = dump(&mut client, key);

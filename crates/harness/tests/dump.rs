@@ -85,6 +85,18 @@ fn value(random: &mut Random, key: &[u8]) -> Vec<Vec<Vec<u8>>> {
             for n in (0..count as u64).filter(|_| random.percent(5)).collect::<Vec<_>>() {
                 made.push([command("XDEL"), vec![format!("{}-{}", 5 + n / 3, n % 3).into_bytes()]].concat());
             }
+            for group in 0..random.below(3) {
+                let name = format!("group {group}").into_bytes();
+                let from = format!("{}-0", 4 + random.below(count as u64 / 2 + 1)).into_bytes();
+                made.push(vec![b"XGROUP".into(), b"CREATE".into(), key.to_vec(), name.clone(), from]);
+                for consumer in 0..random.below(4) {
+                    let consumer = format!("consumer {consumer}").into_bytes();
+                    let count = (1 + random.below(300)).to_string().into_bytes();
+                    let read =
+                        [b"XREADGROUP".to_vec(), b"GROUP".into(), name.clone(), consumer, b"COUNT".into(), count];
+                    made.push([&read[..], &[b"STREAMS".to_vec(), key.to_vec(), b">".into()]].concat());
+                }
+            }
             return made;
         }
         _ => {
@@ -131,6 +143,12 @@ fn payloads_go_both_ways() {
         for question in ["DEBUG DIGEST-VALUE", "TYPE", "PEXPIRETIME"] {
             let question = [words(question), vec![key.clone()]].concat();
             assert_eq!(ask(giver, &question), ask(taker, &question), "round {round}: {question:?}, from {from}");
+        }
+        let groups = [words("XINFO GROUPS"), vec![key.clone()]].concat();
+        assert_eq!(ask(giver, &groups), ask(taker, &groups), "round {round}, from {from}");
+        for group in 0..3 {
+            let pending = [b"XPENDING".to_vec(), key.clone(), format!("group {group}").into_bytes()];
+            assert_eq!(ask(giver, &pending), ask(taker, &pending), "round {round}, from {from}");
         }
         // The way back gives the same again.
         let back = ask(taker, &[b"DUMP".to_vec(), key.clone()]);

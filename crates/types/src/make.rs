@@ -15,7 +15,7 @@ pub enum Maker {
     Set(set_store::Making),
     Zset(zset::Maker),
     Hash(hash::Maker),
-    Stream(stream::Maker),
+    Stream(Box<stream::Maker>),
 }
 
 /// A string in the making.
@@ -32,7 +32,7 @@ impl Maker {
             Type::Set => Maker::Set(set_store::Making::new()),
             Type::Zset => Maker::Zset(zset::Maker::new()),
             Type::Hash => Maker::Hash(hash::Maker::new()),
-            Type::Stream => Maker::Stream(stream::Maker::default()),
+            Type::Stream => Maker::Stream(Box::default()),
         }
     }
 

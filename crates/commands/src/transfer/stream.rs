@@ -3,12 +3,14 @@
 
 use super::{INLINE_BYTES_MAX, Refused, damaged, failed, unwritten};
 use crate::error::{Error, Result};
+use haypile_rdb::event as rdb;
 use haypile_rdb::nodes::{Grouping, Node};
-use haypile_rdb::{Output, StreamHead, StreamId as RdbId, Writer};
+use haypile_rdb::{Output, Part, StreamHead, StreamId as RdbId, Writer};
 use haypile_store::{Direction, Key, Stop, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::Entry;
-use haypile_types::stream::{self, Fields, Maker, Past, Stream, StreamId};
+use haypile_types::stream::{self, ConsumerState, Fields, Maker, Past, Stream, StreamId};
+use std::io;
 use std::ops::ControlFlow;
 
 fn to_rdb(id: StreamId) -> RdbId {
@@ -49,9 +51,77 @@ pub(super) fn write<O: Output>(txn: &mut Txn, key: &Key, entry: &Entry, writer: 
         first: to_rdb(head.first),
         max_deleted: to_rdb(head.max_deleted),
         entries_added: head.entries_added,
-        groups: 0,
+        groups: u64::from(stream.groups(txn)?),
     };
-    writer.stream(&head).map_err(unwritten)
+    writer.stream(&head).map_err(unwritten)?;
+    write_groups(txn, &stream, head.groups, writer)
+}
+
+fn write_groups<O: Output>(txn: &mut Txn, stream: &Stream, count: u64, writer: &mut Writer<O>) -> Result<()> {
+    let all = || StreamId::MIN..=StreamId::MAX;
+    let mut groups = Vec::new();
+    stream.visit_groups(txn, |name, state| groups.push((name.to_vec(), state)))?;
+    if groups.len() as u64 != count {
+        return Err(unwritten(damaged()));
+    }
+    for (name, state) in &groups {
+        let (pending, consumers) = (state.pending, u64::from(state.consumers));
+        if pending + consumers > ROWS_INLINE_MAX as u64 {
+            txn.long()?;
+        }
+        let (last, entries_read) = (to_rdb(state.last), Some(state.entries_read.map_or(-1, |read| read as i64)));
+        writer.group(&rdb::Group { name, last, entries_read, pending }).map_err(unwritten)?;
+        let group = stream.group(name, *state);
+        let mut walk = Walk::new(pending);
+        group.visit_pending(txn, all(), Direction::Forward, usize::MAX, |id, pending| {
+            walk.each(|| writer.pending(to_rdb(id), pending.delivered_ms, pending.deliveries))
+        })?;
+        walk.end()?;
+        writer.length(consumers).map_err(unwritten)?;
+        let mut names = Vec::new();
+        group.visit_consumers(txn, |name, state| names.push((name.to_vec(), state)))?;
+        if names.len() as u64 != consumers {
+            return Err(unwritten(damaged()));
+        }
+        for (name, ConsumerState { seen_ms, active_ms, pending, .. }) in &names {
+            let active_ms = active_ms.map_or(-1, |ms| ms as i64);
+            let told = rdb::Consumer { name, seen_ms: *seen_ms, active_ms, pending: *pending };
+            writer.consumer(&told).map_err(unwritten)?;
+            let consumer = group.consumer(txn, name)?.ok_or_else(|| unwritten(damaged()))?;
+            let mut walk = Walk::new(*pending);
+            group.visit_ids_of(txn, &consumer, all(), usize::MAX, |id| walk.each(|| writer.owned(to_rdb(id))))?;
+            walk.end()?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are written one by one, as many as were told before.
+struct Walk {
+    missing: u64,
+    result: Result<()>,
+}
+
+impl Walk {
+    fn new(count: u64) -> Walk {
+        Walk { missing: count, result: Ok(()) }
+    }
+
+    fn each(&mut self, write: impl FnOnce() -> io::Result<()>) -> ControlFlow<()> {
+        self.result = match self.missing.checked_sub(1) {
+            Some(missing) => {
+                self.missing = missing;
+                write().map_err(unwritten)
+            }
+            None => Err(unwritten(damaged())),
+        };
+        if self.result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn end(self) -> Result<()> {
+        self.result?;
+        if self.missing == 0 { Ok(()) } else { Err(unwritten(damaged())) }
+    }
 }
 
 fn bytes_of(fields: Fields<'_>) -> usize {
@@ -83,26 +153,35 @@ fn each_entry(txn: &mut Txn, stream: &Stream, mut each: impl FnMut(StreamId, Fie
     result
 }
 
-/// Takes an entry.
-pub(super) fn take_entry(
-    maker: &mut Maker,
-    txn: &mut Txn,
-    key: &Key,
-    id: RdbId,
-    fields: haypile_rdb::Fields<'_>,
-) -> std::result::Result<usize, Refused> {
-    maker.add(txn, key, from_rdb(id), fields.strings())?;
-    Ok(fields.strings().map(<[u8]>::len).sum())
-}
-
-/// Takes what a stream is beside its entries.
-pub(super) fn take_head(
-    maker: &mut Maker,
-    txn: &mut Txn,
-    key: &Key,
-    head: &StreamHead,
-) -> std::result::Result<(), Refused> {
-    let past =
-        Past { last: from_rdb(head.last), max_deleted: from_rdb(head.max_deleted), entries_added: head.entries_added };
-    Ok(maker.set_past(txn, key, past)?)
+/// Takes a part of a stream; returns its bytes.
+pub(super) fn take(maker: &mut Maker, txn: &mut Txn, key: &Key, part: Part<'_>) -> std::result::Result<usize, Refused> {
+    let (bytes, is_right) = match part {
+        Part::Entry { id, fields } => {
+            maker.add(txn, key, from_rdb(id), fields.strings())?;
+            (fields.strings().map(<[u8]>::len).sum(), true)
+        }
+        Part::Stream(StreamHead { last, max_deleted, entries_added, .. }) => {
+            let (last, max_deleted) = (from_rdb(last), from_rdb(max_deleted));
+            maker.set_past(txn, key, Past { last, max_deleted, entries_added })?;
+            (0, true)
+        }
+        Part::Group(rdb::Group { name, last, entries_read, .. }) => {
+            // Below zero: not known.
+            let entries_read = entries_read.map(|read| u64::try_from(read).ok());
+            (name.len(), maker.add_group(txn, key, name, from_rdb(last), entries_read)?)
+        }
+        Part::Pending { id, delivered_ms, deliveries } => {
+            maker.add_pending(txn, from_rdb(id), delivered_ms, deliveries)?;
+            (0, true)
+        }
+        Part::Consumer(rdb::Consumer { name, seen_ms, active_ms, .. }) => {
+            let active_ms = u64::try_from(active_ms).ok();
+            (name.len(), maker.add_consumer(txn, name, seen_ms, active_ms)?)
+        }
+        Part::Owned(id) => (0, maker.give(txn, from_rdb(id))?),
+        Part::String(_) | Part::Element(_) | Part::Scored(..) | Part::Field { .. } => {
+            unreachable!("a stream has no such parts")
+        }
+    };
+    if is_right { Ok(bytes) } else { Err(Refused::Corrupt("a group, a consumer or a pending entry is there twice")) }
 }

@@ -1,13 +1,31 @@
 //! Streams that are made as a whole, of entries whose ids ascend. They may have any size: the rows of an object that nothing names
-//! until it is complete are written ahead.
+//! until it is complete are written ahead. Then come its groups, each with all that is pending, and whose that is.
+//!
+//! What is pending lies where the entries of a consumer do that no group gives out, until somebody says whose it is.
 
-use super::{Head, Stream, StreamId};
+use super::group::Group;
+use super::{Consumer, ConsumerName, GroupState, Head, Pending, Stream, StreamId};
 use crate::Result;
 use haypile_store::{Key, Txn};
 
 /// A new stream.
 #[derive(Default)]
-pub struct Maker(Option<Stream>);
+pub struct Maker {
+    stream: Option<Stream>,
+    /// The group that comes to be.
+    group: Option<Growing>,
+    consumer: Option<Consumer>,
+}
+
+/// A group with what is known of it so far.
+struct Growing {
+    name: Vec<u8>,
+    written: GroupState,
+    state: GroupState,
+}
+
+/// The consumer of what is pending and has none yet.
+const NOBODY: u32 = u32::MAX;
 
 /// What a stream is beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,10 +38,10 @@ pub struct Past {
 
 impl Maker {
     fn stream(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<&mut Stream> {
-        if self.0.is_none() {
-            self.0 = Some(Stream::create(txn, key)?);
+        if self.stream.is_none() {
+            self.stream = Some(Stream::create(txn, key)?);
         }
-        Ok(self.0.as_mut().expect("it was just made"))
+        Ok(self.stream.as_mut().expect("it was just made"))
     }
 
     /// Adds an entry behind the others.
@@ -45,8 +63,109 @@ impl Maker {
         Ok(())
     }
 
-    /// Gives the stream to a key that is absent. Without deadline.
+    /// Adds a group; whether there was none of this name. `None` for `entries_read`: it is to be found out.
+    pub fn add_group(
+        &mut self,
+        txn: &mut Txn<'_>,
+        key: &Key<'_>,
+        name: &[u8],
+        last: StreamId,
+        entries_read: Option<Option<u64>>,
+    ) -> Result<bool> {
+        self.end_group(txn, key)?;
+        let stream = self.stream(txn, key)?;
+        let entries_read = entries_read.unwrap_or_else(|| stream.head.entries_up_to(last));
+        if !Group::create(txn, stream, name, last, entries_read)? {
+            return Ok(false);
+        }
+        let state = Group::find(txn, stream, name)?.expect("it was just made").state;
+        self.group = Some(Growing { name: name.to_vec(), written: state, state });
+        Ok(true)
+    }
+
+    /// Runs `change` on the group that comes to be.
+    fn change<R>(
+        &mut self,
+        txn: &mut Txn<'_>,
+        change: impl FnOnce(&mut Txn<'_>, &mut Group<'_>, &mut Option<Consumer>) -> Result<R>,
+    ) -> Result<R> {
+        let (Some(stream), Some(growing)) = (&self.stream, &mut self.group) else {
+            unreachable!("its parts follow a group")
+        };
+        let mut group = stream.group(&growing.name, growing.state);
+        let result = change(txn, &mut group, &mut self.consumer)?;
+        growing.state = group.state;
+        Ok(result)
+    }
+
+    /// Adds an entry that the group has delivered.
+    pub fn add_pending(&mut self, txn: &mut Txn<'_>, id: StreamId, delivered_ms: u64, deliveries: u64) -> Result<()> {
+        self.change(txn, |txn, group, _| {
+            let pending = Pending { delivered_ms, deliveries, consumer: b"" };
+            txn.put_row(&group.by_consumer_row(NOBODY, id), &[&pending.encode()])?;
+            group.state.pending += 1;
+            Ok(())
+        })
+    }
+
+    /// Adds a consumer to the group; whether there was none of this name.
+    pub fn add_consumer(
+        &mut self,
+        txn: &mut Txn<'_>,
+        name: &[u8],
+        seen_ms: u64,
+        active_ms: Option<u64>,
+    ) -> Result<bool> {
+        self.end_consumer(txn)?;
+        self.change(txn, |txn, group, current| {
+            if group.consumer(txn, name)?.is_some() {
+                return Ok(false);
+            }
+            let mut consumer = group.add_consumer(txn, name)?;
+            (consumer.state.seen_ms, consumer.state.active_ms) = (seen_ms, active_ms);
+            *current = Some(consumer);
+            Ok(true)
+        })
+    }
+
+    /// The last consumer has a pending entry; whether there was such a one that nobody had.
+    pub fn give(&mut self, txn: &mut Txn<'_>, id: StreamId) -> Result<bool> {
+        self.change(txn, |txn, group, consumer| {
+            let Some(consumer) = consumer else { unreachable!("its entries follow a consumer") };
+            let row = group.by_consumer_row(NOBODY, id);
+            let Some(value) = txn.row(&row)? else { return Ok(false) };
+            txn.delete_row(&row)?;
+            let name: ConsumerName = consumer.name.clone();
+            txn.put_row(&group.pending_row(id), &[&value, &name])?;
+            txn.put_row(&group.by_consumer_row(consumer.state.number, id), &[])?;
+            consumer.state.pending += 1;
+            Ok(true)
+        })
+    }
+
+    fn end_consumer(&mut self, txn: &mut Txn<'_>) -> Result<()> {
+        if self.consumer.is_some() {
+            self.change(txn, |txn, group, consumer| match consumer.take() {
+                Some(mut consumer) => group.save_consumer(txn, &mut consumer),
+                None => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn end_group(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        self.end_consumer(txn)?;
+        if let Some(Growing { name, written, state }) = self.group.take() {
+            let mut group = self.stream(txn, key)?.group(&name, written);
+            group.state = state;
+            group.save(txn)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the stream to a key that is absent. Without deadline. All that is pending was given to somebody.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        self.end_group(txn, key)?;
         self.stream(txn, key)?.save(txn, key)
     }
 }

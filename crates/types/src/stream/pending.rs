@@ -29,7 +29,7 @@ impl<'v> Pending<'v> {
 
     /// `delivered_ms: u64 | deliveries: u64 | the consumer's name`: all but the name.
     #[inline]
-    fn encode(&self) -> [u8; Pending::FIXED_BYTES] {
+    pub(super) fn encode(&self) -> [u8; Pending::FIXED_BYTES] {
         (u128::from(self.delivered_ms) << 64 | u128::from(self.deliveries)).to_be_bytes()
     }
 
