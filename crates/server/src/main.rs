@@ -25,6 +25,8 @@ mod stream;
 mod check;
 mod logging;
 mod print_log;
+#[cfg_attr(not(test), expect(dead_code, reason = "import, export and MIGRATE are going to talk by it"))]
+mod remote;
 
 use haypile_config::cli::Cli;
 use std::io::Write;

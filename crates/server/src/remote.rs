@@ -1,0 +1,177 @@
+//! Another server that this program talks to as a client: it sends commands, many ahead if it likes, and takes their replies in order.
+//!
+//! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when a connection
+//! broke is for its user to decide.
+
+use haypile_resp::decode::Decoder;
+use haypile_resp::{Reply, write};
+use std::io::{self, Error, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Commands are gathered up to so many bytes before they are sent.
+const SEND_BYTES: usize = 64 << 10;
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// A connection to another server, as a client.
+pub struct Remote {
+    stream: TcpStream,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+    /// Bytes of `incoming` that were decoded.
+    taken: usize,
+    decoder: Decoder,
+}
+
+impl Remote {
+    /// Connects; the connection attempt, and each read and write from then on, may take `timeout`.
+    ///
+    /// # Errors
+    /// The name is not known, or nobody answers at any of its addresses: what was said about the last one.
+    pub fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Remote> {
+        let mut last = Error::new(ErrorKind::NotFound, "the name has no address");
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(timeout))?;
+                    stream.set_write_timeout(Some(timeout))?;
+                    let (outgoing, incoming) = (Vec::new(), Vec::new());
+                    return Ok(Remote { stream, outgoing, incoming, taken: 0, decoder: Decoder::new() });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends a command, now or together with those that follow.
+    pub fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        write::array_len(&mut self.outgoing, words.len());
+        for word in words {
+            write::bulk(&mut self.outgoing, word);
+            if self.outgoing.len() >= SEND_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let sent = self.stream.write_all(&self.outgoing);
+        self.outgoing.clear();
+        sent.map_err(plain)
+    }
+
+    /// The next reply. Sends what was gathered before, if it has to wait for it.
+    ///
+    /// # Errors
+    /// `TimedOut` if it does not come in time, `UnexpectedEof` if the other end has closed the connection, `InvalidData` if what
+    /// comes is no reply. The connection is of no more use.
+    pub fn receive(&mut self) -> io::Result<Reply> {
+        loop {
+            let decoded = self.decoder.next(&self.incoming[self.taken..]);
+            let (bytes, reply) = decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
+            self.taken += bytes;
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+            self.flush()?;
+            self.fill()?;
+        }
+    }
+
+    /// Sends a command and waits for its reply, when those of all earlier commands were taken.
+    pub fn call(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
+        self.send(words)?;
+        self.receive()
+    }
+
+    /// Receives more, behind what was not decoded yet.
+    fn fill(&mut self) -> io::Result<()> {
+        self.incoming.drain(..self.taken);
+        self.taken = 0;
+        let have = self.incoming.len();
+        self.incoming.resize(have + RECEIVE_BYTES, 0);
+        let read = loop {
+            match self.stream.read(&mut self.incoming[have..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read.map_err(plain),
+            }
+        };
+        self.incoming.truncate(have + *read.as_ref().unwrap_or(&0));
+        match read? {
+            0 => Err(Error::new(ErrorKind::UnexpectedEof, "the other end has closed the connection")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A timeout of a socket is `WouldBlock` to the operating system.
+fn plain(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => Error::new(ErrorKind::TimedOut, "the other end does not answer"),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A server that takes `expected`, answers with `reply` in pieces of `piece` bytes, and closes the connection.
+    fn server(expected: &'static [u8], reply: Vec<u8>, piece: usize) -> (u16, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut received = vec![0; expected.len()];
+            stream.read_exact(&mut received).unwrap();
+            assert_eq!(received, expected);
+            reply.chunks(piece).for_each(|piece| stream.write_all(piece).unwrap());
+        });
+        (port, served)
+    }
+
+    #[test]
+    fn replies_come_in_order_however_they_are_cut() {
+        let sent = b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+        let long = "x".repeat(3 * RECEIVE_BYTES);
+        let reply = format!("+PONG\r\n${}\r\n{long}\r\n", long.len()).into_bytes();
+        for piece in [1 << 20, 4096, 7] {
+            let (port, served) = server(sent, reply.clone(), piece);
+            let mut remote = Remote::connect("127.0.0.1", port, PATIENCE).unwrap();
+            remote.send(&[b"PING"]).unwrap();
+            remote.send(&[b"GET", b"k"]).unwrap();
+            assert_eq!(remote.receive().unwrap(), Reply::Status("PONG".into()));
+            assert_eq!(remote.receive().unwrap(), Reply::bulk(long.as_bytes()));
+            assert_eq!(remote.receive().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            served.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_an_error() {
+        let (port, served) = server(b"*1\r\n$4\r\nPING\r\n", b"HTTP/1.1 400\r\n".to_vec(), 99);
+        let mut remote = Remote::connect("localhost", port, PATIENCE).unwrap();
+        assert_eq!(remote.call(&[b"PING"]).unwrap_err().kind(), ErrorKind::InvalidData);
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn who_does_not_answer_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut remote = Remote::connect("127.0.0.1", port, Duration::from_millis(20)).unwrap();
+        assert_eq!(remote.call(&[b"PING"]).unwrap_err().kind(), ErrorKind::TimedOut);
+        drop(listener);
+        assert!(Remote::connect("127.0.0.1", port, PATIENCE).is_err());
+    }
+}
