@@ -151,7 +151,7 @@ mod tests {
             remote.send(&[b"PING"]).unwrap();
             remote.send(&[b"GET", b"k"]).unwrap();
             assert_eq!(remote.receive().unwrap(), Reply::Status("PONG".into()));
-            assert_eq!(remote.receive().unwrap(), Reply::bulk(long.as_bytes()));
+            assert_eq!(remote.receive().unwrap(), Reply::bulk(long.clone().into_bytes()));
             assert_eq!(remote.receive().unwrap_err().kind(), ErrorKind::UnexpectedEof);
             served.join().unwrap();
         }
