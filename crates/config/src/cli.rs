@@ -3,6 +3,10 @@
 //! `haypile server` takes its arguments as redis-server does, which is why no library for command lines is used here.
 //! Nothing is run or printed; the binary does that.
 
+mod import;
+
+pub use import::{Import, Into, Server};
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -20,6 +24,8 @@ pub enum Cli {
     Check {
         dir: PathBuf,
     },
+    /// Import a file of Redis.
+    Import(Import),
     /// Print this on standard output and end well.
     Text(String),
 }
@@ -46,8 +52,10 @@ Usage:
   haypile server [FILE] [--directive value ...] ...   run a server
   haypile log DIR                                     print the records of a data directory's log
   haypile check DIR                                   verify a data directory or a backup, changing nothing
+  haypile import FILE [--dir DIR]                     import an RDB file of Redis, into a directory or a server
   haypile --version                                   print the version
-  haypile --help, haypile server --help, haypile log --help, haypile check --help
+  haypile --help, haypile server --help, haypile log --help, haypile check --help,
+  haypile import --help
 ";
 
 const SERVER_HELP: &str = "\
@@ -116,6 +124,8 @@ impl Cli {
                 [dir] => Ok(Cli::Check { dir: dir.into() }),
                 _ => Err(UsageError(format!("haypile check takes one argument.\n\n{CHECK_HELP}"))),
             },
+            Some("import") if asks_for_help => Ok(Cli::Text(import::HELP.into())),
+            Some("import") => Ok(Cli::Import(Import::parse(rest)?)),
             _ => {
                 let command = command.to_string_lossy();
                 let meant = if command.starts_with("--") || command.ends_with(".conf") {
@@ -158,6 +168,8 @@ mod tests {
         assert_eq!(parse(&["check", "/data"]), Ok(Cli::Check { dir: "/data".into() }));
         is_text(&["check", "--help"], "Verifies a data directory");
         assert!(parse(&["check", "/data", "/more"]).unwrap_err().to_string().starts_with("haypile check takes one"));
+        assert!(matches!(parse(&["import", "dump.rdb"]), Ok(Cli::Import(_))));
+        is_text(&["import", "dump.rdb", "--help"], "Imports an RDB file");
         assert!(parse(&["--port", "6380"]).unwrap_err().to_string().contains("haypile server --port"));
         assert!(parse(&["serve"]).unwrap_err().to_string().starts_with("There is no subcommand 'serve'."));
     }

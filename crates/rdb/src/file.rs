@@ -152,14 +152,17 @@ fn key<R: Read, K: Sink>(
 ) -> Result<(), Failure<K::Error>> {
     let unknown = "a value of an unknown type";
     let form = Form::of(number).ok_or_else(|| reader.source.error(Why::Unsupported(unknown)))?;
-    let name = reader.string()?.to_vec();
+    let mut name = std::mem::take(&mut reader.name);
+    encoded::string(&mut reader.source, &mut name, &mut reader.compressed)?;
     let position = reader.source.position();
     let Some(kind) = form.kind() else { return module(reader, form, &name, sink) };
     let About { deadline_ms, idle_s, frequency } = about;
     let key = Key { name: &name, kind, deadline_ms, idle_s, frequency, position };
     sink.take(Event::Key(key)).map_err(Failure::Sink)?;
     let elements = reader.value(form, |part| sink.take(Event::Part(part))).map_err(|failure| failure.of_key(&name))?;
-    sink.take(Event::End { elements }).map_err(Failure::Sink)
+    sink.take(Event::End { elements }).map_err(Failure::Sink)?;
+    reader.name = name;
+    Ok(())
 }
 
 /// A key whose value only a module understands.

@@ -103,7 +103,9 @@ pub struct Reader<S> {
     pub source: S,
     first: Vec<u8>,
     second: Vec<u8>,
-    compressed: Vec<u8>,
+    pub(crate) compressed: Vec<u8>,
+    /// The name of a key, which is kept while its value is read.
+    pub(crate) name: Vec<u8>,
     scratch: Scratch,
 }
 
@@ -112,7 +114,8 @@ pub type Elements = u64;
 
 impl<S: Source> Reader<S> {
     pub fn new(source: S) -> Reader<S> {
-        Reader { source, first: Vec::new(), second: Vec::new(), compressed: Vec::new(), scratch: Scratch::default() }
+        let (first, second, compressed, name) = Default::default();
+        Reader { source, first, second, compressed, name, scratch: Scratch::default() }
     }
 
     /// A string that is not part of a value.

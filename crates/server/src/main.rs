@@ -23,6 +23,7 @@ mod output;
 mod stream;
 
 mod check;
+mod import;
 mod logging;
 mod print_log;
 #[cfg_attr(not(test), expect(dead_code, reason = "import, export and MIGRATE are going to talk by it"))]
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse(std::env::args_os().skip(1)) {
         Ok(Cli::Server(line)) => run::server(&line),
         Ok(Cli::Check { dir }) => return check::run(&dir, &mut std::io::stdout().lock()),
+        Ok(Cli::Import(what)) => import::run(&what),
         Ok(Cli::Log { dir }) => print_log::print(&dir, &mut std::io::stdout().lock()),
         Ok(Cli::Text(text)) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
         Err(usage) => {

@@ -328,9 +328,9 @@ impl Store {
         self.flush.set_disk_free_min_bytes(disk_free_min_bytes);
     }
 
-    /// Blocks until the store takes more, for what is written ahead on the I/O pool: until a flush has made room, because
-    /// this is going to be a large one.
-    pub(crate) fn wait_for_room(&self) -> Result<(), Stop> {
+    /// Blocks until the store takes more, for who writes much: what is written ahead on the I/O pool, and an import. Until a flush
+    /// has made room, because more is going to come.
+    pub fn wait_for_room(&self) -> Result<(), Stop> {
         let started = Instant::now();
         loop {
             match self.pressure() {

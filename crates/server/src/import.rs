@@ -1,0 +1,131 @@
+//! `haypile import`: an RDB file of Redis goes into a data directory (`directory`), or into a server.
+//!
+//! The file is read once from its beginning to its end, and each key takes effect as a whole, so that an import that was
+//! ended in any way is run again. This file opens both ends, and says at the end what was done (`tally`) and meanwhile how far it is
+//! (`progress`).
+
+mod directory;
+mod progress;
+mod tally;
+
+use crate::datadir::DataDir;
+use crate::storage::{self, Budget};
+use crate::{allocator, process};
+use directory::Directory;
+use haypile_config::cli::{Import, Into};
+use haypile_config::{CommandLine, Config, Engine, Loaded};
+use haypile_rdb::{Failure, Sink, read_file};
+use haypile_store::Store;
+use progress::{Counted, Progress};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use tally::Tally;
+
+/// Why an import ended early.
+#[derive(Debug)]
+pub enum Ended {
+    /// What a file has is wrong: where, and in which key.
+    Input(haypile_rdb::Error),
+    /// Where it goes does not take it.
+    Refused(String),
+}
+
+/// Something that takes a file.
+pub trait Target: Sink<Error = Ended> {
+    /// All of the file was taken, or as much as could be read: lets nothing lie.
+    fn complete(&mut self) -> Result<(), Ended>;
+
+    fn tally(&self) -> &Tally;
+}
+
+/// # Errors
+/// A text for people.
+pub fn run(import: &Import) -> Result<(), String> {
+    let (file, bytes) = open(import.file.as_deref())?;
+    let counted = Counted::new(file);
+    let progress = Progress::new(counted.count(), bytes);
+    match &import.into {
+        Into::Directory { made, line } => {
+            let config = configuration(made.as_deref(), line)?;
+            into_directory(counted, bytes, progress, import.keep, &config)
+        }
+        Into::Server(_) => Err("there is no import into a server yet".into()),
+    }
+}
+
+/// The file, and how many bytes it has if that is known.
+fn open(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>), String> {
+    let Some(path) = path else { return Ok((Box::new(io::stdin()), None)) };
+    let fails = |error: io::Error| format!("{} cannot be read: {error}", path.display());
+    let file = File::open(path).map_err(fails)?;
+    let data = file.metadata().map_err(fails)?;
+    if data.is_dir() {
+        return Err(format!("{} is a directory, no file.", path.display()));
+    }
+    Ok((Box::new(file), data.is_file().then_some(data.len())))
+}
+
+fn configuration(made: Option<&Path>, line: &CommandLine) -> Result<Arc<Config>, String> {
+    if let Some(made) = made {
+        std::fs::create_dir_all(made).map_err(|error| format!("{} cannot be made: {error}", made.display()))?;
+    }
+    let Loaded { settings, .. } = haypile_config::load(line, &mut io::empty()).map_err(|error| error.to_string())?;
+    let config = settings.config();
+    if config.engine == Engine::Memory {
+        return Err("With 'engine memory' nothing stays on disk: there is nothing to import into.".into());
+    }
+    Ok(config)
+}
+
+/// What is noted of a key in the base (`store::presence`) is eight bytes. So many bytes of a file have a key, or more do not matter: a
+/// set that is full forgets, and a set that is larger than needed has many pages to be cleared, which is a quarter of an import's time.
+const BYTES_OF_FILE_FOR_PRESENCE: u64 = 8;
+
+fn into_directory(
+    from: Counted,
+    bytes: Option<u64>,
+    progress: Progress,
+    keep: bool,
+    config: &Config,
+) -> Result<(), String> {
+    process::abort_on_panic();
+    allocator::keep_little()?;
+    let mut budget = Budget::split(config, &haypile_config::memory::detect());
+    if let Some(bytes) = bytes {
+        budget.presence = budget.presence.min(bytes / BYTES_OF_FILE_FOR_PRESENCE);
+    }
+    let data_dir = DataDir::take(config)?;
+    let store = storage::open(config, &budget, |_| ())?;
+    let told = format!("the data directory {}", config.dir.display());
+    let imported = import(from, Directory::new(&store, keep, progress), &told);
+    let closed = close(&store);
+    drop(data_dir);
+    imported.and(closed)
+}
+
+/// Brings all that was imported into the base, so that a server starts at once.
+fn close(store: &Arc<Store>) -> Result<(), String> {
+    store.flush_now().and_then(|()| store.close()).map_err(|why| {
+        // What is in the log is replayed by the server that starts next.
+        let _ = store.close_without_flush();
+        format!("What was imported is in the log, but could not be brought further: {why}")
+    })
+}
+
+/// Reads the file, and says what came of it.
+fn import(from: Counted, mut target: impl Target, into: &str) -> Result<(), String> {
+    let read = read_file(from, &mut target);
+    // What was read before something went wrong stays.
+    let completed = target.complete();
+    let tally = target.tally();
+    print!("{tally}");
+    let why = match (read, completed) {
+        (Ok(_), Ok(())) => return Ok(()),
+        (Err(Failure::Input(error) | Failure::Sink(Ended::Input(error))), _) => format!("The file is wrong {error}."),
+        (Err(Failure::Sink(Ended::Refused(why))), _) | (Ok(_), Err(Ended::Refused(why))) => why,
+        (Ok(_), Err(Ended::Input(error))) => format!("The file is wrong {error}."),
+    };
+    Err(format!("{why}\nNot all of the file was imported; what was, {} keys, stays in {into}.", tally.imported()))
+}

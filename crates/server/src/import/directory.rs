@@ -1,0 +1,364 @@
+//! An import into a data directory: keys become transactions on a store that nobody else has.
+//!
+//! Short strings are gathered, and written many at a time: what their lookups and insertions touch in memory is fetched for all of
+//! them together. Every other key is a transaction of its own, which has effect when its value is complete; of a long value the
+//! rows are written ahead. How idle keys were is not kept, because no store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
+
+use super::progress::Progress;
+use super::tally::Tally;
+use super::{Ended, Target};
+use haypile_commands::transfer::{Receiver, Refused};
+use haypile_rdb::{Event, Kind, Part, Sink, Why};
+use haypile_store::{Call, Key, Mode, Slot, Space, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers};
+use haypile_types::key::Header;
+use haypile_types::{key, string};
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Strings that are written together.
+const BATCH_KEYS: usize = TOGETHER_MAX;
+
+/// Bytes of names and values after which they are written, however few they are.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Bytes of the log that are handed to the operating system at once.
+const LOG_WRITE_BYTES: usize = 1 << 20;
+
+/// Elements of one value between two looks at the time.
+const TELL_ELEMENTS: u64 = 4096;
+
+pub struct Directory<'s> {
+    store: &'s Store,
+    /// Keys that exist stay as they are.
+    keep: bool,
+    database: u32,
+    batch: Batch,
+    /// The key whose value is being read.
+    key: Current<'s>,
+    about: About,
+    buffers: TxnBuffers,
+    /// Bytes of values since the log was written.
+    unwritten: usize,
+    tally: Tally,
+    progress: Progress,
+}
+
+/// Short strings that are not written yet.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    strings: Vec<Gathered>,
+}
+
+/// A short string: where its name and its value lie in the batch's bytes.
+struct Gathered {
+    name: Range<usize>,
+    value: Range<usize>,
+    deadline_ms: Option<u64>,
+}
+
+/// What the file said about a key before its value.
+struct About {
+    kind: Kind,
+    deadline_ms: Option<u64>,
+    position: u64,
+    elements: u64,
+}
+
+/// What becomes of the key that is being read.
+enum Current<'s> {
+    Nothing,
+    /// Its parts go nowhere.
+    Skipped,
+    /// The name of a string lies in the batch.
+    String {
+        name: Range<usize>,
+    },
+    Value(Box<Value<'s>>),
+}
+
+/// A key in the making.
+struct Value<'s> {
+    txn: Txn<'s>,
+    key: Located,
+    before: Option<Header>,
+    receiver: Receiver,
+}
+
+/// A key that has its name.
+struct Located {
+    space: Space,
+    slot: Slot,
+    hash: u32,
+    name: Vec<u8>,
+}
+
+impl Located {
+    fn key(&self) -> Key<'_> {
+        Key { space: self.space, slot: self.slot, hash: self.hash, name: &self.name }
+    }
+}
+
+impl<'s> Directory<'s> {
+    pub fn new(store: &'s Store, keep: bool, progress: Progress) -> Directory<'s> {
+        Directory {
+            store,
+            keep,
+            database: 0,
+            batch: Batch::default(),
+            key: Current::Nothing,
+            about: About { kind: Kind::String, deadline_ms: None, position: 0, elements: 0 },
+            buffers: TxnBuffers::default(),
+            unwritten: 0,
+            tally: Tally::new(),
+            progress,
+        }
+    }
+
+    fn begin(&mut self) -> Txn<'s> {
+        let call = Call { now_ms: now_ms(), seed: 0, database: self.database, mode: Mode::Disk, pins: None };
+        let mut txn = self.store.begin(std::mem::take(&mut self.buffers), call);
+        txn.set_touching(false);
+        txn
+    }
+
+    fn on_key(&mut self, key: haypile_rdb::Key<'_>) -> Result<(), Ended> {
+        let haypile_rdb::Key { kind, deadline_ms, position, .. } = key;
+        self.about = About { kind, deadline_ms, position, elements: 0 };
+        if kind == Kind::String {
+            self.key = Current::String { name: self.batch.push(key.name) };
+        } else {
+            self.write_batch()?;
+            self.begin_value(key.name)?;
+        }
+        Ok(())
+    }
+
+    /// A value that is made part by part, in a transaction of its own.
+    fn begin_value(&mut self, name: &[u8]) -> Result<(), Ended> {
+        self.store.wait_for_room().map_err(refused)?;
+        let mut txn = self.begin();
+        if has_passed(self.about.deadline_ms, &txn) {
+            self.tally.expired += 1;
+            self.buffers = txn.finish();
+            self.key = Current::Skipped;
+            return Ok(());
+        }
+        let Key { space, slot, hash, name } = txn.key(name);
+        let key = Located { space, slot, hash, name: name.to_vec() };
+        let before = key::lookup_write(&mut txn, &key.key()).map_err(|error| refused(stop_of(error)))?;
+        let before = before.map(|entry| entry.header);
+        if self.keep && before.is_some() {
+            self.tally.kept += 1;
+            self.buffers = txn.finish();
+            self.key = Current::Skipped;
+            return Ok(());
+        }
+        let receiver = Receiver::new(self.about.kind);
+        self.key = Current::Value(Box::new(Value { txn, key, before, receiver }));
+        Ok(())
+    }
+
+    fn on_part(&mut self, part: Part<'_>) -> Result<(), Ended> {
+        self.about.elements += 1;
+        if self.about.elements.is_multiple_of(TELL_ELEMENTS) {
+            self.progress.tell(self.tally.passed());
+        }
+        if let (Current::String { name }, Part::String(value)) = (&self.key, part) {
+            let name = name.clone();
+            if value.len() <= string::INLINE_BYTES_MAX {
+                let value = self.batch.push(value);
+                self.batch.strings.push(Gathered { name, value, deadline_ms: self.about.deadline_ms });
+                self.key = Current::Nothing;
+                return Ok(());
+            }
+            let name = self.batch.bytes[name].to_vec();
+            self.write_batch()?;
+            self.begin_value(&name)?;
+        }
+        let Current::Value(value) = &mut self.key else { return Ok(()) };
+        let Value { txn, key, receiver, .. } = &mut **value;
+        receiver.take(txn, &key.key(), part).map_err(|why| match why {
+            Refused::Stop(error) => refused(stop_of(error)),
+            Refused::Corrupt(what) => Ended::Input(haypile_rdb::Error {
+                position: self.about.position,
+                key: Some(key.name.clone()),
+                why: Why::Corrupt(what),
+            }),
+        })
+    }
+
+    fn on_end(&mut self, elements: u64) -> Result<(), Ended> {
+        match std::mem::replace(&mut self.key, Current::Nothing) {
+            Current::Value(value) if elements == 0 => {
+                self.tally.empty += 1;
+                self.buffers = value.txn.finish();
+            }
+            Current::Value(value) => self.end_value(*value)?,
+            Current::Nothing | Current::Skipped | Current::String { .. } => {}
+        }
+        if self.batch.strings.len() >= BATCH_KEYS || self.batch.bytes.len() >= BATCH_BYTES {
+            self.write_batch()?;
+        }
+        Ok(())
+    }
+
+    fn end_value(&mut self, value: Value<'s>) -> Result<(), Ended> {
+        let Value { mut txn, key, before, receiver } = value;
+        let About { kind, deadline_ms, .. } = self.about;
+        let key = key.key();
+        let finish = || {
+            if let Some(before) = &before {
+                key::remove(&mut txn, &key, before).map_err(stop_of)?;
+            }
+            let is_there = receiver.finish(&mut txn, &key, deadline_ms).map_err(|error| match error {
+                haypile_commands::Error::Stop(stop) => stop,
+                error => Stop::Failed(format!("{:?}", error.into_reply())),
+            })?;
+            if is_there {
+                txn.commit()?;
+            }
+            Ok(is_there)
+        };
+        let is_there = finish().map_err(refused)?;
+        self.buffers = txn.finish();
+        if is_there {
+            self.tally.add(self.database.into(), kind, 1);
+        } else {
+            // The time of all of its fields had passed.
+            self.tally.expired += 1;
+        }
+        self.write_log(4096);
+        self.progress.tell(self.tally.passed());
+        Ok(())
+    }
+
+    /// Writes the strings that were gathered.
+    fn write_batch(&mut self) -> Result<(), Ended> {
+        if self.batch.strings.is_empty() {
+            self.batch.bytes.clear();
+            return Ok(());
+        }
+        self.store.wait_for_room().map_err(refused)?;
+        let mut txn = self.begin();
+        let Batch { bytes, strings } = &self.batch;
+        let keys: Vec<Key<'_>> = strings.iter().map(|string| txn.key(&bytes[string.name.clone()])).collect();
+        self.store.prefetch(&keys, true);
+        let (mut kept, mut expired) = (0, 0);
+        for (string, key) in strings.iter().zip(&keys) {
+            if has_passed(string.deadline_ms, &txn) {
+                expired += 1;
+                continue;
+            }
+            let before = if self.keep {
+                if key::lookup_write(&mut txn, key).map_err(|error| refused(stop_of(error)))?.is_some() {
+                    kept += 1;
+                    continue;
+                }
+                None
+            } else {
+                key::lookup_overwrite(&mut txn, key).map_err(|error| refused(stop_of(error)))?
+            };
+            let value = &bytes[string.value.clone()];
+            string::put(&mut txn, key, before.as_ref(), value, string.deadline_ms)
+                .map_err(|error| refused(stop_of(error)))?;
+        }
+        txn.commit().map_err(refused)?;
+        self.buffers = txn.finish();
+        self.tally.kept += kept;
+        self.tally.expired += expired;
+        self.tally.add(self.database.into(), Kind::String, strings.len() as u64 - kept - expired);
+        let written = bytes.len();
+        self.batch.strings.clear();
+        self.batch.bytes.clear();
+        self.write_log(written);
+        self.progress.tell(self.tally.passed());
+        Ok(())
+    }
+
+    fn write_log(&mut self, bytes: usize) {
+        self.unwritten += bytes;
+        if self.unwritten >= LOG_WRITE_BYTES {
+            self.unwritten = 0;
+            self.store.log().write();
+        }
+    }
+}
+
+impl Batch {
+    fn push(&mut self, bytes: &[u8]) -> Range<usize> {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        at..self.bytes.len()
+    }
+}
+
+impl Sink for Directory<'_> {
+    type Error = Ended;
+
+    fn take(&mut self, event: Event<'_>) -> Result<(), Ended> {
+        match event {
+            Event::Key(key) => return self.on_key(key),
+            Event::Part(part) => return self.on_part(part),
+            Event::End { elements } => return self.on_end(elements),
+            Event::Database(number) => {
+                self.write_batch()?;
+                let databases = self.store.databases();
+                self.database = u32::try_from(number).ok().filter(|number| *number < databases).ok_or_else(|| {
+                    let needed = number.saturating_add(1);
+                    Ended::Refused(format!(
+                        "The file has keys of database {number}, and here are {databases}, counted from 0: add --databases {needed}, \
+                         and set `databases` for the server, too."
+                    ))
+                })?;
+            }
+            Event::Function(source) => self.tally.skip_function(source),
+            Event::Module { name, .. } => self.tally.skip_module(name),
+            Event::Aux { .. } | Event::Sizes { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Target for Directory<'_> {
+    fn complete(&mut self) -> Result<(), Ended> {
+        let written = self.write_batch();
+        self.key = Current::Nothing;
+        self.store.log().write();
+        self.tally.bytes = self.progress.bytes();
+        self.progress.end();
+        written
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
+/// Redis leaves such a key out, too.
+fn has_passed(deadline_ms: Option<u64>, txn: &Txn<'_>) -> bool {
+    deadline_ms.is_some_and(|deadline| deadline < txn.now_ms())
+}
+
+fn stop_of(error: haypile_types::Error) -> Stop {
+    match error {
+        haypile_types::Error::Stop(stop) => stop,
+        error => Stop::Failed(format!("{error:?}")),
+    }
+}
+
+/// Why the store does not take a key, for people.
+fn refused(stop: Stop) -> Ended {
+    Ended::Refused(match stop {
+        Stop::Refused(why) | Stop::Failed(why) => {
+            let why = why.strip_prefix("MISCONF ").or_else(|| why.strip_prefix("ERR ")).unwrap_or(&why);
+            why.strip_suffix(" Reads go on.").unwrap_or(why).to_owned()
+        }
+        Stop::TooLarge => "A key changes more at once than `txn-bytes-max` allows.".into(),
+        stop => unreachable!("nobody else has the store, and it may wait for the disk: {stop:?}"),
+    })
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
