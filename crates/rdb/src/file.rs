@@ -4,6 +4,7 @@ use crate::encoded;
 use crate::error::{Error, Failure, Why};
 use crate::event::{Event, Key, Sink};
 use crate::source::{Input, Source};
+use crate::tape::Tape;
 use crate::value::{Form, Reader};
 use std::io::Read;
 
@@ -43,7 +44,16 @@ pub struct Summary {
 /// Gives all that a file says to a sink. The checksum comes last: what the sink was given before is only known to be whole
 /// when this returns.
 pub fn read_file<R: Read, K: Sink>(from: R, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
-    let mut reader = Reader::new(Input::new(from));
+    read_input(Input::new(from), sink)
+}
+
+/// The same, with the bytes of each value on a tape: when `Event::End` says that it is complete, and up to the next event.
+pub fn read_file_recorded<R: Read, K: Sink>(from: R, tape: &Tape, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
+    read_input(Input::new(from).recorded_by(tape.clone()), sink)
+}
+
+fn read_input<R: Read, K: Sink>(input: Input<R>, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
+    let mut reader = Reader::new(input);
     let version = version(&mut reader.source)?;
     let mut about = About::default();
     loop {
@@ -159,7 +169,9 @@ fn key<R: Read, K: Sink>(
     let About { deadline_ms, idle_s, frequency } = about;
     let key = Key { name: &name, kind, deadline_ms, idle_s, frequency, position };
     sink.take(Event::Key(key)).map_err(Failure::Sink)?;
+    reader.source.record(form);
     let elements = reader.value(form, |part| sink.take(Event::Part(part))).map_err(|failure| failure.of_key(&name))?;
+    reader.source.end_record();
     sink.take(Event::End { elements }).map_err(Failure::Sink)?;
     reader.name = name;
     Ok(())

@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`event`] (what is in a file), [`file`](mod@file), [`payload`], [`value`] and [`stream`] (how values lie in it), [`encoded`]
 //! (lengths and strings), [`listpack`], [`ziplist`], [`zipmap`] and [`intset`] (values in one string), [`lzf`], [`source`] (where bytes come
-//! from), [`writer`] and [`nodes`].
+//! from) and [`tape`] (what they were), [`writer`] and [`nodes`].
 //!
 //! ```
 //! use haypile_rdb::{Kind, Memory, Part, Payload, Writer};
@@ -51,6 +51,7 @@ pub mod ziplist;
 pub mod zipmap;
 
 pub mod source;
+pub mod tape;
 
 pub mod nodes;
 pub mod writer;
@@ -62,9 +63,10 @@ pub mod testing;
 
 pub use error::{Error, Failure, Why};
 pub use event::{Event, Fields, Key, Kind, Part, Sink, StreamHead, StreamId};
-pub use file::{Summary, read_file};
+pub use file::{Summary, read_file, read_file_recorded};
 pub use payload::Payload;
 pub use source::{Input, Slice, Source};
+pub use tape::{Beginning, Tape};
 pub use writer::{File, Memory, Output, Writer};
 
 /// The newest version of the format that is read: that of Redis 7.4.

@@ -9,7 +9,7 @@ use crate::source::Slice;
 use crate::value::{Elements, Form, Reader};
 
 /// Bytes behind the value.
-const FOOTER_BYTES: usize = 10;
+pub(crate) const FOOTER_BYTES: usize = 10;
 
 const CHECKSUM_BYTES: usize = 8;
 
@@ -36,7 +36,7 @@ impl<'a> Payload<'a> {
         Ok(Payload { body, version })
     }
 
-    /// The bytes of the value without looking at a checksum: for tests of what comes behind it.
+    /// The form of a value and its bytes, which come from somewhere else than a payload.
     pub fn unchecked(body: &'a [u8]) -> Payload<'a> {
         Payload { body, version: crate::VERSION }
     }
@@ -71,10 +71,14 @@ impl<'a> Payload<'a> {
 
 /// Makes a payload of a value.
 pub(crate) fn seal(mut value: Vec<u8>, version: u16) -> Vec<u8> {
-    value.extend_from_slice(&version.to_le_bytes());
-    let checksum = Checksum::default().and(&value).value();
-    value.extend_from_slice(&checksum.to_le_bytes());
+    seal_in_place(&mut value, version);
     value
+}
+
+pub(crate) fn seal_in_place(value: &mut Vec<u8>, version: u16) {
+    value.extend_from_slice(&version.to_le_bytes());
+    let checksum = Checksum::default().and(value).value();
+    value.extend_from_slice(&checksum.to_le_bytes());
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Why};
+use crate::tape::Tape;
+use crate::value::Form;
 use std::io::Read;
 
 /// More bytes than this are not asked for at once.
@@ -100,6 +102,9 @@ pub struct Input<R> {
     summed: usize,
     checksum: Checksum,
     position: u64,
+    tape: Option<Tape>,
+    /// While something is recorded: from here on, what was taken of the buffer is not on the tape.
+    recorded: Option<usize>,
 }
 
 /// Bytes of the buffer: large beside what is taken at once, so that little is moved.
@@ -108,7 +113,35 @@ const BUFFER_BYTES: usize = 4 * TAKE_MAX;
 impl<R: Read> Input<R> {
     pub fn new(from: R) -> Input<R> {
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Input { from, buffer, start: 0, end: 0, summed: 0, checksum: Checksum::default(), position: 0 }
+        let (checksum, position) = (Checksum::default(), 0);
+        Input { from, buffer, start: 0, end: 0, summed: 0, checksum, position, tape: None, recorded: None }
+    }
+
+    /// With a tape for the values in it.
+    pub fn recorded_by(self, tape: Tape) -> Input<R> {
+        Input { tape: Some(tape), ..self }
+    }
+
+    /// Records what is taken from here on, if there is a tape.
+    pub(crate) fn record(&mut self, form: Form) {
+        if let Some(tape) = &self.tape {
+            tape.begin(form);
+            self.recorded = Some(self.start);
+        }
+    }
+
+    /// Puts on the tape what was taken of the buffer.
+    fn put_on_tape(&mut self) {
+        if let (Some(tape), Some(from)) = (&self.tape, self.recorded) {
+            self.recorded = tape.add(&self.buffer[from..self.start]).then_some(self.start);
+        }
+    }
+
+    pub(crate) fn end_record(&mut self) {
+        self.put_on_tape();
+        if let (Some(tape), Some(_)) = (&self.tape, self.recorded.take()) {
+            tape.end();
+        }
     }
 
     /// The checksum of all bytes taken so far.
@@ -122,6 +155,8 @@ impl<R: Read> Input<R> {
     fn fill(&mut self, count: usize) -> Result<(), Error> {
         debug_assert!(count <= TAKE_MAX);
         self.checksum();
+        self.put_on_tape();
+        self.recorded = self.recorded.map(|_| 0);
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end, self.summed) = (0, self.end - self.start, 0);
         while self.end < count {

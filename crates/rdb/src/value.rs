@@ -84,6 +84,16 @@ impl Form {
         FORMS.iter().map(|(form, _)| *form).find(|form| *form as u8 == number)
     }
 
+    /// The oldest version of the format that has it, but none before Redis 5.0.
+    pub(crate) fn version(self) -> u16 {
+        match self as u8 {
+            0..=15 => 9,
+            16..=19 => 10,
+            20..=21 => 11,
+            _ => 12,
+        }
+    }
+
     /// The type of the value; `None` for data of a module.
     pub fn kind(self) -> Option<Kind> {
         FORMS.iter().find(|(form, _)| *form == self).and_then(|(_, kind)| *kind)

@@ -1,7 +1,9 @@
 //! Files of real servers, old and new, and broken ones: what is in them, as a transcript.
 
 use haypile_rdb::testing::{self, Piece};
-use haypile_rdb::{Event, Failure, Key, Kind, Part, Payload, Sink, Summary, Writer, read_file};
+use haypile_rdb::{
+    Event, Failure, Key, Kind, Part, Payload, Sink, Summary, Tape, Writer, read_file, read_file_recorded,
+};
 
 /// Events as lines.
 #[derive(Default)]
@@ -200,4 +202,89 @@ fn files_are_written_and_read() {
         "List l: a 70000(2)",
     ];
     assert_eq!(lines, expected);
+}
+
+/// Reads payloads off a tape, and says of each key what they hold.
+struct Listener {
+    tape: Tape,
+    parts: Vec<Piece>,
+    /// Parts of a value when the tape was seen to be full.
+    long_at: Option<usize>,
+    whole: usize,
+    long: usize,
+}
+
+impl Sink for Listener {
+    type Error = ();
+
+    fn take(&mut self, event: Event<'_>) -> Result<(), ()> {
+        match event {
+            Event::Key(_) => {
+                self.parts.clear();
+                self.long_at = None;
+            }
+            Event::Part(part) => {
+                if self.tape.is_long() && self.long_at.is_none() {
+                    self.hear_the_beginning();
+                }
+                self.parts.push(part.into());
+            }
+            Event::End { .. } => match self.tape.seal().map(|payload| payload.to_vec()) {
+                Some(payload) => {
+                    let (_, parts) = testing::pieces(&Payload::check(&payload).unwrap()).unwrap();
+                    assert_eq!(parts, self.parts);
+                    self.whole += 1;
+                }
+                None => {
+                    if self.long_at.is_none() {
+                        self.hear_the_beginning();
+                    }
+                    self.long += 1;
+                }
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Listener {
+    /// What was handed over is in it.
+    fn hear_the_beginning(&mut self) {
+        let (beginning, mut heard) = (self.tape.take_beginning(), Vec::new());
+        let count = self.parts.len();
+        let _ = beginning.payload().read(|part| match heard.len() < count {
+            true => {
+                heard.push(Piece::from(part));
+                Ok(())
+            }
+            false => Err(()),
+        });
+        assert_eq!(heard, self.parts);
+        self.long_at = Some(count);
+    }
+}
+
+#[test]
+fn values_are_recorded_as_they_lie_in_the_file() {
+    let mut made = Writer::file(Vec::new(), haypile_rdb::VERSION).unwrap();
+    let key = |name, kind| Key { name, kind, deadline_ms: None, idle_s: None, frequency: None, position: 0 };
+    for (name, count) in [(b"small", 10), (b"large", 100_000)] {
+        made.key(&key(&name[..], Kind::Set)).unwrap();
+        made.length(count).unwrap();
+        (0..count).for_each(|n| made.string(format!("member {n}").as_bytes()).unwrap());
+    }
+    made.key(&key(&b"string"[..], Kind::String)).unwrap();
+    made.begin_string(1 << 20).unwrap();
+    (0..1 << 10).for_each(|_| made.raw(&[b'x'; 1 << 10]).unwrap());
+    let files = [include_bytes!("data/redis-7.0.rdb").to_vec(), made.end().unwrap()];
+    // How many values of the two files are recorded whole, and how many are too long.
+    for (bytes_max, expected) in [(100, (14, 5)), (10_000, (17, 2)), (1 << 20, (17, 2)), (1 << 21, (19, 0))] {
+        let tape = Tape::new(bytes_max);
+        let mut listener = Listener { tape: tape.clone(), parts: Vec::new(), long_at: None, whole: 0, long: 0 };
+        for bytes in &files {
+            read_file_recorded(&bytes[..], &tape, &mut listener).unwrap();
+        }
+        assert_eq!((listener.whole, listener.long), expected, "{bytes_max}");
+    }
 }

@@ -1,22 +1,25 @@
-//! `haypile import`: an RDB file of Redis goes into a data directory (`directory`), or into a server.
+//! `haypile import`: an RDB file of Redis goes into a data directory (`directory`), or into a server (`server`).
 //!
 //! The file is read once from its beginning to its end, and each key takes effect as a whole, so that an import that was
 //! ended in any way is run again. This file opens both ends, and says at the end what was done (`tally`) and meanwhile how far it is
 //! (`progress`).
 
 mod directory;
+mod long;
 mod progress;
+mod server;
 mod tally;
 
 use crate::datadir::DataDir;
 use crate::storage::{self, Budget};
 use crate::{allocator, process};
 use directory::Directory;
-use haypile_config::cli::{Import, Into};
+use haypile_config::cli::{Import, Into, Server as Place};
 use haypile_config::{CommandLine, Config, Engine, Loaded};
-use haypile_rdb::{Failure, Sink, read_file};
+use haypile_rdb::{Failure, Sink, Summary, read_file, read_file_recorded};
 use haypile_store::Store;
 use progress::{Counted, Progress};
+use server::Server;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -51,8 +54,18 @@ pub fn run(import: &Import) -> Result<(), String> {
             let config = configuration(made.as_deref(), line)?;
             into_directory(counted, bytes, progress, import.keep, &config)
         }
-        Into::Server(_) => Err("there is no import into a server yet".into()),
+        Into::Server(place) => {
+            let place = Place { password: place.password.clone().or_else(password), ..place.clone() };
+            let (target, tape) = Server::connect(&place, import.keep, progress)?;
+            let told = format!("the server {}:{}", place.host, place.port);
+            take(|target| read_file_recorded(counted, &tape, target), target, &told)
+        }
     }
+}
+
+/// The password where others do not see it.
+fn password() -> Option<String> {
+    ["HAYPILE_PASSWORD", "REDISCLI_AUTH"].iter().find_map(|name| std::env::var(name).ok())
 }
 
 /// The file, and how many bytes it has if that is known.
@@ -99,7 +112,7 @@ fn into_directory(
     let data_dir = DataDir::take(config)?;
     let store = storage::open(config, &budget, |_| ())?;
     let told = format!("the data directory {}", config.dir.display());
-    let imported = import(from, Directory::new(&store, keep, progress), &told);
+    let imported = take(|target| read_file(from, target), Directory::new(&store, keep, progress), &told);
     let closed = close(&store);
     drop(data_dir);
     imported.and(closed)
@@ -114,9 +127,13 @@ fn close(store: &Arc<Store>) -> Result<(), String> {
     })
 }
 
-/// Reads the file, and says what came of it.
-fn import(from: Counted, mut target: impl Target, into: &str) -> Result<(), String> {
-    let read = read_file(from, &mut target);
+/// Has the file read into the target, and says what came of it.
+fn take<T: Target>(
+    read: impl FnOnce(&mut T) -> Result<Summary, Failure<Ended>>,
+    mut target: T,
+    into: &str,
+) -> Result<(), String> {
+    let read = read(&mut target);
     // What was read before something went wrong stays.
     let completed = target.complete();
     let tally = target.tally();

@@ -26,7 +26,6 @@ mod check;
 mod import;
 mod logging;
 mod print_log;
-#[cfg_attr(not(test), expect(dead_code, reason = "import, export and MIGRATE are going to talk by it"))]
 mod remote;
 
 use haypile_config::cli::Cli;

@@ -1,0 +1,353 @@
+//! An import into a server, as its client: each value becomes a RESTORE of the very bytes that lie in the file.
+//!
+//! Commands are sent ahead of their replies, within bounds. A value that is too long for one command is made element by element
+//! (`long`). Whoever serves decides about a key as a whole, so each is there whole or not at all.
+
+use super::long::Long;
+use super::progress::Progress;
+use super::tally::Tally;
+use super::{Ended, Target};
+use crate::remote::Remote;
+use haypile_config::cli::Server as Place;
+use haypile_rdb::{Event, Kind, Part, Sink, StreamHead, Tape};
+use haypile_resp::Reply;
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long the server may take for one thing: it may be loading a value of many megabytes.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Commands without a reply yet, and bytes of them.
+const AHEAD_COMMANDS: usize = 512;
+const AHEAD_BYTES: usize = 8 << 20;
+
+/// Longer values are made element by element: they would be held three times on the way.
+const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+/// What Redis takes in one argument, unless it says otherwise.
+const BULK_BYTES_MAX: usize = 512 << 20;
+
+/// Parts of one value between two looks at the time.
+const TELL_PARTS: u64 = 4096;
+
+pub struct Server {
+    link: Link,
+    keep: bool,
+    tape: Tape,
+    /// Of the key that is being read.
+    name: Vec<u8>,
+    about: About,
+    state: State,
+    progress: Progress,
+}
+
+/// What the file said about a key before its value.
+struct About {
+    kind: Kind,
+    deadline_ms: Option<u64>,
+    idle_s: Option<u64>,
+    frequency: Option<u8>,
+    /// Parts that were handed over.
+    parts: u64,
+}
+
+/// What becomes of the key that is being read.
+enum State {
+    Skipped,
+    Recorded,
+    Long(Box<Long>),
+}
+
+/// The connection, and what is under way on it.
+pub struct Link {
+    remote: Remote,
+    place: String,
+    database: u64,
+    under_way: VecDeque<Sent>,
+    bytes: usize,
+    pub tally: Tally,
+}
+
+/// A command that has no reply yet.
+struct Sent {
+    bytes: usize,
+    what: What,
+}
+
+enum What {
+    Restore {
+        database: u64,
+        kind: Kind,
+        name: Box<[u8]>,
+    },
+    /// A part of a long value.
+    Step {
+        name: Box<[u8]>,
+    },
+}
+
+impl Server {
+    /// Connects, and logs in.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn connect(place: &Place, keep: bool, progress: Progress) -> Result<(Server, Tape), String> {
+        let Place { host, port, user, password } = place;
+        let shown = format!("{host}:{port}");
+        let fails = |error: io::Error| format!("The server {shown} cannot be reached: {error}");
+        let mut remote = Remote::connect(host, *port, PATIENCE).map_err(fails)?;
+        let mut asked = |words: &[&[u8]]| match remote.call(words) {
+            Ok(reply) if reply.is_error() => Err(format!("The server {shown} refuses: {}", text_of(&reply))),
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(fails(error)),
+        };
+        match (user, password) {
+            (Some(user), password) => {
+                asked(&[b"AUTH", user.as_bytes(), password.as_deref().unwrap_or_default().as_bytes()])?;
+            }
+            (None, Some(password)) => drop(asked(&[b"AUTH", password.as_bytes()])?),
+            (None, None) => {}
+        }
+        asked(&[b"PING"])?;
+        // Where it does not say, it has the default.
+        let bulk_bytes = asked(&[b"CONFIG", b"GET", b"proto-max-bulk-len"]).ok().and_then(|reply| number_in(&reply));
+        let tape = Tape::new(bulk_bytes.unwrap_or(BULK_BYTES_MAX).min(PAYLOAD_BYTES_MAX));
+        let (under_way, tally) = (VecDeque::new(), Tally::new());
+        let server = Server {
+            link: Link { remote, place: shown.clone(), database: 0, under_way, bytes: 0, tally },
+            keep,
+            tape: tape.clone(),
+            name: Vec::new(),
+            about: About { kind: Kind::String, deadline_ms: None, idle_s: None, frequency: None, parts: 0 },
+            state: State::Skipped,
+            progress,
+        };
+        Ok((server, tape))
+    }
+
+    fn on_key(&mut self, key: haypile_rdb::Key<'_>) {
+        let haypile_rdb::Key { name, kind, deadline_ms, idle_s, frequency, .. } = key;
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        self.about = About { kind, deadline_ms, idle_s, frequency, parts: 0 };
+        self.state = State::Recorded;
+        if deadline_ms.is_some_and(|deadline| deadline < now_ms()) {
+            self.link.tally.expired += 1;
+            self.state = State::Skipped;
+        }
+    }
+
+    fn on_part(&mut self, part: Part<'_>) -> Result<(), Ended> {
+        if matches!(self.state, State::Recorded) && self.tape.is_long() {
+            self.begin_long()?;
+        }
+        if let State::Long(long) = &mut self.state {
+            long.take(&mut self.link, part)?;
+        }
+        self.about.parts += 1;
+        if self.about.parts.is_multiple_of(TELL_PARTS) {
+            self.progress.tell(self.link.tally.passed());
+        }
+        Ok(())
+    }
+
+    /// From here on the value goes part by part; those that were read already come first.
+    fn begin_long(&mut self) -> Result<(), Ended> {
+        let beginning = self.tape.take_beginning();
+        if self.keep && self.link.call(&[b"EXISTS", &self.name])? == Reply::Integer(1) {
+            self.link.tally.kept += 1;
+            self.state = State::Skipped;
+            return Ok(());
+        }
+        let mut long = Box::new(Long::new(&self.name, self.about.kind));
+        let mut left = self.about.parts;
+        let mut failed = Ok(());
+        // What follows these parts in the beginning comes from the file, and the beginning has no end.
+        let _ = beginning.payload().read(|part| {
+            if left == 0 {
+                return Err(());
+            }
+            left -= 1;
+            failed = long.take(&mut self.link, part);
+            if failed.is_ok() { Ok(()) } else { Err(()) }
+        });
+        failed?;
+        self.state = State::Long(long);
+        Ok(())
+    }
+
+    fn on_end(&mut self, elements: u64) -> Result<(), Ended> {
+        if matches!(self.state, State::Recorded) && self.tape.is_long() {
+            self.begin_long()?;
+        }
+        match std::mem::replace(&mut self.state, State::Skipped) {
+            State::Skipped => {}
+            State::Recorded if elements == 0 => self.link.tally.empty += 1,
+            State::Recorded => self.restore()?,
+            State::Long(long) => {
+                let About { kind, deadline_ms, .. } = self.about;
+                match long.finish(&mut self.link, elements, deadline_ms, self.keep)? {
+                    true => self.link.tally.add(self.link.database, kind, 1),
+                    false => self.link.tally.kept += 1,
+                }
+            }
+        }
+        self.progress.tell(self.link.tally.passed());
+        Ok(())
+    }
+
+    fn restore(&mut self) -> Result<(), Ended> {
+        let About { kind, deadline_ms, idle_s, frequency, .. } = self.about;
+        let payload = self.tape.seal().expect("what is not long is whole at its end");
+        let [deadline, idle] = [deadline_ms, idle_s].map(|number| number.unwrap_or(0).to_string());
+        let frequency = frequency.map(|frequency| frequency.to_string());
+        let mut words: Vec<&[u8]> = vec![b"RESTORE", &self.name, deadline.as_bytes()];
+        words.extend([&payload[..], b"ABSTTL"]);
+        if !self.keep {
+            words.push(b"REPLACE");
+        }
+        match &frequency {
+            Some(frequency) => words.extend([&b"FREQ"[..], frequency.as_bytes()]),
+            None if idle_s.is_some() => words.extend([&b"IDLETIME"[..], idle.as_bytes()]),
+            None => {}
+        }
+        let (database, name) = (self.link.database, self.name.as_slice().into());
+        self.link.send(&words, What::Restore { database, kind, name })
+    }
+}
+
+impl Link {
+    /// Sends a command that makes a part of a long value.
+    pub fn step(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), Ended> {
+        self.send(words, What::Step { name: name.into() })
+    }
+
+    fn send(&mut self, words: &[&[u8]], what: What) -> Result<(), Ended> {
+        let bytes = words.iter().map(|word| word.len()).sum();
+        while self.under_way.len() >= AHEAD_COMMANDS || self.bytes + bytes > AHEAD_BYTES && !self.under_way.is_empty() {
+            self.receive()?;
+        }
+        self.remote.send(words).map_err(|error| self.broken(&error))?;
+        self.bytes += bytes;
+        self.under_way.push_back(Sent { bytes, what });
+        Ok(())
+    }
+
+    /// The reply to the oldest command.
+    fn receive(&mut self) -> Result<(), Ended> {
+        let reply = self.remote.receive().map_err(|error| self.broken(&error))?;
+        let Some(Sent { bytes, what }) = self.under_way.pop_front() else { unreachable!("a reply has a command") };
+        self.bytes -= bytes;
+        match what {
+            What::Restore { database, kind, .. } if !reply.is_error() => self.tally.add(database, kind, 1),
+            What::Restore { .. } if text_of(&reply).starts_with("BUSYKEY") => self.tally.kept += 1,
+            _ if !reply.is_error() => {}
+            What::Restore { name, .. } | What::Step { name } => return Err(self.refuses(&name, &reply)),
+        }
+        Ok(())
+    }
+
+    pub fn refuses(&self, name: &[u8], reply: &Reply) -> Ended {
+        let (said, name) = (text_of(reply), &name[..name.len().min(128)]);
+        let why = match said.contains("version or checksum") || said.contains("Bad data format") {
+            true => " It may be older than the one that wrote the file.",
+            false => "",
+        };
+        Ended::Refused(format!("The server {} does not take key \"{}\": {said}.{why}", self.place, name.escape_ascii()))
+    }
+
+    fn broken(&self, error: &io::Error) -> Ended {
+        Ended::Refused(format!("The connection to the server {} is broken: {error}.", self.place))
+    }
+
+    /// Waits for the reply: what follows must not go into another database.
+    fn select(&mut self, number: u64) -> Result<(), Ended> {
+        let reply = self.call(&[b"SELECT", number.to_string().as_bytes()])?;
+        if reply.is_error() {
+            let needed = number.saturating_add(1);
+            return Err(Ended::Refused(format!(
+                "The file has keys of database {number}, which the server {} does not take: {}. Set its `databases` to {needed} or \
+                 more.",
+                self.place,
+                text_of(&reply)
+            )));
+        }
+        self.database = number;
+        Ok(())
+    }
+
+    /// Waits for all replies.
+    pub fn settle(&mut self) -> Result<(), Ended> {
+        while !self.under_way.is_empty() {
+            self.receive()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a command and waits for its reply, when all others have theirs.
+    pub fn call(&mut self, words: &[&[u8]]) -> Result<Reply, Ended> {
+        self.settle()?;
+        self.remote.call(words).map_err(|error| self.broken(&error))
+    }
+}
+
+impl Sink for Server {
+    type Error = Ended;
+
+    fn take(&mut self, event: Event<'_>) -> Result<(), Ended> {
+        match event {
+            Event::Key(key) => self.on_key(key),
+            Event::Part(part) => return self.on_part(part),
+            Event::End { elements } => return self.on_end(elements),
+            Event::Database(number) => return self.link.select(number),
+            Event::Function(source) => self.link.tally.skip_function(source),
+            Event::Module { name, .. } => self.link.tally.skip_module(name),
+            Event::Aux { .. } | Event::Sizes { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Target for Server {
+    fn complete(&mut self) -> Result<(), Ended> {
+        let settled = self.link.settle();
+        if let (State::Long(long), Ok(())) = (&self.state, &settled) {
+            // It ends by itself as well.
+            let _ = long.abandon(&mut self.link);
+        }
+        self.link.tally.bytes = self.progress.bytes();
+        self.progress.end();
+        settled
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.link.tally
+    }
+}
+
+/// The text of an error reply, or of what came in its place.
+pub fn text_of(reply: &Reply) -> String {
+    match reply {
+        Reply::Error(text) => text.to_string(),
+        Reply::ErrorBytes(text) => text.escape_ascii().to_string(),
+        other => format!("unexpected reply {other:?}"),
+    }
+}
+
+/// The value in a reply of CONFIG GET.
+fn number_in(reply: &Reply) -> Option<usize> {
+    let Reply::Array(words) = reply else { return None };
+    let Some(Reply::Bulk(value)) = words.get(1) else { return None };
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// The times and counters of a stream's head, which say more than its entries do.
+pub fn head_words(head: &StreamHead) -> [String; 3] {
+    let id = |id: haypile_rdb::StreamId| format!("{}-{}", id.ms, id.seq);
+    [id(head.last), head.entries_added.to_string(), id(head.max_deleted)]
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
