@@ -28,7 +28,6 @@ const JOINED_MAX: usize = 5;
 pub struct Run {
     pub value: u8,
     pub len: usize,
-    /// Bytes that it takes.
     bytes: usize,
 }
 
@@ -47,6 +46,11 @@ impl Run {
             }
             _ => Run { value: (first >> 2 & 0x1f) + 1, len: usize::from(first & 3) + 1, bytes: 1 },
         }
+    }
+
+    /// Bytes that it takes, or would take if it were not cut off.
+    pub fn bytes(self) -> usize {
+        self.bytes
     }
 
     fn is_val(self) -> bool {
@@ -137,12 +141,16 @@ pub fn set(sketch: &mut Vec<u8>, place: &Place, register: usize, value: u8, byte
     put_val(&mut split, value, 1);
     put(&mut split, right);
     let at = HEADER_BYTES + place.at;
-    // Of an XZERO at the end the second byte may be missing.
-    let old = at..(at + run.bytes).min(sketch.len());
-    if split.len() > old.len() && sketch.len() + split.len() - old.len() > bytes_max {
+    if split.len() > run.bytes && sketch.len() + split.len() - run.bytes > bytes_max {
         return false;
     }
-    sketch.splice(old, split);
+    // Of an XZERO at the end the second byte may be missing. Redis counts it as if it were there, and so loses the last byte of
+    // what comes in its place.
+    let is_cut_off = at + run.bytes > sketch.len();
+    sketch.splice(at..(at + run.bytes).min(sketch.len()), split);
+    if is_cut_off {
+        sketch.pop();
+    }
     join(sketch, HEADER_BYTES + place.before);
     true
 }

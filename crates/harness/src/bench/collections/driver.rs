@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
 /// As many as redis-benchmark has.
-const CONNECTIONS: usize = 50;
+pub const CONNECTIONS: usize = 50;
 
 pub struct Load {
     pub port: u16,

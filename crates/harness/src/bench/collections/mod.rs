@@ -4,6 +4,7 @@
 mod cases;
 mod driver;
 mod sketches;
+mod streams;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use driver::Load;
 
 /// How our server is started: so that all data is in memory, as in redis-server.
 pub const DIRECTIVES: &str = "--workers 1 --maxmemory 1gb";
+
+/// Requests under way on a connection while data sets are written.
+const FILL_PIPELINE: usize = 4;
 
 pub struct Options {
     pub base: Template,
@@ -49,7 +53,7 @@ impl Outcome {
 
 /// All cases.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter().chain(sketches::CASES)
+    cases::CASES.iter().chain(sketches::CASES).chain(streams::CASES)
 }
 
 /// Measures and prints; true if each target is met.
@@ -85,7 +89,6 @@ fn measure(options: &Options, case: &'static Case) -> Result<Outcome> {
 
 /// One server, one round, in a directory of its own.
 fn one(options: &Options, template: &Template, case: &Case, round: u32) -> Result<Measured> {
-    const FILL_PIPELINE: usize = 4;
     let place = Workplace::new("collections", None)?;
     let (server, _) = Server::start(&template.pinned_to(options.server_cpu), &place)?;
     let mut client = server.client()?;
