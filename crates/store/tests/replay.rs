@@ -5,14 +5,20 @@ mod machine;
 use haypile_log::Files;
 use haypile_store::base::BaseError;
 use haypile_store::testing::{FaultBase, options};
-use haypile_store::{Counter, MemoryBase, Mode, Space, Store, TxnBuffers, row};
+use haypile_store::{Counter, MemoryBase, Mode, Space, Store, StoreOptions, TxnBuffers, row};
 use machine::{Machine, call};
 use std::path::Path;
 use std::sync::Arc;
 
+/// What is written stays in the log, however slowly.
+fn never_flushing(options: &mut StoreOptions) {
+    options.memtable_bytes = 64 << 20;
+    options.flush_log_bytes = 64 << 20;
+}
+
 #[test]
 fn the_owner_of_an_object_that_was_written_ahead_may_come_after_a_flush_of_the_replay() {
-    let machine = Machine::new(|options| options.memtable_bytes = 32 << 20);
+    let machine = Machine::new(never_flushing);
     let mut txn = machine.begin();
     let id = txn.new_object().expect("leased");
     let chunk = vec![b'x'; 64 << 10];
@@ -43,7 +49,7 @@ fn the_owner_of_an_object_that_was_written_ahead_may_come_after_a_flush_of_the_r
 
 #[test]
 fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
-    let machine = Machine::new(|options| options.memtable_bytes = 64 << 20);
+    let machine = Machine::new(never_flushing);
     let long = vec![b'l'; 700 << 10];
     for n in 0..4000 {
         machine.put(&format!("short:{n}"), &[b's'; 300]).expect("room");
@@ -80,7 +86,7 @@ fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
 
 #[test]
 fn damage_far_into_the_log_ends_the_replay_and_is_named() {
-    let machine = Machine::new(|options| options.memtable_bytes = 64 << 20);
+    let machine = Machine::new(never_flushing);
     for n in 0..10_000 {
         machine.put(&format!("k{n}"), &[b'v'; 300]).expect("room");
         machine.store.log().write();
