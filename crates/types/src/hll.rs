@@ -9,6 +9,7 @@ pub mod sketch;
 
 mod dense;
 mod estimate;
+mod skip;
 mod sparse;
 
 pub mod selftest;

@@ -10,6 +10,7 @@
 //! that the bytes are the same. Any bytes may be given: what does not parse, or is not of all registers, is refused.
 
 use super::sketch::{Corrupt, HEADER_BYTES, REGISTERS};
+use super::skip::{self, Start};
 use smallvec::SmallVec;
 
 const XZERO: u8 = 0x40;
@@ -108,9 +109,10 @@ impl Place {
     }
 }
 
-/// The run of a register.
+/// The run of a register. Most of what lies before it is passed eight bytes at a time.
 pub fn find(registers: &[u8], register: usize) -> Result<Place, Corrupt> {
-    let (mut at, mut before, mut first) = (0, 0, 0);
+    let Start { mut at, mut first } = skip::most(registers, register);
+    let mut before = at;
     while at < registers.len() {
         let run = Run::parse(&registers[at..]);
         if register < first + run.len {
