@@ -42,6 +42,8 @@ pub(crate) enum Hindrance {
     Alone,
     /// Somebody waits for what it makes: the long way serves those.
     Awaited,
+    /// It has found something out that is to be kept: the short way goes on as a write.
+    Keeps,
 }
 
 /// What the short way runs: `None` where there is nothing to have yet.
@@ -217,8 +219,17 @@ impl Workbench {
             (Run::Read(run), Some(store)) => {
                 self.data::<false>(engine, store, session, entry, Once(run), args, located, out)
             }
-            (Run::Write(run) | Run::Cache(run), Some(store)) => {
+            (Run::Write(run), Some(store)) => {
                 self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
+            }
+            // Mostly there is nothing new to keep, and it is a read.
+            (Run::Cache(run), Some(store)) => {
+                match self.data::<false>(engine, store, session, entry, Once(run), args, located, out) {
+                    Err(Hindrance::Keeps) => {
+                        self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
+                    }
+                    ran => ran,
+                }
             }
             (Run::Await(run), Some(store)) => {
                 self.data::<false>(engine, store, session, entry, Try(run), args, located, out)
@@ -342,6 +353,13 @@ impl Workbench {
                 }
                 Err(error) => Err(error),
             };
+            if caches && !WRITES && !txn.is_read_only() {
+                self.buffers = txn.finish();
+                if locked {
+                    engine.locks.unlock(&self.claims);
+                }
+                return Err(Hindrance::Keeps);
+            }
             if WRITES && reply.is_ok() && engine.is_awaited(&txn) {
                 self.buffers = txn.finish();
                 engine.locks.unlock(&self.claims);
@@ -411,6 +429,7 @@ impl Workbench {
                 self.run_pending(engine, session, pending, out)
             }
             Hindrance::Load => self.load_together(engine, session, pending, calls),
+            Hindrance::Keeps => unreachable!("the short way goes on"),
             hindrance => self.hold(engine, session, pending, hindrance),
         }
     }

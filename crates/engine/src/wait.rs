@@ -255,7 +255,9 @@ impl Workbench {
                 let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
                 matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
             }
-            Hindrance::LongWay | Hindrance::Alone | Hindrance::Awaited => unreachable!("this is the long way"),
+            Hindrance::LongWay | Hindrance::Alone | Hindrance::Awaited | Hindrance::Keeps => {
+                unreachable!("this is the long way")
+            }
         };
         session.waiting = Waiting::Here(pending);
         if queued {
