@@ -45,6 +45,22 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "help_lists_the_subcommands_of_the_table",
     },
     Difference {
+        commands: &["migrate"],
+        what: "It is refused between MULTI and EXEC, with `ERR Command not allowed inside a transaction`, which refuses the \
+               transaction.",
+        why: "A transaction has no effect until it commits as a whole, and may run several times until then; what another server \
+              was sent cannot be taken back.",
+        test: "a_transaction_cannot_migrate",
+    },
+    Difference {
+        commands: &["migrate"],
+        what: "Each call connects anew; Redis keeps its connection for ten seconds. A key that FLUSHALL, SWAPDB or another command \
+               on all keys has changed during the exchange stays, with an error that says so.",
+        why: "A connection costs less than a key's way over the network, and one that is kept may be dead. While a target is \
+              waited for, only commands on the keys in question wait: nobody else, and nobody who wants to be alone.",
+        test: "whoever_is_alone_does_not_wait_for_a_target",
+    },
+    Difference {
         commands: &["xadd", "xtrim", "xinfo|stream"],
         what: "An approximate trim (`~`) and `radix-tree-keys` count nodes by entries alone, as many as `stream-node-max-entries` \
                says: entries that are not there any more are thought to have been the first ones, and \

@@ -7,6 +7,7 @@ use crate::transfer::{self, Receiver, Refused};
 use haypile_rdb::{Failure, Memory, Payload, Writer};
 use haypile_resp::Reply;
 use haypile_store::{Access, Key, Txn};
+use haypile_types::key::Entry;
 use haypile_types::{event, key};
 
 pub(crate) const COMMANDS: &[Command] = &[DUMP, RESTORE, RESTORE_ASKING];
@@ -31,12 +32,17 @@ const DUMP: Command = Command {
 fn dump(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let Some(entry) = key::lookup(txn, &key)? else { return Ok(Reply::Null) };
+    payload(txn, &key, entry).map(Reply::bulk)
+}
+
+/// The payload of a value that was looked up.
+pub(crate) fn payload(txn: &mut Txn, key: &Key, entry: Entry) -> Result<Vec<u8>> {
     let bytes_max = usize::try_from(txn.value_bytes_max()).unwrap_or(usize::MAX);
     let mut writer = Writer::new(Memory::new(bytes_max));
-    let kind = transfer::kind(txn, &key, &entry)?;
+    let kind = transfer::kind(txn, key, &entry)?;
     writer.kind(kind).map_err(|error| Error::text(format!("ERR {error}")))?;
-    transfer::write(txn, &key, entry, kind, &mut writer)?;
-    Ok(Reply::bulk(writer.seal()))
+    transfer::write(txn, key, entry, kind, &mut writer)?;
+    Ok(writer.seal())
 }
 
 const RESTORE: Command = Command {

@@ -275,8 +275,8 @@ fn described(table: &Table, entry: &Entry) -> Reply {
 fn key_spec(spec: &KeySpec) -> Reply {
     let mode = std::iter::once(spec.mode.name()).filter(|name| !name.is_empty());
     let uses = spec.uses.iter().map(|use_| use_.name());
-    let (begin, begin_spec) = match spec.begin {
-        Begin::Unknown(_) => ("unknown", Vec::new()),
+    let (begin, begin_spec) = match spec.shown_begin() {
+        Begin::Unknown(_) | Begin::Nearly(..) => ("unknown", Vec::new()),
         Begin::Index(index) => ("index", vec![("index", Reply::Integer(index.into()))]),
         Begin::Keyword { word, from } => {
             ("keyword", vec![("keyword", Reply::bulk(word)), ("startfrom", Reply::Integer(from.into()))])

@@ -131,6 +131,14 @@ impl KeySpec {
         self
     }
 
+    /// Where it begins, as others are told.
+    pub const fn shown_begin(&self) -> Begin {
+        match self.begin {
+            Begin::Nearly(shown, _) => *shown,
+            begin => begin,
+        }
+    }
+
     /// Whether the command may change the key, so that it needs the key for itself.
     #[inline]
     pub const fn writes(&self) -> bool {
@@ -157,7 +165,7 @@ impl KeySpec {
         let count = args.len();
         let start = match self.begin {
             Begin::Index(index) => index as usize,
-            Begin::Unknown(hidden) => match hidden.find(args) {
+            Begin::Unknown(hidden) | Begin::Nearly(_, hidden) => match hidden.find(args) {
                 Some(at) => at,
                 None => return NOTHING,
             },
@@ -260,6 +268,8 @@ pub enum Begin {
     Keyword { word: &'static str, from: i16 },
     /// Where only the command itself finds it; others are told that it is unknown.
     Unknown(Hidden),
+    /// Where the command itself finds it; others are told a rule that is nearly right.
+    Nearly(&'static Begin, Hidden),
 }
 
 /// A key that no rule finds.
@@ -269,12 +279,45 @@ pub enum Hidden {
     Elsewhere,
     /// What follows the last STORE of SORT, which may be the value of another option.
     StoreOfSort,
+    /// The third argument of MIGRATE, unless KEYS is there.
+    KeyOfMigrate,
+    /// What follows KEYS of MIGRATE, if the third argument is empty.
+    KeysOfMigrate,
 }
 
 impl Hidden {
     fn find(self, args: Args) -> Option<usize> {
+        match self {
+            Hidden::Elsewhere => None,
+            Hidden::StoreOfSort => Self::store_of_sort(args),
+            Hidden::KeyOfMigrate => match Self::keys_of_migrate(args) {
+                Some(at) if at < args.len() => None,
+                _ => Some(3),
+            },
+            Hidden::KeysOfMigrate => Self::keys_of_migrate(args).filter(|_| args.get(3).is_empty()),
+        }
+    }
+
+    fn keys_of_migrate(args: Args) -> Option<usize> {
+        let mut i = 6;
+        while i < args.len() {
+            if args.is(i, "keys") {
+                return Some(i + 1);
+            }
+            i += if args.is(i, "auth") {
+                2
+            } else if args.is(i, "auth2") {
+                3
+            } else {
+                1
+            };
+        }
+        None
+    }
+
+    fn store_of_sort(args: Args) -> Option<usize> {
         let (mut i, mut found) = (2, None);
-        while self == Hidden::StoreOfSort && i < args.len() {
+        while i < args.len() {
             if args.is(i, "limit") {
                 i += 2;
             } else if args.is(i, "get") || args.is(i, "by") {

@@ -69,6 +69,7 @@ mod keys;
 mod database;
 mod dump;
 mod expire;
+pub mod migrate;
 mod scan;
 mod sort;
 mod sort_large;
@@ -139,6 +140,7 @@ pub(crate) fn groups() -> &'static [&'static [Command]] {
         keys::COMMANDS,
         expire::COMMANDS,
         dump::COMMANDS,
+        migrate::COMMANDS,
         scan::COMMANDS,
         sort::COMMANDS,
         database::COMMANDS,

@@ -8,6 +8,7 @@
 use crate::args::Args;
 use crate::error::Result;
 use crate::host::Host;
+use crate::migrate::Migration;
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key::Type;
@@ -79,6 +80,8 @@ pub enum Run {
     Await(BlockFn),
     /// A write that changes which space a database is: it runs while no other command does.
     Exclusive(DataFn),
+    /// A write that hands its keys to another server: it waits for a network.
+    Migrate(MigrateFn),
     /// Touches no rows: asks or changes the connection or the server.
     Session(SessionFn),
     /// Run by the engine itself, because it changes how other commands run.
@@ -89,6 +92,7 @@ pub enum Run {
 
 pub type DataFn = fn(&mut Txn, Args) -> Result<Reply>;
 pub type BlockFn = fn(&mut Txn, Args) -> Result<Tried>;
+pub type MigrateFn = for<'a> fn(Args<'a>) -> Result<Migration<'a>>;
 pub type SessionFn = fn(&mut dyn Host, Args) -> Result<Reply>;
 
 /// What a blocking command has found.
@@ -262,7 +266,7 @@ impl Command {
         let mut flags = Flags::default();
         match self.run {
             Run::Read(_) | Run::Cache(_) => flags.add(Flag::Readonly),
-            Run::Write(_) | Run::Exclusive(_) => flags.add(Flag::Write),
+            Run::Write(_) | Run::Exclusive(_) | Run::Migrate(_) => flags.add(Flag::Write),
             Run::Block(_) => [Flag::Write, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
             Run::Await(_) => [Flag::Readonly, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
             Run::Session(_) | Run::Control(_) | Run::Container => {}
@@ -329,7 +333,7 @@ impl Command {
     pub fn legacy_range(&self) -> (i64, i64, i64) {
         let mut whole: Option<(i64, i64, i64)> = None;
         for spec in self.keys.specs() {
-            let (Begin::Index(first), Find::Range { last, step, limit: 0 }) = (spec.begin, spec.find) else {
+            let (Begin::Index(first), Find::Range { last, step, limit: 0 }) = (spec.shown_begin(), spec.find) else {
                 continue;
             };
             let (first, step) = (i64::from(first), i64::from(step));

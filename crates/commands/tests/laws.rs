@@ -109,7 +109,7 @@ fn only_writes_write_keys() {
             Run::Block(_) if entry.full_name == "xreadgroup" => {
                 assert!(specs.iter().all(|spec| entry.command.changes(spec)), "it needs them for itself")
             }
-            Run::Write(_) | Run::Cache(_) | Run::Block(_) => {
+            Run::Write(_) | Run::Cache(_) | Run::Block(_) | Run::Migrate(_) => {
                 assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name)
             }
             Run::Exclusive(_) | Run::Session(_) | Run::Container => assert!(specs.is_empty(), "{}", entry.full_name),

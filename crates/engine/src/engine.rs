@@ -11,6 +11,7 @@ use crate::figures::Figures;
 use crate::inbox::{Inbox, Notice};
 use crate::locks::Locks;
 use crate::memory::{Allocator, MemoryMarks};
+use crate::migrate::Targets;
 use crate::pool::Pool;
 use crate::pubsub::PubSub;
 use crate::reload::Opener;
@@ -123,6 +124,7 @@ pub struct Engine {
     /// Rises whenever the store is taken away or exchanged.
     store_version: AtomicU64,
     pub(crate) opener: OnceLock<Box<dyn Opener>>,
+    pub(crate) targets: OnceLock<Box<dyn Targets>>,
     counters: Box<[Counters]>,
     /// By event loop. Each is there from the moment when its event loop is made.
     inboxes: Box<[OnceLock<Arc<Inbox>>]>,
@@ -187,6 +189,7 @@ impl Engine {
             store: ArcSwapOption::empty(),
             store_version: AtomicU64::new(0),
             opener: OnceLock::new(),
+            targets: OnceLock::new(),
             counters,
             inboxes: (0..workers).map(|_| OnceLock::new()).collect(),
             monitors: (0..workers).map(|_| Count::default()).collect(),
@@ -214,6 +217,8 @@ impl Engine {
     pub fn close(&self) {
         self.figures.close();
         self.backups.close();
+        // What was sent is waited for, so that it is not in two places.
+        self.pool.close_movers();
         if let Some(store) = self.store() {
             store.stop_commands();
         }

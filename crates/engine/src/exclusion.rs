@@ -33,6 +33,8 @@ struct State {
     queue: VecDeque<Waiter>,
     /// Those who want in.
     outside: Vec<Waiter>,
+    /// How often somebody was alone.
+    times_alone: u64,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -127,6 +129,11 @@ impl Exclusion {
         }
     }
 
+    /// How often somebody was alone. The caller is inside.
+    pub fn times_alone(&self) -> u64 {
+        lock(&self.state).times_alone
+    }
+
     /// Asks to be alone. The caller is not inside. What was granted, now or through the waiter, ends with `open`. `waiter`
     /// makes the waiter for the answer that it will bring; it is not called where the answer is `Granted`.
     pub fn alone(&self, waiter: impl FnOnce(Alone) -> Waiter) -> Alone {
@@ -160,6 +167,7 @@ impl Exclusion {
             let mut state = lock(&self.state);
             debug_assert!(state.phase == Phase::Held, "only who is alone opens");
             state.phase = Phase::Open;
+            state.times_alone += 1;
             self.closed.0.store(false, Ordering::SeqCst);
             (std::mem::take(&mut state.outside), state.queue.pop_front())
         };

@@ -36,6 +36,8 @@ pub(crate) enum Hindrance {
     /// It is going to take long.
     Long,
     Slow(Duration),
+    /// It waits for another server.
+    Remote,
     /// It has to be alone, is a block, or has to wait for keys: only the long way can do that.
     LongWay,
     /// It has found that it has to be alone.
@@ -265,9 +267,23 @@ impl Workbench {
                 }
             }
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
+            (Run::Migrate(parse), Some(store)) => {
+                let refused = match (parse(Args::from(args)), pressure(store, false)) {
+                    (Err(error), _) => error.into_reply(),
+                    (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(why),
+                    _ => return Err(Hindrance::Remote),
+                };
+                Ok(self.reply(engine, session, refused, Index(0), out))
+            }
             (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
             (
-                Run::Read(_) | Run::Write(_) | Run::Cache(_) | Run::Exclusive(_) | Run::Block(_) | Run::Await(_),
+                Run::Read(_)
+                | Run::Write(_)
+                | Run::Cache(_)
+                | Run::Exclusive(_)
+                | Run::Block(_)
+                | Run::Await(_)
+                | Run::Migrate(_),
                 None,
             ) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
             (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),

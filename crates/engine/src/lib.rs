@@ -22,6 +22,8 @@ mod wait;
 mod work;
 
 mod pool;
+
+mod migrate;
 mod reload;
 
 mod attention;
@@ -63,6 +65,7 @@ pub use execute::OUTPUT_BYTES_MAX;
 pub use inbox::{Inbox, Wake};
 pub use info::page::page as info_page;
 pub use memory::Allocator;
+pub use migrate::{Target, Targets};
 pub use reload::Opener;
 pub use session::{Event, Session};
 pub use statistics::Moment;

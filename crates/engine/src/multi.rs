@@ -8,7 +8,7 @@ use crate::session::{Block, Multi, Pending, Queued, Session, Work};
 use crate::statistics::Outcome;
 use crate::watch::Watched;
 use crate::worker::{Next, Workbench};
-use haypile_commands::{Control, Entry, Flag};
+use haypile_commands::{Control, Entry, Flag, Run};
 use haypile_log::Index;
 use haypile_resp::{Args, Reply};
 use std::sync::Arc;
@@ -23,7 +23,8 @@ impl Workbench {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Next {
-        if entry.flags.has(Flag::NoMulti) {
+        // What another server was sent cannot be taken back, which a block may have to be, and be run again.
+        if entry.flags.has(Flag::NoMulti) || matches!(entry.command.run, Run::Migrate(_)) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
         }
         let queued = Queued { command: entry.id, args: args.to_owned_args() };

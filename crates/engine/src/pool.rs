@@ -42,6 +42,8 @@ pub(crate) enum Task {
     Ahead(Wanted, State, Arc<Together>),
     /// Runs a command under its locks.
     Run(Box<Pending>, State),
+    /// Hands keys to another server, under their locks.
+    Migrate(Box<Pending>, State),
     /// The next piece of a long reply.
     Piece(Box<ReplyPieces>, Protocol),
     /// Takes one whose wait for many keys has ended out of the queues. Nobody waits for it.
@@ -53,19 +55,33 @@ pub(crate) enum Task {
 /// Long commands have a thread for each so many that load rows, and at least two.
 const LOADERS_PER_RUNNER: usize = 2;
 
+/// Targets that are waited for at the same time: one that hangs takes one of these threads, for its caller's timeout.
+const MOVERS: usize = 4;
+
 /// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
 const LOADERS_PRIORITY: u8 = 10;
 const RUNNERS_PRIORITY: u8 = 40;
 
-/// Two groups of threads, each with its queue: those that read, for commands that lack rows and for long replies, and those
-/// that run what takes long under its key locks. However many long commands there are, rows are loaded meanwhile. Neither
+/// Groups of threads, each with its queue: those that read, for commands that lack rows and for long replies; those that run
+/// what takes long under its key locks; and those that wait for other servers. However many long commands there are, rows are
+/// loaded meanwhile, and whatever other servers do, neither waits for them. None
 /// interrupts an event loop often; those that read take what is left of a core, too. They do hold latches and mutexes of caches,
 /// for less than a microsecond at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
     loaders: Lane,
     runners: Lane,
+    movers: Lane,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    moving: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Who does what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    Load,
+    Run,
+    Move,
 }
 
 /// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what its
@@ -90,54 +106,73 @@ impl Pool {
     /// Starts the threads, `loaders` of them to load rows. They end with `close`.
     pub fn start(engine: &Arc<Engine>, loaders: usize) -> std::io::Result<()> {
         let runners = (loaders / LOADERS_PER_RUNNER).max(2);
-        let names = (0..loaders).map(|number| (format!("io-{number}"), true));
-        for (name, loads) in names.chain((0..runners).map(|number| (format!("long-{number}"), false))) {
-            let engine_of_thread = engine.clone();
-            let thread = std::thread::Builder::new().name(name).spawn(move || {
-                let engine = engine_of_thread;
-                stand_back(loads);
-                while let Some(job) = engine.pool.lane(loads).next() {
-                    job.run(&engine);
-                }
-            })?;
-            lock(&engine.pool.threads).push(thread);
+        for (group, name, count) in
+            [(Group::Load, "io", loaders), (Group::Run, "long", runners), (Group::Move, "migrate", MOVERS)]
+        {
+            for number in 0..count {
+                let engine_of_thread = engine.clone();
+                let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
+                    let engine = engine_of_thread;
+                    stand_back(group == Group::Load);
+                    while let Some(job) = engine.pool.lane(group).next() {
+                        job.run(&engine);
+                    }
+                })?;
+                let pool = &engine.pool;
+                lock(if group == Group::Move { &pool.moving } else { &pool.threads }).push(thread);
+            }
         }
         Ok(())
     }
 
     pub fn submit(&self, job: Job) {
-        self.lane(job.task.loads()).extend(std::iter::once(job));
+        self.lane(job.task.group()).extend(std::iter::once(job));
     }
 
     /// Leaves `jobs` empty.
     pub fn submit_all(&self, jobs: &mut Vec<Job>) {
-        self.runners.extend(jobs.extract_if(.., |job| !job.task.loads()));
+        self.movers.extend(jobs.extract_if(.., |job| job.task.group() == Group::Move));
+        self.runners.extend(jobs.extract_if(.., |job| job.task.group() == Group::Run));
         self.loaders.extend(jobs.drain(..));
     }
 
-    /// How many there are.
+    /// How many may wait for the disk.
     pub fn threads(&self) -> usize {
         lock(&self.threads).len()
     }
 
     /// Jobs that no thread has begun.
     pub fn queued(&self) -> usize {
-        [&self.loaders, &self.runners].map(|lane| lock(&lane.queue).jobs.len()).iter().sum()
+        [&self.loaders, &self.runners, &self.movers].map(|lane| lock(&lane.queue).jobs.len()).iter().sum()
     }
 
     /// Ends the threads when the queues are empty, and waits for them.
     pub fn close(&self) {
         self.loaders.close();
         self.runners.close();
-        let threads = std::mem::take(&mut *lock(&self.threads));
-        for thread in threads {
-            // One that panicked has said so already.
-            let _ = thread.join();
-        }
+        join(&self.threads);
     }
 
-    fn lane(&self, loads: bool) -> &Lane {
-        if loads { &self.loaders } else { &self.runners }
+    /// Ends those that wait for other servers.
+    pub fn close_movers(&self) {
+        self.movers.close();
+        join(&self.moving);
+    }
+
+    fn lane(&self, group: Group) -> &Lane {
+        match group {
+            Group::Load => &self.loaders,
+            Group::Run => &self.runners,
+            Group::Move => &self.movers,
+        }
+    }
+}
+
+fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
+    let threads = std::mem::take(&mut *lock(threads));
+    for thread in threads {
+        // One that panicked has said so already.
+        let _ = thread.join();
     }
 }
 
@@ -211,9 +246,13 @@ fn stand_back(loads: bool) {
 }
 
 impl Task {
-    /// Whether it only reads, and holds no key lock.
-    fn loads(&self) -> bool {
-        matches!(self, Task::Load(..) | Task::Ahead(..) | Task::Piece(..))
+    fn group(&self) -> Group {
+        match self {
+            // They only read, and hold no key lock.
+            Task::Load(..) | Task::Ahead(..) | Task::Piece(..) => Group::Load,
+            Task::Run(..) | Task::Dismiss(_) | Task::Expire => Group::Run,
+            Task::Migrate(..) => Group::Move,
+        }
     }
 }
 
@@ -242,6 +281,12 @@ impl Job {
             }
             Task::Run(pending, state) => {
                 if let Some(finished) = run(engine, &store, session, &inbox, pending, state) {
+                    inbox.push(event(What::Finished(Box::new(finished))));
+                }
+            }
+            Task::Migrate(pending, state) => {
+                let parked = crate::migrate::run(engine, &store, session, &inbox, pending, state);
+                if let Some(finished) = parked {
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }
             }

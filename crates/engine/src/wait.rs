@@ -238,6 +238,11 @@ impl Workbench {
                 return self.offload(session, Waiting::Pool, task);
             }
             Hindrance::Long => return self.run_on_pool(engine, session, pending),
+            Hindrance::Remote => {
+                timed(session).begin(clock, Wait::Pool);
+                let task = Task::Migrate(pending, session.state.clone());
+                return self.offload(session, Waiting::Pool, task);
+            }
             Hindrance::Slow(wait) => {
                 counters.slowed.add(1);
                 timed(session).begin(clock, Wait::Stall);

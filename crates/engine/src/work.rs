@@ -260,12 +260,14 @@ fn run_command(
         }
         // EXEC has ended all watching, as in Redis.
         Run::Control(Control::Unwatch) => Ok(Reply::ok()),
-        Run::Control(_) | Run::Container => unreachable!("these are never queued: the dispatcher runs them"),
+        Run::Control(_) | Run::Container | Run::Migrate(_) => {
+            unreachable!("these are never queued: the dispatcher runs them")
+        }
     }
 }
 
 /// Commits, and marks who watches what changed.
-fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
+pub(crate) fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
     if !engine.watches.any() {
         return txn.commit().map(drop);
     }

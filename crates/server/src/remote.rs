@@ -3,11 +3,12 @@
 //! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when a connection
 //! broke is for its user to decide.
 
+use haypile_engine::{Target, Targets};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{Reply, write};
 use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Commands are gathered up to so many bytes before they are sent.
 const SEND_BYTES: usize = 64 << 10;
@@ -23,23 +24,56 @@ pub struct Remote {
     /// Bytes of `incoming` that were decoded.
     taken: usize,
     decoder: Decoder,
+    /// For each reply, and for each piece that is sent.
+    timeout: Duration,
+}
+
+/// The servers that MIGRATE sends keys to.
+pub struct Remotes;
+
+impl Targets for Remotes {
+    fn connect(&self, host: &[u8], port: u16, timeout: Duration) -> io::Result<Box<dyn Target>> {
+        let host = std::str::from_utf8(host).map_err(|error| Error::new(ErrorKind::InvalidInput, error))?;
+        Ok(Box::new(Remote::connect(host, port, timeout)?))
+    }
+}
+
+impl Target for Remote {
+    fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        Remote::send(self, words)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Remote::flush(self)
+    }
+
+    fn receive(&mut self) -> io::Result<Reply> {
+        Remote::receive(self)
+    }
 }
 
 impl Remote {
-    /// Connects; the connection attempt, and each read and write from then on, may take `timeout`.
+    /// Connects; the connection attempt, each reply, and each write from then on, may take `timeout`.
     ///
     /// # Errors
     /// The name is not known, or nobody answers at any of its addresses: what was said about the last one.
     pub fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Remote> {
         let mut last = Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, timeout) {
+        // No time at all is not a time to sockets, nor is one beyond their clock.
+        let timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(u32::MAX.into()));
+        let addresses = (host, port).to_socket_addrs()?;
+        let since = Instant::now();
+        for address in addresses {
+            let Some(left) = timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) else {
+                return Err(Error::new(ErrorKind::TimedOut, "nobody answers"));
+            };
+            match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(timeout))?;
                     stream.set_write_timeout(Some(timeout))?;
                     let (outgoing, incoming) = (Vec::new(), Vec::new());
-                    return Ok(Remote { stream, outgoing, incoming, taken: 0, decoder: Decoder::new() });
+                    return Ok(Remote { stream, outgoing, incoming, taken: 0, decoder: Decoder::new(), timeout });
                 }
                 Err(error) => last = error,
             }
@@ -51,7 +85,15 @@ impl Remote {
     pub fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         write::array_len(&mut self.outgoing, words.len());
         for word in words {
-            write::bulk(&mut self.outgoing, word);
+            if word.len() < SEND_BYTES {
+                write::bulk(&mut self.outgoing, word);
+            } else {
+                // A long word is not copied.
+                write!(self.outgoing, "${}\r\n", word.len())?;
+                self.flush()?;
+                self.stream.write_all(word).map_err(plain)?;
+                self.outgoing.extend_from_slice(b"\r\n");
+            }
             if self.outgoing.len() >= SEND_BYTES {
                 self.flush()?;
             }
@@ -72,6 +114,7 @@ impl Remote {
     /// `TimedOut` if it does not come in time, `UnexpectedEof` if the other end has closed the connection, `InvalidData` if what
     /// comes is no reply. The connection is of no more use.
     pub fn receive(&mut self) -> io::Result<Reply> {
+        let mut since = None;
         loop {
             let decoded = self.decoder.next(&self.incoming[self.taken..]);
             let (bytes, reply) = decoded.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
@@ -80,6 +123,11 @@ impl Remote {
                 return Ok(reply);
             }
             self.flush()?;
+            // Bytes that trickle in do not make it longer.
+            let since: &mut Instant = since.get_or_insert_with(Instant::now);
+            let left = self.timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero());
+            let left = left.ok_or_else(|| plain(ErrorKind::WouldBlock.into()))?;
+            self.stream.set_read_timeout(Some(left))?;
             self.fill()?;
         }
     }

@@ -11,6 +11,7 @@ use crate::logging::{self, Logging};
 use crate::mailbox::Mailbox;
 use crate::metrics;
 use crate::process::{self, PidFile};
+use crate::remote::Remotes;
 use crate::storage::{self, Budget};
 use crate::{allocator, banner, event_loop};
 use haypile_commands::Table;
@@ -232,6 +233,7 @@ fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: Arc<St
     wake_by(&store, mailboxes);
     engine.keep_backups(Box::new(Backups::new(engine.settings.clone())));
     engine.reopen_with(Box::new(Reopen { engine: Arc::downgrade(engine), mailboxes: mailboxes.clone() }));
+    engine.reach_targets(Box::new(Remotes));
     engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))
 }
 

@@ -100,7 +100,7 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     constant("latest_fork_usec", "0", NO_FORK),
     constant("total_forks", "0", NO_FORK),
-    constant("migrate_cached_sockets", "0", "There is no MIGRATE yet."),
+    constant("migrate_cached_sockets", "0", "MIGRATE connects anew each time."),
     constant("slave_expires_tracked_keys", "0", NO_REPLICAS),
     constant("active_defrag_hits", "0", NO_DEFRAG),
     constant("active_defrag_misses", "0", NO_DEFRAG),
