@@ -407,7 +407,7 @@ fn the_keys_of_a_call_are_found() {
 }
 
 #[test]
-fn much_goes_in_little_memory_and_in_order() {
+fn what_is_several_times_the_window_goes_whole() {
     let [a, b] = [TempDir::new(), TempDir::new()];
     let (server, target) = (ours(&a, &[]), ours(&b, &[]));
     let (mut client, mut there) = (server.client(), target.client());

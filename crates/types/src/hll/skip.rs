@@ -43,15 +43,15 @@ struct Open {
 /// How many registers the bytes of a word cover: an XZERO by its first byte 256 for each of its number and one more, by its second byte
 /// the rest.
 fn pass(word: u64, before: Open) -> (usize, Open) {
-    let looks = word >> 6 & !(word >> 7) & LOW;
+    let looks = (word >> 6) & !(word >> 7) & LOW;
     // Bit n is byte n.
     let looks = looks.wrapping_mul(0x0102_0408_1020_4080) >> 56;
     let xzeros = XZEROS[usize::from(before.is_open)][looks as usize];
-    let seconds = xzeros << 8 | u64::from(before.is_open);
+    let seconds = (xzeros << 8) | u64::from(before.is_open);
     let (xzeros_all, seconds_all) = (xzeros * 0xff, seconds * 0xff);
-    let vals_all = (word >> 7 & LOW) * 0xff & !seconds_all;
+    let vals_all = (((word >> 7) & LOW) * 0xff) & !seconds_all;
     let zeros_all = !(vals_all | seconds_all | xzeros_all);
-    let lengths = word & (seconds_all | vals_all & (LOW * 0x03) | zeros_all & (LOW * 0x3f));
+    let lengths = word & (seconds_all | (vals_all & (LOW * 0x03)) | (zeros_all & (LOW * 0x3f)));
     let high = (word & xzeros_all & (LOW * 0x3f)).wrapping_mul(LOW) >> 56;
     let begun = WORD_BYTES - seconds.count_ones() as usize;
     let covered = sum_of_bytes(lengths) + ((high as usize) << 8) + begun;
@@ -63,7 +63,7 @@ fn pass(word: u64, before: Open) -> (usize, Open) {
 /// Up to 255 each.
 fn sum_of_bytes(word: u64) -> usize {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
-    let pairs = (word & EVEN) + (word >> 8 & EVEN);
+    let pairs = (word & EVEN) + ((word >> 8) & EVEN);
     (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize
 }
 
@@ -76,7 +76,7 @@ static XZEROS: [[u64; 256]; 2] = {
         while belongs < 2 {
             let (mut byte, mut is_second) = (0, belongs == 1);
             while byte < WORD_BYTES {
-                is_second = !is_second && looks >> byte & 1 == 1;
+                is_second = !is_second && (looks >> byte) & 1 == 1;
                 if is_second {
                     table[belongs][looks] |= 1 << (8 * byte);
                 }
