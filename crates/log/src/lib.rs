@@ -24,6 +24,7 @@ mod state;
 mod survey;
 mod sync;
 pub mod testing;
+mod unchanged;
 mod walk;
 mod write;
 
@@ -40,3 +41,4 @@ pub use options::{Durability, Options, Retention};
 pub use reader::{Next, Reader};
 pub use replay::{Progress, Record, Replay};
 pub use survey::{Damage, OpenError};
+pub use unchanged::UnchangedFiles;

@@ -1,12 +1,14 @@
 //! The base as it lies on disk, opened to be read only: nothing in the directory changes, not even RocksDB's own notes.
-//! For who checks a directory on which no server runs.
+//! For who checks or exports a directory on which no server runs.
 
-use crate::error::{OpenError, base_error, open_error};
+use crate::cursor::RocksCursor;
+use crate::error::{OpenError, base_error, open_error, would_block};
+use crate::handle::{Handle, Open};
 use haypile_store::Value;
-use haypile_store::base::{BaseError, Cursor, Step};
-use haypile_store::check::Stored;
-use rust_rocksdb::{BlockBasedOptions, Cache, DB, DBRawIterator, Options, Range, ReadOptions};
+use haypile_store::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
+use rust_rocksdb::{BlockBasedOptions, Cache, DB, Options, Range, ReadOptions, ReadTier};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Blocks, and indexes and filters of the files in use: all that grows with the data stays within this.
 const CACHE_BYTES: usize = 64 << 20;
@@ -20,20 +22,16 @@ const READAHEAD_BYTES: usize = 1 << 20;
 /// A base without background work, caches beyond a bound, or any way to change it.
 pub struct Image {
     /// None where no server has come so far as to make it.
-    db: Option<DB>,
-    reads: ReadOptions,
-}
-
-struct ImageCursor<'i> {
-    rows: DBRawIterator<'i>,
-    begun: bool,
+    open: Option<Arc<Open>>,
+    memory_reads: ReadOptions,
+    disk_reads: ReadOptions,
 }
 
 impl Image {
     /// Opens the base in `directory`, which exists. No other process may have it open for writing.
     pub fn open(directory: &Path) -> Result<Image, OpenError> {
         if !directory.join("CURRENT").exists() && !has_rows(directory)? {
-            return Ok(Image { db: None, reads: ReadOptions::default() });
+            return Ok(Image::of(None));
         }
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&Cache::new_hyper_clock_cache(CACHE_BYTES, 0));
@@ -45,8 +43,40 @@ impl Image {
         options.set_max_open_files(OPEN_FILES_MAX);
         options.set_skip_stats_update_on_db_open(true);
         let db = DB::open_for_read_only(&options, directory, false).map_err(open_error)?;
-        Ok(Image { db: Some(db), reads: ReadOptions::default() })
+        Ok(Image::of(Some(Handle::new(db).1)))
     }
+
+    fn of(open: Option<Arc<Open>>) -> Image {
+        let mut memory_reads = ReadOptions::default();
+        memory_reads.set_read_tier(ReadTier::BlockCache);
+        Image { open, memory_reads, disk_reads: ReadOptions::default() }
+    }
+
+    fn db(&self) -> Option<&DB> {
+        self.open.as_ref().map(|open| &open.db)
+    }
+
+    /// Rows in their order, read with these options.
+    fn cursor(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        reads: ReadOptions,
+    ) -> Box<dyn Cursor + Send + 'static> {
+        match &self.open {
+            Some(open) => Box::new(RocksCursor::new(open.clone(), from, until, direction, reads)),
+            None => Box::new(Nothing),
+        }
+    }
+}
+
+/// How much is read in order: not by way of the cache.
+fn long_reads() -> ReadOptions {
+    let mut reads = ReadOptions::default();
+    reads.fill_cache(false);
+    reads.set_readahead_size(READAHEAD_BYTES);
+    reads
 }
 
 /// Whether there are files with rows: then what names them is lost.
@@ -68,45 +98,93 @@ impl Cursor for Nothing {
     }
 }
 
-impl Stored for Image {
-    fn row(&self, row: &[u8]) -> Result<Option<Value>, BaseError> {
-        let Some(db) = &self.db else { return Ok(None) };
-        let found = db.get_pinned_opt(row, &self.reads).map_err(base_error)?;
-        Ok(found.map(|value| Value::from(&*value)))
-    }
-
-    fn rows(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + '_>, BaseError> {
-        let Some(db) = &self.db else { return Ok(Box::new(Nothing)) };
-        let mut options = ReadOptions::default();
-        options.set_iterate_lower_bound(from);
-        options.set_iterate_upper_bound(until);
-        options.fill_cache(false);
-        options.set_readahead_size(READAHEAD_BYTES);
-        let mut rows = db.raw_iterator_opt(options);
-        rows.seek(from);
-        Ok(Box::new(ImageCursor { rows, begun: false }))
-    }
-
-    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
-        let Some(db) = self.db.as_ref().filter(|_| from < until) else { return 0 };
-        // From the indexes of the files; what cannot be read there is met again where rows are read.
-        db.get_approximate_sizes(&[Range::new(from, until)]).map_or(0, |sizes| sizes.into_iter().sum())
-    }
-}
-
-impl Cursor for ImageCursor<'_> {
-    fn step(&mut self) -> Result<Step<'_>, BaseError> {
-        if self.begun && self.rows.valid() {
-            self.rows.next();
-        }
-        self.begun = true;
-        if self.rows.valid() {
-            let (key, value) = self.rows.item().expect("the iterator is valid");
-            return Ok(Step::Row { key, value });
-        }
-        match self.rows.status() {
-            Ok(()) => Ok(Step::End),
+impl Base for Image {
+    fn get(&self, key: &[u8], tier: Tier) -> Result<Lookup, BaseError> {
+        let Some(db) = self.db() else { return Ok(Lookup::Absent) };
+        let reads = match tier {
+            Tier::Memory => &self.memory_reads,
+            Tier::Disk => &self.disk_reads,
+        };
+        match db.get_pinned_opt(key, reads) {
+            Ok(Some(value)) => Ok(Lookup::Row(Value::from(&*value))),
+            Ok(None) => Ok(Lookup::Absent),
+            Err(error) if would_block(&error) => Ok(Lookup::WouldBlock),
             Err(error) => Err(base_error(error)),
         }
     }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        direction: Direction,
+        tier: Tier,
+    ) -> Result<Box<dyn Cursor + '_>, BaseError> {
+        let mut reads = ReadOptions::default();
+        reads.set_read_tier(match tier {
+            Tier::Memory => ReadTier::BlockCache,
+            Tier::Disk => ReadTier::All,
+        });
+        Ok(self.cursor(from, until, direction, reads))
+    }
+
+    fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError> {
+        Ok(self.cursor(from, until, direction, long_reads()))
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn ingest(&self, _: &mut dyn Rows) -> Result<(), BaseError> {
+        Err(only_read())
+    }
+
+    fn set_busy(&self, _: bool) {}
+
+    fn pace_removals(&self, _: bool) {}
+
+    fn set_reclaim(&self, _: Reclaim) {}
+
+    fn reclaim_range(&self, _: &[u8], _: &[u8]) -> Result<(), BaseError> {
+        Err(only_read())
+    }
+
+    fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
+        let Some(db) = self.db().filter(|_| from < until) else { return 0 };
+        // From the indexes of the files; what cannot be read there is met again where rows are read.
+        db.get_approximate_sizes(&[Range::new(from, until)]).map_or(0, |sizes| sizes.into_iter().sum())
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
+
+    fn checkpoint(&self, _: &Path) -> Result<(), BaseError> {
+        Err(only_read())
+    }
+
+    fn background_error(&self) -> Option<BaseError> {
+        None
+    }
+
+    fn resume(&self) -> Result<(), BaseError> {
+        Ok(())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
+
+    fn set_cache_bytes(&self, _: u64) {}
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    fn close(&self) {}
+}
+
+fn only_read() -> BaseError {
+    BaseError::Failed("this base is only read".into())
 }

@@ -119,6 +119,11 @@ pub trait Base: Send + Sync + 'static {
     /// not fill the block cache, and keeps the files of its moment until it is dropped. Opening it may wait: for the I/O pool.
     fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError>;
 
+    /// Whether nothing can be taken in. A store over it never flushes: what its log holds above the base stays in memory.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// Takes all rows in, or none: one atomic step. Returns only when they are on disk and visible.
     fn ingest(&self, rows: &mut dyn Rows) -> Result<(), BaseError>;
 

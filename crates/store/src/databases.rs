@@ -32,6 +32,9 @@ pub const COUNTERS: usize = 9;
 /// Databases that a server may be configured to have. Space n is database n's first one, fresh spaces come above all of them.
 pub const DATABASES_MAX: u32 = 65_536;
 
+/// So many databases have counters before anything is counted. With more of them, each look would walk over those that are not used.
+const LIVE_FROM_START: u32 = 256;
+
 /// The counters of one space.
 #[derive(Default, Debug)]
 pub struct Counts([AtomicI64; COUNTERS]);
@@ -105,7 +108,9 @@ impl Databases {
     pub fn new(databases: u32) -> Self {
         Databases {
             spaces: (0..databases).map(AtomicU32::new).collect(),
-            live: RwLock::new((0..databases).map(|space| (Space(space), Arc::default())).collect()),
+            live: RwLock::new(
+                (0..databases.min(LIVE_FROM_START)).map(|space| (Space(space), Arc::default())).collect(),
+            ),
             dead: RwLock::default(),
             next: AtomicU32::new(DATABASES_MAX),
             exchanged_at: AtomicU64::new(0),
@@ -160,6 +165,12 @@ impl Databases {
         let counts = Arc::<Counts>::default();
         live.push((space, counts.clone()));
         counts
+    }
+
+    /// The databases that may have keys, in order: none of the others has ever counted one.
+    pub fn counted(&self) -> Vec<u32> {
+        let spaces: BTreeSet<Space> = self.live.read().iter().map(|(space, _)| *space).collect();
+        (0..self.len()).filter(|database| spaces.contains(&self.space(*database))).collect()
     }
 
     /// Spaces whose rows are garbage, in order.
@@ -242,10 +253,20 @@ mod tests {
         databases.on_system_row(&dead_row(Space(1)), Some(b""), Index(1));
         assert_eq!(databases.space(1), Space(70_000));
         assert_eq!(databases.counter(databases.space(1), Counter::Keys), 0);
+        assert_eq!(databases.counted(), [0, 1]);
         databases.add(Space(1), Counter::Keys as u8, 3);
         assert_eq!(databases.dead(), [Space(1)]);
         databases.on_system_row(&dead_row(Space(1)), None, Index(2));
         assert_eq!(databases.dead(), []);
+    }
+
+    #[test]
+    fn databases_that_nobody_uses_are_not_walked_over() {
+        let databases = Databases::new(DATABASES_MAX);
+        databases.add(Space(60_000), Counter::Keys as u8, 1);
+        let expected: Vec<u32> = (0..LIVE_FROM_START).chain([60_000]).collect();
+        assert_eq!(databases.counted(), expected);
+        assert_eq!(databases.counter(Space(60_000), Counter::Keys), 1);
     }
 
     #[test]

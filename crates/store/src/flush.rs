@@ -297,6 +297,9 @@ impl Store {
             self.look_at_the_disk(None);
             return Ok(());
         }
+        if self.base.is_read_only() {
+            return Ok(());
+        }
         let held_over = self.frozen.lock().is_some();
         let whole = work.is_forced || work.closing;
         let due = whole || held_over || self.flush_is_due() || self.flush_makes_room() || self.flush_gives_room();

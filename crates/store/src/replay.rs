@@ -60,7 +60,8 @@ impl Store {
             let batch = batch?;
             for together in batch.records.chunks(TOGETHER_MAX) {
                 self.replay_together(&batch.bodies, together)?;
-                if self.memtable.active_bytes() > self.flush.memtable_bytes() && !self.options.memory_only {
+                let flushes = !self.options.memory_only && !self.base.is_read_only();
+                if flushes && self.memtable.active_bytes() > self.flush.memtable_bytes() {
                     self.flush.request();
                     self.wait_for_flush()?;
                 }

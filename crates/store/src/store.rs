@@ -240,6 +240,11 @@ impl Store {
         self.databases.database_of(space)
     }
 
+    /// The databases that may have keys, in order. Whoever walks over all of them needs only these.
+    pub fn counted_databases(&self) -> Vec<u32> {
+        self.databases.counted()
+    }
+
     pub fn counter(&self, database: u32, counter: Counter) -> i64 {
         self.databases.counter(self.databases.space(database), counter)
     }

@@ -27,7 +27,8 @@ pub struct View {
     base: Option<Box<dyn Cursor + Send>>,
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
-    opened: Instant,
+    /// Nobody waits for it where the base is only read.
+    opened: Option<Instant>,
     /// Bytes that it takes, and what all views of the store take.
     bytes: u64,
     all_bytes: Arc<AtomicU64>,
@@ -69,7 +70,8 @@ impl Txn<'_> {
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
         let memory = memory.into_iter().peekable();
         let stops = self.store.stops_commands.clone();
-        Ok(View { memory, direction, base, ahead: None, opened: Instant::now(), bytes, all_bytes, stops })
+        let opened = (!self.store.base.is_read_only()).then(Instant::now);
+        Ok(View { memory, direction, base, ahead: None, opened, bytes, all_bytes, stops })
     }
 
     /// Puts its own writes between the rows of the memtable, in the place of those that they change.
@@ -169,7 +171,7 @@ impl Store {
 impl View {
     /// The next row, or the end. An error's text says what failed.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
-        if self.opened.elapsed() > AGE_MAX {
+        if self.opened.is_some_and(|opened| opened.elapsed() > AGE_MAX) {
             return Err("the reply was read too slowly".into());
         }
         if self.stops.load(Ordering::Relaxed) {
