@@ -54,6 +54,7 @@ pub mod source;
 pub mod tape;
 
 pub mod nodes;
+mod recode;
 pub mod writer;
 
 pub mod checksum;

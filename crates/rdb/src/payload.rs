@@ -41,13 +41,8 @@ impl<'a> Payload<'a> {
         Payload { body, version: crate::VERSION }
     }
 
-    /// The form of the value and the value.
-    pub(crate) fn body(&self) -> &'a [u8] {
-        self.body
-    }
-
     /// The form of the value, and its bytes.
-    fn form(&self) -> Result<(Form, &'a [u8]), Error> {
+    pub(crate) fn form(&self) -> Result<(Form, &'a [u8]), Error> {
         let error = |why| Error { position: 0, key: None, why };
         let (number, value) = self.body.split_first().ok_or_else(|| error(Why::Truncated))?;
         let form = Form::of(*number).ok_or_else(|| error(Why::Unsupported("a value of an unknown type")))?;

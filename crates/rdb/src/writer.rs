@@ -19,7 +19,7 @@ use crate::lzf::Compressor;
 use crate::nodes::Node;
 use crate::value::Form;
 use crate::{VERSION, VERSION_WITH_FIELD_DEADLINES, payload};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// Where the bytes go.
 pub trait Output {
@@ -272,6 +272,26 @@ impl Writer<Memory> {
     }
 }
 
+/// Makes a file that was ended one of another version. Reads all of it, for its checksum.
+pub fn change_version(file: &mut (impl Read + Write + Seek), version: u16) -> io::Result<()> {
+    let digits = format!("{version:04}");
+    let at = file::MAGIC.len() as u64;
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(digits.as_bytes())?;
+    let end = file.seek(SeekFrom::End(-8))?;
+    file.seek(SeekFrom::Start(0))?;
+    let (mut checksum, mut piece, mut left) = (Checksum::default(), vec![0; FILE_PIECE_BYTES], end);
+    while left > 0 {
+        let bytes = left.min(piece.len() as u64) as usize;
+        file.read_exact(&mut piece[..bytes])?;
+        checksum = checksum.and(&piece[..bytes]);
+        left -= bytes as u64;
+    }
+    // Writing follows reading where it stands.
+    file.seek(SeekFrom::Start(end))?;
+    file.write_all(&checksum.value().to_le_bytes())
+}
+
 impl<W: Write> Writer<File<W>> {
     /// Begins a file of a version, at most that of which nothing newer is going to be written: `VERSION`, or
     /// `VERSION_WITH_FIELD_DEADLINES` where hashes have some.
@@ -309,12 +329,13 @@ impl<W: Write> Writer<File<W>> {
         self.string(key.name)
     }
 
-    /// A key with its value, as a payload of DUMP has it.
-    pub fn key_of(&mut self, key: &crate::Key<'_>, payload: &crate::Payload<'_>) -> io::Result<()> {
+    /// A key with a value as it lies in a payload.
+    pub(crate) fn key_in(&mut self, form: Form, key: &crate::Key<'_>, value: &[u8]) -> io::Result<()> {
         self.about(key)?;
-        self.version = self.version.max(payload.version);
-        let (form, value) = payload.body().split_first().unwrap_or((&0, &[]));
-        self.raw(&[*form])?;
+        if form.kind() == Some(Kind::TimedHash) {
+            self.version = VERSION_WITH_FIELD_DEADLINES;
+        }
+        self.raw(&[form as u8])?;
         self.string(key.name)?;
         value.chunks(FILE_PIECE_BYTES).try_for_each(|piece| self.raw(piece))
     }
