@@ -11,3 +11,4 @@ pub mod quoted;
 pub mod random;
 pub mod server;
 pub mod soak;
+pub mod values;
