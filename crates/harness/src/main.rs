@@ -135,6 +135,8 @@ enum OtherBench {
     Collections(BenchCollections),
     /// Measures what one giant collection of each type does to the others.
     Giants(BenchGiants),
+    /// Measures what an import of an RDB file costs beside redis-server, and kills one in the middle.
+    Import(BenchImport),
 }
 
 /// What all benchmarks take.
@@ -273,6 +275,21 @@ struct BenchGiants {
 }
 
 #[derive(Args)]
+struct BenchImport {
+    #[command(flatten)]
+    common: BenchCommon,
+    /// Strings of 128 bytes in the file.
+    #[arg(long, default_value_t = 10_000_000)]
+    keys: u64,
+    /// The median of so many rounds counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Where the file and the data lie, on a real disk.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
 struct Soak {
     #[command(flatten)]
     under: Under,
@@ -352,6 +369,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Sweep(sweep)) => return run_bench_sweep(sweep),
         Some(OtherBench::Collections(collections)) => return run_bench_collections(collections),
         Some(OtherBench::Giants(giants)) => return run_bench_giants(giants),
+        Some(OtherBench::Import(import)) => return run_bench_import(import),
         None => {}
     }
     let common = &arguments.common;
@@ -455,6 +473,20 @@ fn run_bench_giants(arguments: &BenchGiants) -> Result<bool> {
         window: Duration::from_secs_f64(if common.quick { 0.5 } else { arguments.seconds }),
         dir: arguments.dir.clone(),
         server_cpu: arguments.server_cpu,
+        write_to: common.page(),
+    })?;
+    Ok(met || common.quick)
+}
+
+fn run_bench_import(arguments: &BenchImport) -> Result<bool> {
+    let common = &arguments.common;
+    let met = bench::import::run(&bench::import::Options {
+        base: Template::redis("")?,
+        server: common.under.template("")?,
+        binary: haypile_binary()?,
+        keys: if common.quick { 50_000 } else { arguments.keys },
+        rounds: if common.quick { 1 } else { arguments.rounds },
+        dir: arguments.dir.clone(),
         write_to: common.page(),
     })?;
     Ok(met || common.quick)

@@ -135,6 +135,11 @@ impl Workplace {
         self.path.join("data")
     }
 
+    /// Another file of this directory, beside the data.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
     pub fn log(&self) -> PathBuf {
         self.path.join("log")
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haypile_harness::bench::compare::Plan;
 use haypile_harness::bench::rows::ROWS;
-use haypile_harness::bench::{BASE, DIRECTIVES, collections, latency, sweep};
+use haypile_harness::bench::{BASE, DIRECTIVES, collections, import, latency, sweep};
 use haypile_harness::server::{Template, Workplace, haypile_binary};
 
 fn servers() -> (Template, Template) {
@@ -133,4 +133,23 @@ fn the_sweeps_measure_every_size_and_number_of_workers_and_write_the_page() {
     check_written(&place, &["sizes", "workers"]);
     let unknown = sweep::Options { parts: vec!["colours".to_string()], ..options };
     assert!(sweep::run(&unknown).expect_err("no such part").to_string().contains("sizes, workers"));
+}
+
+#[test]
+fn an_import_is_measured_killed_and_read_and_writes_the_page() {
+    let binary = haypile_binary().expect("the server is built before its tests");
+    let place = Workplace::new("import-page", None).expect("the temporary directory is writable");
+    let options = import::Options {
+        base: Template::redis("").expect("the template has its marks"),
+        server: Template::haypile(&binary, "").expect("the template has its marks"),
+        binary,
+        keys: 20_000,
+        rounds: 1,
+        dir: place.data(),
+        write_to: Some(place.data()),
+    };
+    import::run(&options).expect("it is imported");
+    let page = std::fs::read_to_string(place.data().join("benchmarks.md")).expect("the page is written");
+    assert!(page.contains("| redis-server | ") && page.contains("| `haypile import` | "), "{page}");
+    assert!(page.contains("all 20000 keys were there") && !page.contains("NaN"), "{page}");
 }

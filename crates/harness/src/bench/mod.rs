@@ -3,7 +3,7 @@
 //! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `chart` write
 //! docs/benchmarks.md and the chart. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
 //! clients wait, with a client of its own; `curves` draws both. `collections` measures the commands on collections, `giants` what a
-//! single huge one does to others. `disk` measures what needs more data than memory, with a
+//! single huge one does to others, `import` what it costs to load a file. `disk` measures what needs more data than memory, with a
 //! driver of its own.
 
 mod chart;
@@ -12,6 +12,7 @@ pub mod compare;
 mod curves;
 pub mod disk;
 pub mod giants;
+pub mod import;
 pub mod latency;
 pub mod process;
 mod redis_benchmark;
