@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::lzf;
-use crate::source::Source;
+use crate::source::{Source, TAKE_MAX};
 
 /// What stands where a length does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,35 @@ pub fn length(source: &mut impl Source) -> Result<u64, Error> {
 /// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are compressed.
 #[inline]
 pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<u8>) -> Result<(), Error> {
+    let length = length_or_special(source)?;
+    string_of(length, source, out, compressed)
+}
+
+/// A string where it lies, if it lies in the source as it is and is short; else in `out`.
+#[inline]
+pub fn string_in_place<'a>(
+    source: &'a mut impl Source,
+    out: &'a mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+) -> Result<&'a [u8], Error> {
+    match length_or_special(source)? {
+        Length::Bytes(length) if length <= TAKE_MAX as u64 => source.take(length as usize),
+        length => {
+            string_of(length, source, out, compressed)?;
+            Ok(out)
+        }
+    }
+}
+
+#[inline]
+fn string_of(
+    length_or_special: Length,
+    source: &mut impl Source,
+    out: &mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+) -> Result<(), Error> {
     out.clear();
-    let number = match length_or_special(source)? {
+    let number = match length_or_special {
         Length::Bytes(length) => return source.append(length, out),
         Length::Special(0) => i32::from(i8::from_le_bytes(source.array()?)),
         Length::Special(1) => i32::from(i16::from_le_bytes(source.array()?)),
@@ -85,6 +112,8 @@ mod tests {
             let (mut source, mut out, mut compressed) = (Slice::new(bytes), vec![1], vec![1]);
             string(&mut source, &mut out, &mut compressed).unwrap();
             assert_eq!((String::from_utf8(out).unwrap().as_str(), source.rest().len()), (expected, 0));
+            let (mut source, mut out) = (Slice::new(bytes), vec![1]);
+            assert_eq!(string_in_place(&mut source, &mut out, &mut compressed).unwrap(), expected.as_bytes());
             for len in 0..bytes.len() {
                 let cut = string(&mut Slice::new(&bytes[..len]), &mut Vec::new(), &mut Vec::new());
                 assert!(cut.is_err(), "{bytes:02x?} cut to {len}");

@@ -149,8 +149,8 @@ impl<S: Source> Reader<S> {
     ) -> Result<Elements, Failure<E>> {
         match form {
             Form::String => {
-                encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
-                each(Part::String(&self.first)).map_err(Failure::Sink)?;
+                let text = encoded::string_in_place(&mut self.source, &mut self.first, &mut self.compressed)?;
+                each(Part::String(text)).map_err(Failure::Sink)?;
                 Ok(1)
             }
             Form::List | Form::Set => self.elements(&mut each),

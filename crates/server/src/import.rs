@@ -115,18 +115,18 @@ fn into_directory(
     store.set_flush_bounds(config.flush_log_bytes.max(budget.memtable), config.disk_free_bytes_min);
     let told = format!("the data directory {}", config.dir.display());
     let imported = take(|target| read_file(from, target), Directory::new(&store, keep, progress), &told);
-    let closed = close(&store);
+    let closed = close(store);
     drop(data_dir);
     imported.and(closed)
 }
 
 /// Brings all that was imported into the base, so that a server starts at once.
-fn close(store: &Arc<Store>) -> Result<(), String> {
-    store.flush_now().and_then(|()| store.close()).map_err(|why| {
-        // What is in the log is replayed by the server that starts next.
-        let _ = store.close_without_flush();
-        format!("What was imported is in the log, but could not be brought further: {why}")
-    })
+fn close(store: Arc<Store>) -> Result<(), String> {
+    let closed = store.close().and_then(|()| store.flush_failure().map_or(Ok(()), Err));
+    // The process ends, and its memory goes as a whole.
+    std::mem::forget(store);
+    // The server that starts next replays the log.
+    closed.map_err(|why| format!("What was imported is in the log, but could not be brought further: {why}"))
 }
 
 /// Has the file read into the target, and says what came of it.

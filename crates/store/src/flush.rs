@@ -308,7 +308,7 @@ impl Store {
             // That was the generation of a flush that had failed; what was asked for is the one after it.
             result = self.flush_once();
         }
-        if whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() / 4 * 5 {
+        if !work.closing && (whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() / 4 * 5) {
             // It is frozen as soon as it is larger than its size, hence a little later; only what is far larger has to go.
             // Who asks for everything in the base means to read it there; and CONFIG SET may have lowered the budget.
             self.let_go_of_flushed();
@@ -381,6 +381,11 @@ impl Store {
             *refused = None;
             self.log.retry();
         }
+    }
+
+    /// Why the last flush failed, if it did: after `close`, what the log has to bring back at the next start.
+    pub fn flush_failure(&self) -> Option<String> {
+        self.flush.failure()
     }
 
     /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be more.

@@ -11,6 +11,7 @@ use crate::value::Value;
 use haypile_log::{Body, Placed};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// What was done to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +42,29 @@ pub struct Overlay {
     ahead: Body,
     own: Vec<Own>,
     /// The last write of each print, once there are too many to look at each.
-    last: HashMap<u64, u32>,
+    last: HashMap<u64, u32, BuildHasherDefault<PrintHasher>>,
     /// How often `ahead` was written out.
     spills: u32,
+}
+
+/// Prints are hashes already, but not in all of their bits.
+#[derive(Default)]
+pub struct PrintHasher(u64);
+
+impl Hasher for PrintHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("prints are numbers")
+    }
+
+    #[inline]
+    fn write_u64(&mut self, print: u64) {
+        let mixed = print.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Where an overlay stood.
@@ -132,7 +153,7 @@ impl Overlay {
     }
 
     /// The index, holding the first `count` writes.
-    fn index_up_to(&mut self, count: usize) -> &mut HashMap<u64, u32> {
+    fn index_up_to(&mut self, count: usize) -> &mut HashMap<u64, u32, BuildHasherDefault<PrintHasher>> {
         if count == LINEAR {
             self.last.clear();
             for at in 0..count {
