@@ -3,8 +3,10 @@
 //! `haypile server` takes its arguments as redis-server does, which is why no library for command lines is used here.
 //! Nothing is run or printed; the binary does that.
 
+mod export;
 mod import;
 
+pub use export::{Export, From};
 pub use import::{Import, Into, Server};
 
 use std::ffi::OsString;
@@ -26,6 +28,8 @@ pub enum Cli {
     },
     /// Import a file of Redis.
     Import(Import),
+    /// Export a file of Redis.
+    Export(Export),
     /// Print this on standard output and end well.
     Text(String),
 }
@@ -53,9 +57,10 @@ Usage:
   haypile log DIR                                     print the records of a data directory's log
   haypile check DIR                                   verify a data directory or a backup, changing nothing
   haypile import FILE [--dir DIR]                     import an RDB file of Redis, into a directory or a server
+  haypile export FILE --dir DIR                       export an RDB file for Redis, from a directory, a backup or a server
   haypile --version                                   print the version
   haypile --help, haypile server --help, haypile log --help, haypile check --help,
-  haypile import --help
+  haypile import --help, haypile export --help
 ";
 
 const SERVER_HELP: &str = "\
@@ -124,6 +129,8 @@ impl Cli {
                 [dir] => Ok(Cli::Check { dir: dir.into() }),
                 _ => Err(UsageError(format!("haypile check takes one argument.\n\n{CHECK_HELP}"))),
             },
+            Some("export") if asks_for_help => Ok(Cli::Text(export::HELP.into())),
+            Some("export") => Ok(Cli::Export(Export::parse(rest)?)),
             Some("import") if asks_for_help => Ok(Cli::Text(import::HELP.into())),
             Some("import") => Ok(Cli::Import(Import::parse(rest)?)),
             _ => {

@@ -23,6 +23,7 @@ mod output;
 mod stream;
 
 mod check;
+mod export;
 mod import;
 mod logging;
 mod print_log;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Ok(Cli::Server(line)) => run::server(&line),
         Ok(Cli::Check { dir }) => return check::run(&dir, &mut std::io::stdout().lock()),
         Ok(Cli::Import(what)) => import::run(&what),
+        Ok(Cli::Export(what)) => export::run(&what),
         Ok(Cli::Log { dir }) => print_log::print(&dir, &mut std::io::stdout().lock()),
         Ok(Cli::Text(text)) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
         Err(usage) => {

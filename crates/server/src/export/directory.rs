@@ -1,0 +1,170 @@
+//! The export of a data directory or a backup: a store over it that is only read, and its keys in the order in which they are stored.
+//!
+//! The base is opened as an image, and the log over files that only seem to change (`haypile_log::UnchangedFiles`): what it holds above
+//! the base is replayed into memory, as a server would. So nothing is written there, whatever happens, and a backup may lie on a medium
+//! that cannot be written at all.
+
+use super::{Exporting, unwritten};
+use crate::datadir;
+use haypile_commands::transfer;
+use haypile_log::{Index, UnchangedFiles};
+use haypile_rdb::{Key, VERSION, VERSION_WITH_FIELD_DEADLINES};
+use haypile_store::row::ScanPosition;
+use haypile_store::{Call, Counter, DATABASES_MAX, DiskFree, Mode, Stop, Store, StoreOptions, Txn, TxnBuffers, Value};
+use haypile_store_rocks::Image;
+use haypile_types::key::Entry;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Keys of one transaction.
+const STEP_KEYS: usize = 256;
+
+/// Bytes of the log's segments, which lie in memory: nothing but its own notes comes there.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+pub struct Directory {
+    store: Arc<Store>,
+    /// Unix time of the moment whose data are exported: what lapses from then on is there.
+    now_ms: u64,
+}
+
+impl Directory {
+    /// Opens a directory that nobody writes to, which holds everything through a record.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn open(dir: &Path, complete_through: u64) -> Result<Directory, String> {
+        let fails = |why: &dyn std::fmt::Display| format!("The data in {} cannot be opened: {why}", dir.display());
+        let base = Image::open(&datadir::base_dir(dir)).map_err(|error| fails(&error))?;
+        let mut log = haypile_log::Options::new(datadir::log_dir(dir));
+        log.files = Arc::new(UnchangedFiles::default());
+        log.segment_bytes = SEGMENT_BYTES;
+        log.complete_through = Index(complete_through);
+        let options = StoreOptions {
+            log,
+            // However many a server was configured to have.
+            databases: DATABASES_MAX,
+            memtable_bytes: u64::MAX,
+            flush_log_bytes: u64::MAX,
+            row_cache_bytes: 0,
+            presence_bytes: 0,
+            txn_bytes_max: u64::MAX,
+            blind_set: false,
+            memory_only: false,
+            disk_free_min_bytes: 0,
+            disk_free: DiskFree(Arc::new(|| None)),
+            hash_seed: 0,
+        };
+        let store = Store::open(options, Arc::new(base), |_| ()).map_err(|error| fails(&error))?;
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        Ok(Directory { store, now_ms })
+    }
+
+    fn count(&self, database: u32, counter: Counter) -> u64 {
+        self.store.counter(database, counter).max(0) as u64
+    }
+
+    fn total(&self, counter: Counter) -> u64 {
+        self.store.counted_databases().into_iter().map(|database| self.count(database, counter)).sum()
+    }
+
+    /// Keys of all databases, those whose time has passed included.
+    pub fn keys(&self) -> u64 {
+        self.total(Counter::Keys)
+    }
+
+    /// The version of the format that is needed.
+    pub fn version(&self) -> u16 {
+        if self.total(Counter::FieldDeadlines) > 0 { VERSION_WITH_FIELD_DEADLINES } else { VERSION }
+    }
+
+    /// Writes all keys.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn write(&self, to: &mut Exporting) -> Result<(), String> {
+        for database in self.store.counted_databases() {
+            let before = to.summary.passed();
+            self.write_database(database, to)?;
+            let (found, counted) = (to.summary.passed() - before, self.count(database, Counter::Keys));
+            if found != counted {
+                to.summary.note(format!(
+                    "database {database}: it has {found} keys and counts {counted}; unless `blind-set yes` was in force, run haypile check"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn write_database(&self, database: u32, to: &mut Exporting) -> Result<(), String> {
+        let mut buffers = TxnBuffers::default();
+        let (mut has_begun, mut next) = (false, Some(ScanPosition::START));
+        while let Some(from) = next {
+            let call = Call { now_ms: self.now_ms, seed: 0, database, mode: Mode::Disk, pins: None };
+            let mut txn = self.store.begin(buffers, call);
+            txn.set_touching(false);
+            let (keys, after) = txn.scan_keys(txn.space(database), from, STEP_KEYS).map_err(text)?;
+            if !keys.is_empty() && !std::mem::replace(&mut has_begun, true) {
+                let [keys, deadlines] =
+                    [Counter::Keys, Counter::Deadlines].map(|counter| self.count(database, counter));
+                to.database(database.into(), keys, deadlines)?;
+            }
+            for (name, row) in keys {
+                write_key(&mut txn, database, &name, row, to).map_err(|error| match error {
+                    Failed::Unwritten(error) => unwritten(error),
+                    Failed::Unread(why) => format!("The key {} cannot be exported: {why}", name.escape_ascii()),
+                })?;
+                to.tell();
+            }
+            buffers = txn.finish();
+            next = after;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // There is nothing that could be lost.
+        let _ = self.store.close_without_flush();
+    }
+}
+
+/// Why a key was not written.
+enum Failed {
+    Unwritten(std::io::Error),
+    Unread(String),
+}
+
+impl From<haypile_commands::Error> for Failed {
+    fn from(error: haypile_commands::Error) -> Failed {
+        Failed::Unread(match error {
+            haypile_commands::Error::Stop(stop) => text(stop),
+            error => format!("{error:?}"),
+        })
+    }
+}
+
+fn text(stop: Stop) -> String {
+    match stop {
+        Stop::Failed(why) | Stop::Refused(why) => why.strip_prefix("ERR ").unwrap_or(&why).to_owned(),
+        stop => unreachable!("nobody else has the store, and it may wait for the disk: {stop:?}"),
+    }
+}
+
+fn write_key(txn: &mut Txn<'_>, database: u32, name: &[u8], row: Value, to: &mut Exporting) -> Result<(), Failed> {
+    let entry = Entry::parse(row).map_err(haypile_commands::Error::from)?;
+    if entry.header.is_expired(txn.now_ms()) {
+        to.summary.expired += 1;
+        return Ok(());
+    }
+    let key = txn.key_in(database, name);
+    let kind = transfer::kind(txn, &key, &entry)?;
+    let deadline_ms = entry.header.deadline_ms;
+    let about = Key { name, kind, deadline_ms, idle_s: None, frequency: None, position: 0 };
+    to.writer.key(&about).map_err(Failed::Unwritten)?;
+    transfer::write(txn, &key, entry, kind, &mut to.writer)?;
+    to.summary.add(Some(kind));
+    Ok(())
+}

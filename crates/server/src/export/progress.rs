@@ -1,0 +1,77 @@
+//! How far an export is, on standard error: one line that is drawn again and again on a terminal, elsewhere a line now and then.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+pub struct Progress {
+    /// Keys that there are, or were at the beginning.
+    total: u64,
+    begun: Instant,
+    is_terminal: bool,
+    next: Instant,
+}
+
+impl Progress {
+    pub fn new(total: u64) -> Progress {
+        let (is_terminal, begun) = (io::stderr().is_terminal(), Instant::now());
+        let first = if is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL };
+        Progress { total, begun, is_terminal, next: begun + first }
+    }
+
+    /// Tells how far it is, if it is time to: keys that are done with, and bytes of the file.
+    pub fn tell(&mut self, keys: u64, bytes: u64) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        let line = line(keys, self.total, bytes, now.duration_since(self.begun));
+        let mut out = io::stderr().lock();
+        // Nobody has to read it.
+        let _ = match self.is_terminal {
+            true => write!(out, "\r{line}\x1b[K"),
+            false => writeln!(out, "{line}"),
+        };
+        let _ = out.flush();
+        self.next = now + if self.is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL };
+    }
+
+    /// Takes the line away.
+    pub fn end(&mut self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// `exporting: 250000 of 1000000 keys (25 %), 120.0 MB, 25000 keys/s, 30 s left`
+fn line(keys: u64, total: u64, bytes: u64, elapsed: Duration) -> String {
+    let (mb, seconds) = (bytes as f64 / 1e6, elapsed.as_secs_f64().max(1e-9));
+    let keys_per_s = keys as f64 / seconds;
+    // There may be more of them meanwhile.
+    if total < keys || total == 0 {
+        return format!("exporting: {keys} keys, {mb:.1} MB, {keys_per_s:.0} keys/s");
+    }
+    let share = keys as f64 / total as f64;
+    let left = match share > 0.0 {
+        true => format!(", {:.0} s left", seconds / share - seconds),
+        false => String::new(),
+    };
+    format!("exporting: {keys} of {total} keys ({:.0} %), {mb:.1} MB, {keys_per_s:.0} keys/s{left}", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is() {
+        let after = Duration::from_secs(10);
+        let expected = "exporting: 250000 of 1000000 keys (25 %), 120.0 MB, 25000 keys/s, 30 s left";
+        assert_eq!(line(250_000, 1_000_000, 120_000_000, after), expected);
+        assert_eq!(line(20, 10, 1_000_000, after), "exporting: 20 keys, 1.0 MB, 2 keys/s");
+        assert_eq!(line(0, 10, 0, after), "exporting: 0 of 10 keys (0 %), 0.0 MB, 0 keys/s");
+    }
+}
