@@ -90,16 +90,17 @@ mod tests {
 
     #[test]
     fn a_purge_gives_back_what_is_not_in_use() {
-        let held: Vec<Vec<u8>> = (0..1000).map(|number| vec![number as u8; 50_000]).collect();
+        // The figures are the process's: other tests take and give some ten megabytes meanwhile.
+        let held: Vec<Vec<u8>> = (0..4000).map(|number| vec![number as u8; 50_000]).collect();
         let [allocated, active, resident] = figures();
         assert!(
-            allocated >= 50_000_000 && active >= allocated && resident >= active,
+            allocated >= 200_000_000 && active >= allocated && resident >= active,
             "{allocated} {active} {resident}"
         );
         drop(held);
         purge().expect("jemalloc can");
         let [_, _, after] = figures();
-        assert!(after + 40_000_000 < resident, "{resident} before, {after} after");
+        assert!(after + 150_000_000 < resident, "{resident} before, {after} after");
         assert!(report().contains("retained"));
     }
 }

@@ -27,6 +27,7 @@ mod export;
 mod import;
 mod logging;
 mod print_log;
+mod progress;
 mod remote;
 
 use haypile_config::cli::Cli;

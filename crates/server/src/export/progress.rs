@@ -1,48 +1,27 @@
-//! How far an export is, on standard error: one line that is drawn again and again on a terminal, elsewhere a line now and then.
+//! How far an export is: keys and bytes of the file.
 
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
-
-const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
-const LINE_INTERVAL: Duration = Duration::from_secs(5);
+use crate::progress::{ProgressLine, time_left};
+use std::time::Duration;
 
 pub struct Progress {
     /// Keys that there are, or were at the beginning.
     total: u64,
-    begun: Instant,
-    is_terminal: bool,
-    next: Instant,
+    line: ProgressLine,
 }
 
 impl Progress {
     pub fn new(total: u64) -> Progress {
-        let (is_terminal, begun) = (io::stderr().is_terminal(), Instant::now());
-        let first = if is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL };
-        Progress { total, begun, is_terminal, next: begun + first }
+        Progress { total, line: ProgressLine::new() }
     }
 
     /// Tells how far it is, if it is time to: keys that are done with, and bytes of the file.
     pub fn tell(&mut self, keys: u64, bytes: u64) {
-        let now = Instant::now();
-        if now < self.next {
-            return;
-        }
-        let line = line(keys, self.total, bytes, now.duration_since(self.begun));
-        let mut out = io::stderr().lock();
-        // Nobody has to read it.
-        let _ = match self.is_terminal {
-            true => write!(out, "\r{line}\x1b[K"),
-            false => writeln!(out, "{line}"),
-        };
-        let _ = out.flush();
-        self.next = now + if self.is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL };
+        self.line.tell(|elapsed| line(keys, self.total, bytes, elapsed));
     }
 
     /// Takes the line away.
     pub fn end(&mut self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
+        self.line.end();
     }
 }
 
@@ -55,10 +34,7 @@ fn line(keys: u64, total: u64, bytes: u64, elapsed: Duration) -> String {
         return format!("exporting: {keys} keys, {mb:.1} MB, {keys_per_s:.0} keys/s");
     }
     let share = keys as f64 / total as f64;
-    let left = match share > 0.0 {
-        true => format!(", {:.0} s left", seconds / share - seconds),
-        false => String::new(),
-    };
+    let left = time_left(share, elapsed);
     format!("exporting: {keys} of {total} keys ({:.0} %), {mb:.1} MB, {keys_per_s:.0} keys/s{left}", share * 100.0)
 }
 

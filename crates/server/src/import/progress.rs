@@ -1,12 +1,10 @@
-//! How far an import is, on standard error: one line that is drawn again and again on a terminal, elsewhere a line now and then.
+//! How far an import is: bytes of the file and keys.
 
+use crate::progress::{ProgressLine, time_left};
 use std::cell::Cell;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-
-const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
-const LINE_INTERVAL: Duration = Duration::from_secs(5);
+use std::time::Duration;
 
 /// A file that counts what was read of it.
 pub struct Counted {
@@ -37,16 +35,12 @@ pub struct Progress {
     read: Rc<Cell<u64>>,
     /// Bytes of the file, if that is known.
     total: Option<u64>,
-    begun: Instant,
-    is_terminal: bool,
-    next: Instant,
+    line: ProgressLine,
 }
 
 impl Progress {
     pub fn new(read: Rc<Cell<u64>>, total: Option<u64>) -> Progress {
-        let (is_terminal, begun) = (io::stderr().is_terminal(), Instant::now());
-        let first = if is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL };
-        Progress { read, total, begun, is_terminal, next: begun + first }
+        Progress { read, total, line: ProgressLine::new() }
     }
 
     /// Bytes of the file that were read.
@@ -56,26 +50,13 @@ impl Progress {
 
     /// Tells how far it is, if it is time to.
     pub fn tell(&mut self, keys: u64) {
-        let now = Instant::now();
-        if now < self.next {
-            return;
-        }
-        let line = line(self.bytes(), self.total, keys, now.duration_since(self.begun));
-        let mut out = io::stderr().lock();
-        // Nobody has to read it.
-        let _ = match self.is_terminal {
-            true => write!(out, "\r{line}\x1b[K"),
-            false => writeln!(out, "{line}"),
-        };
-        let _ = out.flush();
-        self.next = now + if self.is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL };
+        let bytes = self.bytes();
+        self.line.tell(|elapsed| line(bytes, self.total, keys, elapsed));
     }
 
     /// Takes the line away.
     pub fn end(&mut self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
+        self.line.end();
     }
 }
 
@@ -88,10 +69,7 @@ fn line(bytes: u64, total: Option<u64>, keys: u64, elapsed: Duration) -> String 
         return format!("importing: {mb:.1} MB, {keys} keys, {keys_per_s:.0} keys/s");
     };
     let (share, total_mb) = (bytes as f64 / total as f64, total as f64 / 1e6);
-    let left = match share > 0.0 {
-        true => format!(", {:.0} s left", seconds / share - seconds),
-        false => String::new(),
-    };
+    let left = time_left(share, elapsed);
     format!(
         "importing: {mb:.1} of {total_mb:.1} MB ({:.0} %), {keys} keys, {keys_per_s:.0} keys/s{left}",
         share * 100.0
