@@ -40,7 +40,7 @@ const GEOADD: Command = Command {
     run: Run::Write(geoadd),
     flags: &[Flag::Denyoom],
     history: &[("6.2.0", "Added the `CH`, `NX` and `XX` options.")],
-    elements: Some(ElementArgs { first: 4, step: 3 }),
+    elements: Some(ElementArgs::Names { first: 4, step: 3 }),
     ..Command::USUAL
 };
 

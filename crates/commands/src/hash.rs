@@ -48,7 +48,7 @@ const HSET: Command = Command {
     run: Run::Write(hset),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
-    elements: Some(ElementArgs { first: 2, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -68,7 +68,7 @@ const HMSET: Command = Command {
     run: Run::Write(hmset),
     flags: &[Flag::Denyoom, Flag::Fast],
     deprecated: Some(Deprecated { since: "4.0.0", instead: "`HSET` with multiple field-value pairs" }),
-    elements: Some(ElementArgs { first: 2, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -100,7 +100,7 @@ const HSETNX: Command = Command {
     syntax: "key field value",
     run: Run::Write(hsetnx),
     flags: &[Flag::Denyoom, Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -132,7 +132,7 @@ const HGET: Command = Command {
     syntax: "key field",
     run: Run::Read(hget),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -154,7 +154,7 @@ const HMGET: Command = Command {
     complexity: "O(N) where N is the number of fields being requested.",
     run: Run::Read(hmget),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -331,7 +331,7 @@ const HSTRLEN: Command = Command {
     syntax: "key field",
     run: Run::Read(hstrlen),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -352,7 +352,7 @@ const HEXISTS: Command = Command {
     syntax: "key field",
     run: Run::Read(hexists),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -374,7 +374,7 @@ const HDEL: Command = Command {
     run: Run::Write(hdel),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `field` arguments.")],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -400,7 +400,7 @@ const HINCRBY: Command = Command {
     syntax: "key field increment",
     run: Run::Write(hincrby),
     flags: &[Flag::Denyoom, Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
 };
 
@@ -422,7 +422,7 @@ const HINCRBYFLOAT: Command = Command {
     syntax: "key field increment:double",
     run: Run::Write(hincrbyfloat),
     flags: &[Flag::Denyoom, Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
 };
 

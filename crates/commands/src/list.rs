@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::elements::stream;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run, Use};
+use crate::table::{Arity, Command, DataFn, ElementArgs, Flag, Group, Keys, Run, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Direction, Key, Txn, Value};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -231,6 +231,7 @@ const LINDEX: Command = Command {
     complexity: "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for \
                  the first or the last element of the list O(1).",
     run: Run::Read(lindex),
+    elements: Some(ElementArgs::Index(2)),
     ..Command::USUAL
 };
 
@@ -273,6 +274,7 @@ const LSET: Command = Command {
     syntax: "key index element",
     complexity: "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
     run: Run::Write(lset),
+    elements: Some(ElementArgs::Index(2)),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };

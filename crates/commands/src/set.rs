@@ -31,7 +31,7 @@ const SADD: Command = Command {
     run: Run::Write(sadd),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -66,7 +66,7 @@ const SREM: Command = Command {
     run: Run::Write(srem),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -145,7 +145,7 @@ const SISMEMBER: Command = Command {
     syntax: "key member",
     run: Run::Read(sismember),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -166,7 +166,7 @@ const SMISMEMBER: Command = Command {
     complexity: "O(N) where N is the number of elements being checked for membership",
     run: Run::Read(smismember),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 

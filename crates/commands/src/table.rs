@@ -46,15 +46,17 @@ pub struct Command {
     /// For those who work on the server itself.
     pub syscmd: bool,
     pub subcommands: &'static [Command],
-    /// The arguments that, as a rule, name elements of the first key's collection: these are fetched ahead of time.
+    /// Which elements of the first key's collection it asks for, as a rule: these are fetched ahead of time.
     pub elements: Option<ElementArgs>,
 }
 
-/// Arguments at regular distances, up to the last one.
+/// How a command says which elements it asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct ElementArgs {
-    pub first: usize,
-    pub step: usize,
+pub enum ElementArgs {
+    /// By their names: arguments at regular distances, up to the last one.
+    Names { first: usize, step: usize },
+    /// By its index in a list, which is this argument.
+    Index(usize),
 }
 
 /// Since when a command is deprecated, and what takes its place.

@@ -66,7 +66,7 @@ const ZADD: Command = Command {
         ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."),
         ("6.2.0", "Added the `GT` and `LT` options."),
     ],
-    elements: Some(ElementArgs { first: 3, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 3, step: 2 }),
     ..Command::USUAL
 };
 
@@ -111,7 +111,7 @@ const ZINCRBY: Command = Command {
     complexity: "O(log(N)) where N is the number of elements in the sorted set.",
     run: Run::Write(zincrby),
     flags: &[Flag::Denyoom, Flag::Fast],
-    elements: Some(ElementArgs { first: 3, step: 2 }),
+    elements: Some(ElementArgs::Names { first: 3, step: 2 }),
     ..Command::USUAL
 };
 
@@ -194,7 +194,7 @@ const ZREM: Command = Command {
     run: Run::Write(zrem),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple elements.")],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -254,7 +254,7 @@ const ZSCORE: Command = Command {
     syntax: "key member",
     run: Run::Read(zscore),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -275,7 +275,7 @@ const ZMSCORE: Command = Command {
     complexity: "O(N) where N is the number of members being requested.",
     run: Run::Read(zmscore),
     flags: &[Flag::Fast],
-    elements: Some(ElementArgs { first: 2, step: 1 }),
+    elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
 };
 
@@ -319,7 +319,7 @@ const fn of_rank(name: &'static str) -> Command {
         complexity: "O(log(N))",
         flags: &[Flag::Fast],
         history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
-        elements: Some(ElementArgs { first: 2, step: 1 }),
+        elements: Some(ElementArgs::Names { first: 2, step: 1 }),
         ..Command::USUAL
     }
 }

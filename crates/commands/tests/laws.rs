@@ -223,12 +223,21 @@ fn elements_that_are_fetched_ahead_stand_behind_one_key_of_a_collection() {
     let with_elements: Vec<(&Entry, ElementArgs)> =
         entries(&table).filter_map(|entry| Some((entry, entry.command.elements?))).collect();
     assert!(with_elements.len() >= 20, "the commands that name elements");
-    for (entry, ElementArgs { first, step }) in with_elements {
+    for (entry, elements) in with_elements {
         let (name, least) = (&entry.full_name, usize::from(entry.command.arity.least));
-        assert!(matches!(entry.command.group, Group::Hash | Group::Set | Group::SortedSet | Group::Geo), "{name}");
+        let group = entry.command.group;
         // The shortest call names one element.
-        assert!(first >= 2 && (1..=3).contains(&step), "{name}");
-        assert_eq!((least - first).div_ceil(step), 1, "{name}");
+        match elements {
+            ElementArgs::Names { first, step } => {
+                assert!(matches!(group, Group::Hash | Group::Set | Group::SortedSet | Group::Geo), "{name}");
+                assert!(first >= 2 && (1..=3).contains(&step), "{name}");
+                assert_eq!((least - first).div_ceil(step), 1, "{name}");
+            }
+            ElementArgs::Index(at) => {
+                assert!(matches!(group, Group::List), "{name}");
+                assert_eq!(entry.command.syntax.split(' ').nth(at - 1), Some("index"), "{name}");
+            }
+        }
         let (bytes, ranges) = (vec![b'1'; least], (0..least as u32).map(|at| at..at + 1).collect::<Vec<_>>());
         let args = haypile_resp::Args::new(&bytes, &ranges);
         let keys: Vec<usize> = entry.command.keys(args.into()).map(|(at, _)| at).collect();

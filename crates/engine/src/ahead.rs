@@ -5,7 +5,7 @@
 use haypile_commands::{Args, ElementArgs, Entry, Error, Run, Table};
 use haypile_resp::{self as resp, Parser, ProtocolError, Request};
 use haypile_store::{Key, Sought, Store, TOGETHER_MAX};
-use haypile_types::element::Rows;
+use haypile_types::ahead::{Guess, Wanted};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -133,17 +133,27 @@ impl<'a> Located<'a> {
         located
     }
 
-    /// The keys are near: now the elements of those commands that name one.
+    /// The keys are near: now the elements of those commands that ask for one.
     #[inline]
     fn prefetch_elements(&self, store: &Store) {
-        let calls = self.calls.iter().flatten();
-        let sought: SmallVec<[Sought; REQUESTS_MAX]> = calls
-            .filter_map(|call| {
-                let (key, mut elements) = self.elements(call)?;
-                let element = elements.next().filter(|_| elements.len() == 0)?;
-                Some(Rows::guess(store, key)?.sought(store, element))
-            })
-            .collect();
+        let mut sought: SmallVec<[Sought; REQUESTS_MAX]> = SmallVec::new();
+        // The collection of the command before is often this one's, too.
+        let mut last: Option<(&Key<'_>, Option<Guess>)> = None;
+        for call in self.calls.iter().flatten() {
+            let Some((key, elements)) = self.elements(call) else { continue };
+            let wanted = match elements {
+                ElementArgs::Names { first, step } if call.args.len() <= first + step => {
+                    call.args.from(first).iter().next().map(Wanted::Named)
+                }
+                ElementArgs::Names { .. } => None,
+                ElementArgs::Index(at) => Args::from(call.args).int(at).ok().map(Wanted::Index),
+            };
+            let Some(wanted) = wanted else { continue };
+            if last.is_none_or(|(other, _)| other != key) {
+                last = Some((key, Guess::of(store, key)));
+            }
+            sought.extend(last.and_then(|(_, guess)| guess?.sought(store, wanted)));
+        }
         if sought.len() > 1 {
             store.prefetch_elements(&sought);
         }
@@ -152,20 +162,20 @@ impl<'a> Located<'a> {
     /// The same for a command that names several, before it runs.
     #[inline]
     pub fn prefetch_elements_of(&self, store: &Store, call: &Call<'a>) {
-        if let Some((key, elements)) = self.elements(call)
-            && elements.len() > 1
-            && let Some(collection) = Rows::guess(store, key)
+        if let Some((key, ElementArgs::Names { first, step })) = self.elements(call)
+            && call.args.len() > first + step
+            && let Some(guess) = Guess::of(store, key)
         {
-            let sought = elements.take(TOGETHER_MAX).map(|element| collection.sought(store, element));
+            let names = call.args.from(first).iter().step_by(step).take(TOGETHER_MAX);
+            let sought = names.filter_map(|name| guess.sought(store, Wanted::Named(name)));
             store.prefetch_elements(&sought.collect::<SmallVec<[Sought; TOGETHER_MAX]>>());
         }
     }
 
-    /// The key of a command on a collection, and the elements that it names.
+    /// The key of a command on a collection, and which elements it asks for.
     #[inline]
-    fn elements(&self, call: &Call<'a>) -> Option<(&Key<'a>, impl ExactSizeIterator<Item = &'a [u8]>)> {
-        let ElementArgs { first, step } = call.entry.as_ref().ok()?.command.elements?;
-        let key = self.keys[call.keys.clone()].first()?;
-        Some((key, call.args.from(first).iter().step_by(step)))
+    fn elements(&self, call: &Call<'a>) -> Option<(&Key<'a>, ElementArgs)> {
+        let elements = call.entry.as_ref().ok()?.command.elements?;
+        Some((self.keys[call.keys.clone()].first()?, elements))
     }
 }

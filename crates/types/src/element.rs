@@ -3,7 +3,7 @@
 //! collections can be merged, and a random place can be drawn. Format: docs/format/collections.md.
 
 use crate::Result;
-use crate::key::{Entry, Header, Object, Tag, damaged};
+use crate::key::{Entry, Header, Object, damaged};
 use haypile_store::row::{self, RowKey};
 use haypile_store::{Key, ObjectId, Sought, Space, Store, Txn};
 
@@ -24,12 +24,15 @@ impl Head {
     /// Where in it the encoding is.
     pub const ENCODING_AT: usize = Object::BYTES;
 
+    /// Where in it the count is.
+    pub const COUNT_AT: usize = Object::BYTES + 1;
+
     #[inline]
     pub fn encode(&self) -> [u8; Head::BYTES] {
         let mut bytes = [0; Head::BYTES];
         bytes[..Object::BYTES].copy_from_slice(&self.object.encode());
         bytes[Object::BYTES] = self.encoding;
-        bytes[Object::BYTES + 1..].copy_from_slice(&self.count.to_be_bytes());
+        bytes[Head::COUNT_AT..].copy_from_slice(&self.count.to_be_bytes());
         bytes
     }
 
@@ -39,7 +42,7 @@ impl Head {
         let payload = entry.payload();
         match (entry.header.object, payload.len() == Head::BYTES + own_bytes) {
             (Some(object), true) => {
-                let count: [u8; 8] = payload[Object::BYTES + 1..Head::BYTES].try_into().expect("eight bytes");
+                let count: [u8; 8] = payload[Head::COUNT_AT..Head::BYTES].try_into().expect("eight bytes");
                 let head = Head { object, encoding: payload[Object::BYTES], count: u64::from_be_bytes(count) };
                 Ok((head, &payload[Head::BYTES..]))
             }
@@ -102,14 +105,16 @@ impl Rows {
         (self.data(&hash.to_be_bytes()), self.data(&RESERVED_HASH.to_be_bytes()))
     }
 
-    /// The collection that a key is, if the memtable has it and it has rows: for guesses only.
+    /// The rows of the collection that a header belongs to.
     #[inline]
-    pub fn guess(store: &Store, key: &Key<'_>) -> Option<Rows> {
-        let object = store.peek(key, |row| {
-            let header = Header::parse(row)?;
-            matches!(header.tag, Tag::HashRows | Tag::SetRows | Tag::ZsetRows).then_some(header.object)?
-        })??;
-        Some(Rows { space: key.space, object })
+    pub fn of(key: &Key<'_>, header: &Header) -> Option<Rows> {
+        Some(Rows { space: key.space, object: header.object? })
+    }
+
+    /// Where the row at a position stands.
+    #[inline]
+    pub fn sought_at(&self, position: u64) -> Sought {
+        Sought::new(self.space, self.object.slot, self.object.id, position)
     }
 
     /// Where the row of an element stands.
@@ -119,7 +124,7 @@ impl Rows {
         let (mut name, len) = ([0; NAME_BYTES], element.len().min(NAME_BYTES));
         name[..len].copy_from_slice(&element[..len]);
         let order = u64::from(store.element_hash(element)) << 32 | u64::from(u32::from_be_bytes(name));
-        Sought::new(self.space, self.object.slot, self.object.id, order)
+        self.sought_at(order)
     }
 
     pub fn id(&self) -> ObjectId {

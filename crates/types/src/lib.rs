@@ -26,6 +26,7 @@ pub mod listpack;
 
 pub mod stream;
 
+pub mod ahead;
 pub mod chunks;
 pub mod element;
 pub mod make;

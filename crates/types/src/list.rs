@@ -25,6 +25,7 @@ mod verify;
 
 pub use make::Maker;
 use packed::PackedList;
+pub use rows::Dense;
 use rows::ListRows;
 
 /// What touches more rows calls `Txn::long`.

@@ -3,8 +3,9 @@
 mod common;
 
 use common::Db;
-use haypile_store::{Key, Sought, Store};
-use haypile_types::element::Rows;
+use haypile_store::{Key, Sought, Store, Txn};
+use haypile_types::ahead::{Guess, Wanted};
+use haypile_types::list::{self, Side};
 use haypile_types::zset::{Adding, Edit};
 use haypile_types::{hash, key, set};
 
@@ -15,8 +16,9 @@ fn name(number: u32) -> Vec<u8> {
 
 /// How many of these elements a guess finds.
 fn found(store: &Store, key: &Key<'_>, numbers: impl Iterator<Item = u32>) -> usize {
-    let rows = Rows::guess(store, key).expect("a collection in rows");
-    let sought: Vec<Sought> = numbers.map(|number| rows.sought(store, &name(number))).collect();
+    let guess = Guess::of(store, key).expect("a collection in rows");
+    let sought = |number| guess.sought(store, Wanted::Named(&name(number))).expect("it has names");
+    let sought: Vec<Sought> = numbers.map(sought).collect();
     store.prefetch_elements(&sought)
 }
 
@@ -54,6 +56,38 @@ fn what_is_no_collection_in_rows_is_passed_over() {
     db.run(|txn| key::lookup(txn, &txn.key_in(0, b"none"))).expect("readable");
     let store = db.store.clone();
     for key in [b"small".as_slice(), b"none"] {
-        assert_eq!(Rows::guess(&store, &store.key(0, key)), None);
+        assert_eq!(Guess::of(&store, &store.key(0, key)), None);
     }
+}
+
+#[test]
+fn a_guess_finds_the_elements_of_a_list_by_their_places() {
+    let mut db = Db::new();
+    let names: Vec<Vec<u8>> = (0..300).map(name).collect();
+    let push = |txn: &mut Txn<'_>, side| {
+        let key = txn.key_in(0, b"list");
+        let list = list::edit(txn, &key).expect("readable");
+        list::push(txn, &key, list, side, names.iter().map(|name| &name[..]))
+    };
+    db.run(|txn| push(txn, Side::Tail)).expect("pushed");
+    db.run(|txn| push(txn, Side::Head)).expect("pushed");
+    let store = db.store.clone();
+    let key = store.key(0, b"list");
+    let guess = Guess::of(&store, &key).expect("a list in rows");
+    let found = |wanted| guess.sought(&store, wanted).map(|sought| store.prefetch_elements(&[sought]));
+    for at in 0..600 {
+        assert_eq!(found(Wanted::Index(at)), Some(1), "{at}");
+        assert_eq!(found(Wanted::Index(-1 - at)), Some(1), "{at}");
+    }
+    // There are no such places, and nothing has a name.
+    for wanted in [Wanted::Index(600), Wanted::Index(-601), Wanted::Index(i64::MIN), Wanted::Named(b"element:000")] {
+        assert_eq!(found(wanted), None, "{wanted:?}");
+    }
+    // With a directory, positions do not follow from indexes.
+    let inserted = db.run(|txn| {
+        let list = list::edit(txn, &key).expect("readable").expect("there");
+        list::insert(txn, &key, list, list::Beside::After, &name(7), b"new").expect("inserted")
+    });
+    assert_eq!(inserted, Some(601));
+    assert_eq!(Guess::of(&store, &key), None);
 }

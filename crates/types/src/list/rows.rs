@@ -13,8 +13,33 @@ use crate::key::{self, Entry, Header, Object, Tag, damaged};
 use crate::value::encoding;
 use crate::{Result, listpack};
 use haypile_store::row::RowKey;
-use haypile_store::{Direction, Key, Txn, Value, View};
+use haypile_store::{Direction, Key, Sought, Txn, Value, View};
 use std::ops::{ControlFlow, Range};
+
+/// A list as its header describes it while it is dense, for guesses: the header is not verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dense {
+    rows: Rows,
+    pub(crate) count: u64,
+    first: u64,
+}
+
+impl Dense {
+    /// `payload` is what follows the header in the meta row of a list in rows.
+    #[inline]
+    pub(crate) fn guess(rows: Rows, payload: &[u8]) -> Option<Dense> {
+        let number = |at: usize| Some(u64::from_be_bytes(*payload.get(at..)?.first_chunk()?));
+        let (count, first) = (number(Head::COUNT_AT)?, number(Head::BYTES + FIRST_AT)?);
+        let has_directory = payload.get(Head::BYTES + ROOT_AT..)?.first_chunk::<4>()? != &[0; 4];
+        (!has_directory).then_some(Dense { rows, count, first })
+    }
+
+    /// Where the element at an index stands.
+    #[inline]
+    pub(crate) fn sought(&self, index: u64) -> Option<Sought> {
+        (index < self.count).then(|| self.rows.sought_at(self.first.wrapping_add(index.wrapping_mul(STEP))))
+    }
+}
 
 /// Positions between neighbours of a dense list. Part of the format: halves of it are where elements come in between.
 pub(super) const STEP: u64 = 1 << 16;
@@ -30,6 +55,10 @@ pub(super) const POSITIONS_START: u64 = u64::MAX - POSITIONS_END;
 
 /// Bytes of a header behind what all collections have.
 const OWN_BYTES: usize = 28;
+
+/// Where in that `first` and `root` are.
+const FIRST_AT: usize = 4;
+const ROOT_AT: usize = 20;
 
 /// More rows are not removed one by one, whatever is left: what stays is copied to a fresh object instead, which may be
 /// written ahead.
@@ -60,7 +89,7 @@ impl ListRows {
         let number = |at: usize| u32::from_be_bytes(own[at..at + 4].try_into().expect("four bytes"));
         let position = |at: usize| u64::from_be_bytes(own[at..at + 8].try_into().expect("eight bytes"));
         let rows = head.rows(key);
-        let (first, last, root) = (position(4), position(12), number(20));
+        let (first, last, root) = (position(FIRST_AT), position(12), number(ROOT_AT));
         let directory = (root != 0).then(|| Directory::stored(rows, root, number(24)));
         let is_dense = last.checked_sub(first) == head.count.checked_sub(1).and_then(|steps| steps.checked_mul(STEP));
         if head.count == 0 || first > last || last >= POSITIONS_END || directory.is_none() && !is_dense {

@@ -1,0 +1,53 @@
+//! Where the rows lie of elements that commands are going to ask for: guesses from what the memtable has, so that the rows can be
+//! fetched from memory together before the commands run one by one. Nothing is decided by them.
+
+use crate::element::Rows;
+use crate::key::{Header, Tag};
+use crate::list::Dense;
+use haypile_store::{Key, Sought, Store};
+
+/// What a command is going to ask for.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// The element of this name.
+    Named(&'a [u8]),
+    /// The element of a list at an index as clients write it.
+    Index(i64),
+}
+
+/// A collection whose elements have rows of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// Found by their names.
+    Named(Rows),
+    /// Found by their places.
+    List(Dense),
+}
+
+impl Guess {
+    /// The collection that a key is, if the memtable has its meta row.
+    #[inline]
+    pub fn of(store: &Store, key: &Key<'_>) -> Option<Guess> {
+        store.peek(key, |row| {
+            let header = Header::parse(row)?;
+            match header.tag {
+                Tag::HashRows | Tag::SetRows | Tag::ZsetRows => Some(Guess::Named(Rows::of(key, &header)?)),
+                Tag::ListRows => Dense::guess(Rows::of(key, &header)?, &row[header.bytes_len()..]).map(Guess::List),
+                _ => None,
+            }
+        })?
+    }
+
+    /// Where the row stands, if it is one that such a collection can have.
+    #[inline]
+    pub fn sought(&self, store: &Store, wanted: Wanted<'_>) -> Option<Sought> {
+        match (self, wanted) {
+            (Guess::Named(rows), Wanted::Named(element)) => Some(rows.sought(store, element)),
+            (Guess::List(list), Wanted::Index(index)) => {
+                let from = if index < 0 { list.count.checked_sub(index.unsigned_abs())? } else { index as u64 };
+                list.sought(from)
+            }
+            _ => None,
+        }
+    }
+}
