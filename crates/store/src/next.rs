@@ -3,18 +3,19 @@
 //! is looked for.
 
 use crate::access::{Stamp, Touch};
-use crate::base::{Direction, Step};
-use crate::cache::Cached;
+use crate::base::{Direction, Step, Tier};
+use crate::cache::{Cached, Fill};
 use crate::row::RowKey;
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
 use std::cmp::Ordering;
 
-/// Rows that are read along, at most.
-const NEXT_ROWS: usize = 32;
-
-/// Not more bytes than these.
+/// Rows that are read along, at most, and their bytes: as many clients as share a queue should not all wait again soon.
+const NEXT_ROWS: usize = 512;
 const NEXT_BYTES: usize = 64 << 10;
+
+/// So many at a time: a few large rows fill `NEXT_BYTES`, and the others need not be asked for.
+const BATCH_ROWS: usize = 32;
 
 impl Txn<'_> {
     /// A row that is no meta row, by its full key. `next` are the keys of rows that will soon be asked for, too, in order.
@@ -27,29 +28,44 @@ impl Txn<'_> {
         self.row_below(row, |txn| txn.read_along(row, direction, next))
     }
 
-    /// Reads rows of the base into the row cache, if that misses the first one.
+    /// Reads rows of the base into the row cache, if that misses the first one and the disk may be read: what the block cache
+    /// has is found there as fast when it is asked for.
     fn read_along(&mut self, row: &[u8], direction: Direction, next: impl Iterator<Item = RowKey>) -> Result<(), Stop> {
-        if self.is_pinned(row) {
+        if self.tier() == Tier::Memory || self.is_pinned(row) {
             return Ok(());
         }
-        let Cached::Miss(fill) = self.store.cache.get(row, &Touch::Nothing, Stamp::UNUSED) else { return Ok(()) };
-        // The guards are taken before the base is read, as for every fill.
-        let mut fills = vec![(RowKey::from_slice(row), fill)];
-        for key in next.take(NEXT_ROWS) {
-            match self.store.cache.get(&key, &Touch::Nothing, Stamp::UNUSED) {
-                Cached::Miss(fill) => fills.push((key, fill)),
-                Cached::Hit(_) | Cached::Elsewhere => break,
+        let mut keys = std::iter::once(RowKey::from_slice(row)).chain(next.take(NEXT_ROWS - 1));
+        let (mut bytes, mut goes_on) = (0, true);
+        while goes_on && bytes < NEXT_BYTES {
+            // The guards are taken before the base is read, as for every fill.
+            let mut fills = Vec::with_capacity(BATCH_ROWS);
+            goes_on = false;
+            for key in keys.by_ref() {
+                match self.store.cache.get(&key, &Touch::Nothing, Stamp::UNUSED) {
+                    Cached::Miss(fill) => fills.push((key, fill)),
+                    // From here on it is read already, or somebody else is reading.
+                    Cached::Hit(_) | Cached::Elsewhere => break,
+                }
+                if fills.len() == BATCH_ROWS {
+                    goes_on = true;
+                    break;
+                }
             }
+            bytes += self.fill(fills, direction)?;
         }
-        let last = &fills[fills.len() - 1].0;
+        Ok(())
+    }
+
+    /// Reads these rows of the base, which are in order, and returns their bytes.
+    fn fill(&self, fills: Vec<(RowKey, Fill<'_>)>, direction: Direction) -> Result<usize, Stop> {
+        let (Some((first, _)), Some((last, _))) = (fills.first(), fills.last()) else { return Ok(0) };
         let (from, until) = match direction {
-            Direction::Forward => (row, last),
-            Direction::Backward => (&last[..], &fills[0].0),
+            Direction::Forward => (first, last),
+            Direction::Backward => (last, first),
         };
-        let mut until = until.clone();
+        let (from, mut until) = (from.clone(), until.clone());
         until.push(0);
-        let from = from.to_vec();
-        let mut cursor = self.store.base.scan(&from, &until, direction, self.tier()).map_err(|error| failed(&error))?;
+        let mut cursor = self.store.base.scan(&from, &until, direction, Tier::Disk).map_err(|error| failed(&error))?;
         let (mut fills, mut bytes) = (fills.into_iter().peekable(), 0);
         while bytes < NEXT_BYTES
             && let Step::Row { key, value } = cursor.step().map_err(|error| failed(&error))?
@@ -66,6 +82,6 @@ impl Txn<'_> {
                 let _ = fill.insert(Some(Value::from(value)));
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 }

@@ -276,26 +276,28 @@ fn without_key_locks_one_row_can_be_read() {
 
 #[test]
 fn rows_that_are_taken_in_order_are_read_along() {
-    let store = memory_store();
-    let space = begin(&store).space(0);
-    let element = |number: u8| row::data_row(space, haypile_store::Slot(3), haypile_store::ObjectId(7), &[number]);
-    let write = |number: u8, value: &[u8]| {
-        let mut txn = begin(&store);
-        txn.put_row(&element(number), &[value]).expect("small");
-        txn.commit().expect("commits");
-    };
-    // Row 5 is missing, and row 9 is not among those that will be asked for.
-    (0..10).filter(|number| *number != 5).for_each(|number| write(number, &[number; 4]));
     for direction in [Direction::Forward, Direction::Backward] {
+        let store = memory_store();
+        let space = begin(&store).space(0);
+        let element = |number: u8| row::data_row(space, haypile_store::Slot(3), haypile_store::ObjectId(7), &[number]);
+        let write = |number: u8, value: &[u8]| {
+            let mut txn = begin(&store);
+            txn.put_row(&element(number), &[value]).expect("small");
+            txn.commit().expect("commits");
+        };
+        // Row 5 is missing, and row 99 is not among those that will be asked for.
+        (0..100).filter(|number| *number != 5).for_each(|number| write(number, &[number; 4]));
         store.flush_now().expect("flushes to memory");
         store.base.set_cold(true);
-        // What was read before is of no use any more: all rows are written and flushed anew.
-        (0..10).filter(|number| *number != 5).for_each(|number| write(number, &[number; 4]));
-        store.flush_now().expect("flushes to memory");
         let (first, others): (u8, Vec<u8>) = match direction {
-            Direction::Forward => (0, (1..9).collect()),
-            Direction::Backward => (8, (0..8).rev().collect()),
+            Direction::Forward => (0, (1..99).collect()),
+            Direction::Backward => (98, (0..98).rev().collect()),
         };
+        // Not by who may not wait for the disk.
+        let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
+        let next = others.iter().map(|number| element(*number));
+        assert_eq!(txn.row_and_next(&element(first), direction, next), Err(Stop::WouldBlock));
+        drop(txn);
         let mut txn = begin(&store);
         let next = others.iter().map(|number| element(*number));
         let found = txn.row_and_next(&element(first), direction, next).expect("readable");
@@ -306,7 +308,7 @@ fn rows_that_are_taken_in_order_are_read_along() {
         for &number in others.iter().filter(|number| **number != 5) {
             assert_eq!(txn.row(&element(number)).expect("in memory").as_deref(), Some(&[number; 4][..]));
         }
-        assert_eq!(txn.row(&element(9)), Err(Stop::WouldBlock));
+        assert_eq!(txn.row(&element(99)), Err(Stop::WouldBlock));
         assert_eq!(txn.row(&element(5)), Ok(None), "what is not there is not said to be");
         drop(txn);
         // A newer version wins, in the memtable and in the base.
