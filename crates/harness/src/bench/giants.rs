@@ -42,10 +42,14 @@ struct Giant {
     write: &'static str,
     /// The words of element `n`.
     element: fn(u64) -> Vec<Vec<u8>>,
+    /// Elements that one command writes.
+    in_one: u64,
     /// What reads all of it.
     read: &'static [&'static str],
     /// Elements of the reply for each of the collection.
     read_factor: u64,
+    /// Lines of each of those, in RESP2.
+    lines: u64,
     count: &'static str,
     /// What makes a collection as large: all these words, and one that has few.
     store: Option<&'static [&'static str]>,
@@ -55,13 +59,15 @@ fn member(number: u64) -> Vec<u8> {
     format!("member:{number:012}").into_bytes()
 }
 
-static GIANTS: [Giant; 4] = [
+static GIANTS: [Giant; 5] = [
     Giant {
         name: "hash",
         write: "HSET",
         element: |n| vec![member(n), format!("value:{n}").into_bytes()],
+        in_one: 200,
         read: &["HGETALL", "giant"],
         read_factor: 2,
+        lines: 2,
         count: "HLEN",
         store: None,
     },
@@ -69,8 +75,10 @@ static GIANTS: [Giant; 4] = [
         name: "set",
         write: "SADD",
         element: |n| vec![member(n)],
+        in_one: 200,
         read: &["SMEMBERS", "giant"],
         read_factor: 1,
+        lines: 2,
         count: "SCARD",
         store: Some(&["SUNIONSTORE", "stored", "giant", "other"]),
     },
@@ -78,8 +86,10 @@ static GIANTS: [Giant; 4] = [
         name: "list",
         write: "RPUSH",
         element: |n| vec![member(n)],
+        in_one: 200,
         read: &["LRANGE", "giant", "0", "-1"],
         read_factor: 1,
+        lines: 2,
         count: "LLEN",
         store: None,
     },
@@ -87,14 +97,28 @@ static GIANTS: [Giant; 4] = [
         name: "zset",
         write: "ZADD",
         element: |n| vec![(mix(n) % 1_000_000_000).to_string().into_bytes(), member(n)],
+        in_one: 200,
         read: &["ZRANGE", "giant", "0", "-1"],
         read_factor: 1,
+        lines: 2,
         count: "ZCARD",
         store: Some(&["ZRANGESTORE", "stored", "giant", "0", "-1"]),
     },
+    Giant {
+        name: "stream",
+        write: "XADD",
+        element: |n| vec![format!("{}-{}", 1 + n / 10, n % 10).into_bytes(), b"field".to_vec(), member(n)],
+        in_one: 1,
+        read: &["XRANGE", "giant", "-", "+"],
+        read_factor: 1,
+        // An entry is an array of its ID and of an array of its fields and values.
+        lines: 8,
+        count: "XLEN",
+        store: None,
+    },
 ];
 
-pub const TYPES: &[&str] = &["hash", "set", "list", "zset"];
+pub const TYPES: &[&str] = &["hash", "set", "list", "zset", "stream"];
 
 /// Keys of the other clients, and how many requests a second they make: far below what the server can do.
 const CROWD_KEYS: u64 = 10_000;
@@ -175,7 +199,7 @@ fn measure(options: &Options, giant: &'static Giant) -> Result<Outcome> {
             let reader = scope.spawn(|| {
                 let (begun, mut elements) = (Instant::now(), 0);
                 while elements == 0 || !stop.load(Ordering::Relaxed) {
-                    elements += read_all(port, giant.read, options.elements * giant.read_factor)?;
+                    elements += read_all(port, giant, options.elements)?;
                 }
                 Ok::<f64, anyhow::Error>(elements as f64 / begun.elapsed().as_secs_f64())
             });
@@ -220,15 +244,15 @@ fn measure(options: &Options, giant: &'static Giant) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Writes the giant, some hundred elements with each command.
+/// Writes the giant, some thousand elements at a time.
 fn fill(client: &mut Client, giant: &Giant, elements: u64) -> Result<()> {
-    const IN_ONE: u64 = 200;
-    const AHEAD: u64 = 32;
+    /// Elements whose replies may be under way.
+    const AHEAD: u64 = 6400;
     let mut under_way = 0;
     let mut from = 0;
     while from < elements || under_way > 0 {
-        if from < elements && under_way < AHEAD {
-            let until = (from + IN_ONE).min(elements);
+        if from < elements && under_way < AHEAD / giant.in_one {
+            let until = (from + giant.in_one).min(elements);
             let mut words = vec![giant.write.as_bytes().to_vec(), b"giant".to_vec()];
             words.extend((from..until).flat_map(giant.element));
             client.push(&words);
@@ -238,7 +262,7 @@ fn fill(client: &mut Client, giant: &Giant, elements: u64) -> Result<()> {
         client.flush()?;
         for _ in 0..under_way {
             let reply = client.read()?;
-            ensure!(reply.integer().is_some(), "{} was answered by {reply}", giant.write);
+            ensure!(reply.error().is_none(), "{} was answered by {reply}", giant.write);
         }
         under_way = 0;
     }
@@ -259,15 +283,17 @@ fn p99(crowd: &mut Crowd, client: &mut Client, window: Duration) -> Result<P99> 
     Ok(P99 { server_us, client_ms: seen.latency_ns.value_at_quantile(0.99) as f64 / 1e6 })
 }
 
-/// Reads a reply of so many bulk strings, and counts them.
-fn read_all(port: u16, words: &[&str], expected: u64) -> Result<u64> {
+/// Reads the giant as a whole, and counts the elements of the reply.
+fn read_all(port: u16, giant: &Giant, elements: u64) -> Result<u64> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
     let mut request = Vec::new();
-    encode(words, &mut request);
+    encode(giant.read, &mut request);
     std::io::Write::write_all(&mut stream, &request)?;
-    // Every element has two lines, `$n` and itself; none of ours has a line end in it.
+    let expected = elements * giant.read_factor;
+    // None of the elements has a line end in it: a bulk string is two lines, its length and itself.
+    let lines_expected = 1 + giant.lines * expected;
     let (mut buffer, mut lines, mut header) = (vec![0; 256 << 10], 0, Vec::new());
-    while lines < 1 + 2 * expected {
+    while lines < lines_expected {
         let read = stream.read(&mut buffer).context("reading the giant")?;
         ensure!(read > 0, "the server closed after {lines} lines");
         if lines == 0 {
@@ -278,7 +304,7 @@ fn read_all(port: u16, words: &[&str], expected: u64) -> Result<u64> {
     }
     let said = header.split(|&byte| byte == b'\r').next().unwrap_or_default();
     ensure!(said == format!("*{expected}").as_bytes(), "the length was said to be {}", said.escape_ascii());
-    ensure!(lines == 1 + 2 * expected, "{lines} lines");
+    ensure!(lines == lines_expected, "{lines} lines");
     Ok(expected)
 }
 
