@@ -5,84 +5,152 @@ use super::sketch::{self, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use super::{dense, estimate, sparse};
 use std::borrow::Cow;
 
+/// What is longer is cut: what a sketch does in its blocks it does within these bytes.
+const INPUT_BYTES_MAX: usize = 2048;
+
+/// One input in so many is read in every way: that looks at each of the registers, some times over, and takes as long as a hundred
+/// inputs whose runs are looked at.
+const READ_IN_EVERY_WAY: u32 = 256;
+
+/// Steps of a change whose third byte is this or more read the registers back.
+const READ_BACK_FROM: u8 = (u8::MAX / VALUES) * VALUES;
+const VALUES: u8 = sketch::VALUE_MAX + 1;
+
+/// Changes of a sketch whose last run lacks a byte. After each of them all runs are read.
+const CUT_OFF_CHANGES_MAX: usize = 32;
+
+/// A register that no run covers.
+const MISSING: u8 = u8::MAX;
+
 /// Panics if something does not hold. The first bytes choose the bound of a sparse sketch; the input is taken as registers,
 /// and as changes of an empty sketch, three bytes each.
 pub fn check_bytes(input: &[u8]) {
+    let input = &input[..input.len().min(INPUT_BYTES_MAX)];
+    // Of all bytes: were it of some, inputs with those would gather in a fuzzer's corpus.
+    let sum = input.iter().fold(0u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    check_input(input, (sum >> 16) % READ_IN_EVERY_WAY == 0);
+}
+
+fn check_input(input: &[u8], in_every_way: bool) {
     let Some((head, rest)) = input.split_first_chunk::<2>() else { return };
     let bytes_max = usize::from(u16::from_le_bytes(*head) % 4096);
     let (registers, changes) = rest.split_at(rest.len() / 2);
     let mut found = sketch::empty();
     found.truncate(HEADER_BYTES);
     found.extend_from_slice(registers);
-    // To look at all registers takes a hundred times as long as to change some.
-    let check = if head[1] >> 4 == 0xf { check_changes } else { check_runs };
-    check(found, changes, bytes_max);
-    check(sketch::empty(), rest, bytes_max);
+    check_changes(found, changes, bytes_max, in_every_way);
+    check_changes(sketch::empty(), rest, bytes_max, in_every_way);
 }
 
 /// The register and the value that a change asks for.
 fn parse(change: &[u8]) -> (usize, u8) {
     let register = usize::from(u16::from_le_bytes([change[0], change[1]])) % REGISTERS;
-    (register, change[2] % (sketch::VALUE_MAX + 1))
+    (register, change[2] % VALUES)
 }
 
-/// Whether the last run lacks a byte: it is read as if it were there, and loses registers when it changes, as in Redis.
-fn is_cut_off(sketch: &[u8]) -> bool {
-    let registers = sketch::registers(sketch);
-    sparse::runs(registers).map(|run| run.bytes()).sum::<usize>() > registers.len()
+/// What the runs say, one after the other.
+struct Model {
+    values: Box<[u8; REGISTERS]>,
+    /// Registers that the runs cover, those included that are more than there may be.
+    covered: usize,
+    /// Whether the last run lacks a byte: it is read as if it were there, and loses registers when it changes, as in Redis.
+    is_cut_off: bool,
 }
 
-/// What a change does to its register and to the runs, as long as the sketch is sparse.
-fn check_runs(sketch: Vec<u8>, changes: &[u8], bytes_max: usize) {
-    let value_of = |sketch: &[u8], register| Ok(sparse::find(sketch::registers(sketch), register)?.value());
-    let is_whole = |sketch: &[u8]| sparse::histogram(sketch::registers(sketch)).is_ok() && !is_cut_off(sketch);
-    let (was_whole, began_cut_off, len_before) = (is_whole(&sketch), is_cut_off(&sketch), sketch.len());
-    let (mut sketch, mut encoding) = (Cow::Owned(sketch), Encoding::Sparse);
-    for change in changes.chunks_exact(3) {
-        let (register, value) = parse(change);
-        let before: Result<u8, Corrupt> = value_of(&sketch, register);
-        let was_cut_off = is_cut_off(&sketch);
-        let raised = sketch::raise(&mut sketch, &mut encoding, register, value, bytes_max);
-        let (Ok(before), Ok(raised)) = (before, raised) else {
-            assert!(!was_whole, "what is whole stays so");
-            continue;
-        };
-        assert_eq!(raised, value > before, "a register is raised if it is lower");
-        if encoding == Encoding::Dense {
-            assert_eq!(dense::get(sketch::registers(&sketch), register), value);
-            return;
-        }
-        assert!(was_cut_off || value_of(&sketch, register) == Ok(before.max(value)));
-        assert!(sketch.len() <= bytes_max.max(len_before), "a sparse sketch is short");
-    }
-    assert!(began_cut_off || is_whole(&sketch) == was_whole, "no register comes or goes");
-}
-
-fn check_changes(sketch: Vec<u8>, changes: &[u8], bytes_max: usize) {
-    let mut values = Box::new([0; REGISTERS]);
-    let is_readable = sketch::merge(&sketch, Encoding::Sparse, &mut values).is_ok();
-    assert_eq!(is_readable, check(&sketch, Encoding::Sparse, is_readable.then_some(&*values)).is_ok());
-    let is_whole = is_readable && !is_cut_off(&sketch);
-    let len_before = sketch.len();
-    let (mut sketch, mut encoding) = (Cow::Owned(sketch), Encoding::Sparse);
-    for change in changes.chunks_exact(3) {
-        let (register, value) = parse(change);
-        match sketch::raise(&mut sketch, &mut encoding, register, value, bytes_max) {
-            Ok(raised) => {
-                assert!(!is_whole || raised == (value > values[register]), "a register is raised if it is lower");
-                values[register] = values[register].max(value);
+impl Model {
+    fn of(sketch: &[u8]) -> Model {
+        let registers = sketch::registers(sketch);
+        let mut values = Box::new([MISSING; REGISTERS]);
+        let (mut covered, mut bytes) = (0, 0);
+        for run in sparse::runs(registers) {
+            if covered < REGISTERS {
+                values[covered..(covered + run.len).min(REGISTERS)].fill(run.value);
             }
-            Err(Corrupt) => assert!(!is_whole, "what is whole stays so"),
+            (covered, bytes) = (covered + run.len, bytes + run.bytes());
         }
-        assert!(encoding == Encoding::Dense || sketch.len() <= bytes_max.max(len_before), "a sparse sketch is short");
+        Model { values, covered, is_cut_off: bytes > registers.len() }
     }
-    if is_whole {
-        check(&sketch, encoding, Some(&values)).expect("what is whole stays so");
+
+    fn is_readable(&self) -> bool {
+        self.covered == REGISTERS
+    }
+
+    /// The value of a register if a run covers it.
+    fn get(&self, register: usize) -> Result<u8, Corrupt> {
+        Some(self.values[register]).filter(|value| *value != MISSING).ok_or(Corrupt)
+    }
+
+    fn assert_is(&self, sketch: &[u8], encoding: Encoding) {
+        match encoding {
+            Encoding::Sparse => {
+                let now = Model::of(sketch);
+                assert!(*now.values == *self.values, "the registers are what they were raised to");
+                assert_eq!((now.covered, now.is_cut_off), (self.covered, self.is_cut_off), "no register comes or goes");
+                let registers = sketch::registers(sketch);
+                assert_eq!(sparse::histogram(registers).is_ok(), self.is_readable(), "what is whole stays so");
+            }
+            Encoding::Dense => {
+                let mut packed = vec![0; dense::REGISTERS_BYTES];
+                dense::pack(&self.values, &mut packed);
+                assert!(*sketch::registers(sketch) == *packed, "the registers are what they were raised to");
+            }
+        }
+    }
+}
+
+fn check_changes(sketch: Vec<u8>, changes: &[u8], bytes_max: usize, in_every_way: bool) {
+    let mut model = Model::of(&sketch);
+    if in_every_way {
+        assert_eq!(check(&sketch, Encoding::Sparse, &model).is_ok(), model.is_readable());
+    }
+    let sparse_max = bytes_max.max(sketch.len());
+    let (mut sketch, mut encoding) = (Cow::Owned(sketch), Encoding::Sparse);
+    let mut cut_off_changes = 0;
+    for change in changes.chunks_exact(3) {
+        let (register, value) = parse(change);
+        let before = model.get(register);
+        let raised = sketch::raise(&mut sketch, &mut encoding, register, value, bytes_max);
+        match (before, raised) {
+            (Ok(before), Ok(raised)) => assert_eq!(raised, value > before, "a register is raised if it is lower"),
+            (Ok(before), Err(Corrupt)) => {
+                assert!(value > before && !model.is_readable(), "what is whole becomes dense");
+                continue;
+            }
+            (Err(Corrupt), raised) => {
+                assert_eq!(raised, Err(Corrupt), "a register that is missing stays so");
+                continue;
+            }
+        }
+        if encoding == Encoding::Sparse {
+            assert!(sketch.len() <= sparse_max, "a sparse sketch is short");
+        }
+        if model.is_cut_off && encoding == Encoding::Sparse {
+            cut_off_changes += 1;
+            if cut_off_changes > CUT_OFF_CHANGES_MAX {
+                return;
+            }
+            model = Model::of(&sketch);
+            continue;
+        }
+        model.values[register] = model.values[register].max(value);
+        if change[2] >= READ_BACK_FROM {
+            for near in register.saturating_sub(1)..(register + 2).min(REGISTERS) {
+                let found = match encoding {
+                    Encoding::Sparse => sparse::find(sketch::registers(&sketch), near).map(|place| place.value()),
+                    Encoding::Dense => Ok(dense::get(sketch::registers(&sketch), near)),
+                };
+                assert_eq!(found, model.get(near), "one register is raised, and no other");
+            }
+        }
+    }
+    model.assert_is(&sketch, encoding);
+    if in_every_way {
+        assert_eq!(check(&sketch, encoding, &model).is_ok(), model.is_readable());
     }
 }
 
 /// The registers in every way to read them.
-fn check(bytes: &[u8], encoding: Encoding, values: Option<&[u8; REGISTERS]>) -> Result<(), Corrupt> {
+fn check(bytes: &[u8], encoding: Encoding, model: &Model) -> Result<(), Corrupt> {
     assert_eq!(sketch::encoding(bytes), Some(encoding));
     let counts = match encoding {
         Encoding::Dense => dense::histogram(sketch::registers(bytes)),
@@ -95,7 +163,7 @@ fn check(bytes: &[u8], encoding: Encoding, values: Option<&[u8; REGISTERS]>) -> 
             counts
         }
     };
-    let Some(values) = values else { return Ok(()) };
+    let values = &*model.values;
     let mut again = Box::new([0; REGISTERS]);
     sketch::merge(bytes, encoding, &mut again)?;
     assert!(*again == *values, "the registers are what they were raised to");
@@ -134,6 +202,9 @@ mod tests {
                 }
             }
             check_bytes(&input);
+            if round % 16 == 0 {
+                check_input(&input, true);
+            }
         }
     }
 }
