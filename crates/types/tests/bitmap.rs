@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Db, Random, bytes};
+use common::{Db, Random, bytes, on_each_base};
 use haypile_types::bitmap::combine::{self, Operation as Combine};
 use haypile_types::bitmap::field::{self, Kind, Operation, Overflow, Step};
 use haypile_types::bitmap::{self, Bitmap};
@@ -168,9 +168,8 @@ fn compare(db: &mut Db, model: &Model, random: &mut Random, name: &[u8]) {
 
 #[test]
 fn bits_are_those_of_a_vector() {
-    for seed in 1..=4 {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::new(), Random(seed));
+    for (seed, mut db) in on_each_base(1..=4) {
+        let (mut model, mut random) = (Model::new(), Random(seed));
         for round in 0..250 {
             step(&mut db, &mut model, &mut random);
             match random.below(20) {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Db, Random};
+use common::{Db, Random, on_each_base};
 use haypile_store::row::Family;
 use haypile_store::{Counter, EncodingLimit};
 use haypile_types::hash::{After, Condition, Timed};
@@ -304,9 +304,8 @@ fn compare(db: &mut Db, expected: Option<&Hash>, name: &[u8], random: &mut Rando
 
 #[test]
 fn hashes_are_those_of_a_map() {
-    for seed in 1..=6 {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::new(), Random(seed));
+    for (seed, mut db) in on_each_base(1..=6) {
+        let (mut model, mut random) = (Model::new(), Random(seed));
         let limits = |db: &Db| {
             db.store.encoding_limits.set(EncodingLimit::HashEntries, ENTRIES_MAX);
             db.store.encoding_limits.set(EncodingLimit::HashValue, VALUE_MAX);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Db, Random, bytes};
+use common::{Db, Random, bytes, on_each_base};
 use haypile_store::EncodingLimit;
 use haypile_types::{Error, hll, string};
 use std::collections::HashSet;
@@ -24,9 +24,8 @@ fn get(db: &mut Db, key: &[u8]) -> Vec<u8> {
 #[test]
 fn counts_are_near_and_unions_are_those_of_all_elements() {
     const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
-    for seed in 1..=3 {
-        println!("seed {seed}");
-        let (mut db, mut random) = (Db::new(), Random(seed));
+    for (seed, mut db) in on_each_base(1..=3) {
+        let mut random = Random(seed);
         let mut sets: [HashSet<u64>; 3] = Default::default();
         let mut exists = [false; 3];
         for round in 0..150 {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Db, Random};
+use common::{Db, Random, on_each_base};
 use haypile_store::{Direction, EncodingLimit};
 use haypile_types::key::{self, Entry};
 use haypile_types::list::{self, Beside, List, Side};
@@ -205,9 +205,8 @@ fn compare(db: &mut Db, expected: Option<&Queue>, name: &[u8], random: &mut Rand
 }
 
 fn run(seeds: Range<u64>, rounds: u64, crowd: u64) {
-    for seed in seeds {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::new(), Random(seed));
+    for (seed, mut db) in on_each_base(seeds) {
+        let (mut model, mut random) = (Model::new(), Random(seed));
         for round in 0..rounds {
             if random.below(40) == 0 {
                 let limit = random.pick(&[-2, -1, 3, 40, 128]);

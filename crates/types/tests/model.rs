@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Db, Random, bytes};
+use common::{Db, Random, bytes, on_each_base};
 use haypile_store::Counter;
 use haypile_types::{Error, chunks::CHUNK_BYTES, key, string};
 use std::collections::HashMap;
@@ -140,9 +140,8 @@ fn compare(db: &mut Db, model: &Model, name: &[u8], random: &mut Random) {
 
 #[test]
 fn strings_and_deadlines_are_those_of_a_map() {
-    for seed in 1..=6 {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::new(), Random(seed));
+    for (seed, mut db) in on_each_base(1..=6) {
+        let (mut model, mut random) = (Model::new(), Random(seed));
         for round in 0..400 {
             step(&mut db, &mut model, &mut random);
             if random.below(8) == 0 {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Db, Random};
+use common::{Db, Random, on_each_base};
 use haypile_store::{EncodingLimit, Key, Stop, Txn};
 use haypile_types::set::{self, Set};
 use haypile_types::set_draw::{self, Selected};
@@ -181,9 +181,8 @@ fn operate(db: &mut Db, model: &mut Model, names: [&'static [u8]; 3], random: &m
 
 #[test]
 fn sets_are_those_of_std() {
-    for seed in 1..=5 {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::new(), Random(seed));
+    for (seed, mut db) in on_each_base(1..=5) {
+        let (mut model, mut random) = (Model::new(), Random(seed));
         for round in 0..300 {
             step(&mut db, &mut model, &mut random);
             if round % 20 == 0 {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Db, Random};
+use common::{Db, Random, on_each_base};
 use haypile_store::Direction;
 use haypile_types::stream::{Bound, Fields, Group, Nodes, Stream, StreamId, Trim};
 use haypile_types::{key, value};
@@ -228,8 +228,8 @@ fn check_all(db: &mut Db, models: &Models) {
 
 #[test]
 fn streams_do_what_ordered_maps_do() {
-    for (seed, crowd, steps) in [(1, 5, 1500), (2, 60, 900), (3, 1500, 150), (4, 200, 500)] {
-        let (mut db, mut models, mut random) = (Db::new(), Models::new(), Random(seed));
+    for ((seed, crowd, steps), mut db) in on_each_base([(1, 5, 1500), (2, 60, 900), (3, 1500, 150), (4, 200, 500)]) {
+        let (mut models, mut random) = (Models::new(), Random(seed));
         for at in 0..steps {
             step(&mut db, &mut models, &mut random, crowd);
             if random.below(25) == 0 {

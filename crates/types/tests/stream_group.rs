@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Db, Random};
+use common::{Db, Random, on_each_base};
 use haypile_store::{Direction, Stop, Txn};
 use haypile_types::Error;
 use haypile_types::stream::{Delivery, Edit, Group, Stream, StreamId};
@@ -263,9 +263,8 @@ fn new_stream(db: &mut Db) {
 
 #[test]
 fn groups_are_those_of_the_model() {
-    for seed in 1..=8 {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::default(), Random(seed));
+    for (seed, mut db) in on_each_base(1..=8) {
+        let (mut model, mut random) = (Model::default(), Random(seed));
         new_stream(&mut db);
         for round in 0..400 {
             db.now_ms += random.below(3);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Db, Random};
+use common::{Db, Random, on_each_base};
 use haypile_store::{Direction, EncodingLimit, Stop, Txn};
 use haypile_types::zset::{
     Adding, Aggregate, Combination, Edit, Input, LexBound, Maker, Operation, Range, ScoreBound, Stretch, Zset,
@@ -61,7 +61,7 @@ fn visit(txn: &mut Txn<'_>, zset: &Zset, stretch: Stretch<'_>) -> Vec<(Vec<u8>, 
 }
 
 /// What a set is like: scores that are often equal, all equal, all different, or ascending with time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Few,
     One,
@@ -311,9 +311,9 @@ fn compare(db: &mut Db, model: &Model, name: &[u8], random: &mut Random, kind: K
 
 #[test]
 fn sorted_sets_are_those_of_a_map_and_a_sort() {
-    for (seed, kind) in [Kind::Few, Kind::One, Kind::Many, Kind::Rising].into_iter().cycle().take(8).enumerate() {
-        println!("seed {seed}");
-        let (mut db, mut model, mut random) = (Db::new(), Model::new(), Random(seed as u64));
+    let kinds = [Kind::Few, Kind::One, Kind::Many, Kind::Rising].into_iter().cycle().take(8).enumerate();
+    for ((seed, kind), mut db) in on_each_base(kinds) {
+        let (mut model, mut random) = (Model::new(), Random(seed as u64));
         for round in 0..150 {
             step(&mut db, &mut model, &mut random, kind, round);
             if random.below(20) == 0 {

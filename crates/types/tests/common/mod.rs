@@ -1,15 +1,18 @@
-//! A store in memory for the tests of this crate: runs operations as transactions, shows their rows and what they logged,
+//! A store for the tests of this crate, in memory or, for those that compare with a model, on each base there is: runs operations as transactions, shows their rows and what they logged,
 //! and checks what has to hold for every key.
 
 #![allow(dead_code)] // Each test file uses its own part.
 
 use haypile_log::{Effect, Index};
+use haypile_store::base::Base;
 use haypile_store::row::{self, Family};
 use haypile_store::testing::store_in;
 use haypile_store::{Call, Counter, MemoryBase, Mode, ScanPosition, Store, Txn, TxnBuffers};
+use haypile_store_rocks::{Options, Rocks};
 use haypile_types::key::{Entry, Type};
 use haypile_types::string::Content;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +21,25 @@ pub struct Db {
     pub store: Arc<Store>,
     pub now_ms: u64,
     buffers: TxnBuffers,
-    base: Arc<MemoryBase>,
+    /// Opens the base, again after it was closed, with the rows it had.
+    open_base: Box<dyn Fn() -> Arc<dyn Base>>,
     dir: PathBuf,
+}
+
+/// What a store lies on.
+#[derive(Clone, Copy, Debug)]
+enum Below {
+    Memory,
+    Rocks,
+}
+
+/// Each case with a fresh store, once on each base; prints which one it is, so that a failure tells.
+pub fn on_each_base<C: Clone + Debug>(cases: impl IntoIterator<Item = C>) -> impl Iterator<Item = (C, Db)> {
+    let of_case = |case: C| [Below::Memory, Below::Rocks].map(|below| (case.clone(), below));
+    cases.into_iter().flat_map(of_case).map(|(case, below)| {
+        println!("case {case:?} on {below:?}");
+        (case, Db::on(below))
+    })
 }
 
 /// Row keys and values.
@@ -27,17 +47,31 @@ pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Db {
     pub fn new() -> Db {
+        Db::on(Below::Memory)
+    }
+
+    fn on(below: Below) -> Db {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("haypile-types-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let (dir, base) = (std::env::temp_dir().join(name), Arc::new(MemoryBase::default()));
-        let store = store_in(&dir, base.clone()).expect("a fresh directory opens");
-        Db { store, now_ms: 1_700_000_000_000, buffers: TxnBuffers::default(), base, dir }
+        let dir = std::env::temp_dir().join(name);
+        let open_base: Box<dyn Fn() -> Arc<dyn Base>> = match below {
+            Below::Memory => {
+                let base = Arc::new(MemoryBase::default());
+                Box::new(move || base.clone())
+            }
+            Below::Rocks => {
+                let dir = dir.join("base");
+                Box::new(move || Arc::new(Rocks::open(&dir, Options::default()).expect("a base opens")))
+            }
+        };
+        let store = store_in(&dir, open_base()).expect("a fresh directory opens");
+        Db { store, now_ms: 1_700_000_000_000, buffers: TxnBuffers::default(), open_base, dir }
     }
 
     /// Closes the store and opens it again: what is not in the base comes from the log.
     pub fn reopen(&mut self) {
         self.store.close().expect("the log can be written");
-        self.store = store_in(&self.dir, self.base.clone()).expect("what was closed opens");
+        self.store = store_in(&self.dir, (self.open_base)()).expect("what was closed opens");
     }
 
     /// Runs one operation as a transaction of its own on database 0.
