@@ -93,6 +93,12 @@ impl Default for Options {
     }
 }
 
+/// What a compaction reads at once of each of its files, for each byte of block cache. A compaction of level 0 has a buffer of that
+/// size for each of some dozens of files, beside the budget: with RocksDB's 2 MiB these were 60 MB of 256.
+const READAHEAD_SHARE: u64 = 128;
+const READAHEAD_MIN: u64 = 256 * KIB;
+const READAHEAD_MAX: u64 = 2 * MIB;
+
 /// Bits of the bloom filters for each row: one absent row in a hundred is looked for in a block.
 const BLOOM_BITS: f64 = 10.0;
 
@@ -131,6 +137,8 @@ impl Options {
         options.set_bytes_per_sync(MIB);
         options.set_use_direct_reads(self.direct_reads);
         options.set_use_direct_io_for_compaction_reads(self.direct_background);
+        let readahead = (self.cache_bytes / READAHEAD_SHARE).clamp(READAHEAD_MIN, READAHEAD_MAX);
+        options.set_compaction_readahead_size(readahead as usize);
 
         // All files stay open: no table cache lookups, and no opening of files on a read's way.
         options.set_max_open_files(-1);
