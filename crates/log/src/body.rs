@@ -12,6 +12,7 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const PATCH: u8 = 3;
 const COUNT: u8 = 4;
+const SPLICE: u8 = 5;
 
 /// The effects of one transaction, encoded. The buffer is reused: `clear` keeps its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Body {
     bytes: Vec<u8>,
 }
 
-/// Where the key and the value (or the bytes of a patch) of an effect lie in [`Body::bytes`].
+/// Where the key and the value (or the bytes of a patch or a splice) of an effect lie in [`Body::bytes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub key: Range<u32>,
@@ -109,6 +110,22 @@ impl Body {
         Placed { key, value }
     }
 
+    /// Of the row `key` (empty if it is missing), `removed` bytes at `offset` give way to `bytes`, and it is `len_after` bytes long
+    /// then: which says how long it is before, and must be so.
+    pub fn splice(&mut self, key: &[&[u8]], offset: u32, removed: u32, bytes: &[u8], len_after: u32) -> Placed {
+        let inserted = total(&[bytes]);
+        assert!(is_splice(offset, removed, inserted, len_after), "a splice lies inside the row, before and afterwards");
+        self.bytes.push(SPLICE);
+        self.varint(total(key).into());
+        self.varint(offset.into());
+        self.varint(removed.into());
+        self.varint(inserted.into());
+        self.varint(len_after.into());
+        let key = self.parts(key);
+        let value = self.parts(&[bytes]);
+        Placed { key, value }
+    }
+
     /// The counter changes by `delta`: fixed at commit and never derived again.
     pub fn count(&mut self, space: u32, counter: u8, delta: i64) {
         self.bytes.push(COUNT);
@@ -136,6 +153,12 @@ impl Body {
     }
 }
 
+/// Whether a splice lies inside the row as it is afterwards, and the row before is no longer than rows are.
+fn is_splice(offset: u32, removed: u32, inserted: u32, len_after: u32) -> bool {
+    u64::from(offset) + u64::from(inserted) <= u64::from(len_after)
+        && u64::from(len_after) - u64::from(inserted) + u64::from(removed) <= u64::from(u32::MAX)
+}
+
 fn total(parts: &[&[u8]]) -> u32 {
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
     u32::try_from(bytes).expect("the caller bounds a row far below 4 GiB")
@@ -160,6 +183,14 @@ pub enum Effect<'a> {
     Patch {
         key: &'a [u8],
         offset: u32,
+        bytes: &'a [u8],
+        len_after: u32,
+    },
+    /// `offset + bytes.len() <= len_after`, and `len_after - bytes.len() + removed`, the length before, fits 32 bits.
+    Splice {
+        key: &'a [u8],
+        offset: u32,
+        removed: u32,
         bytes: &'a [u8],
         len_after: u32,
     },
@@ -224,6 +255,16 @@ impl<'a> Effects<'a> {
                 let key = self.take(key_bytes)?;
                 let bytes = self.take(patch_bytes)?;
                 Ok(Effect::Patch { key, offset, bytes, len_after })
+            }
+            SPLICE => {
+                let key_bytes = self.length()?;
+                let (offset, removed) = (self.length()?, self.length()?);
+                let (inserted, len_after) = (self.length()?, self.length()?);
+                if !is_splice(offset, removed, inserted, len_after) {
+                    return Err("a splice beyond the end of its row");
+                }
+                let (key, bytes) = (self.take(key_bytes)?, self.take(inserted)?);
+                Ok(Effect::Splice { key, offset, removed, bytes, len_after })
             }
             COUNT => {
                 let space = self.length()?;
@@ -301,6 +342,8 @@ mod tests {
         body.put(&[b"rolled"], &[b"back"]);
         body.truncate(kept);
         body.patch(&[b"row"], 300, b"xyz", 70_000);
+        body.splice(&[b"ro", b"w"], 300, 2, b"xyz", 70_000);
+        body.splice(&[b"row"], 0, u32::MAX, b"", 0);
         body.count(7, 2, i64::MIN);
         body.count(u32::MAX, 255, i64::MAX);
         let found: Vec<_> = effects(body.bytes()).collect::<Result<_, _>>().unwrap();
@@ -310,6 +353,8 @@ mod tests {
                 Effect::Put { key: b"key", value: b"value" },
                 Effect::Delete { key: b"gone" },
                 Effect::Patch { key: b"row", offset: 300, bytes: b"xyz", len_after: 70_000 },
+                Effect::Splice { key: b"row", offset: 300, removed: 2, bytes: b"xyz", len_after: 70_000 },
+                Effect::Splice { key: b"row", offset: 0, removed: u32::MAX, bytes: b"", len_after: 0 },
                 Effect::Count { space: 7, counter: 2, delta: i64::MIN },
                 Effect::Count { space: u32::MAX, counter: 255, delta: i64::MAX },
             ]
@@ -333,5 +378,11 @@ mod tests {
             "a number above 64 bits",
         );
         check("a patch past its row", &[PATCH, 0, 4, 1, 4, b'x'], "a patch beyond the end of its row");
+        let past = "a splice beyond the end of its row";
+        check("a splice past its row", &[SPLICE, 0, 4, 0, 1, 4, b'x'], past);
+        let longest = [0xff, 0xff, 0xff, 0xff, 0xf];
+        check("a row that was too long", &[&[SPLICE, 0, 0][..], &longest, &[1, 2, b'x']].concat(), past);
+        check("an offset beyond all rows", &[&[SPLICE, 0][..], &longest, &[0, 1], &longest, b"x"].concat(), past);
+        check("a splice cut off", &[SPLICE, 0, 0, 0, 2, 2, b'x'], "it is cut off");
     }
 }

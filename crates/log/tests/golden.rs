@@ -29,6 +29,7 @@ fn example_body() -> Body {
     body.delete(&[b"row:b"]);
     body.patch(&[b"row:c"], 300, b"xy", 1000);
     body.count(7, 1, -2);
+    body.splice(&[b"row:", b"d"], 300, 2, b"xyz", 1001);
     body
 }
 
@@ -44,6 +45,7 @@ fn a_body_has_the_bytes_of_the_page() {
             Effect::Delete { key: b"row:b" },
             Effect::Patch { key: b"row:c", offset: 300, bytes: b"xy", len_after: 1000 },
             Effect::Count { space: 7, counter: 1, delta: -2 },
+            Effect::Splice { key: b"row:d", offset: 300, removed: 2, bytes: b"xyz", len_after: 1001 },
         ]
     );
 }

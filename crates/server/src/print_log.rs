@@ -59,6 +59,9 @@ fn shown(effect: Effect<'_>) -> String {
         Effect::Patch { key, offset, bytes, len_after } => {
             format!(" | patch {} {offset}+{} of {len_after}", row(key), bytes.len())
         }
+        Effect::Splice { key, offset, removed, bytes, len_after } => {
+            format!(" | splice {} {offset}-{removed}+{} of {len_after}", row(key), bytes.len())
+        }
         Effect::Count { space, counter, delta } => format!(" | count {space}/{counter} {delta:+}"),
     }
 }

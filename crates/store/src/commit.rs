@@ -5,7 +5,7 @@
 
 use crate::accesses::Written;
 use crate::databases::dead_space;
-use crate::memtable::{Memtable, Patch, Shard, shard_of_row};
+use crate::memtable::{Change, Memtable, Shard, shard_of_row};
 use crate::own::Op;
 use crate::reclaim::Orphan;
 use crate::row::{Family, Space, parse_expire_row};
@@ -142,6 +142,10 @@ impl Store {
                     let before = below.remove(key).flatten();
                     self.write_applied(latches, key, Op::Patch { offset, len_after }, bytes, before, index, written)
                 }
+                Effect::Splice { key, offset, removed, bytes, len_after } => {
+                    let (before, op) = (below.remove(key).flatten(), Op::Splice { offset, removed, len_after });
+                    self.write_applied(latches, key, op, bytes, before, index, written)
+                }
                 Effect::Count { space, counter, delta } => {
                     self.databases.add(Space(space), counter, delta);
                     0
@@ -166,13 +170,10 @@ impl Store {
     ) -> i64 {
         let (shard, latch) = shard_in(latches, row);
         let access = self.access_of_written(written, latch, row);
-        let value = match op {
-            Op::Patch { offset, len_after } => {
-                return latch.patch(row, Patch { offset, bytes: value, len_after }, before, index, access);
-            }
-            Op::Put => Some(value),
-            Op::Delete => None,
-        };
+        if let Some(change) = op.change(value) {
+            return latch.change(row, change, before, index, access);
+        }
+        let value = (op == Op::Put).then_some(value);
         match Family::of(row) {
             Some(Family::Expire) if value.is_some() => {
                 if let Some((deadline_ms, _)) = parse_expire_row(row) {
@@ -204,7 +205,9 @@ impl Store {
 
 fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
     match *effect {
-        Effect::Put { key, .. } | Effect::Delete { key } | Effect::Patch { key, .. } => Some(key),
+        Effect::Put { key, .. } | Effect::Delete { key } | Effect::Patch { key, .. } | Effect::Splice { key, .. } => {
+            Some(key)
+        }
         Effect::Count { .. } => None,
     }
 }
@@ -213,10 +216,8 @@ fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
 pub(crate) fn parse<'a>(body: &'a [u8], into: &mut Vec<Effect<'a>>) -> Result<(), String> {
     for effect in haypile_log::effects(body) {
         let effect = effect.map_err(|error| format!("a record of the log does not parse: {error}"))?;
-        if let Effect::Patch { offset, bytes, len_after, .. } = effect
-            && !(Patch { offset, bytes, len_after }).fits()
-        {
-            return Err("a record of the log holds a patch beyond its row".into());
+        if Change::of(&effect).is_some_and(|(_, change)| !change.fits()) {
+            return Err("a record of the log holds a change beyond its row".into());
         }
         into.push(effect);
     }

@@ -45,7 +45,7 @@ pub use databases::{COUNTERS, Counter, CountsAt, DATABASES_MAX};
 pub use haypile_log::Progress;
 pub use limits::{EncodingLimit, EncodingLimits};
 pub use memory_base::MemoryBase;
-pub use memtable::{Patch, Sought, TOGETHER_MAX};
+pub use memtable::{Sought, TOGETHER_MAX};
 pub use open::OpenError;
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};

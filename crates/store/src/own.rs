@@ -5,7 +5,7 @@
 //! rest because nothing names them yet. A row's writes go ahead first and never again once one of them is in `main`, so
 //! that they stay in order.
 
-use crate::memtable::Patch;
+use crate::memtable::{Change, Patch, Splice};
 use crate::row::Key;
 use crate::value::Value;
 use haypile_log::{Body, Placed};
@@ -19,6 +19,25 @@ pub enum Op {
     Put,
     Delete,
     Patch { offset: u32, len_after: u32 },
+    Splice { offset: u32, removed: u32, len_after: u32 },
+}
+
+impl Op {
+    /// The change with these bytes; `None` if the row was written as a whole.
+    #[inline]
+    pub fn change(self, bytes: &[u8]) -> Option<Change<'_>> {
+        match self {
+            Op::Put | Op::Delete => None,
+            Op::Patch { offset, len_after } => Some(Change::Patch(Patch { offset, bytes, len_after })),
+            Op::Splice { offset, removed, len_after } => {
+                Some(Change::Splice(Splice { offset, removed, bytes, len_after }))
+            }
+        }
+    }
+
+    fn is_change(self) -> bool {
+        matches!(self, Op::Patch { .. } | Op::Splice { .. })
+    }
 }
 
 /// One write.
@@ -29,9 +48,9 @@ pub struct Own {
     pub op: Op,
     /// The transaction's previous write of a row with the same print.
     previous: Option<u32>,
-    /// For a patch: the row below, where the transaction had not written it before.
+    /// For a change: the row below, where the transaction had not written it before.
     before: Option<Value>,
-    /// For a patch: the row after it, where that is known already. Only the newest of a row keeps it.
+    /// For a change: the row after it, where that is known already. Only the newest of a row keeps it.
     after: Option<Value>,
 }
 
@@ -123,23 +142,29 @@ impl Overlay {
     }
 
     /// A change of a row. `before` is the row below, for the first write of it; `earlier` the last write of it, if any.
-    pub fn patch(
+    pub fn change(
         &mut self,
         print: u64,
         key: &[u8],
-        patch: Patch<'_>,
+        change: Change<'_>,
         before: Option<Value>,
         earlier: Option<usize>,
         ahead: bool,
     ) {
         // Where small changes follow one another, the row is kept as it is after the last: reading it costs nothing then.
-        let after = earlier.filter(|at| matches!(self.own[*at].op, Op::Patch { .. })).and_then(|at| {
+        let after = earlier.filter(|at| self.own[*at].op.is_change()).and_then(|at| {
             let row = self.own[at].after.take().or_else(|| self.read(at));
-            row.map(|row| row.patched(patch))
+            row.map(|row| row.changed(change))
         });
         let body = if ahead { &mut self.ahead } else { &mut self.main };
-        let placed = body.patch(&[key], patch.offset, patch.bytes, patch.len_after);
-        let op = Op::Patch { offset: patch.offset, len_after: patch.len_after };
+        let (placed, op) = match change {
+            Change::Patch(Patch { offset, bytes, len_after }) => {
+                (body.patch(&[key], offset, bytes, len_after), Op::Patch { offset, len_after })
+            }
+            Change::Splice(Splice { offset, removed, bytes, len_after }) => {
+                (body.splice(&[key], offset, removed, bytes, len_after), Op::Splice { offset, removed, len_after })
+            }
+        };
         self.push(Own { print, placed, ahead, op, previous: None, before, after });
     }
 
@@ -213,8 +238,8 @@ impl Overlay {
         match own.op {
             Op::Put => Some(Value::from(self.value_of(own))),
             Op::Delete => None,
-            Op::Patch { .. } if own.after.is_some() => own.after.clone(),
-            Op::Patch { .. } => Some(Value::from(self.replayed(at))),
+            Op::Patch { .. } | Op::Splice { .. } if own.after.is_some() => own.after.clone(),
+            Op::Patch { .. } | Op::Splice { .. } => Some(Value::from(self.replayed(at))),
         }
     }
 
@@ -223,9 +248,18 @@ impl Overlay {
         self.own[at].op != Op::Delete
     }
 
-    /// The row after the patch at `at`, from the last write before it that is known whole.
+    /// How long the row is after the write at `at`; a missing one is empty.
+    pub fn len_at(&self, at: usize) -> usize {
+        let own = &self.own[at];
+        match own.op {
+            Op::Put | Op::Delete => self.value_of(own).len(),
+            Op::Patch { len_after, .. } | Op::Splice { len_after, .. } => len_after as usize,
+        }
+    }
+
+    /// The row after the change at `at`, from the last write before it that is known whole.
     fn replayed(&self, at: usize) -> Vec<u8> {
-        let mut patches = vec![at];
+        let mut changes = vec![at];
         let mut first = at;
         let mut row = loop {
             let Some(earlier) = self.earlier(first) else {
@@ -235,17 +269,19 @@ impl Overlay {
             match own.op {
                 Op::Put => break self.value_of(own).to_vec(),
                 Op::Delete => break Vec::new(),
-                Op::Patch { .. } if own.after.is_some() => break own.after.as_deref().unwrap_or_default().to_vec(),
-                Op::Patch { .. } => {
-                    patches.push(earlier);
+                Op::Patch { .. } | Op::Splice { .. } if own.after.is_some() => {
+                    break own.after.as_deref().unwrap_or_default().to_vec();
+                }
+                Op::Patch { .. } | Op::Splice { .. } => {
+                    changes.push(earlier);
                     first = earlier;
                 }
             }
         };
-        for &at in patches.iter().rev() {
+        for &at in changes.iter().rev() {
             let own = &self.own[at];
-            if let Op::Patch { offset, len_after } = own.op {
-                Patch { offset, bytes: self.value_of(own), len_after }.apply_to(&mut row);
+            if let Some(change) = own.op.change(self.value_of(own)) {
+                change.apply_to(&mut row);
             }
         }
         row
@@ -284,7 +320,7 @@ impl Overlay {
         match own.op {
             Op::Put => Some(Cow::Borrowed(self.value_of(own))),
             Op::Delete => None,
-            Op::Patch { .. } => match &own.after {
+            Op::Patch { .. } | Op::Splice { .. } => match &own.after {
                 Some(after) => Some(Cow::Borrowed(after)),
                 None => Some(Cow::Owned(self.replayed(at))),
             },
@@ -364,9 +400,9 @@ impl Overlay {
     /// What was ahead is in the log: hands it out as `take_writes` does, to be applied, and forgets it.
     pub fn on_written_ahead(&mut self, apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
         for at in 0..self.own.len() {
-            // A patch that stays has its row below in the memtable from now on, and perhaps soon in the base.
+            // A change that stays has its row below in the memtable from now on, and perhaps soon in the base.
             if !self.own[at].ahead
-                && matches!(self.own[at].op, Op::Patch { .. })
+                && self.own[at].op.is_change()
                 && let Some(earlier) = self.earlier(at).filter(|earlier| self.own[*earlier].ahead)
             {
                 self.own[at].before = self.read(earlier);
@@ -392,8 +428,8 @@ impl Overlay {
         self.own.iter().filter(move |own| own.ahead == ahead).map(|own| self.key_of(own))
     }
 
-    /// Hands out the writes of what is ahead, or of the rest, in order: row, operation, value (a patch's bytes), the row
-    /// below a patch, which is not kept.
+    /// Hands out the writes of what is ahead, or of the rest, in order: row, operation, value (a change's bytes), the row
+    /// below a change, which is not kept.
     #[inline]
     pub fn take_writes(&mut self, ahead: bool, mut apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
         let bytes = if ahead { self.ahead.bytes() } else { self.main.bytes() };

@@ -2,7 +2,7 @@
 //! has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
 
 use crate::commit::parse;
-use crate::memtable::{Found, TOGETHER_MAX};
+use crate::memtable::{Change, Found, TOGETHER_MAX};
 use crate::open::OpenError;
 use crate::row::{Key, parse_meta_row};
 use crate::store::Store;
@@ -111,7 +111,7 @@ impl Store {
         let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
         let written = effects.iter().filter_map(|effect| match effect {
             Effect::Put { key, .. } | Effect::Delete { key } => parse_meta_row(key),
-            Effect::Patch { .. } | Effect::Count { .. } => None,
+            Effect::Patch { .. } | Effect::Splice { .. } | Effect::Count { .. } => None,
         });
         keys.extend(written.take(TOGETHER_MAX));
         self.memtable.prefetch(&keys, true);
@@ -119,7 +119,7 @@ impl Store {
 
     /// Applies one record.
     fn replay(&self, effects: &[Effect<'_>], index: Index, time_ms: u64) -> Result<(), String> {
-        let below = self.rows_below_patches(effects)?;
+        let below = self.rows_below_changes(effects)?;
         let mut latches = self.latch_all(effects);
         self.apply(&mut latches, effects, index, below, time_ms);
         // Under the latches: a freeze has either the record and its index, or neither.
@@ -127,31 +127,47 @@ impl Store {
         Ok(())
     }
 
-    /// The rows that a record's patches change, where the record does not write them first: read before any latch is taken.
-    /// Also those that are in the memtable, because the flush may take them from there at any time.
-    fn rows_below_patches<'a>(&self, effects: &[Effect<'a>]) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
+    /// The rows that a record changes in part and does not write first: read before any latch is taken. Also those that are in
+    /// the memtable, because the flush may take them from there at any time. Refuses a splice of a row of another length.
+    fn rows_below_changes<'a>(&self, effects: &[Effect<'a>]) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
         let mut below = HashMap::new();
-        if !effects.iter().any(|effect| matches!(effect, Effect::Patch { .. })) {
+        if !effects.iter().any(|effect| Change::of(effect).is_some()) {
             return Ok(below);
         }
+        // Of rows that the record has written, after its effects so far.
+        let mut lengths: HashMap<&[u8], usize> = HashMap::new();
         for effect in effects {
-            match *effect {
-                Effect::Put { key, .. } | Effect::Delete { key } => {
-                    below.entry(key).or_insert(None);
-                }
-                Effect::Patch { key, .. } if !below.contains_key(key) => {
-                    let row = match self.memtable.row(key) {
-                        Found::Row(value, _) => Some(value),
-                        Found::Deleted(_) => None,
-                        Found::Unknown if self.is_above_base(key) => None,
-                        Found::Unknown => self.base_value(key)?,
+            let (key, length) = match *effect {
+                Effect::Put { key, value } => (key, value.len()),
+                Effect::Delete { key } => (key, 0),
+                Effect::Count { .. } => continue,
+                Effect::Patch { .. } | Effect::Splice { .. } => {
+                    let (key, change) = Change::of(effect).expect("both are changes");
+                    let before = match lengths.get(key) {
+                        Some(length) => *length,
+                        None => {
+                            let row = self.row_below(key)?;
+                            let length = row.as_ref().map_or(0, |row| row.len());
+                            below.insert(key, row);
+                            length
+                        }
                     };
-                    below.insert(key, row);
+                    change.suits(before)?;
+                    (key, change.len_after())
                 }
-                Effect::Patch { .. } | Effect::Count { .. } => {}
-            }
+            };
+            lengths.insert(key, length);
         }
         Ok(below)
+    }
+
+    fn row_below(&self, row: &[u8]) -> Result<Option<Value>, String> {
+        match self.memtable.row(row) {
+            Found::Row(value, _) => Ok(Some(value)),
+            Found::Deleted(_) => Ok(None),
+            Found::Unknown if self.is_above_base(row) => Ok(None),
+            Found::Unknown => self.base_value(row),
+        }
     }
 
     /// Keeps replay within the memtable's bound while the generation before is on its way to the base.

@@ -1,6 +1,6 @@
 //! `Value`: the bytes of a row as they are handed around: immutable, shared, cheap to clone and to slice.
 
-use crate::memtable::Patch;
+use crate::memtable::Change;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -27,13 +27,16 @@ impl Value {
     }
 
     /// This row after a small change: in place where nobody else holds it and its length stays.
-    pub(crate) fn patched(mut self, patch: Patch<'_>) -> Value {
-        let whole = self.len() == self.block.len() && self.len() == patch.len_after as usize;
-        if whole && let Some(bytes) = Arc::get_mut(&mut self.block) {
-            patch.write(bytes);
+    pub(crate) fn changed(mut self, change: Change<'_>) -> Value {
+        let len = self.len();
+        if len == self.block.len()
+            && len == change.len_after()
+            && let Some(bytes) = Arc::get_mut(&mut self.block)
+        {
+            change.write(bytes, len);
             return self;
         }
-        Value::from(patch.apply(&self))
+        Value::from(change.apply(&self))
     }
 
     /// The block and where in it the value lies: for replies that share it.

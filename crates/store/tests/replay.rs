@@ -2,10 +2,11 @@
 
 mod machine;
 
-use haypile_log::Files;
+use haypile_log::testing::Random;
+use haypile_log::{Body, Files, Kind, body_crc};
 use haypile_store::base::BaseError;
 use haypile_store::testing::{FaultBase, options};
-use haypile_store::{Counter, MemoryBase, Mode, Space, Store, StoreOptions, TxnBuffers, row};
+use haypile_store::{Counter, MemoryBase, Mode, OpenError, Space, Store, StoreOptions, TxnBuffers, row};
 use machine::{Machine, call};
 use std::path::Path;
 use std::sync::Arc;
@@ -119,6 +120,124 @@ fn damage_far_into_the_log_ends_the_replay_and_is_named() {
     let store = open().0.expect("opens");
     assert_eq!(store.counter(0, Counter::Keys), 10_001);
     store.close().expect("nothing is wrong");
+}
+
+/// Writes a record as it is: as a defect would, or another program.
+fn append(machine: &Machine, body: &Body) {
+    let log = machine.store.log();
+    let reserved = log.reserve(body.len()).expect("room");
+    log.append(reserved, Kind::Effects, 1_000, body.bytes(), body_crc(body.bytes()));
+    log.write();
+    log.sync_through(log.last()).expect("synced");
+}
+
+/// Opens a store on what a machine has left, with a small memtable.
+fn reopen(machine: &Machine) -> Result<Arc<Store>, OpenError> {
+    let mut small = options(Path::new("/"));
+    small.memtable_bytes = 1 << 20;
+    small.log.files = Arc::new(machine.disk.clone());
+    Store::open(small, FaultBase::new(machine.rows.clone()), |_| {})
+}
+
+#[test]
+fn splices_are_replayed_once_however_often_the_base_takes_rows_in_between() {
+    let machine = Machine::new(never_flushing);
+    let mut expected: Vec<Vec<u8>> = vec![vec![b'.'; 400]; 50];
+    for (n, row) in expected.iter().enumerate() {
+        machine.put(&format!("k{n}"), row).expect("room");
+    }
+    let mut random = Random(7);
+    for at in 0..3000u32 {
+        let n = random.below(50) as usize;
+        let offset = random.below(expected[n].len() as u64 + 1) as u32;
+        let removed = random.below((expected[n].len() as u64 - u64::from(offset)).min(3) + 1) as u32;
+        let bytes = at.to_string();
+        let mut txn = machine.begin();
+        let row = row::meta_row(&txn.key(format!("k{n}").as_bytes()));
+        txn.splice_row(&row, offset, removed, bytes.as_bytes()).expect("small");
+        txn.commit().expect("room");
+        drop(txn);
+        expected[n].splice(offset as usize..(offset + removed) as usize, bytes.bytes());
+        if at % 500 == 499 {
+            // So that generations of the replay end between them, too.
+            machine.put(&format!("filler{at}"), &vec![b'f'; 700 << 10]).expect("room");
+        }
+        if at == 1000 {
+            machine.store.flush_now().expect("the base has rows in the state of the middle");
+        }
+    }
+    machine.store.log().sync_through(machine.store.log().last()).expect("synced");
+    machine.die();
+    for life in 0..3 {
+        let store = reopen(&machine).expect("opens");
+        let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
+        for (n, row) in expected.iter().enumerate() {
+            let found = txn.meta(&txn.key(format!("k{n}").as_bytes())).expect("reads");
+            assert!(found.as_deref() == Some(&row[..]), "k{n} in life {life}");
+        }
+        drop(txn);
+        store.close().expect("nothing is wrong");
+    }
+}
+
+#[test]
+fn a_splice_of_a_row_of_another_length_is_refused_and_named() {
+    let refused = |what: &str, make: fn(&mut Body, &[u8])| {
+        let machine = Machine::new(never_flushing);
+        machine.put("k", b"hello").expect("room");
+        let row = row::meta_row(&machine.begin().key(b"k"));
+        let mut body = Body::new();
+        make(&mut body, &row);
+        append(&machine, &body);
+        let index = machine.store.log().last();
+        machine.die();
+        let error = reopen(&machine).err().expect(what).0;
+        assert!(error.contains(&format!("record {index} of the log: a splice is of a row of")), "{what}: {error}");
+    };
+    refused("longer than it was", |body, row| _ = body.splice(&[row], 1, 1, b"xy", 4));
+    refused("behind its end", |body, row| _ = body.splice(&[row], 6, 0, b"x", 8));
+    refused("missing", |body, row| _ = body.splice(&[row, b"other"], 0, 1, b"", 4));
+    refused("deleted by its own record", |body, row| {
+        body.delete(&[row]);
+        body.splice(&[row], 0, 1, b"", 4);
+    });
+    refused("as it was before its own record", |body, row| {
+        body.splice(&[row], 0, 1, b"", 4);
+        body.splice(&[row], 0, 1, b"", 4);
+    });
+    // What suits is taken, also after other effects of its record.
+    let machine = Machine::new(never_flushing);
+    let row = row::meta_row(&machine.begin().key(b"k"));
+    let mut body = Body::new();
+    body.splice(&[&row], 0, 0, b"yellow", 6);
+    body.patch(&[&row], 0, b"h", 5);
+    body.splice(&[&row], 4, 1, b"o, world", 12);
+    append(&machine, &body);
+    machine.die();
+    let store = reopen(&machine).expect("opens");
+    let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
+    let found = txn.meta(&txn.key(b"k")).expect("reads");
+    assert_eq!(found.as_deref(), Some(&b"hello, world"[..]));
+    drop(txn);
+    store.close().expect("nothing is wrong");
+}
+
+#[test]
+fn a_record_with_a_splice_beyond_its_row_does_not_parse() {
+    let machine = Machine::new(never_flushing);
+    let mut body = Body::new();
+    body.splice(&[b"row"], 1, 0, b"x", 2);
+    let sound = body.bytes().to_vec();
+    // The length afterwards, in front of the row.
+    let broken = [&sound[..5], &[1], &sound[6..]].concat();
+    let log = machine.store.log();
+    let reserved = log.reserve(broken.len()).expect("room");
+    log.append(reserved, Kind::Effects, 1_000, &broken, body_crc(&broken));
+    log.write();
+    log.sync_through(log.last()).expect("synced");
+    machine.die();
+    let error = reopen(&machine).err().expect("nothing is made of it").0;
+    assert!(error.contains("a splice beyond the end of its row"), "{error}");
 }
 
 /// A base that compacts everything after each change.

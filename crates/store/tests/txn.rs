@@ -220,6 +220,44 @@ fn a_patch_changes_its_bytes_wherever_the_row_lies() {
 }
 
 #[test]
+fn a_splice_moves_what_is_behind_it_wherever_the_row_lies() {
+    let store = memory_store();
+    put(&store, b"k", b"hello world");
+    for flushed in [false, true] {
+        let mut txn = begin(&store);
+        let key = txn.key(b"k");
+        let row = row::meta_row(&key);
+        txn.splice_row(&row, 5, 1, b", wide ").expect("small");
+        assert_eq!(txn.meta(&key).expect("own").as_deref(), Some(&b"hello, wide world"[..]));
+        txn.splice_row(&row, 0, 5, b"").expect("small");
+        txn.patch_meta(&key, 0, b"J", 12).expect("small");
+        txn.splice_row(&row, 12, 0, b"!").expect("small");
+        assert_eq!(txn.meta(&key).expect("own").as_deref(), Some(&b"J wide world!"[..]));
+        txn.commit().expect("commits");
+        drop(txn);
+        assert_eq!(get(&store, b"k"), Some(b"J wide world!".to_vec()), "flushed: {flushed}");
+        put(&store, b"k", b"hello world");
+        store.flush_now().expect("flushes");
+    }
+    let mut txn = begin(&store);
+    let missing = row::meta_row(&txn.key(b"missing"));
+    txn.splice_row(&missing, 0, 0, b"as if it were empty").expect("small");
+    txn.commit().expect("commits");
+    drop(txn);
+    assert_eq!(get(&store, b"missing"), Some(b"as if it were empty".to_vec()));
+}
+
+#[test]
+#[should_panic(expected = "a splice lies inside the row it finds")]
+fn a_splice_beyond_its_row_is_a_defect_of_who_makes_it() {
+    let store = memory_store();
+    put(&store, b"k", b"hello");
+    let mut txn = begin(&store);
+    let row = row::meta_row(&txn.key(b"k"));
+    drop(txn.splice_row(&row, 4, 2, b"X"));
+}
+
+#[test]
 fn a_flushed_database_is_empty_at_once_and_its_rows_never_reach_the_base() {
     let store = memory_store();
     put(&store, b"k", b"v");

@@ -2,8 +2,8 @@
 //! of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `sketch` owns the bytes, with
 //! `dense`, `sparse` and `estimate`.
 //!
-//! What changes nothing writes nothing. A changed register of a dense sketch is a patch of a byte or two. Format:
-//! docs/format/hyperloglog.md.
+//! What changes nothing writes nothing. A changed register is a patch of a byte or two in a dense sketch, and a splice of a few in a
+//! sparse one. Format: docs/format/hyperloglog.md.
 
 pub mod sketch;
 
@@ -60,6 +60,11 @@ impl Sketch {
         sketch::registers(&self.bytes)
     }
 
+    /// Whether a small change of it is one of its row.
+    fn is_spliced(&self) -> bool {
+        self.header.object.is_none() && self.bytes.len() >= PATCH_FROM_BYTES
+    }
+
     /// Makes the key, which still is what it was, hold these bytes, and logs what is different. They are written even if
     /// nothing is.
     fn replace(self, txn: &mut Txn<'_>, key: &Key<'_>, after: &[u8]) -> Result<()> {
@@ -68,17 +73,12 @@ impl Sketch {
             return string::put(txn, key, Some(&header), after, header.deadline_ms);
         }
         let same = common_prefix(&bytes, after);
-        let end = if bytes.len() == after.len() {
-            after.len() - common_suffix(&bytes[same..], &after[same..])
-        } else {
-            after.len()
-        };
-        let from = same.min(after.len() - 1);
-        let part = from..end.max(from + 1);
+        let tail = common_suffix(&bytes[same..], &after[same..]);
+        let (part, removed) = (&after[same..after.len() - tail], bytes.len() - tail - same);
         if bytes.len() < PATCH_FROM_BYTES || part.len() > after.len() / 2 {
             return key::write(txn, key, Some(&header), &header, &[after]);
         }
-        key::patch_read(txn, key, &header, bytes, part.start, &after[part], after.len())
+        key::splice_read(txn, key, &header, bytes, same, removed, part)
     }
 }
 
@@ -131,14 +131,34 @@ pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = 
         sketch.replace(txn, key, &bytes)?;
         return Ok(true);
     }
-    let shared = sketch.bytes.clone();
-    let mut bytes = Cow::Borrowed(&shared[..]);
-    if !raise_all(&mut bytes, sketch.encoding, elements, limit)? {
-        return Ok(false);
+    // The first element that changes something is mostly the only one.
+    let mut elements = elements;
+    let raising = elements.find_map(|element| {
+        let (register, value) = sketch::register_of(element);
+        match sparse::find(sketch.registers(), register) {
+            Ok(place) if place.value() >= value => None,
+            found => Some(found.map(|place| (place, register, value))),
+        }
+    });
+    let Some(raising) = raising else { return Ok(false) };
+    let (place, register, value) = raising?;
+    let mut elements = elements.peekable();
+    if elements.peek().is_none()
+        && sketch.is_spliced()
+        && let Some(change) = sparse::raised(&sketch.bytes, &place, register, value, limit)
+        && change.len_after(sketch.bytes.len()) <= string::INLINE_BYTES_MAX
+    {
+        let Sketch { header, bytes, .. } = sketch;
+        let (flag, len_after) = (bytes[CACHE_FLAG_AT], change.len_after(bytes.len()));
+        key::splice_read(txn, key, &header, bytes, change.at, change.removed, &change.bytes)?;
+        set_outdated_in_row(txn, key, &header, flag, len_after)?;
+        return Ok(true);
     }
-    let mut bytes = bytes.into_owned();
-    drop(shared);
-    set_outdated(&mut bytes);
+    let mut bytes = Cow::Owned(sketch.bytes.to_vec());
+    let mut encoding = sketch.encoding;
+    sketch::raise_at(&mut bytes, &mut encoding, &place, register, value, limit)?;
+    raise_all(&mut bytes, encoding, elements, limit)?;
+    set_outdated(bytes.to_mut());
     sketch.replace(txn, key, &bytes)?;
     Ok(true)
 }
@@ -163,10 +183,13 @@ fn raise_one(txn: &mut Txn<'_>, key: &Key<'_>, sketch: Sketch, (register, value)
     let Sketch { header, bytes, .. } = sketch;
     let (flag, len_after) = (bytes[CACHE_FLAG_AT], bytes.len());
     key::patch_read(txn, key, &header, bytes, HEADER_BYTES + at, &changed[..len], len_after)?;
-    if sketch::outdated(flag) != flag {
-        key::patch(txn, key, &header, CACHE_FLAG_AT, &[sketch::outdated(flag)], len_after)?;
-    }
-    Ok(())
+    set_outdated_in_row(txn, key, &header, flag, len_after)
+}
+
+/// Sets the flag of a sketch that lies in its row, where it is not set yet.
+fn set_outdated_in_row(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, flag: u8, len_after: usize) -> Result<()> {
+    let outdated = sketch::outdated(flag);
+    if outdated == flag { Ok(()) } else { key::patch(txn, key, header, CACHE_FLAG_AT, &[outdated], len_after) }
 }
 
 fn set_outdated(bytes: &mut [u8]) {

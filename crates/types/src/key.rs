@@ -437,11 +437,30 @@ pub fn patch_read(
     bytes: &[u8],
     len_after: usize,
 ) -> Result<()> {
-    let at = header.bytes_len();
+    let (at, row) = (header.bytes_len(), row::meta_row(key));
+    let read = Some(row_of(header, payload));
+    Ok(txn.patch_read_row(&row, read, (at + offset) as u32, bytes, (at + len_after) as u32)?)
+}
+
+/// Puts `bytes` in place of the `removed` ones at `offset` of the payload, by who has just read the entry and gives its payload
+/// back, as `patch_read`.
+pub fn splice_read(
+    txn: &mut Txn<'_>,
+    key: &Key<'_>,
+    header: &Header,
+    payload: Value,
+    offset: usize,
+    removed: usize,
+    bytes: &[u8],
+) -> Result<()> {
+    let at = (header.bytes_len() + offset) as u32;
+    Ok(txn.splice_read_row(&row::meta_row(key), Some(row_of(header, payload)), at, removed as u32, bytes)?)
+}
+
+/// The row of a payload, the same handle on it.
+fn row_of(header: &Header, payload: Value) -> Value {
     let (block, range) = payload.into_parts();
-    let read = Value::new(block, range.start as usize - at..range.end as usize);
-    let row = row::meta_row(key);
-    Ok(txn.patch_read_row(&row, Some(read), (at + offset) as u32, bytes, (at + len_after) as u32)?)
+    Value::new(block, range.start as usize - header.bytes_len()..range.end as usize)
 }
 
 /// Removes the key: two or three rows, whatever its size.

@@ -21,6 +21,10 @@ fn get(db: &mut Db, key: &[u8]) -> Vec<u8> {
     db.run(|txn| string::get(txn, &txn.key(key)).expect("reads").map(bytes)).expect("is there")
 }
 
+fn get_if_there(db: &mut Db, key: &[u8]) -> Option<Vec<u8>> {
+    db.run(|txn| string::get(txn, &txn.key(key)).expect("reads").map(bytes))
+}
+
 #[test]
 fn counts_are_near_and_unions_are_those_of_all_elements() {
     const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -104,6 +108,50 @@ fn what_changes_nothing_writes_nothing_and_a_register_is_a_patch() {
         }
     }
     assert!(most < 100, "{most} bytes for a register");
+}
+
+#[test]
+fn a_register_of_a_sparse_sketch_is_a_splice_and_the_bytes_are_those_of_all_at_once() {
+    let mut db = Db::new();
+    let names: Vec<String> = (0..900).map(|number| number.to_string()).collect();
+    let (mut most, mut counted) = (0, 0);
+    for (at, name) in names.iter().enumerate() {
+        let long_before = get_if_there(&mut db, b"h").is_some_and(|bytes| bytes.len() >= 300);
+        let (bytes, _) = db.logged(|txn| {
+            hll::add(txn, &txn.key(b"h"), std::iter::once(name.as_bytes())).expect("adds");
+        });
+        if long_before {
+            most = most.max(bytes);
+        }
+        match at % 100 {
+            // The count is kept, so that the next element has to set the flag that it is outdated.
+            40 => counted = count(&mut db, b"h"),
+            41..44 => assert!(count(&mut db, b"h") >= counted),
+            50 => db.store.flush_now().expect("flushes to memory"),
+            60 => db.reopen(),
+            _ => {}
+        }
+    }
+    assert!(most < 100, "{most} bytes for a register");
+    let bytes = get(&mut db, b"h");
+    assert!(bytes.len() > 1500 && bytes[4] == 1, "{} bytes, sparse", bytes.len());
+    // Of one command, which changes its bytes in a buffer and writes them as a whole.
+    add(&mut db, b"all", &names);
+    let all = get(&mut db, b"all");
+    assert_eq!(bytes[16..], all[16..]);
+    // Of several, one changes something, or two do: again the difference is what is logged.
+    for (number, new) in [(1000, 1), (2000, 2)] {
+        let mut some = names[..20].to_vec();
+        (0..new).for_each(|more| some.insert(3, (number + more).to_string()));
+        let (bytes, _) = db.logged(|txn| {
+            let changed = hll::add(txn, &txn.key(b"h"), some.iter().map(|name| name.as_bytes())).expect("adds");
+            assert!(changed);
+        });
+        assert!(bytes < 2000, "{bytes} bytes for {new} registers");
+        add(&mut db, b"all", &some);
+        assert_eq!(get(&mut db, b"h")[16..], get(&mut db, b"all")[16..]);
+    }
+    db.check();
 }
 
 #[test]

@@ -43,7 +43,16 @@ fn check_body(body: &[u8]) {
         payload += match effect {
             Ok(Effect::Put { key, value }) => key.len() + value.len(),
             Ok(Effect::Delete { key }) => key.len(),
-            Ok(Effect::Patch { key, bytes, .. }) => key.len() + bytes.len(),
+            Ok(Effect::Patch { key, offset, bytes, len_after }) => {
+                assert!(u64::from(offset) + bytes.len() as u64 <= u64::from(len_after), "a patch lies in its row");
+                key.len() + bytes.len()
+            }
+            Ok(Effect::Splice { key, offset, removed, bytes, len_after }) => {
+                let [offset, removed, len_after] = [offset, removed, len_after].map(u64::from);
+                let tail = len_after.checked_sub(offset + bytes.len() as u64).expect("a splice lies in its row");
+                assert!(offset + removed + tail <= u64::from(u32::MAX), "the row before was no longer than rows are");
+                key.len() + bytes.len()
+            }
             Ok(Effect::Count { .. }) | Err(_) => 0,
         };
     }

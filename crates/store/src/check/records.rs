@@ -5,7 +5,7 @@ use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
 use crate::base::BaseError;
 use crate::commit::parse;
 use crate::databases::CountsAt;
-use crate::memtable::Patch;
+use crate::memtable::Change;
 use crate::row::RowKey;
 use haypile_log::Kind as RecordKind;
 use haypile_log::{Damage, DumpEntry, Effect, Files, Index, OpenError, RECORD_HEADER_BYTES, dump, inspect};
@@ -98,10 +98,11 @@ impl Above {
                             findings.add(Kind::LogAndBase, place(), what);
                         }
                         self.last = index;
-                        effects
-                            .iter()
-                            .try_for_each(|effect| self.apply(effect, base))
-                            .map_err(|error| note(error, findings))?;
+                        for effect in &effects {
+                            if let Err(why) = self.apply(effect, base).map_err(|error| note(error, findings))? {
+                                findings.add(Kind::Log, place(), why);
+                            }
+                        }
                     }
                 }
                 DumpEntry::Damage(damage) => {
@@ -114,33 +115,40 @@ impl Above {
         Ok(damages)
     }
 
-    /// As the replay does.
-    fn apply(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<(), BaseError> {
+    /// As the replay does; the inner error is why that would refuse it.
+    fn apply(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<Result<(), String>, BaseError> {
         let (row, value) = match *effect {
             Effect::Put { key, value } => (key, Some(value.to_vec())),
             Effect::Delete { key } => (key, None),
-            Effect::Patch { key, offset, bytes, len_after } => {
-                let patch = Patch { offset, bytes, len_after };
-                let before = match self.rows.get_mut(key) {
+            Effect::Patch { .. } | Effect::Splice { .. } => {
+                let (key, change) = Change::of(effect).expect("both are changes");
+                let below = match self.rows.get_mut(key) {
                     Some(Some(before)) => {
-                        patch.apply_to(before);
-                        return Ok(());
+                        let suits = change.suits(before.len());
+                        if suits.is_ok() {
+                            change.apply_to(before);
+                        }
+                        return Ok(suits);
                     }
                     Some(None) => None,
                     None => base.row(key)?,
                 };
-                (key, Some(patch.apply(before.as_deref().unwrap_or_default())))
+                let before = below.as_deref().unwrap_or_default();
+                if let Err(why) = change.suits(before.len()) {
+                    return Ok(Err(why));
+                }
+                (key, Some(change.apply(before)))
             }
             Effect::Count { space, counter, delta } => {
                 let counts = self.counts.entry(space).or_default();
                 if let Some(count) = counts.get_mut(usize::from(counter)) {
                     *count += delta;
                 }
-                return Ok(());
+                return Ok(Ok(()));
             }
         };
         self.rows.insert(RowKey::from_slice(row), value);
-        Ok(())
+        Ok(Ok(()))
     }
 }
 

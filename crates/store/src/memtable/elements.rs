@@ -449,7 +449,7 @@ impl DoubleEndedIterator for Range<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Patch;
+    use super::super::{Change, Patch};
     use super::*;
     use haypile_log::testing::Random;
     use std::collections::BTreeMap;
@@ -473,9 +473,9 @@ mod tests {
                     map.insert(element, None);
                 }
                 2 => {
-                    let patch = Patch { offset: 1, bytes: b"p", len_after: 2 + random.below(8) as u32 };
+                    let patch = Change::Patch(Patch { offset: 1, bytes: b"p", len_after: 2 + random.below(8) as u32 });
                     let patched =
-                        elements.get_mut(&element).map(|entry| entry.patch(patch, Index(at as u64), Stamp::UNUSED));
+                        elements.get_mut(&element).map(|entry| entry.change(patch, Index(at as u64), Stamp::UNUSED));
                     bytes += patched.unwrap_or(0);
                     let expected = map.get_mut(&element);
                     assert_eq!(patched.is_some(), expected.is_some(), "{what}");

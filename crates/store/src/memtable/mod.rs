@@ -7,8 +7,9 @@
 //! was flushed is still read until the next freeze.
 //!
 //! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `objects` and `elements` (the rows of
-//! objects), `run` and `entry` (what these are made of), `prefetch` (many lookups at once).
+//! objects), `run` and `entry` (what these are made of), `change` (small changes of rows), `prefetch` (many lookups at once).
 
+mod change;
 mod elements;
 mod entry;
 mod keys;
@@ -17,6 +18,7 @@ mod prefetch;
 mod run;
 mod table;
 
+pub use change::{Change, Patch, Splice};
 pub use elements::Range;
 pub use entry::RowEntry;
 pub use objects::{ElementRange, ObjectKey};
@@ -256,10 +258,16 @@ impl Shard {
         self.active.put(row, value, index, access)
     }
 
-    /// Applies a small change to a large row. `before` is the row where no generation holds it (absent: empty).
-    pub fn patch(&mut self, row: &[u8], patch: Patch<'_>, before: Option<Value>, index: Index, access: Access) -> i64 {
-        let mut before = before;
-        if let Some(grown) = self.active.patch(row, patch, &mut before, index, access) {
+    /// Applies a small change to a row. `before` is the row where no generation holds it (absent: empty).
+    pub fn change(
+        &mut self,
+        row: &[u8],
+        change: Change<'_>,
+        mut before: Option<Value>,
+        index: Index,
+        access: Access,
+    ) -> i64 {
+        if let Some(grown) = self.active.change(row, change, &mut before, index, access) {
             return grown;
         }
         let older = match self.frozen.as_ref().map_or(Found::Unknown, |frozen| frozen.row(row)) {
@@ -267,8 +275,8 @@ impl Shard {
             Found::Deleted(_) => None,
             Found::Unknown => before,
         };
-        let patched = patch.apply(older.as_deref().unwrap_or_default());
-        self.active.put(row, Some(&patched), index, access)
+        let changed = change.apply(older.as_deref().unwrap_or_default());
+        self.active.put(row, Some(&changed), index, access)
     }
 
     /// Deadlines from `from_ms` to `now_ms` into `due`, until it holds `max`; returns the earliest one that stands.
@@ -299,43 +307,6 @@ impl Shard {
             }
         }
         next
-    }
-}
-
-/// A small change to a large row: `bytes` written at `offset`, the row zero-extended or cut to `len_after` bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patch<'a> {
-    pub offset: u32,
-    pub bytes: &'a [u8],
-    pub len_after: u32,
-}
-
-impl Patch<'_> {
-    /// The row after the change.
-    pub fn apply(&self, before: &[u8]) -> Vec<u8> {
-        let len = self.len_after as usize;
-        let mut row = Vec::with_capacity(len);
-        row.extend_from_slice(&before[..before.len().min(len)]);
-        row.resize(len, 0);
-        self.write(&mut row);
-        row
-    }
-
-    /// The same in a buffer that belongs to the caller.
-    pub(crate) fn apply_to(&self, row: &mut Vec<u8>) {
-        row.resize(self.len_after as usize, 0);
-        self.write(row);
-    }
-
-    /// Writes the bytes into a row of the right length.
-    pub(crate) fn write(&self, row: &mut [u8]) {
-        let at = self.offset as usize;
-        row[at..at + self.bytes.len()].copy_from_slice(self.bytes);
-    }
-
-    /// Whether the bytes lie inside the row: what comes from disk is checked before it is applied.
-    pub fn fits(&self) -> bool {
-        u64::from(self.offset) + self.bytes.len() as u64 <= u64::from(self.len_after)
     }
 }
 

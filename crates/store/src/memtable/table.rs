@@ -3,7 +3,7 @@
 use super::entry::RowEntry;
 use super::keys::{Keys, Order, Probe};
 use super::objects::{ObjectKey, Objects};
-use super::{Found, Patch};
+use super::{Change, Found};
 use crate::access::Access;
 use crate::row::{Family, Key, Slot, Space, family_range, parse_expire_row, parse_meta_row};
 use crate::value::Value;
@@ -154,12 +154,12 @@ impl Table {
         }
     }
 
-    /// Patches a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not here.
+    /// Changes a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not here.
     /// Lets go of `before` first if it is: that may be another handle on its block, which could not change in place then.
-    pub fn patch(
+    pub fn change(
         &mut self,
         row: &[u8],
-        patch: Patch<'_>,
+        change: Change<'_>,
         before: &mut Option<Value>,
         index: Index,
         access: Access,
@@ -169,18 +169,18 @@ impl Table {
         } else if let Some(key) = parse_meta_row(row) {
             self.order_of(&key).and_then(|order| self.keys.get_mut(order, key.name))
         } else {
-            return self.patch_other(row, patch, index);
+            return self.change_other(row, change, index);
         };
         let held = held?;
         *before = None;
-        Some(held.patch(patch, index, access))
+        Some(held.change(change, index, access))
     }
 
-    fn patch_other(&mut self, row: &[u8], patch: Patch<'_>, index: Index) -> Option<i64> {
+    fn change_other(&mut self, row: &[u8], change: Change<'_>, index: Index) -> Option<i64> {
         let entry = self.rows.get_mut(row)?;
         let before = entry.bytes(row);
-        let patched = patch.apply(entry.value.as_deref().unwrap_or_default());
-        *entry = Entry { value: Some(Arc::from(patched)), index };
+        let changed = change.apply(entry.value.as_deref().unwrap_or_default());
+        *entry = Entry { value: Some(Arc::from(changed)), index };
         Some(entry.bytes(row) - before)
     }
 

@@ -4,7 +4,7 @@
 
 use crate::base::Direction;
 use crate::databases::{COUNTERS, Counter};
-use crate::memtable::Patch;
+use crate::memtable::{Change, Patch, Splice};
 use crate::row::{self, Family, Key, ObjectId, RowKey, ScanPosition, Slot};
 use crate::txn::{PLAIN_STRING, Presence, Savepoint, Stop, Txn};
 use crate::view::View;
@@ -92,8 +92,18 @@ fn meta_value(random: &mut Random) -> Vec<u8> {
     [tag, &bytes(random, len)].concat()
 }
 
-fn patched(before: Option<&Vec<u8>>, patch: Patch<'_>) -> Vec<u8> {
-    patch.apply(before.map_or(&[], |row| row))
+fn changed(before: Option<&Vec<u8>>, change: Change<'_>) -> Vec<u8> {
+    change.apply(before.map_or(&[], |row| row))
+}
+
+/// Some splice of a row: as a small change in the middle, mostly, or of anything.
+fn splice<'b>(random: &mut Random, len_before: usize, bytes: &'b [u8]) -> Splice<'b> {
+    let offset = random.below(len_before as u64 + 1) as usize;
+    let behind = (len_before - offset) as u64;
+    let removed_max = if random.chance(80) { behind.min(4) } else { behind };
+    let removed = random.below(removed_max + 1) as usize;
+    let len_after = (len_before - removed + bytes.len()) as u32;
+    Splice { offset: offset as u32, removed: removed as u32, bytes, len_after }
 }
 
 /// The last state and the way back to it.
@@ -120,19 +130,34 @@ pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) ->
                 txn.put_meta(&key_of(txn, database, &name), &[&value[..split], &value[split..]])?;
                 content.keys.insert(name, value);
             }
-            25..33 => {
+            25..31 => {
                 let name = name(&mut random);
                 txn.delete_meta(&key_of(txn, database, &name))?;
                 content.keys.remove(&name);
             }
-            33..40 => {
+            31..34 => {
+                let (name, len) = (name(&mut random), random.below(6) as usize);
+                let (bytes, before) = (bytes(&mut random, len), content.keys.get(&name));
+                // A meta row has two bytes at least.
+                let Some(len_before) = before.map(Vec::len).filter(|len| *len >= 8) else { continue };
+                let splice = splice(&mut random, len_before, &bytes);
+                let Splice { offset, removed, len_after, .. } = splice;
+                if len_after < 2 {
+                    continue;
+                }
+                txn.splice_row(&row::meta_row(&key_of(txn, database, &name)), offset, removed, &bytes)?;
+                let row = changed(before, Change::Splice(splice));
+                content.keys.insert(name, row);
+            }
+            34..40 => {
                 let name = name(&mut random);
                 let len_after = 2 + random.below(60) as u32;
                 let offset = random.below(len_after.into()) as u32;
                 let len = random.below(u64::from(len_after - offset) + 1) as usize;
                 let bytes = bytes(&mut random, len);
                 txn.patch_meta(&key_of(txn, database, &name), offset, &bytes, len_after)?;
-                let row = patched(content.keys.get(&name), Patch { offset, bytes: &bytes, len_after });
+                let patch = Change::Patch(Patch { offset, bytes: &bytes, len_after });
+                let row = changed(content.keys.get(&name), patch);
                 content.keys.insert(name, row);
             }
             40..44 => make_object(txn, model, database, &mut random, large)?,
@@ -279,6 +304,14 @@ fn change_object(txn: &mut Txn<'_>, content: &mut Content, database: u32, random
                 txn.delete_row(&row)?;
                 object.rows.remove(&element);
             }
+            6..8 => {
+                let len = random.below(40) as usize;
+                let (bytes, before) = (bytes(random, len), object.rows.get(&element));
+                let splice = splice(random, before.map_or(0, Vec::len), &bytes);
+                txn.splice_row(&row, splice.offset, splice.removed, &bytes)?;
+                let after = changed(before, Change::Splice(splice));
+                object.rows.insert(element, after);
+            }
             _ => {
                 let before = object.rows.get(&element);
                 let len = before.map_or(0, Vec::len);
@@ -288,7 +321,7 @@ fn change_object(txn: &mut Txn<'_>, content: &mut Content, database: u32, random
                 let offset = random.below((len_after - bytes.len()) as u64 + 1) as u32;
                 let len_after = len_after as u32;
                 txn.patch_row(&row, offset, &bytes, len_after)?;
-                let after = patched(before, Patch { offset, bytes: &bytes, len_after });
+                let after = changed(before, Change::Patch(Patch { offset, bytes: &bytes, len_after }));
                 object.rows.insert(element, after);
             }
         }

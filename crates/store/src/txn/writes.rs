@@ -1,8 +1,8 @@
-//! Writes, buffered in the bytes of the record that they will be: rows, patches, counters, databases.
+//! Writes, buffered in the bytes of the record that they will be: rows, small changes of rows, counters, databases.
 
 use super::{AHEAD_BYTES, Mode, Stop, Txn};
 use crate::databases::Counter;
-use crate::memtable::Patch;
+use crate::memtable::{Change, Patch, Splice};
 use crate::own::{print_of_key, print_of_row};
 use crate::row::{self, Key, ObjectId, Space};
 use crate::value::Value;
@@ -64,11 +64,46 @@ impl Txn<'_> {
         bytes: &[u8],
         len_after: u32,
     ) -> Result<(), Stop> {
-        let patch = Patch { offset, bytes, len_after };
-        assert!(patch.fits(), "a patch lies inside the row it leaves");
+        self.change_row(row, self.own_row(row), read, Change::Patch(Patch { offset, bytes, len_after }))
+    }
+
+    /// Puts `bytes` in place of the `removed` ones at `offset` of a row, a missing one being empty; what is behind them moves. Only
+    /// the change goes into the log. Panics if the row is shorter than that.
+    pub fn splice_row(&mut self, row: &[u8], offset: u32, removed: u32, bytes: &[u8]) -> Result<(), Stop> {
+        let before = if self.own_row(row).is_some() { None } else { self.row(row)? };
+        self.splice_read_row(row, before, offset, removed, bytes)
+    }
+
+    /// `splice_row` by who has just read the row, as `patch_read_row`.
+    pub fn splice_read_row(
+        &mut self,
+        row: &[u8],
+        read: Option<Value>,
+        offset: u32,
+        removed: u32,
+        bytes: &[u8],
+    ) -> Result<(), Stop> {
         let earlier = self.own_row(row);
+        let len_before = match earlier {
+            Some(at) => self.overlay.len_at(at),
+            None => read.as_ref().map_or(0, |row| row.len()),
+        };
+        assert!(offset as usize + removed as usize <= len_before, "a splice lies inside the row it finds");
+        let len_after = u32::try_from(len_before - removed as usize + bytes.len());
+        let len_after = len_after.expect("the caller bounds a row far below 4 GiB");
+        self.change_row(row, earlier, read, Change::Splice(Splice { offset, removed, bytes, len_after }))
+    }
+
+    fn change_row(
+        &mut self,
+        row: &[u8],
+        earlier: Option<usize>,
+        read: Option<Value>,
+        change: Change<'_>,
+    ) -> Result<(), Stop> {
+        assert!(change.fits(), "a change lies inside the row it leaves");
         let before = if earlier.is_some() { None } else { read };
-        self.overlay.patch(print_of_row(row), row, patch, before, earlier, self.is_ahead(row));
+        self.overlay.change(print_of_row(row), row, change, before, earlier, self.is_ahead(row));
         self.spill()
     }
 

@@ -129,14 +129,30 @@ pub fn raise(
             if place.value() >= value {
                 return Ok(false);
             }
-            if !sparse::set(bytes.to_mut(), &place, register, value, sparse_bytes_max) {
-                let mut dense = dense_of(bytes)?;
-                dense::set(&mut dense[HEADER_BYTES..], register, value);
-                (*bytes, *encoding) = (Cow::Owned(dense), Encoding::Dense);
-            }
+            raise_at(bytes, encoding, &place, register, value, sparse_bytes_max)?;
             Ok(true)
         }
     }
+}
+
+/// The same for a register of a sparse sketch that was found and is lower.
+pub fn raise_at(
+    bytes: &mut Cow<'_, [u8]>,
+    encoding: &mut Encoding,
+    place: &sparse::Place,
+    register: usize,
+    value: u8,
+    sparse_bytes_max: usize,
+) -> Result<(), Corrupt> {
+    match sparse::raised(bytes, place, register, value, sparse_bytes_max) {
+        Some(change) => change.apply_to(bytes.to_mut()),
+        None => {
+            let mut dense = dense_of(bytes)?;
+            dense::set(&mut dense[HEADER_BYTES..], register, value);
+            (*bytes, *encoding) = (Cow::Owned(dense), Encoding::Dense);
+        }
+    }
+    Ok(())
 }
 
 /// What follows the header.

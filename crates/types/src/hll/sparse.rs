@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A change splits one run, and joins runs of one value near it that fit together: in exactly the places where Redis does, so
-//! that the bytes are the same. Any bytes may be given: what does not parse, or is not of all registers, is refused.
+//! that the bytes are the same. It is found in the few bytes that it may touch. Any bytes may be given: what does not parse, or is not of all registers, is refused.
 
 use super::sketch::{Corrupt, HEADER_BYTES, REGISTERS};
 use super::skip::{self, Start};
@@ -125,11 +125,47 @@ pub fn find(registers: &[u8], register: usize) -> Result<Place, Corrupt> {
     Err(Corrupt)
 }
 
-/// Gives the register at `place`, which is lower, this value. False, and nothing is done, if the value is too large for a
-/// run, or the sketch would be longer than `bytes_max` afterwards.
-pub fn set(sketch: &mut Vec<u8>, place: &Place, register: usize, value: u8, bytes_max: usize) -> bool {
+/// What a register that is raised changes of the sketch: `bytes` in place of the `removed` ones at `at`. Few of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub at: usize,
+    pub removed: usize,
+    pub bytes: SmallVec<[u8; WINDOW_MAX]>,
+}
+
+/// Bytes behind the run of a register that joining looks at, at most: two for each run.
+const BEHIND_MAX: usize = 2 * (JOINED_MAX + 1);
+
+/// A run before the register's, five bytes in place of that, and what is behind.
+const WINDOW_MAX: usize = 2 + 5 + BEHIND_MAX;
+
+impl Change {
+    pub fn len_after(&self, len_before: usize) -> usize {
+        len_before - self.removed + self.bytes.len()
+    }
+
+    pub fn apply_to(self, sketch: &mut Vec<u8>) {
+        sketch.splice(self.at..self.at + self.removed, self.bytes);
+    }
+}
+
+/// What gives the register at `place`, which is lower, this value. `None` if the value is too large for a run, or the sketch would
+/// be longer than `bytes_max` afterwards.
+pub fn raised(sketch: &[u8], place: &Place, register: usize, value: u8, bytes_max: usize) -> Option<Change> {
+    raised_within(sketch, place, register, value, bytes_max, BEHIND_MAX)
+}
+
+/// The same, looking at so many bytes behind the run of the register.
+fn raised_within(
+    sketch: &[u8],
+    place: &Place,
+    register: usize,
+    value: u8,
+    bytes_max: usize,
+    behind_max: usize,
+) -> Option<Change> {
     if value > VALUE_MAX {
-        return false;
+        return None;
     }
     let Place { run, first, .. } = *place;
     // One before, the register, one behind: five bytes at most.
@@ -142,32 +178,41 @@ pub fn set(sketch: &mut Vec<u8>, place: &Place, register: usize, value: u8, byte
     put(&mut split, left);
     put_val(&mut split, value, 1);
     put(&mut split, right);
-    let at = HEADER_BYTES + place.at;
     if split.len() > run.bytes && sketch.len() + split.len() - run.bytes > bytes_max {
-        return false;
+        return None;
     }
+    let (before, at) = (HEADER_BYTES + place.before, HEADER_BYTES + place.at);
+    let end = (at + run.bytes).min(sketch.len());
+    let window = &sketch[before..sketch.len().min(end + behind_max)];
+    let mut bytes = SmallVec::from_slice(&sketch[before..at]);
+    bytes.extend_from_slice(&split);
+    bytes.extend_from_slice(&window[end - before..]);
     // Of an XZERO at the end the second byte may be missing. Redis counts it as if it were there, and so loses the last byte of
     // what comes in its place.
-    let is_cut_off = at + run.bytes > sketch.len();
-    sketch.splice(at..(at + run.bytes).min(sketch.len()), split);
-    if is_cut_off {
-        sketch.pop();
+    if at + run.bytes > sketch.len() {
+        bytes.pop();
     }
-    join(sketch, HEADER_BYTES + place.before);
-    true
+    join(&mut bytes);
+    // What is the same at both ends stays.
+    let head = window.iter().zip(&bytes).take_while(|(old, new)| old == new).count();
+    let tails = window[head..].iter().rev().zip(bytes[head..].iter().rev());
+    let tail = tails.take_while(|(old, new)| old == new).count();
+    bytes.truncate(bytes.len() - tail);
+    bytes.drain(..head);
+    Some(Change { at: before + head, removed: window.len() - head - tail, bytes })
 }
 
-/// Joins runs of one value that lie side by side, from `at` on, where one is long enough for both.
-fn join(sketch: &mut Vec<u8>, mut at: usize) {
-    let mut left = JOINED_MAX;
-    while at < sketch.len() && left > 0 {
+/// Joins runs of one value that lie side by side, from the first byte on, where one is long enough for both.
+fn join(bytes: &mut SmallVec<[u8; WINDOW_MAX]>) {
+    let (mut at, mut left) = (0, JOINED_MAX);
+    while at < bytes.len() && left > 0 {
         left -= 1;
-        let run = Run::parse(&sketch[at..]);
-        if run.is_val() && at + 1 < sketch.len() {
-            let next = Run::parse(&sketch[at + 1..]);
+        let run = Run::parse(&bytes[at..]);
+        if run.is_val() && at + 1 < bytes.len() {
+            let next = Run::parse(&bytes[at + 1..]);
             if next.value == run.value && run.len + next.len <= VAL_LEN_MAX {
-                sketch[at] = val(run.value, run.len + next.len);
-                sketch.remove(at + 1);
+                bytes[at] = val(run.value, run.len + next.len);
+                bytes.remove(at + 1);
                 // What is longer now may take in the one behind it, too.
                 continue;
             }
@@ -211,4 +256,44 @@ pub fn decoded(registers: &[u8]) -> String {
         Run { value, len, .. } => format!("v:{value},{len}"),
     });
     shown.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_further_behind_is_of_no_meaning() {
+        let mut state = 7u64;
+        let mut random = move |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for round in 0..20_000 {
+            let mut sketch = vec![0; HEADER_BYTES];
+            let kinds = [1, 2, 4][round % 3];
+            let len = 1 + random(60);
+            sketch.extend((0..len).map(|_| match random(kinds) {
+                // Short runs of few values, which fit together.
+                0 => val([1, 2][random(2)], 1 + random(2)),
+                1 => random(3) as u8,
+                2 => XZERO | random(2) as u8,
+                _ => random(256) as u8,
+            }));
+            let all: usize = runs(&sketch[HEADER_BYTES..]).map(|run| run.len).sum();
+            let register = random(all);
+            let place = find(&sketch[HEADER_BYTES..], register).expect("it is covered");
+            let value = place.value() + 1 + random(2) as u8;
+            let near = raised(&sketch, &place, register, value, usize::MAX);
+            let far = raised_within(&sketch, &place, register, value, usize::MAX, 1000);
+            assert_eq!(near, far, "register {register} to {value} in {sketch:?}");
+            if let Some(change) = near {
+                let mut after = sketch.clone();
+                let len_after = change.len_after(sketch.len());
+                change.apply_to(&mut after);
+                assert_eq!(after.len(), len_after);
+                assert_eq!(after[..HEADER_BYTES], sketch[..HEADER_BYTES]);
+            }
+        }
+    }
 }
