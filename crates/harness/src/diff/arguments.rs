@@ -202,6 +202,20 @@ impl Arguments {
         }
     }
 
+    /// How many random elements are asked for: few, none, or what is refused; never so many that a reply is huge.
+    pub fn sample_count(&mut self) -> Vec<u8> {
+        match self.random.below(10) {
+            0 => self.odd(),
+            1 => self
+                .random
+                .pick(&["-9223372036854775808", "9223372036854775808", "9223372036854775807"])
+                .as_bytes()
+                .to_vec(),
+            2..=5 => self.random.between(0, 90).to_string().into_bytes(),
+            _ => format!("-{}", self.random.between(1, 90)).into_bytes(),
+        }
+    }
+
     pub fn odd(&mut self) -> Vec<u8> {
         self.random.pick(ODD).to_vec()
     }

@@ -108,3 +108,33 @@ pub(super) fn publish(a: &mut Arguments) -> Command {
     let name = *a.random.pick(&["PUBLISH", "SPUBLISH"]);
     vec![a.word(name), a.key(), a.value()]
 }
+
+pub(super) fn ping(a: &mut Arguments) -> Command {
+    if a.random.percent(50) { vec![a.word("PING")] } else { vec![a.word("PING"), a.value()] }
+}
+
+/// At most one thing is wrong with it: 7.0 does what comes before a wrong option, 7.2 looks at all of them first.
+pub(super) fn hello(a: &mut Arguments) -> Command {
+    let mut command = vec![a.word("HELLO")];
+    if a.random.percent(15) {
+        return command;
+    }
+    command.push(a.random.pick(&["2", "3", "3", "2", "1", "4", "x", ""]).as_bytes().to_vec());
+    let good = [b"default".to_vec(), b"any".to_vec()];
+    match a.random.below(10) {
+        0 => {
+            command.push(a.word("AUTH"));
+            command.extend(good);
+        }
+        1 => {
+            command.push(a.word("AUTH"));
+            command.extend(good);
+            command.extend([a.word("SETNAME"), b"me".to_vec()]);
+        }
+        2 => command.extend([a.word("SETNAME"), a.random.pick(&["me", "a b", ""]).as_bytes().to_vec()]),
+        3 => command.extend([a.word("AUTH"), b"nobody".to_vec(), b"any".to_vec()]),
+        4 => command.push(a.random.pick(&["NOSUCH", "AUTH", "SETNAME"]).as_bytes().to_vec()),
+        _ => {}
+    }
+    command
+}

@@ -2,7 +2,6 @@
 //! every way to hold a hash is met.
 
 use super::arguments::Arguments;
-use super::generate::sample_count;
 use super::sequence::Command;
 
 const FIELDS: &[&[u8]] = &[b"f", b"g", b"h", b"1", b"-5", b"", b"\x00\xff\r\n", b"field*"];
@@ -105,7 +104,7 @@ pub(super) fn other(a: &mut Arguments) -> Command {
 fn hrandfield(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("HRANDFIELD"), a.key()];
     if a.random.percent(70) {
-        command.push(sample_count(a));
+        command.push(a.sample_count());
         if a.random.percent(50) {
             let word = *a.random.pick(&["WITHVALUES", "WITHVALUES", "WITHVALUES", "WITHSCORES"]);
             command.push(a.word(word));

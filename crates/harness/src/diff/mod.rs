@@ -4,11 +4,13 @@
 //! `compare` and `exceptions` judge, `shrink` makes a failure small; `channels` has cases of another kind, about what
 //! connections hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh servers first.
 
+mod administration;
 mod arguments;
 mod bitmaps;
 pub mod blocking;
 pub mod channels;
 mod clients;
+mod command_tables;
 pub mod compare;
 pub mod exceptions;
 pub mod generate;
@@ -16,13 +18,16 @@ mod geos;
 mod groups;
 mod hashes;
 mod hyperloglogs;
+mod keys;
 mod lists;
+mod malformed;
 pub mod play;
 pub mod sequence;
 mod sets;
 pub mod shrink;
 mod sorting;
 mod streams;
+mod strings;
 mod zsets;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@
 //! goes right after it.
 
 use super::arguments::Arguments;
-use super::generate::sample_count;
 use super::sequence::Command;
 
 const MEMBERS: &[&[u8]] = &[b"a", b"b", b"c", b"1", b"2", b"-5", b"07", b"", b"\x00\xff\r\n", b"m*"];
@@ -84,7 +83,7 @@ fn sintercard(a: &mut Arguments) -> Command {
 fn srandmember(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("SRANDMEMBER"), a.key()];
     if a.random.percent(75) {
-        command.push(sample_count(a));
+        command.push(a.sample_count());
     }
     command
 }

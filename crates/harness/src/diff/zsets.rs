@@ -2,7 +2,6 @@
 //! and then so many, or such long ones, that every way to hold a sorted set is met.
 
 use super::arguments::Arguments;
-use super::generate::sample_count;
 use super::sequence::Command;
 
 const MEMBERS: &[&[u8]] = &[b"m", b"n", b"o", b"p", b"1", b"-5", b"", b"\x00\xff\r\n", b"mm", b"member*"];
@@ -286,7 +285,7 @@ fn zpop(a: &mut Arguments) -> Command {
 fn zrandmember(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("ZRANDMEMBER"), a.key()];
     if a.random.percent(70) {
-        command.push(sample_count(a));
+        command.push(a.sample_count());
         with_scores(a, &mut command);
     }
     command

@@ -4,9 +4,12 @@
 //! deadline comes to pass in a case: Redis tells of an expired key when somebody looks at it.
 
 use crate::diff::arguments::Arguments;
+use crate::diff::clients::{hello, ping};
 use crate::diff::compare::may_set_expired;
-use crate::diff::generate::{copy, expire, getex, hello, many, ping, set, spoil};
+use crate::diff::keys::{copy, expire, many};
+use crate::diff::malformed::spoil;
 use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::diff::strings::{getex, set};
 use crate::random::Random;
 
 type Make = fn(&mut Arguments) -> Command;
