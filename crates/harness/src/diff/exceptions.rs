@@ -121,6 +121,14 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
+        name: "digits-7.2",
+        reason: "7.2 prints as few digits of a score as say which number it is; 7.0 prints 17",
+        applies: |command, theirs, ours| {
+            let is_about_scores = command[0].first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'z'));
+            is_about_scores && same_numbers(theirs, ours)
+        },
+    },
+    Exception {
         name: "consumers-7.2",
         reason: "7.2 makes the consumer that XREADGROUP, XCLAIM and XAUTOCLAIM name whatever they find; 7.0 does if they find something",
         applies: |command, theirs, ours| {
@@ -176,6 +184,18 @@ fn refused(reply: &Reply, text: &str) -> bool {
     reply.error().is_some_and(|error| error.contains(text))
 }
 
+/// Whether replies are the same but for texts of the same numbers, of which ours have fewer digits.
+fn same_numbers(theirs: &Reply, ours: &Reply) -> bool {
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<f64>().ok();
+    match (theirs, ours) {
+        (Reply::Array(a), Reply::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_numbers(a, b)),
+        (Reply::Bulk(a), Reply::Bulk(b)) if a != b => {
+            a.len() > b.len() && number(a).is_some_and(|value| number(b) == Some(value))
+        }
+        _ => theirs == ours,
+    }
+}
+
 /// Lists of the same length, with nulls at the same places.
 fn alike(theirs: &Reply, ours: &Reply) -> bool {
     match (theirs, ours) {
@@ -184,5 +204,28 @@ fn alike(theirs: &Reply, ours: &Reply) -> bool {
         }
         (Reply::Map(a), Reply::Map(b)) => a.len() == b.len(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_same_with_fewer_digits() {
+        let bulk = |text: &str| Reply::bulk(text);
+        let check = |theirs: &str, ours: &str, expected: bool| {
+            let [theirs, ours] = [theirs, ours].map(|text| Reply::Array(vec![bulk("m"), bulk(text)]));
+            assert_eq!(same_numbers(&theirs, &ours), expected, "{theirs} {ours}");
+        };
+        check("4.9999999999999996e+22", "5e+22", true);
+        check("0.10000000000000001", "0.1", true);
+        check("5e+22", "4.9999999999999996e+22", false);
+        check("0.10000000000000002", "0.1", false);
+        check("member", "m", false);
+        let command = |name: &[u8]| vec![name.to_vec()];
+        let [theirs, ours] = ["0.10000000000000001", "0.1"].map(bulk);
+        assert_eq!(exception_for(&command(b"zscore"), &theirs, &ours).map(|rule| rule.name), Some("digits-7.2"));
+        assert!(exception_for(&command(b"get"), &theirs, &ours).is_none());
     }
 }

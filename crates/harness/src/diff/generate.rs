@@ -10,6 +10,7 @@ use super::arguments::Arguments;
 use super::bitmaps;
 use super::clients;
 use super::command_tables;
+use super::dumps;
 use super::geos;
 use super::groups;
 use super::hashes;
@@ -83,6 +84,8 @@ const COMMANDS: &[(u64, Make)] = &[
     (2, |a| keys::many(a, "TOUCH", false)),
     (6, sorting::sort),
     (4, keys::copy),
+    (6, dumps::dump),
+    (8, dumps::restore),
     (3, |a| vec![a.word("MOVE"), a.key(), a.database()]),
     (2, |a| vec![a.word("TYPE"), a.key()]),
     (5, |a| keys::expire(a, "EXPIRE", Arguments::ttl, 1000)),
@@ -192,10 +195,13 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     let connections = *random.pick(&[1, 1, 2, 3]);
     let wanted = random.between(8, COMMANDS.len() as u64);
     let is_of_groups = random.percent(10);
-    let table: Vec<_> = match is_of_groups {
+    let mut table: Vec<_> = match is_of_groups {
         true => OF_GROUPS.iter().collect(),
         false => COMMANDS.iter().filter(|_| random.below(COMMANDS.len() as u64) < wanted).collect(),
     };
+    if table.is_empty() {
+        table.extend(COMMANDS);
+    }
     let total = table.iter().map(|(weight, _)| weight).sum();
     let mut a = Arguments { random, large };
 
@@ -228,6 +234,10 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             14..=15 if !in_multi[connection] => {
                 let commands = sets::popped(&mut a);
                 sequence.push(Step::Send { connection, commands });
+            }
+            16..=17 if !in_multi[connection] => {
+                let steps = dumps::transferred(&mut a).into_iter();
+                sequence.extend(steps.map(|commands| Step::Send { connection, commands }));
             }
             10 => {
                 sequence.push(Step::Send { connection, commands: vec![vec![a.word("QUIT")]] });

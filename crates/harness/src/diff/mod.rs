@@ -12,6 +12,7 @@ pub mod channels;
 mod clients;
 mod command_tables;
 pub mod compare;
+mod dumps;
 pub mod exceptions;
 pub mod generate;
 mod geos;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_page};
+use super::dumps::Payloads;
 use super::exceptions::{SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use super::{blocking, channels};
@@ -78,7 +79,13 @@ impl Pair {
             Err(error) => return Ok(Some(Difference { step: 0, text: format!("before the first step: {error:#}") })),
         }
         let connections = (0..CONNECTIONS).map(|_| None).collect();
-        let mut game = Game { rules: Rules::of(sequence), connections, pair: self, has_ended: false };
+        let mut game = Game {
+            rules: Rules::of(sequence),
+            connections,
+            payloads: Payloads::default(),
+            pair: self,
+            has_ended: false,
+        };
         for (number, step) in sequence.iter().enumerate() {
             let mut text = game.step(step)?;
             if game.has_ended {
@@ -127,6 +134,7 @@ struct Game<'a> {
     pair: &'a mut Pair,
     connections: Vec<Option<Both>>,
     rules: Rules,
+    payloads: Payloads,
     /// Whether nothing that follows can be compared.
     has_ended: bool,
 }
@@ -161,10 +169,11 @@ impl Game<'_> {
     }
 
     fn send(&mut self, connection: usize, commands: &[Command]) -> Result<Option<String>> {
+        let filled: Vec<_> = commands.iter().map(|command| self.payloads.fill(command)).collect();
         let both = self.both(connection)?;
-        for command in commands {
-            both.theirs.push(command);
-            both.ours.push(command);
+        for [theirs, ours] in &filled {
+            both.theirs.push(theirs);
+            both.ours.push(ours);
         }
         both.theirs.flush().context("writing to the base")?;
         if let Err(error) = both.ours.flush() {
@@ -230,6 +239,13 @@ impl Game<'_> {
             }
             _ => None,
         };
+        match (&transaction, theirs.elements(), ours.elements()) {
+            (Some(queued), Some(theirs), Some(ours)) => {
+                let replies = queued.iter().zip(theirs.iter().zip(ours));
+                replies.for_each(|(command, (theirs, ours))| self.payloads.note(command, theirs, ours));
+            }
+            _ => self.payloads.note(command, theirs, ours),
+        }
         let equal = match &transaction {
             Some(queued) => same_transaction(queued, theirs, ours, &self.rules),
             None if was_queued => theirs == ours,

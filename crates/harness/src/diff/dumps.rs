@@ -1,0 +1,216 @@
+//! DUMP and RESTORE, for `generate` and for `play`. Payloads are each server's own, so a sequence does not name their bytes: it
+//! has words that stand for the payload that this server or the other one answered to the last DUMP that found something.
+//! What is compared is what RESTORE answers and what the keys then hold.
+
+use super::arguments::Arguments;
+use super::sequence::Command;
+use crate::client::Reply;
+use crate::values;
+
+/// Stands for the payload that the server itself made.
+const OWN: &[u8] = b"<own payload";
+/// Stands for the payload that the other server made.
+const EXCHANGED: &[u8] = b"<payload of the other";
+
+/// Payloads that no DUMP of ours makes. Version and checksum are right where nothing else is said.
+const MADE: &[&[u8]] = &[
+    // The number 10; a string of version 6; a sorted set whose scores are text, one of them infinite.
+    b"\x00\xc0\x0a\x0a\x00n\x9fWE\x0e\xaec\xbb",
+    b"\x00\x03abc\x06\x00OAX\xbd\xb4'\x9eq",
+    b"\x03\x02\x01a\x011\x01b\xff\x0a\x00P*\xef%k\xe8\x12\xfc",
+    // A version that is to come, a checksum of zeros, too few bytes for either.
+    b"\x00\x03abc\xe7\x03\xb8)\xf3K\xbd\xb4Y\xeb",
+    b"\x00\x03abc\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+    b"\x00\x03abc\x0a\x00",
+    b"",
+    // No such type; a type and no value; nothing.
+    b"c\x01a\x0a\x00S\xc0\xfb\xdf\xba\xb5\xae\x06",
+    b"\x00\x0a\x00]\x9b\x5c@\x0f\x7f\xa2\xda",
+    b"\x0a\x00]\x9b\x5c@\x0f\x7f\xa2\xda",
+    // A list, a set, a hash and a packed hash of no elements.
+    b"\x01\x00\x0a\x00[\xf8%\xccl\x17CV",
+    b"\x02\x00\x0a\x00:\xce9\x00\x9b\x899\xe8",
+    b"\x04\x00\x0a\x00\x931\x96\xc0'\x92\x95\xbf",
+    b"\x10\x00\x0a\x00\x0e\xa3\xe1\x1b\xfe\xed$e",
+    // A set of two that has one, one that has a member twice, a score that is no number.
+    b"\x02\x02\x01a\x0a\x00@\xf1\x02\xd2\xd8\xfc\x172",
+    b"\x02\x02\x01a\x01a\x0a\x00W\xbev/\xc2\xd6R:",
+    b"\x03\x01\x01a\xfd\x0a\x00\xd3\x93gI\xea\xdf>\xd5",
+];
+
+/// A key, more often than elsewhere one of those that a group of commands has for itself.
+fn key(a: &mut Arguments) -> Vec<u8> {
+    const OF_GROUPS: &[&[u8]] = &[b"geo", b"jobs", b"events", b"pf0", b"pf1", b"broken", b"sorted"];
+    if a.random.percent(20) { a.random.pick(OF_GROUPS).to_vec() } else { a.key() }
+}
+
+pub(super) fn dump(a: &mut Arguments) -> Command {
+    vec![a.word("DUMP"), key(a)]
+}
+
+pub(super) fn restore(a: &mut Arguments) -> Command {
+    let payload = match a.random.below(20) {
+        0 => a.random.pick(MADE).to_vec(),
+        1 => a.value(),
+        2 => {
+            // Any byte, and those of the version and the checksum above all.
+            let at = if a.random.percent(50) { a.random.below(10) } else { a.random.below(1 << 16) };
+            let word = *a.random.pick(&["cut by", "changed at"]);
+            [stand_in(a), format!(", {word} {at}").into_bytes()].concat()
+        }
+        _ => stand_in(a),
+    };
+    let key = key(a);
+    restored(a, key, payload)
+}
+
+fn stand_in(a: &mut Arguments) -> Vec<u8> {
+    a.random.pick(&[OWN, EXCHANGED]).to_vec()
+}
+
+fn restored(a: &mut Arguments, key: Vec<u8>, payload: Vec<u8>) -> Command {
+    let is_absolute = a.random.percent(30);
+    let ttl = match a.random.below(10) {
+        0..=5 => b"0".to_vec(),
+        6 => a.random.pick(&["-1", "-1000", "-9223372036854775808", "x", ""]).as_bytes().to_vec(),
+        _ if is_absolute => a.deadline(1),
+        _ => a.ttl(1),
+    };
+    let mut command = vec![a.word("RESTORE"), key, ttl, payload];
+    if is_absolute {
+        command.push(a.word("ABSTTL"));
+    }
+    if a.random.percent(60) {
+        command.push(a.word("REPLACE"));
+    }
+    while a.random.percent(20) {
+        match a.random.below(8) {
+            0 => command.push(a.word("REPLACE")),
+            1 => command.push(a.odd()),
+            2..=4 => command.extend([a.word("IDLETIME"), seldom_wrong(a, 100_000)]),
+            _ => command.extend([a.word("FREQ"), seldom_wrong(a, 256)]),
+        }
+    }
+    command
+}
+
+fn seldom_wrong(a: &mut Arguments, below: u64) -> Vec<u8> {
+    if a.random.percent(30) { a.number() } else { a.random.below(below).to_string().into_bytes() }
+}
+
+/// Keys of values of any size, and their payloads, do not meet other commands: of places that are equally far, as many scores are,
+/// GEOSEARCH gives any.
+const MOVED: &[u8] = b"moved";
+
+fn is_moved(command: &Command) -> bool {
+    command.get(1).is_some_and(|key| key.starts_with(MOVED))
+}
+
+/// A value of any size and type, taken from one key to another through the payload of either server, and then changed.
+pub(super) fn transferred(a: &mut Arguments) -> Vec<Vec<Command>> {
+    let [from, to] = [(); 2].map(|()| [MOVED, a.random.below(4).to_string().as_bytes()].concat());
+    let mut made = vec![vec![b"DEL".to_vec(), from.clone()]];
+    made.extend(values::value(&mut a.random, &from));
+    let dump = vec![b"DUMP".to_vec(), from];
+    let payload = stand_in(a);
+    let restored = restored(a, to.clone(), payload);
+    // Those of other types are refused.
+    let changes: &[&[&str]] = &[
+        &["APPEND", "x"],
+        &["LPUSH", "x"],
+        &["RPOP"],
+        &["SADD", "x", "7"],
+        &["HSET", "x", "7"],
+        &["ZADD", "7", "x"],
+        &["XADD", "99999999999999-1", "x", "y"],
+        &["XPENDING", "group 0"],
+        &["DUMP"],
+    ];
+    let change = |words: &&[&str]| {
+        let mut command: Command = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        command.insert(1, to.clone());
+        command
+    };
+    vec![made, vec![dump], vec![restored], changes.iter().map(change).collect()]
+}
+
+/// What both servers answered to the last DUMP that found something, of keys of values of any size and of others.
+#[derive(Default)]
+pub(super) struct Payloads([Option<[Vec<u8>; 2]>; 2]);
+
+impl Payloads {
+    /// Looks at the replies to a command, of them and of us.
+    pub(super) fn note(&mut self, command: &Command, theirs: &Reply, ours: &Reply) {
+        if command[0].eq_ignore_ascii_case(b"dump")
+            && let (Some(theirs), Some(ours)) = (theirs.bytes(), ours.bytes())
+        {
+            self.0[usize::from(is_moved(command))] = Some([theirs.to_vec(), ours.to_vec()]);
+        }
+    }
+
+    /// The command as it goes to them and to us: a payload in the place of what stands for one.
+    pub(super) fn fill(&self, command: &Command) -> [Command; 2] {
+        let mut filled = [command.clone(), command.clone()];
+        let (Some(payloads), Some(word)) = (&self.0[usize::from(is_moved(command))], command.get(3)) else {
+            return filled;
+        };
+        if !command[0].eq_ignore_ascii_case(b"restore") {
+            return filled;
+        }
+        let (damage, is_own) = match (word.strip_prefix(OWN), word.strip_prefix(EXCHANGED)) {
+            (Some(damage), _) => (damage, true),
+            (_, Some(damage)) => (damage, false),
+            _ => return filled,
+        };
+        for (side, command) in filled.iter_mut().enumerate() {
+            let payload = &payloads[if is_own { side } else { 1 - side }];
+            command[3] = damaged(payload.clone(), damage);
+        }
+        filled
+    }
+}
+
+/// A payload with a byte changed, counted from its end, or cut by some.
+fn damaged(mut payload: Vec<u8>, damage: &[u8]) -> Vec<u8> {
+    let number =
+        |word: &str| damage.strip_prefix(word.as_bytes()).and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
+    let cut: Option<usize> = number(", cut by ");
+    let changed: Option<usize> = number(", changed at ");
+    if let Some(count) = cut {
+        payload.truncate(payload.len().saturating_sub(count + 1));
+    }
+    if let Some(at) = changed {
+        let at = payload.len() - 1 - at % payload.len();
+        payload[at] ^= 0x20;
+    }
+    payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_gets_the_payload_that_the_word_stands_for() {
+        let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Command>();
+        let mut payloads = Payloads::default();
+        let restore = |payload: &[u8]| words(&[b"RESTORE", b"a", b"0", payload]);
+        let own = restore(OWN);
+        assert_eq!(payloads.fill(&own), [own.clone(), own.clone()], "there is none yet");
+        payloads.note(&words(&[b"DUMP", b"a"]), &Reply::bulk("theirs"), &Reply::bulk("ours"));
+        payloads.note(&words(&[b"DUMP", b"b"]), &Reply::Null, &Reply::Null);
+        payloads.note(&words(&[b"GET", b"b"]), &Reply::bulk("x"), &Reply::bulk("x"));
+        let check = |word: &[u8], to_them: &[u8], to_us: &[u8]| {
+            assert_eq!(payloads.fill(&restore(word)), [restore(to_them), restore(to_us)], "{}", word.escape_ascii());
+        };
+        check(b"<own payload", b"theirs", b"ours");
+        check(b"<payload of the other", b"ours", b"theirs");
+        check(b"<own payload, cut by 1", b"thei", b"ou");
+        check(b"<payload of the other, changed at 0", b"ourS", b"theirS");
+        check(b"<own payload, changed at 5", b"Theirs", b"ouRs");
+        let set = words(&[b"SET", b"a", b"0", OWN]);
+        assert_eq!(payloads.fill(&set), [set.clone(), set]);
+        let moved = words(&[b"RESTORE", b"moved1", b"0", OWN]);
+        assert_eq!(payloads.fill(&moved), [moved.clone(), moved], "of these there is none");
+    }
+}
