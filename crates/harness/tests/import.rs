@@ -297,6 +297,28 @@ fn a_server_has_what_redis_had() {
     }
 }
 
+/// The file has sets in listpacks and streams with the times at which consumers were active, as Redis 7.2 lays them out. redis-server
+/// 7.0 refuses these forms.
+#[test]
+fn an_older_server_has_what_a_newer_one_had() {
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/forms-of-7.2.rdb"));
+    assert!(loaded_by_redis(file).is_none(), "an older redis-server can do it alone");
+    let expected = imported(file);
+    assert_eq!(expected.len(), 8, "{expected:?}");
+    for (name, template) in [("ours", ours("")), ("redis", redis(""))] {
+        let place = place("import-older");
+        let (server, mut client) = start(&template, &place);
+        let port = server.port().to_string();
+        imports(&mut import(&file.to_string_lossy(), &["--port", &port]));
+        same(&content(&mut client), &expected, name);
+        tell(&mut client, "SELECT 0");
+        let members = ask(&mut client, &["SMISMEMBER", "set", "straw", "-300", "1000000000000000", "8"]);
+        assert_eq!(members, Reply::Array([1, 1, 1, 0].map(Reply::Integer).to_vec()), "{name}");
+        let said = imports(&mut import(&file.to_string_lossy(), &["--port", &port, "--keep"]));
+        assert!(said.contains("left out: 8 keys that were there"), "{said}");
+    }
+}
+
 #[test]
 fn idle_keys_are_idle_in_a_server() {
     let source = place("import-idle");

@@ -1,5 +1,6 @@
-//! Values of payloads on their way into a file: as they are where Redis 7.0 knows their form, else in the older form for it. So a file
-//! claims no newer version than its content needs, whichever version of Redis has made the payloads.
+//! Values of payloads on their way into a file, or to a server that is older than they are: as they are where Redis 7.0 knows their
+//! form, else in the older form for it. So a file claims no newer version than its content needs, whichever version of Redis has made
+//! the payloads.
 //!
 //! A payload lies in memory, so what has to be counted before it is written is counted by reading it twice.
 
@@ -8,7 +9,7 @@ use crate::event::{Key, Kind, Part, StreamHead};
 use crate::nodes::{Grouping, Node};
 use crate::payload::Payload;
 use crate::value::Form;
-use crate::writer::{File, Output, Writer};
+use crate::writer::{File, Memory, Output, Writer};
 use std::convert::Infallible;
 use std::io::{self, Write};
 
@@ -123,7 +124,6 @@ impl<W: Write> Writer<File<W>> {
     /// # Errors
     /// `InvalidData` if the payload is not what it claims to be; nothing of the key was written then.
     pub fn key_of(&mut self, key: &Key<'_>, payload: &Payload<'_>) -> io::Result<()> {
-        let damaged = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
         let (form, value) = payload.form().map_err(damaged)?;
         let kind = match form {
             Form::SetListpack | Form::Stream3 | Form::TimedHashEarly | Form::TimedHashListpackEarly => form.kind(),
@@ -132,6 +132,13 @@ impl<W: Write> Writer<File<W>> {
         let Some(kind) = kind else { return self.key_in(form, key, value) };
         let counts = Counts::of(payload).map_err(damaged)?;
         self.key(&Key { kind, ..*key })?;
+        self.recoded(kind, counts, payload)
+    }
+}
+
+impl<O: Output> Writer<O> {
+    /// The value of a payload in the form that is written for its kind, which was told already.
+    fn recoded(&mut self, kind: Kind, counts: Counts, payload: &Payload<'_>) -> io::Result<()> {
         let is_timed = kind == Kind::TimedHash;
         if is_timed {
             self.first_deadline(counts.first_deadline_ms.unwrap_or(0))?;
@@ -148,11 +155,31 @@ impl<W: Write> Writer<File<W>> {
     }
 }
 
+impl Payload<'_> {
+    /// The payload of the same value for a reader that is not newer than Redis 7.0: `None` if it knows the form already, or no
+    /// form that it knows holds the value.
+    ///
+    /// # Errors
+    /// `InvalidData` if the payload is not what it claims to be, `FileTooLarge` if the other is longer than `bytes_max`.
+    pub fn for_redis_7_0(&self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let (form, _) = self.form().map_err(damaged)?;
+        let (Form::SetListpack | Form::Stream3, Some(kind)) = (form, form.kind()) else { return Ok(None) };
+        let counts = Counts::of(self).map_err(damaged)?;
+        let mut writer = Writer::new(Memory::new(bytes_max));
+        writer.kind(kind)?;
+        writer.recoded(kind, counts, self)?;
+        Ok(Some(writer.seal()))
+    }
+}
+
+fn damaged(error: Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::{Consumer, Event, Group, StreamId};
-    use crate::writer::Memory;
     use crate::{Sink, VERSION, VERSION_WITH_FIELD_DEADLINES, read_file};
 
     /// All that a file says, printed.
@@ -288,6 +315,27 @@ mod tests {
         let [(expected, before, _), (said, version, form)] = both.map(|payload| written(&payload));
         assert_eq!((before, version, form), (VERSION_WITH_FIELD_DEADLINES, before, Form::TimedHash as u8));
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_payload_of_7_2_has_one_for_7_0() {
+        let parts = |payload: &[u8]| {
+            let mut said = Vec::new();
+            let take = |part: Part<'_>| {
+                said.push(format!("{part:?}"));
+                Ok::<(), Infallible>(())
+            };
+            Payload::check(payload).unwrap().read(take).unwrap();
+            said
+        };
+        let [older, newer] =
+            [Form::Stream2, Form::Stream3].map(|form| sealed(form, 11, |writer| write_stream(writer, form)));
+        let made = Payload::check(&newer).unwrap().for_redis_7_0(1 << 20).unwrap().expect("7.0 does not know the form");
+        assert_eq!((made[0], Payload::check(&made).unwrap().version), (Form::Stream2 as u8, VERSION));
+        assert_eq!(parts(&made), parts(&older));
+        assert_eq!(Payload::check(&older).unwrap().for_redis_7_0(1 << 20).unwrap(), None);
+        let error = Payload::check(&newer).unwrap().for_redis_7_0(100).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! An import into a server, as its client: each value becomes a RESTORE of the very bytes that lie in the file.
+//! An import into a server, as its client: each value becomes a RESTORE of the very bytes that lie in the file, or of what an older
+//! server knows in their place.
 //!
 //! Commands are sent ahead of their replies, within bounds. A value that is too long for one command is made element by element
 //! (`long`). Whoever serves decides about a key as a whole, so each is there whole or not at all.
@@ -9,7 +10,7 @@ use super::tally::Tally;
 use super::{Ended, Target};
 use crate::remote::Remote;
 use haypile_config::cli::Server as Place;
-use haypile_rdb::{Event, Kind, Part, Sink, StreamHead, Tape};
+use haypile_rdb::{Event, Failure, Kind, Part, Payload, Sink, StreamHead, Tape};
 use haypile_resp::Reply;
 use std::collections::VecDeque;
 use std::io;
@@ -34,6 +35,9 @@ const TELL_PARTS: u64 = 4096;
 pub struct Server {
     link: Link,
     keep: bool,
+    /// It does not know the forms that came with Redis 7.2.
+    is_before_7_2: bool,
+    payload_bytes_max: usize,
     tape: Tape,
     /// Of the key that is being read.
     name: Vec<u8>,
@@ -112,11 +116,17 @@ impl Server {
         asked(&[b"PING"])?;
         // Where it does not say, it has the default.
         let bulk_bytes = asked(&[b"CONFIG", b"GET", b"proto-max-bulk-len"]).ok().and_then(|reply| number_in(&reply));
-        let tape = Tape::new(bulk_bytes.unwrap_or(BULK_BYTES_MAX).min(PAYLOAD_BYTES_MAX));
+        let payload_bytes_max = bulk_bytes.unwrap_or(BULK_BYTES_MAX).min(PAYLOAD_BYTES_MAX);
+        // Asked beforehand: a refusal comes when hundreds of values are under way, and does not say whether the form is too new or
+        // the payload damaged. Who may not ask sends what the file has.
+        let version = asked(&[b"INFO", b"server"]).ok().and_then(|reply| version_in(&reply));
+        let tape = Tape::new(payload_bytes_max);
         let (under_way, tally) = (VecDeque::new(), Tally::new());
         let server = Server {
             link: Link { remote, place: shown.clone(), database: 0, under_way, bytes: 0, tally },
             keep,
+            is_before_7_2: version.is_some_and(|version| version < (7, 2)),
+            payload_bytes_max,
             tape: tape.clone(),
             name: Vec::new(),
             about: About { kind: Kind::String, deadline_ms: None, idle_s: None, frequency: None, parts: 0 },
@@ -184,26 +194,51 @@ impl Server {
         match std::mem::replace(&mut self.state, State::Skipped) {
             State::Skipped => {}
             State::Recorded if elements == 0 => self.link.tally.empty += 1,
-            State::Recorded => self.restore()?,
-            State::Long(long) => {
-                let About { kind, deadline_ms, .. } = self.about;
-                match long.finish(&mut self.link, elements, deadline_ms, self.keep)? {
-                    true => self.link.tally.add(self.link.database, kind, 1),
-                    false => self.link.tally.kept += 1,
-                }
-            }
+            State::Recorded => self.restore(elements)?,
+            State::Long(long) => self.finish(long, elements)?,
         }
         self.progress.tell(self.link.tally.passed());
         Ok(())
     }
 
-    fn restore(&mut self) -> Result<(), Ended> {
+    fn finish(&mut self, long: Box<Long>, elements: u64) -> Result<(), Ended> {
+        let About { kind, deadline_ms, .. } = self.about;
+        match long.finish(&mut self.link, elements, deadline_ms, self.keep)? {
+            true => self.link.tally.add(self.link.database, kind, 1),
+            false => self.link.tally.kept += 1,
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, elements: u64) -> Result<(), Ended> {
+        let tape = self.tape.clone();
+        let payload = tape.seal().expect("what is not long is whole at its end");
+        if !self.is_before_7_2 {
+            return self.restore_payload(&payload);
+        }
+        let recorded = Payload::unchecked(&payload);
+        match recorded.for_redis_7_0(self.payload_bytes_max) {
+            Ok(other) => self.restore_payload(other.as_deref().unwrap_or(&payload)),
+            // The older form takes more bytes, and there are more now than go in one command.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                let mut long = Box::new(Long::new(&self.name, self.about.kind));
+                let taken = recorded.read(|part| long.take(&mut self.link, part));
+                match taken {
+                    Ok(_) => self.finish(long, elements),
+                    Err(Failure::Sink(ended)) => Err(ended),
+                    Err(Failure::Input(error)) => Err(Ended::Input(error)),
+                }
+            }
+            Err(error) => unreachable!("it was read from the file before: {error}"),
+        }
+    }
+
+    fn restore_payload(&mut self, payload: &[u8]) -> Result<(), Ended> {
         let About { kind, deadline_ms, idle_s, frequency, .. } = self.about;
-        let payload = self.tape.seal().expect("what is not long is whole at its end");
         let [deadline, idle] = [deadline_ms, idle_s].map(|number| number.unwrap_or(0).to_string());
         let frequency = frequency.map(|frequency| frequency.to_string());
         let mut words: Vec<&[u8]> = vec![b"RESTORE", &self.name, deadline.as_bytes()];
-        words.extend([&payload[..], b"ABSTTL"]);
+        words.extend([payload, b"ABSTTL"]);
         if !self.keep {
             words.push(b"REPLACE");
         }
@@ -342,6 +377,14 @@ fn number_in(reply: &Reply) -> Option<usize> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
+/// The first two numbers of the version of Redis that INFO names.
+fn version_in(reply: &Reply) -> Option<(u32, u32)> {
+    let Reply::Bulk(info) = reply else { return None };
+    let line = info.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"redis_version:"))?;
+    let mut numbers = std::str::from_utf8(line).ok()?.trim_end().split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// The times and counters of a stream's head, which say more than its entries do.
 pub fn head_words(head: &StreamHead) -> [String; 3] {
     let id = |id: haypile_rdb::StreamId| format!("{}-{}", id.ms, id.seq);
@@ -350,4 +393,18 @@ pub fn head_words(head: &StreamHead) -> [String; 3] {
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_info() {
+        let version = |info: &'static str| version_in(&Reply::bulk(info.as_bytes()));
+        assert_eq!(version("# Server\r\nredis_version:7.0.15\r\nredis_git_sha1:0\r\n"), Some((7, 0)));
+        assert_eq!(version("# Server\r\nserver_name:x\r\nredis_version:7.10\r\n"), Some((7, 10)));
+        assert_eq!(version("redis_version:unknown\r\n"), None);
+        assert_eq!(version("# Server\r\n"), None);
+    }
 }
