@@ -50,15 +50,8 @@ fn cat(host: &mut dyn Host, args: Args) -> Result<Reply> {
             let of_category = all.filter(|entry| entry.categories.has(category));
             Ok(Reply::array(of_category.map(|entry| Reply::bulk(entry.full_name.clone()))))
         }
-        _ => Err(too_many(args)),
+        _ => Err(Error::wrong_subcommand(args)),
     }
-}
-
-/// Redis answers a known subcommand with too many arguments as one that it does not know.
-fn too_many(args: Args) -> Error {
-    let subcommand = &args.get(1)[..args.get(1).len().min(128)];
-    let text = "ERR unknown subcommand or wrong number of arguments for '";
-    Error::quoting(text, subcommand, "'. Try ACL HELP.")
 }
 
 const ACL_GENPASS: Command = Command {
@@ -82,7 +75,7 @@ fn genpass(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let bits = match args.len() {
         2 => BITS,
         3 => args.int(2)?,
-        _ => return Err(too_many(args)),
+        _ => return Err(Error::wrong_subcommand(args)),
     };
     if !(1..=BITS_MAX).contains(&bits) {
         let text =

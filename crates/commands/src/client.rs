@@ -319,17 +319,11 @@ fn client_pause(host: &mut dyn Host, args: Args) -> Result<Reply> {
         4 if args.is(3, "WRITE") => Paused::Writes,
         4 if args.is(3, "ALL") => Paused::All,
         4 => return Err(Error::text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(wrong_number(args)),
+        _ => return Err(Error::wrong_subcommand(args)),
     };
     let until_ms = timeout_ms(host, args, 2)?;
     host.pause(until_ms, what);
     Ok(Reply::ok())
-}
-
-/// What Redis says where only the subcommand itself knows how many arguments it takes at most.
-fn wrong_number(args: Args) -> Error {
-    let before = "ERR unknown subcommand or wrong number of arguments for '";
-    Error::quoting(before, &args.get(1)[..args.get(1).len().min(128)], "'. Try CLIENT HELP.")
 }
 
 /// The end of a time in milliseconds from now on, as a Unix time in milliseconds.
@@ -380,7 +374,7 @@ fn client_unblock(host: &mut dyn Host, args: Args) -> Result<Reply> {
         4 if args.is(3, "timeout") => false,
         4 if args.is(3, "error") => true,
         4 => return Err(Error::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-        _ => return Err(wrong_number(args)),
+        _ => return Err(Error::wrong_subcommand(args)),
     };
     let id = u64::try_from(args.int(2)?).ok();
     Ok(Reply::Integer(i64::from(id.is_some_and(|id| host.unblock(id, with_error)))))

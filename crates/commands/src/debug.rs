@@ -289,13 +289,8 @@ fn debug(host: &mut dyn Host, args: Args) -> Result<Reply> {
     match found.map(|sub| &sub.run) {
         Some(Session(run)) => run(host, args),
         Some(Data(run)) => host.in_transaction(*run, args),
-        None => Err(unknown(args)),
+        None => Err(Error::wrong_subcommand(args)),
     }
-}
-
-fn unknown(args: Args) -> Error {
-    let word = &args.get(1)[..args.get(1).len().min(128)];
-    Error::quoting("ERR unknown subcommand or wrong number of arguments for '", word, "'. Try DEBUG HELP.")
 }
 
 fn help(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
@@ -329,7 +324,7 @@ fn packet_filter(_host: &mut dyn Host, args: Args) -> Result<Reply> {
 }
 
 fn error(_host: &mut dyn Host, args: Args) -> Result<Reply> {
-    Err(Error::quoting("", args.get(2), ""))
+    Err(Error::Quoting(args.get(2).to_vec()))
 }
 
 fn log(host: &mut dyn Host, args: Args) -> Result<Reply> {
@@ -351,7 +346,7 @@ fn replybuffer(_host: &mut dyn Host, args: Args) -> Result<Reply> {
         (true, _) if args.is(3, "never") || args.is(3, "reset") => Ok(Reply::ok()),
         (true, _) => args.int(3).map(|_| Reply::ok()),
         (_, true) => Ok(Reply::ok()),
-        _ => Err(unknown(args)),
+        _ => Err(Error::wrong_subcommand(args)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns the texts, which equal those of Redis 7.2. Never formats anything else. An error that is the client's business has
 //! a variant named after its cause; [`Error::Stop`] is the engine's business first, which may run the command again.
 
+use crate::args::Args;
 use crate::host::ConfigError;
 use haypile_resp::Reply;
 use haypile_store::Stop;
@@ -46,6 +47,11 @@ pub enum Error {
     Quoting(Vec<u8>),
 }
 
+/// Bytes as Redis quotes them: a text of C ends at its first zero.
+pub(crate) fn as_text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(bytes)
+}
+
 impl Error {
     /// An error that only one place says, with its code: `ERR ...`.
     pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
@@ -54,7 +60,15 @@ impl Error {
 
     /// An error that only one place says, and that quotes what the client sent.
     pub fn quoting(before: &str, quoted: &[u8], after: &str) -> Self {
-        Self::Quoting([before.as_bytes(), quoted, after.as_bytes()].concat())
+        Self::Quoting([before.as_bytes(), as_text(quoted), after.as_bytes()].concat())
+    }
+
+    /// What Redis says where only a subcommand itself knows how many arguments it takes, or which.
+    pub fn wrong_subcommand(args: Args) -> Self {
+        let word = as_text(args.get(1));
+        let shown = &word[..word.len().min(128)];
+        let after = format!("'. Try {} HELP.", String::from_utf8_lossy(args.get(0)).to_uppercase());
+        Self::quoting("ERR unknown subcommand or wrong number of arguments for '", shown, &after)
     }
 
     /// What the client reads.

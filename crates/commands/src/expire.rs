@@ -151,7 +151,7 @@ impl Conditions {
                 b"xx" => conditions.with = true,
                 b"gt" => conditions.later = true,
                 b"lt" => conditions.earlier = true,
-                _ => return Err(Error::Quoting([b"ERR Unsupported option ", word].concat())),
+                _ => return Err(Error::quoting("ERR Unsupported option ", word, "")),
             }
         }
         let Conditions { without, with, later, earlier } = conditions;

@@ -4,7 +4,7 @@
 //! the entries are in the files of the groups, their types in `table.rs`, the index of names in `names.rs`.
 
 use crate::args::Args;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, as_text};
 use crate::names::Names;
 use crate::table::{Categories, Command, Flags, Group};
 use std::ops::Range;
@@ -191,6 +191,6 @@ fn unknown_subcommand(container: &Entry, word: &[u8]) -> Error {
 
 /// The text up to its first NUL, as C prints it, and at most `max` bytes of it.
 fn printed(text: &[u8], max: usize) -> &[u8] {
-    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len()).min(max);
-    &text[..end]
+    let text = as_text(text);
+    &text[..text.len().min(max)]
 }

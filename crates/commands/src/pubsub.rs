@@ -231,17 +231,11 @@ fn pubsub_channels(host: &mut dyn Host, args: Args) -> Result<Reply> {
 
 fn channels(host: &mut dyn Host, args: Args, kind: Channels) -> Result<Reply> {
     if args.len() > 3 {
-        return Err(wrong_number(args));
+        return Err(Error::wrong_subcommand(args));
     }
     let names = host.channels(kind)?;
     let asked = names.iter().filter(|name| args.opt(2).is_none_or(|pattern| glob::matches(pattern, name, false)));
     Ok(Reply::array(asked.map(|name| Reply::bulk(name.to_vec()))))
-}
-
-/// What Redis says where only the subcommand itself knows how many arguments it takes at most.
-fn wrong_number(args: Args) -> Error {
-    let word = &args.get(1)[..args.get(1).len().min(128)];
-    Error::quoting("ERR unknown subcommand or wrong number of arguments for '", word, "'. Try PUBSUB HELP.")
 }
 
 const PUBSUB_NUMSUB: Command = Command {

@@ -50,10 +50,7 @@ fn get(host: &mut dyn Host, args: Args) -> Result<Reply> {
             Ok(count @ 0..) => count as usize,
             Ok(_) | Err(_) => return Err(Error::text("ERR count should be greater than or equal to -1")),
         },
-        _ => {
-            let text = "ERR unknown subcommand or wrong number of arguments for '";
-            return Err(Error::quoting(text, args.get(1), "'. Try SLOWLOG HELP."));
-        }
+        _ => return Err(Error::wrong_subcommand(args)),
     };
     Ok(Reply::array(host.slowlog(count).into_iter().map(entry)))
 }

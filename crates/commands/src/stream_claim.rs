@@ -1,8 +1,8 @@
 //! XPENDING, XCLAIM, XAUTOCLAIM: what the consumers of a group have not acknowledged, and who takes it over.
 
 use crate::args::Args;
-use crate::error::{Error, Result};
-use crate::stream_group::{as_text, long_if, see};
+use crate::error::{Error, Result, as_text};
+use crate::stream_group::{long_if, see};
 use crate::stream_id;
 use crate::stream_range::write_entry;
 use crate::table::{Arity, Command, Flag, Group as CommandGroup, Keys, Run, Use};
@@ -256,7 +256,7 @@ impl Claim {
                 claim.last = stream_id::strict(args, i + 1, 0)?;
                 i += 1;
             } else {
-                return Err(Error::quoting("ERR Unrecognized XCLAIM option '", as_text(args.get(i)), "'"));
+                return Err(Error::quoting("ERR Unrecognized XCLAIM option '", args.get(i), "'"));
             }
             i += 1;
         }

@@ -4,7 +4,7 @@
 //! in `stream_claim.rs`.
 
 use crate::args::Args;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, as_text};
 use crate::introspect::help;
 use crate::stream_id;
 use crate::table::{Arity, Command, DataFn, Flag, Group as CommandGroup, Keys, Run, Use};
@@ -95,13 +95,6 @@ const fn about(name: &'static str, summary: &'static str, syntax: &'static str, 
     }
 }
 
-/// Options that are none of a subcommand's.
-pub(crate) fn wrong(args: Args) -> Error {
-    let container = String::from_utf8_lossy(args.get(0)).to_uppercase();
-    let text = "ERR unknown subcommand or wrong number of arguments for '";
-    Error::quoting(text, args.get(1), &format!("'. Try {container} HELP."))
-}
-
 /// Asks for the I/O pool where so many rows are to be read.
 pub(crate) fn long_if(txn: &Txn, rows: usize) -> Result<()> {
     if rows > ROWS_INLINE_MAX {
@@ -121,11 +114,6 @@ fn existing(txn: &mut Txn, key: &Key) -> Result<Stream> {
 pub(crate) fn no_group_of_key(group: &[u8], key: &[u8]) -> Error {
     let (group, key) = (as_text(group), as_text(key));
     Error::Quoting([b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"].concat())
-}
-
-/// Bytes as Redis quotes them: a text of C ends at its first zero.
-pub(crate) fn as_text(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or(bytes)
 }
 
 /// The stream and the group that arguments 2 and 3 name.
@@ -162,7 +150,7 @@ impl Options {
                 };
                 i += 2;
             } else {
-                return Err(wrong(args));
+                return Err(Error::wrong_subcommand(args));
             }
         }
         Ok(options)
@@ -178,7 +166,7 @@ fn create(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     // Options may be given twice, but not so often.
     if args.len() > 8 {
-        return Err(wrong(args));
+        return Err(Error::wrong_subcommand(args));
     }
     let last = match args.get(4) {
         b"$" => found.as_ref().map_or(StreamId::MIN, |stream| stream.head.last),
@@ -207,7 +195,7 @@ fn set_id(txn: &mut Txn, args: Args) -> Result<Reply> {
         return Err(no_group_of_key(args.get(3), args.get(2)));
     };
     if args.len() > 7 {
-        return Err(wrong(args));
+        return Err(Error::wrong_subcommand(args));
     }
     group.state.last = match args.get(4) {
         b"$" => stream.head.last,

@@ -94,21 +94,17 @@ fn stream(txn: &mut Txn, args: Args) -> Result<Reply> {
 
 /// How many entries FULL shows; `None` without FULL.
 fn shown(args: Args) -> Result<Option<u64>> {
-    let wrong = || {
-        let text = "ERR unknown subcommand or wrong number of arguments for '";
-        Error::quoting(text, args.get(1), "'. Try XINFO HELP.")
-    };
     match args.len() {
         3 => Ok(None),
-        4 | 6 if !args.is(3, "full") => Err(wrong()),
+        4 | 6 if !args.is(3, "full") => Err(Error::wrong_subcommand(args)),
         4 => Ok(Some(SHOWN_USUAL)),
-        6 if !args.is(4, "count") => Err(wrong()),
+        6 if !args.is(4, "count") => Err(Error::wrong_subcommand(args)),
         6 => Ok(Some(match u64::try_from(args.int(5)?) {
             Ok(0) => u64::MAX,
             Ok(limit) => limit,
             Err(_) => SHOWN_USUAL,
         })),
-        _ => Err(wrong()),
+        _ => Err(Error::wrong_subcommand(args)),
     }
 }
 

@@ -4,8 +4,8 @@
 //! be something, or once what it waits for has gone, which is an error.
 
 use crate::args::Args;
-use crate::error::{Error, Result};
-use crate::stream_group::{as_text, see};
+use crate::error::{Error, Result, as_text};
+use crate::stream_group::see;
 use crate::stream_id;
 use crate::stream_range::write_entry;
 use crate::stream_read::Reading;
