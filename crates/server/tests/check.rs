@@ -3,7 +3,7 @@
 mod planting;
 mod process;
 
-use haypile_log::{DiskFiles, DumpEntry, RECORD_HEADER_BYTES, dump};
+use haypile_log::{Body, DiskFiles, DumpEntry, Index, Kind, Log, RECORD_HEADER_BYTES, body_crc, dump};
 use haypile_store::row::{self, Space, SystemScope};
 use planting::{Look, Write, check, content, copy, write};
 use process::{Server, TempDir};
@@ -719,6 +719,45 @@ fn damage_of_the_log_is_a_defect_where_it_was_synced_and_a_torn_end_is_none() {
     flip(all.last().expect("a record"));
     let checked = check(dir.path());
     assert_eq!((checked.code, checked.findings().last()), (Some(0), Some(&"sound")), "{checked:?}");
+}
+
+/// Writes a record behind the last one.
+fn append(dir: &Path, body: &Body) -> u64 {
+    let last = Index(records(dir).last().expect("a record").index);
+    let options = haypile_log::Options::new(dir.join("log"));
+    let mut opened = Log::open(options, last).expect("the log is sound");
+    opened.replay.finish().expect("the log is sound");
+    let reserved = opened.log.reserve(body.len()).expect("room");
+    let index = opened.log.append(reserved, Kind::Effects, 1_000, body.bytes(), body_crc(body.bytes()));
+    opened.log.close().expect("there is room");
+    index.0
+}
+
+#[test]
+fn a_change_of_a_row_of_another_length_is_a_defect() {
+    let dir = sound_copy();
+    let look = Look::at(dir.path());
+    let row = look.meta_row("plain");
+    let length = look.value(&row).len() as u32;
+    drop(look);
+    // What suits is none, also after another one: the row is as it was.
+    let mut suits = Body::new();
+    suits.splice(&[&row], length - 1, 1, b"oo", length + 1);
+    suits.splice(&[&row], length, 1, b"", length);
+    append(dir.path(), &suits);
+    let checked = check(dir.path());
+    assert_eq!((checked.code, checked.findings().last()), (Some(0), Some(&"sound")), "{checked:?}");
+    let mut beyond = Body::new();
+    beyond.splice(&[&row], length, 1, b"", length);
+    let index = append(dir.path(), &beyond);
+    let checked = check(dir.path());
+    let [finding, .., "1 defects: 1 log"] = checked.findings()[..] else { panic!("{checked:?}") };
+    assert!(finding.starts_with(&format!("log: record {index} ")), "{checked:?}");
+    assert!(
+        finding.ends_with(&format!("a splice is of a row of {} bytes, and finds {length}", length + 1)),
+        "{finding}"
+    );
+    assert_eq!(checked.code, Some(1));
 }
 
 #[test]
