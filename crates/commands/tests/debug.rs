@@ -37,6 +37,7 @@ fn debug_is_for_those_who_may() {
     }
     fails("DEBUG NOSUCH", "ERR unknown subcommand or wrong number of arguments for 'NOSUCH'. Try DEBUG HELP.");
     fails("DEBUG sleep", "ERR unknown subcommand or wrong number of arguments for 'sleep'. Try DEBUG HELP.");
+    fails("DEBUG hay\0stack", "ERR unknown subcommand or wrong number of arguments for 'hay'. Try DEBUG HELP.");
     fails("DEBUG digest x", "ERR unknown subcommand or wrong number of arguments for 'digest'. Try DEBUG HELP.");
     fails("DEBUG", "ERR wrong number of arguments for 'debug' command");
 }

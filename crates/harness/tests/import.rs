@@ -319,6 +319,38 @@ fn an_older_server_has_what_a_newer_one_had() {
     }
 }
 
+/// A set whose listpack goes in one command, and whose older form, with its numbers as texts, does not.
+#[test]
+fn an_older_server_gets_what_is_too_long_in_its_own_form_in_pieces() {
+    const MEMBERS: i64 = 70_000;
+    const FIRST: i64 = 1_000_000_000_000_000;
+    let mut listpack = vec![0; 4];
+    // The count is not kept where it is this large.
+    listpack.extend([0xff, 0xff]);
+    for member in FIRST..FIRST + MEMBERS {
+        listpack.push(0xf4);
+        listpack.extend(member.to_le_bytes());
+        listpack.push(9);
+    }
+    listpack.push(0xff);
+    let bytes = listpack.len() as u32;
+    listpack[..4].copy_from_slice(&bytes.to_le_bytes());
+    // Type 20 is a set in a listpack, and a checksum of zeros none.
+    let head = [&b"REDIS0011\xfe\x00\x14\x03big\x80"[..], &bytes.to_be_bytes()].concat();
+    let file = [&head[..], &listpack, b"\xff", &[0; 8]].concat();
+    let source = place("import-long");
+    let path = source.data().join("file.rdb");
+    std::fs::write(&path, file).expect("there is room");
+    let place = place("import-older-long");
+    let (server, mut client) = start(&redis("--proto-max-bulk-len 1mb"), &place);
+    let port = server.port().to_string();
+    imports(&mut import(&path.to_string_lossy(), &["--port", &port]));
+    assert_eq!(ask(&mut client, &["KEYS", "*"]), Reply::Array(vec![Reply::bulk("big")]));
+    assert_eq!(ask(&mut client, &["SCARD", "big"]), Reply::Integer(MEMBERS));
+    let last = (FIRST + MEMBERS - 1).to_string();
+    assert_eq!(ask(&mut client, &["SISMEMBER", "big", &last]), Reply::Integer(1));
+}
+
 #[test]
 fn idle_keys_are_idle_in_a_server() {
     let source = place("import-idle");

@@ -7,7 +7,7 @@
 use crate::error::{Error, Failure};
 use crate::event::{Key, Kind, Part, StreamHead};
 use crate::nodes::{Grouping, Node};
-use crate::payload::Payload;
+use crate::payload::{FOOTER_BYTES, Payload};
 use crate::value::Form;
 use crate::writer::{File, Memory, Output, Writer};
 use std::convert::Infallible;
@@ -165,7 +165,7 @@ impl Payload<'_> {
         let (form, _) = self.form().map_err(damaged)?;
         let (Form::SetListpack | Form::Stream3, Some(kind)) = (form, form.kind()) else { return Ok(None) };
         let counts = Counts::of(self).map_err(damaged)?;
-        let mut writer = Writer::new(Memory::new(bytes_max));
+        let mut writer = Writer::new(Memory::new(bytes_max.saturating_sub(FOOTER_BYTES)));
         writer.kind(kind)?;
         writer.recoded(kind, counts, self)?;
         Ok(Some(writer.seal()))
@@ -334,7 +334,8 @@ mod tests {
         assert_eq!((made[0], Payload::check(&made).unwrap().version), (Form::Stream2 as u8, VERSION));
         assert_eq!(parts(&made), parts(&older));
         assert_eq!(Payload::check(&older).unwrap().for_redis_7_0(1 << 20).unwrap(), None);
-        let error = Payload::check(&newer).unwrap().for_redis_7_0(100).unwrap_err();
+        assert!(Payload::check(&newer).unwrap().for_redis_7_0(made.len()).is_ok());
+        let error = Payload::check(&newer).unwrap().for_redis_7_0(made.len() - 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 

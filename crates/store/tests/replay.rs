@@ -176,7 +176,8 @@ fn splices_are_replayed_once_however_often_the_base_takes_rows_in_between() {
             assert!(found.as_deref() == Some(&row[..]), "k{n} in life {life}");
         }
         drop(txn);
-        store.close().expect("nothing is wrong");
+        // The base has what this replay had to flush, and the next one finds the rest in the log.
+        store.close_without_flush().expect("nothing is wrong");
     }
 }
 

@@ -54,9 +54,9 @@ pub(super) fn restore(a: &mut Arguments) -> Command {
         1 => a.value(),
         2 => {
             // Any byte, and those of the version and the checksum above all.
-            let at = if a.random.percent(50) { a.random.below(10) } else { a.random.below(1 << 16) };
-            let word = *a.random.pick(&["cut by", "changed at"]);
-            [stand_in(a), format!(", {word} {at}").into_bytes()].concat()
+            let at = 1 + if a.random.percent(50) { a.random.below(10) } else { a.random.below(1 << 16) };
+            let word = *a.random.pick(&["cut by ", "changed at -"]);
+            [stand_in(a), format!(", {word}{at}").into_bytes()].concat()
         }
         _ => stand_in(a),
     };
@@ -142,7 +142,7 @@ impl Payloads {
     /// Looks at the replies to a command, of them and of us.
     pub(super) fn note(&mut self, command: &Command, theirs: &Reply, ours: &Reply) {
         if command[0].eq_ignore_ascii_case(b"dump")
-            && let (Some(theirs), Some(ours)) = (theirs.bytes(), ours.bytes())
+            && let (Reply::Bulk(theirs), Reply::Bulk(ours)) = (theirs, ours)
         {
             self.0[usize::from(is_moved(command))] = Some([theirs.to_vec(), ours.to_vec()]);
         }
@@ -175,12 +175,12 @@ fn damaged(mut payload: Vec<u8>, damage: &[u8]) -> Vec<u8> {
     let number =
         |word: &str| damage.strip_prefix(word.as_bytes()).and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
     let cut: Option<usize> = number(", cut by ");
-    let changed: Option<usize> = number(", changed at ");
+    let changed: Option<usize> = number(", changed at -");
     if let Some(count) = cut {
-        payload.truncate(payload.len().saturating_sub(count + 1));
+        payload.truncate(payload.len().saturating_sub(count));
     }
     if let Some(at) = changed {
-        let at = payload.len() - 1 - at % payload.len();
+        let at = payload.len() - 1 - (at - 1) % payload.len();
         payload[at] ^= 0x20;
     }
     payload
@@ -200,14 +200,16 @@ mod tests {
         payloads.note(&words(&[b"DUMP", b"a"]), &Reply::bulk("theirs"), &Reply::bulk("ours"));
         payloads.note(&words(&[b"DUMP", b"b"]), &Reply::Null, &Reply::Null);
         payloads.note(&words(&[b"GET", b"b"]), &Reply::bulk("x"), &Reply::bulk("x"));
+        let queued = Reply::Simple(b"QUEUED".to_vec());
+        payloads.note(&words(&[b"DUMP", b"c"]), &queued, &queued);
         let check = |word: &[u8], to_them: &[u8], to_us: &[u8]| {
             assert_eq!(payloads.fill(&restore(word)), [restore(to_them), restore(to_us)], "{}", word.escape_ascii());
         };
         check(b"<own payload", b"theirs", b"ours");
         check(b"<payload of the other", b"ours", b"theirs");
-        check(b"<own payload, cut by 1", b"thei", b"ou");
-        check(b"<payload of the other, changed at 0", b"ourS", b"theirS");
-        check(b"<own payload, changed at 5", b"Theirs", b"ouRs");
+        check(b"<own payload, cut by 2", b"thei", b"ou");
+        check(b"<payload of the other, changed at -1", b"ourS", b"theirS");
+        check(b"<own payload, changed at -6", b"Theirs", b"ouRs");
         let set = words(&[b"SET", b"a", b"0", OWN]);
         assert_eq!(payloads.fill(&set), [set.clone(), set]);
         let moved = words(&[b"RESTORE", b"moved1", b"0", OWN]);

@@ -223,11 +223,15 @@ impl Server {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 let mut long = Box::new(Long::new(&self.name, self.about.kind));
                 let taken = recorded.read(|part| long.take(&mut self.link, part));
-                match taken {
-                    Ok(_) => self.finish(long, elements),
-                    Err(Failure::Sink(ended)) => Err(ended),
-                    Err(Failure::Input(error)) => Err(Ended::Input(error)),
+                if taken.is_ok() {
+                    return self.finish(long, elements);
                 }
+                // What is there of it goes when the import ends.
+                self.state = State::Long(long);
+                taken.map(drop).map_err(|failure| match failure {
+                    Failure::Sink(ended) => ended,
+                    Failure::Input(error) => Ended::Input(error),
+                })
             }
             Err(error) => unreachable!("it was read from the file before: {error}"),
         }
