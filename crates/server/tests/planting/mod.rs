@@ -2,6 +2,9 @@
 //! the server's back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod log;
+pub mod sound;
+
 use haypile_store::Key;
 use haypile_store::base::{Base, Rows};
 use haypile_store::check::Stored;
