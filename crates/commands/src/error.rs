@@ -123,7 +123,8 @@ impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         Self::Text(Cow::Owned(match error {
             ConfigError::Unknown(name) => {
-                format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+                let shown = name.split('\0').next().unwrap_or_default();
+                format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'")
             }
             ConfigError::Refused { name, reason } => {
                 format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")

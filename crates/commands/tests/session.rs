@@ -137,6 +137,7 @@ fn config_gets_and_sets() {
     fails("CONFIG SET maxmemory", "ERR wrong number of arguments for 'config|set' command");
     fails("CONFIG SET maxmemory 1 timeout", "ERR syntax error");
     fails("CONFIG SET hay 1", "ERR Unknown option or number of arguments for CONFIG SET - 'hay'");
+    fails("CONFIG SET hay\0stack 1", "ERR Unknown option or number of arguments for CONFIG SET - 'hay'");
     fails(
         "CONFIG SET port 1",
         "ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
