@@ -57,7 +57,7 @@ struct Diff {
     #[command(flatten)]
     under: Under,
     /// The server that is right: a command line with {port} and {dir}.
-    #[arg(long, default_value = "redis-server --port {port} --dir {dir} --save \"\"")]
+    #[arg(long, default_value = "redis-server --bind 127.0.0.1 --port {port} --dir {dir} --save \"\"")]
     base: String,
     /// Default: one from the clock. It is printed.
     #[arg(long)]

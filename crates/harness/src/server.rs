@@ -6,10 +6,9 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
+use crate::port::free_port;
 use crate::quoted;
 
 /// How often a starting or stopping process is looked at.
@@ -47,15 +47,17 @@ impl Template {
         Ok(Template { arguments })
     }
 
-    /// Our server: `binary server --port {port} --dir {dir}` and more directives, separated by spaces.
+    /// Our server: `binary server --bind 127.0.0.1 --port {port} --dir {dir}` and more directives, separated by spaces.
     pub fn haypile(binary: &Path, directives: &str) -> Result<Template> {
         let binary = quoted::quote(binary.as_os_str().as_encoded_bytes());
-        Template::parse(&format!("{binary} server --port {{port}} --dir {{dir}} {directives}"))
+        Template::parse(&format!("{binary} server --bind 127.0.0.1 --port {{port}} --dir {{dir}} {directives}"))
     }
 
     /// redis-server as the tests use it, without files, and more directives.
     pub fn redis(directives: &str) -> Result<Template> {
-        Template::parse(&format!("redis-server --port {{port}} --dir {{dir}} --save \"\" {directives}"))
+        Template::parse(&format!(
+            "redis-server --bind 127.0.0.1 --port {{port}} --dir {{dir}} --save \"\" {directives}"
+        ))
     }
 
     /// The same command line with more arguments.
@@ -304,22 +306,6 @@ impl Drop for Server {
         // It may have ended already, which is just as well.
         let _ = self.kill();
     }
-}
-
-/// The ports that servers get: below those that the kernel gives to clients, so that no client that runs beside takes one
-/// between the look and the server's start.
-const PORTS: std::ops::Range<u32> = 10_000..32_000;
-
-/// A port that nobody listens on, and that no other server of this program gets.
-fn free_port() -> Result<u16> {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    let span = PORTS.end - PORTS.start;
-    let first = std::process::id().wrapping_mul(31) % span;
-    let ports = (0..span).map(|_| PORTS.start + (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % span);
-    let mut ports = ports.map(|port| u16::try_from(port).expect("the range is one of ports"));
-    ports
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .ok_or_else(|| anyhow!("no port of {} to {} is free", PORTS.start, PORTS.end))
 }
 
 #[cfg(test)]

@@ -2,15 +2,13 @@
 
 mod process;
 
-use process::{Server, TempDir};
+use process::{Server, TempDir, free_port};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 /// A server whose metrics are at the port that comes with it.
 fn server(dir: &TempDir) -> (Server, u16) {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = free.local_addr().expect("it is bound").port();
-    drop(free);
+    let port = free_port();
     (Server::start(dir.path(), &["--metrics-port", &port.to_string()]), port)
 }
 

@@ -3,10 +3,10 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for the process, or for a reply, before it fails.
@@ -60,23 +60,9 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The ports that servers of tests get: below those that the kernel gives to clients, so that no client of a test that
-/// runs beside takes one between the look and the server's start.
-const PORTS: std::ops::Range<u32> = 10_000..32_000;
-
 /// A port that nobody listens on, and that no other test of this process gets.
 pub fn free_port() -> u16 {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    let span = PORTS.end - PORTS.start;
-    let first = std::process::id().wrapping_mul(31) % span;
-    for _ in 0..span {
-        let port = PORTS.start + (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % span;
-        let port = u16::try_from(port).expect("the range is one of ports");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("the loopback has no free port");
+    haypile_harness::port::free_port().expect("one is free")
 }
 
 /// The command line of a server with two event loops and a small budget.
