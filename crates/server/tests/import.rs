@@ -6,6 +6,7 @@ mod process;
 use haypile_rdb::{Key, Kind, VERSION, Writer};
 use process::{Server, SmallDisk, TempDir};
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -190,11 +191,23 @@ impl Piped {
     }
 }
 
+/// Where nothing was, a key is there when all are. Where there is something, nothing is lost of what was taken but what the
+/// process had not handed over yet.
 #[test]
 fn a_killed_import_is_run_again() {
-    const KEYS: usize = 60_000;
+    is_killed_and_run_again(None, 0..=0);
+    is_killed_and_run_again(Some("key:0"), KEYS / 10..=KEYS / 2);
+}
+
+const KEYS: usize = 60_000;
+
+fn is_killed_and_run_again(there_before: Option<&str>, expected: RangeInclusive<usize>) {
     let dir = TempDir::new();
     let data = dir.path().join("data");
+    if let Some(key) = there_before {
+        std::fs::create_dir(&data).unwrap();
+        ask(&data, &[(&format!("SET {key} before"), "+OK\r\n")]);
+    }
     let mut made = file();
     (0..KEYS).for_each(|n| string(&mut made, &format!("key:{n}"), format!("{n} ").repeat(20).as_bytes()));
     let path = saved(made, &dir);
@@ -206,15 +219,16 @@ fn a_killed_import_is_run_again() {
     let server = Server::start(&data, &[]);
     let mut client = server.client();
     let there: usize = client.ask("DBSIZE")[1..].trim().parse().unwrap();
-    // Nothing is lost of what was taken but what the process had not handed over yet.
-    assert!((KEYS / 10..=KEYS / 2).contains(&there), "{there} keys");
-    assert_eq!(client.ask("GET key:0"), format!("$40\r\n{}\r\n", "0 ".repeat(20)));
+    assert!(expected.contains(&there), "{there} keys");
+    if there > 0 {
+        assert_eq!(client.ask("GET key:0"), format!("$40\r\n{}\r\n", "0 ".repeat(20)));
+    }
     drop(client);
     server.kill();
     for more in [&["--keep"][..], &[]] {
         let summary = imports(&path, &data, more);
         let kept = format!("left out: {there} keys that were there already");
-        assert_eq!(summary.contains(&kept), !more.is_empty(), "{summary}");
+        assert_eq!(summary.contains(&kept), there > 0 && !more.is_empty(), "{summary}");
         is_sound(&data);
         let last = KEYS - 1;
         let value = format!("{last} ").repeat(20);
@@ -233,6 +247,8 @@ fn a_giant_is_there_whole_or_not_at_all() {
     const MEMBERS: u64 = 400_000;
     let dir = TempDir::new();
     let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    ask(&data, &[("SET there x", "+OK\r\n")]);
     let mut made = file();
     set(&mut made, "small", 3);
     string(&mut made, "before", b"x");
@@ -244,10 +260,95 @@ fn a_giant_is_there_whole_or_not_at_all() {
     piped.feed(&bytes[..bytes.len() / 4 * 3]);
     piped.kill();
     is_sound(&data);
-    ask(&data, &[("DBSIZE", ":2\r\n"), ("EXISTS giant", ":0\r\n"), ("SCARD small", ":3\r\n")]);
+    ask(&data, &[("DBSIZE", ":3\r\n"), ("EXISTS giant", ":0\r\n"), ("SCARD small", ":3\r\n")]);
     imports(&path, &data, &[]);
     is_sound(&data);
-    ask(&data, &[("DBSIZE", ":4\r\n"), ("SCARD giant", &format!(":{MEMBERS}\r\n"))]);
+    ask(&data, &[("DBSIZE", ":5\r\n"), ("SCARD giant", &format!(":{MEMBERS}\r\n"))]);
+    // Where nothing was, it is committed while the others are loaded.
+    let data = dir.path().join("other");
+    imports(&path, &data, &[]);
+    is_sound(&data);
+    let members = format!(":{MEMBERS}\r\n");
+    ask(
+        &data,
+        &[("DBSIZE", ":4\r\n"), ("SCARD giant", &members), ("SCARD small", ":3\r\n"), ("GET after", "$1\r\nx\r\n")],
+    );
+}
+
+/// Redis does not load such a file either.
+#[test]
+fn a_key_that_is_there_twice_is_refused_where_nothing_was() {
+    const MEMBERS: u64 = 400_000;
+    for giants in [[false, false], [false, true], [true, false]] {
+        let dir = TempDir::new();
+        let data = dir.path().join("data");
+        let mut made = file();
+        string(&mut made, "other", b"x");
+        for is_giant in giants {
+            match is_giant {
+                true => set(&mut made, "again", MEMBERS),
+                false => string(&mut made, "again", b"x"),
+            }
+        }
+        let path = saved(made, &dir);
+        let said = fails(&path, &data, &[]);
+        assert!(said.contains("The file is wrong: key \"again\" of database 0 is in it twice."), "{said}");
+        let committed = giants.contains(&true);
+        assert!(said.contains(&format!("what was, {} keys, stays", u8::from(committed))), "{said}");
+        is_sound(&data);
+        let count = format!(":{}\r\n", u8::from(committed));
+        ask(&data, &[("DBSIZE", &count), ("EXISTS other", ":0\r\n"), ("SET again x", "+OK\r\n")]);
+        // Elsewhere the last one stays.
+        imports(&path, &data, &[]);
+        is_sound(&data);
+        ask(&data, &[("DBSIZE", ":2\r\n"), ("EXISTS other", ":1\r\n")]);
+    }
+}
+
+/// More than stays in memory, of all types, in several databases.
+#[test]
+fn what_memory_does_not_hold_is_sorted_in_a_file() {
+    const EACH: usize = 3000;
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let mut made = file();
+    let value = |n: usize| format!("{n} ").repeat(100 + n % 1000);
+    for database in [0, 9] {
+        made.database(database).unwrap();
+        for n in 0..EACH {
+            let deadline = n.is_multiple_of(3).then_some(4_102_444_800_000 + n as u64);
+            key(&mut made, &format!("string:{n}"), Kind::String, deadline);
+            made.string(value(n).as_bytes()).unwrap();
+            set(&mut made, &format!("set:{n}"), n as u64 % 100 + 1);
+            key(&mut made, &format!("hash:{n}"), Kind::Hash, None);
+            made.length(1).unwrap();
+            made.string(b"field").unwrap();
+            made.string(value(n).as_bytes()).unwrap();
+        }
+    }
+    let path = saved(made, &dir);
+    let summary = imports(&path, &data, &["--memtable-size", "1mb"]);
+    for database in [0, 9] {
+        let line = format!("database {database}: {EACH} strings, {EACH} sets, {EACH} hashes\n");
+        assert!(summary.contains(&line), "{line:?} is not in {summary}");
+    }
+    is_sound(&data);
+    let (first, last) = (value(0), value(EACH - 1));
+    let (first, last) = (format!("${}\r\n{first}\r\n", first.len()), format!("${}\r\n{last}\r\n", last.len()));
+    for database in ["SELECT 0", "SELECT 9"] {
+        ask(
+            &data,
+            &[
+                (database, "+OK\r\n"),
+                ("DBSIZE", &format!(":{}\r\n", 3 * EACH)),
+                ("GET string:0", &first),
+                ("PEXPIRETIME string:3", ":4102444800003\r\n"),
+                ("HGET hash:2999 field", &last),
+                ("SCARD set:99", ":100\r\n"),
+                ("SISMEMBER set:99 \"member 99\"", ":1\r\n"),
+            ],
+        );
+    }
 }
 
 #[test]
@@ -313,24 +414,27 @@ fn a_directory_belongs_to_one() {
 #[test]
 fn a_full_disk_is_said() {
     let dir = TempDir::new();
-    let Some(disk) = SmallDisk::mount(&dir.path().join("disk"), "size=128m") else { return };
-    let mut made = file();
-    let mut state = 1u64;
-    for n in 0..200 {
-        let mut noise = || {
-            state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-            (state >> 56) as u8
-        };
-        let value: Vec<u8> = (0..1 << 20).map(|_| noise()).collect();
-        string(&mut made, &format!("k{n}"), &value);
+    // Such that are committed, and such that are loaded.
+    for value_bytes in [1 << 20, 10_000] {
+        let Some(disk) = SmallDisk::mount(&dir.path().join(value_bytes.to_string()), "size=128m") else { return };
+        let mut made = file();
+        let mut state = 1u64;
+        for n in 0..(200 << 20) / value_bytes {
+            let mut noise = || {
+                state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+                (state >> 56) as u8
+            };
+            let value: Vec<u8> = (0..value_bytes).map(|_| noise()).collect();
+            string(&mut made, &format!("k{n}"), &value);
+        }
+        let path = saved(made, &dir);
+        let small = ["--disk-free-min", "20mb", "--log-segment-size", "1mb", "--memtable-size", "4mb"];
+        let said = fails(&path, &disk.0, &small);
+        assert!(said.contains("Haypile cannot write: ") && said.contains("disk"), "{said}");
+        assert!(said.contains("Not all of the file was imported; what was, "), "{said}");
+        assert!(!said.contains("Reads go on"), "{said}");
+        is_sound(&disk.0);
     }
-    let path = saved(made, &dir);
-    let small = ["--disk-free-min", "20mb", "--log-segment-size", "1mb", "--memtable-size", "4mb"];
-    let said = fails(&path, &disk.0, &small);
-    assert!(said.contains("Haypile cannot write: ") && said.contains("disk"), "{said}");
-    assert!(said.contains("Not all of the file was imported; what was, "), "{said}");
-    assert!(!said.contains("Reads go on"), "{said}");
-    is_sound(&disk.0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! that follow until nothing is left to do; and how long point reads of a second thread wait meanwhile.
 //! Usage: `ingest_cost [KEYS] [ROWS_PER_FLUSH] [FLUSHES] [VALUE_BYTES]`.
 
-use haypile_store::base::{Base, Rows, Tier};
+use haypile_store::base::{Base, BaseError, Rows, Tier};
 use haypile_store::row::{Key, Space, hash_of, meta_row, slot_of};
 use haypile_store_rocks::{Options, Rocks};
 use rust_rocksdb::perf::{PerfMetric, PerfStatsLevel, set_perf_stats, with_thread_local};
@@ -134,11 +134,11 @@ impl Sorted {
 }
 
 impl Rows for Sorted {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
-        let &(at, key, value) = self.rows.get(self.next)?;
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        let Some(&(at, key, value)) = self.rows.get(self.next) else { return Ok(None) };
         self.next += 1;
         let (key, rest) = self.bytes[at as usize..].split_at(key as usize);
-        Some((key, Some(&rest[..value as usize])))
+        Ok(Some((key, Some(&rest[..value as usize]))))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a point read costs: CPU time per `get` at `Tier::Memory`, one thread, uniform random keys, all rows in the block
 //! cache. Usage: `point_reads [ROWS] [VALUE_BYTES]`. Prints a table: the state of the files, present and absent keys.
 
-use haypile_store::base::{Base, Lookup, Rows, Tier};
+use haypile_store::base::{Base, BaseError, Lookup, Rows, Tier};
 use haypile_store::row::{Key, Space, hash_of, meta_row, slot_of};
 use haypile_store_rocks::{Options, Rocks};
 use std::collections::BTreeMap;
@@ -112,9 +112,9 @@ impl Sorted {
 }
 
 impl Rows for Sorted {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
-        self.current = Some(self.rows.pop_first()?);
-        self.current.as_ref().map(|(key, value)| (key.as_slice(), Some(value.as_slice())))
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        self.current = self.rows.pop_first();
+        Ok(self.current.as_ref().map(|(key, value)| (key.as_slice(), Some(value.as_slice()))))
     }
 }
 

@@ -102,7 +102,7 @@ impl Ingest {
         let mut count = 0;
         let mut writer = SstFileWriter::create_with_env_options(&self.files, &self.env);
         let mut unlooked = None;
-        while let Some((key, value)) = rows.next_row() {
+        while let Some((key, value)) = rows.next_row()? {
             let bytes = match unlooked {
                 Some(bytes) => bytes,
                 None => {

@@ -5,7 +5,7 @@ mod contract;
 
 use contract::{Directory, Flush, Random, all, check_base, keys, read};
 use haypile_store::MemoryBase;
-use haypile_store::base::{Base, Direction, Lookup, Step, Tier};
+use haypile_store::base::{Base, BaseError, Direction, Lookup, Step, Tier};
 use haypile_store_rocks::{OpenError, Options, Rocks};
 use std::path::Path;
 
@@ -131,9 +131,9 @@ fn a_flush_that_fails_has_no_effect_and_leaves_nothing() {
 fn rows_out_of_order_are_refused() {
     struct Twice(u8);
     impl haypile_store::base::Rows for Twice {
-        fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+        fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
             self.0 += 1;
-            (self.0 < 4).then_some((b"same", Some(b"v")))
+            Ok((self.0 < 4).then_some((b"same", Some(b"v"))))
         }
     }
     let directory = Directory::new("order");

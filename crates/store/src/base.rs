@@ -73,9 +73,10 @@ pub trait Cursor {
     fn step(&mut self) -> Result<Step<'_>, BaseError>;
 }
 
-/// The frozen rows on their way down: ascending keys, each once; `None` deletes.
+/// Rows on their way down: ascending keys, each once; `None` deletes.
 pub trait Rows {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)>;
+    /// An error ends the ingestion, which then has no effect.
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError>;
 }
 
 /// What the compaction may take away. It keeps whatever it is not sure of.

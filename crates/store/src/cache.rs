@@ -183,6 +183,11 @@ impl RowCache {
         }
     }
 
+    /// Lets go of all rows.
+    pub fn clear(&self) {
+        self.inner.clear();
+    }
+
     /// Rows have left the memtable: the keys of those that are here were used when the memtable says.
     pub fn on_unlinked(&self, tables: &[Arc<Table>], is_dead: impl Fn(Space) -> bool, now_ms: u64) {
         if !self.has_flushed.swap(false, Ordering::Relaxed) {

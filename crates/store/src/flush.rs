@@ -577,13 +577,13 @@ impl<'f> Noted<'f> {
 }
 
 impl Rows for Noted<'_> {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
         if self.at == self.window.len() {
             self.next_window();
         }
         let row = self.window.get(self.at).copied();
         self.at += 1;
-        row
+        Ok(row)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The store: a log, a memtable on top of a base, and the transactions that commands run in.
 //!
 //! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` (how its writes take effect), `flush` (how they get to the base),
-//! `reclaim` (how room comes back), `backup` (a copy while all goes on) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
+//! `reclaim` (how room comes back), `backup` (a copy while all goes on), `load` (much at once into an empty store) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
 //! on; `access` and `accesses` note how idle keys are; `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
 
 mod access;
@@ -16,6 +16,7 @@ mod draw;
 mod dying;
 mod flush;
 mod limits;
+mod load;
 mod memory_base;
 mod memtable;
 mod merge;
@@ -44,6 +45,7 @@ pub use commit::Committed;
 pub use databases::{COUNTERS, Counter, CountsAt, DATABASES_MAX};
 pub use haypile_log::Progress;
 pub use limits::{EncodingLimit, EncodingLimits};
+pub use load::{Load, LoadError};
 pub use memory_base::MemoryBase;
 pub use memtable::{Sought, TOGETHER_MAX};
 pub use open::OpenError;

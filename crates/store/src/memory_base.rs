@@ -107,7 +107,7 @@ impl Base for MemoryBase {
         let _changing = self.changing.lock();
         // Taken in whole before anything changes, so that readers wait only for the change itself.
         let mut changes: Vec<(Vec<u8>, Option<Value>)> = Vec::new();
-        while let Some((row, value)) = rows.next_row() {
+        while let Some((row, value)) = rows.next_row()? {
             assert!(changes.last().is_none_or(|(last, _)| &last[..] < row), "rows come in ascending order, each once");
             changes.push((row.to_vec(), value.map(Value::from)));
         }

@@ -337,6 +337,17 @@ impl Overlay {
         writes
     }
 
+    /// The last state of every row that was written.
+    pub fn last(&self) -> impl Iterator<Item = (&[u8], Option<Cow<'_, [u8]>>)> {
+        let is_last = |at: &usize| self.find(self.own[*at].print, |row| row == self.key_at(*at)) == Some(*at);
+        (0..self.own.len()).filter(is_last).map(|at| (self.key_at(at), self.look(at)))
+    }
+
+    /// Whether some of it went to the log before the rest.
+    pub fn was_written_ahead(&self) -> bool {
+        self.spills > 0
+    }
+
     /// The last state of every row in `from <= key < until` that was written.
     pub fn range(&self, from: &[u8], until: &[u8]) -> std::collections::BTreeMap<Vec<u8>, Option<Value>> {
         let mut last = std::collections::BTreeMap::new();

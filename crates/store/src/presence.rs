@@ -187,6 +187,13 @@ impl Presence {
         first
     }
 
+    /// The base has become another one: nothing is known of it.
+    pub fn forget(&self) {
+        for bits in self.forgetful_keys.iter().chain(&self.forgetful_elements) {
+            bits.store(u64::MAX, Ordering::Release);
+        }
+    }
+
     /// The base does not hold it any more, or will not before the memtable lets go of its deletion.
     pub fn remove(&self, row: &[u8]) {
         let place = self.place(row);

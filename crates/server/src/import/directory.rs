@@ -1,15 +1,18 @@
 //! An import into a data directory: keys become transactions on a store that nobody else has.
 //!
+//! Where nothing is yet, the transactions are loaded (`store::Load`): sorted past log and memtable, and there when the file has
+//! been read to its end. Elsewhere each is committed, and has effect then. Of a long value the rows are written ahead, so that is committed in either case.
+//!
 //! Short strings are gathered, and written many at a time: what their lookups and insertions touch in memory is fetched for all of
-//! them together. Every other key is a transaction of its own, which has effect when its value is complete; of a long value the
-//! rows are written ahead. How idle keys were is not kept, because no store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
+//! them together. Every other key is a transaction of its own.
+//! How idle keys were is not kept, because no store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
 
 use super::progress::Progress;
 use super::tally::Tally;
 use super::{Ended, Target};
 use haypile_commands::transfer::{Receiver, Refused};
 use haypile_rdb::{Event, Kind, Part, Sink, Why};
-use haypile_store::{Call, Key, Mode, Slot, Space, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers};
+use haypile_store::{Call, Key, Load, LoadError, Mode, Slot, Space, Stop, Store, TOGETHER_MAX, Txn, TxnBuffers};
 use haypile_types::key::Header;
 use haypile_types::{key, string};
 use std::ops::Range;
@@ -29,6 +32,8 @@ const TELL_ELEMENTS: u64 = 4096;
 
 pub struct Directory<'s> {
     store: &'s Store,
+    /// Where nothing was before.
+    load: Option<Load<'s>>,
     /// Keys that exist stay as they are.
     keep: bool,
     database: u32,
@@ -40,6 +45,8 @@ pub struct Directory<'s> {
     /// Bytes of values since the log was written.
     unwritten: usize,
     tally: Tally,
+    /// Keys that the load has taken, by database and type.
+    loaded: Vec<(u32, Kind, u64)>,
     progress: Progress,
 }
 
@@ -100,9 +107,10 @@ impl Located {
 }
 
 impl<'s> Directory<'s> {
-    pub fn new(store: &'s Store, keep: bool, progress: Progress) -> Directory<'s> {
+    pub fn new(store: &'s Store, load: Option<Load<'s>>, keep: bool, progress: Progress) -> Directory<'s> {
         Directory {
             store,
+            load,
             keep,
             database: 0,
             batch: Batch::default(),
@@ -111,6 +119,7 @@ impl<'s> Directory<'s> {
             buffers: TxnBuffers::default(),
             unwritten: 0,
             tally: Tally::new(),
+            loaded: Vec::new(),
             progress,
         }
     }
@@ -146,7 +155,10 @@ impl<'s> Directory<'s> {
         }
         let Key { space, slot, hash, name } = txn.key(name);
         let key = Located { space, slot, hash, name: name.to_vec() };
-        let before = key::lookup_write(&mut txn, &key.key()).map_err(|error| refused(stop_of(error)))?;
+        let before = match &self.load {
+            Some(_) => None,
+            None => key::lookup_write(&mut txn, &key.key()).map_err(|error| refused(stop_of(error)))?,
+        };
         let before = before.map(|entry| entry.header);
         if self.keep && before.is_some() {
             self.tally.kept += 1;
@@ -162,7 +174,7 @@ impl<'s> Directory<'s> {
     fn on_part(&mut self, part: Part<'_>) -> Result<(), Ended> {
         self.about.elements += 1;
         if self.about.elements.is_multiple_of(TELL_ELEMENTS) {
-            self.progress.tell(self.tally.passed());
+            self.tell();
         }
         if let (Current::String { name }, Part::String(value)) = (&self.key, part) {
             let name = name.clone();
@@ -211,26 +223,64 @@ impl<'s> Directory<'s> {
             if let Some(before) = &before {
                 key::remove(&mut txn, &key, before).map_err(stop_of)?;
             }
-            let is_there = receiver.finish(&mut txn, &key, deadline_ms).map_err(|error| match error {
+            receiver.finish(&mut txn, &key, deadline_ms).map_err(|error| match error {
                 haypile_commands::Error::Stop(stop) => stop,
                 error => Stop::Failed(format!("{:?}", error.into_reply())),
-            })?;
-            if is_there {
-                txn.commit()?;
-            }
-            Ok(is_there)
+            })
         };
-        let is_there = finish().map_err(refused)?;
-        self.buffers = txn.finish();
-        if is_there {
-            self.tally.add(self.database.into(), kind, 1);
+        if finish().map_err(refused)? {
+            self.end(txn, kind, 1)?;
         } else {
             // The time of all of its fields had passed.
             self.tally.expired += 1;
+            self.buffers = txn.finish();
         }
         self.write_log(4096);
-        self.progress.tell(self.tally.passed());
+        self.tell();
         Ok(())
+    }
+
+    /// Has keys take effect: now, or with all that is loaded.
+    fn end(&mut self, mut txn: Txn<'s>, kind: Kind, keys: u64) -> Result<(), Ended> {
+        let is_loaded = match &mut self.load {
+            Some(load) => load.take(&mut txn).map_err(refused)?,
+            None => false,
+        };
+        if is_loaded {
+            match self.loaded.iter_mut().find(|(database, of, _)| (*database, *of) == (self.database, kind)) {
+                Some((_, _, count)) => *count += keys,
+                None => self.loaded.push((self.database, kind, keys)),
+            }
+        } else {
+            txn.commit().map_err(refused)?;
+            self.tally.add(self.database.into(), kind, keys);
+        }
+        self.buffers = txn.finish();
+        Ok(())
+    }
+
+    /// Brings in what was loaded.
+    fn end_load(&mut self) -> Result<(), Ended> {
+        let Some(load) = self.load.take() else { return Ok(()) };
+        let progress = &mut self.progress;
+        load.finish(|done, rows| progress.tell_sorted(done, rows)).map_err(|error| {
+            Ended::Refused(match error {
+                LoadError::Failed(why) => why,
+                LoadError::Twice { database, name } => {
+                    let (name, database) = (name.escape_ascii(), database.unwrap_or_default());
+                    format!("The file is wrong: key \"{name}\" of database {database} is in it twice.")
+                }
+            })
+        })?;
+        for (database, kind, keys) in self.loaded.drain(..) {
+            self.tally.add(database.into(), kind, keys);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        let loaded: u64 = self.loaded.iter().map(|(_, _, keys)| keys).sum();
+        self.progress.tell(self.tally.passed() + loaded);
     }
 
     /// Writes the strings that were gathered.
@@ -241,18 +291,28 @@ impl<'s> Directory<'s> {
         }
         self.store.wait_for_room().map_err(refused)?;
         let mut txn = self.begin();
-        let Batch { bytes, strings } = &self.batch;
+        let mut batch = std::mem::take(&mut self.batch);
+        let Batch { bytes, strings } = &batch;
         let keys: Vec<Key<'_>> = strings.iter().map(|string| txn.key(&bytes[string.name.clone()])).collect();
-        self.store.prefetch(&keys, true);
-        let (mut kept, mut expired) = (0, 0);
-        for (string, key) in strings.iter().zip(&keys) {
+        if self.load.is_none() {
+            self.store.prefetch(&keys, true);
+        }
+        let mut count = 0;
+        for (at, (string, key)) in strings.iter().zip(&keys).enumerate() {
             if has_passed(string.deadline_ms, &txn) {
-                expired += 1;
+                self.tally.expired += 1;
                 continue;
             }
-            let before = if self.keep {
+            let before = if self.load.is_some() {
+                // The load finds out which keys come twice, but of one transaction it sees what a row is at the end only.
+                if keys[..at].iter().any(|other| other.hash == key.hash && other == key) {
+                    self.end(txn, Kind::String, std::mem::take(&mut count))?;
+                    txn = self.begin();
+                }
+                None
+            } else if self.keep {
                 if key::lookup_write(&mut txn, key).map_err(|error| refused(stop_of(error)))?.is_some() {
-                    kept += 1;
+                    self.tally.kept += 1;
                     continue;
                 }
                 None
@@ -262,17 +322,14 @@ impl<'s> Directory<'s> {
             let value = &bytes[string.value.clone()];
             string::put(&mut txn, key, before.as_ref(), value, string.deadline_ms)
                 .map_err(|error| refused(stop_of(error)))?;
+            count += 1;
         }
-        txn.commit().map_err(refused)?;
-        self.buffers = txn.finish();
-        self.tally.kept += kept;
-        self.tally.expired += expired;
-        self.tally.add(self.database.into(), Kind::String, strings.len() as u64 - kept - expired);
-        let written = bytes.len();
-        self.batch.strings.clear();
-        self.batch.bytes.clear();
-        self.write_log(written);
-        self.progress.tell(self.tally.passed());
+        self.end(txn, Kind::String, count)?;
+        self.write_log(bytes.len());
+        self.tell();
+        batch.strings.clear();
+        batch.bytes.clear();
+        self.batch = batch;
         Ok(())
     }
 
@@ -325,9 +382,10 @@ impl Target for Directory<'_> {
         let written = self.write_batch();
         self.key = Current::Nothing;
         self.store.log().write();
+        let loaded = self.end_load();
         self.tally.bytes = self.progress.bytes();
         self.progress.end();
-        written
+        written.and(loaded)
     }
 
     fn tally(&self) -> &Tally {

@@ -54,6 +54,11 @@ impl Progress {
         self.line.tell(|elapsed| line(bytes, self.total, keys, elapsed));
     }
 
+    /// Tells how much of what was read and sorted has been written, if it is time to.
+    pub fn tell_sorted(&mut self, done: u64, rows: u64) {
+        self.line.tell(|_| sorted_line(done, rows));
+    }
+
     /// Takes the line away.
     pub fn end(&mut self) {
         self.line.end();
@@ -74,6 +79,11 @@ fn line(bytes: u64, total: Option<u64>, keys: u64, elapsed: Duration) -> String 
         "importing: {mb:.1} of {total_mb:.1} MB ({:.0} %), {keys} keys, {keys_per_s:.0} keys/s{left}",
         share * 100.0
     )
+}
+
+/// `writing: 1000000 of 4000000 rows (25 %)`
+fn sorted_line(done: u64, rows: u64) -> String {
+    format!("writing: {done} of {rows} rows ({:.0} %)", done as f64 / rows.max(1) as f64 * 100.0)
 }
 
 #[cfg(test)]

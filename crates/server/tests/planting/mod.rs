@@ -6,7 +6,7 @@ pub mod log;
 pub mod sound;
 
 use haypile_store::Key;
-use haypile_store::base::{Base, Rows};
+use haypile_store::base::{Base, BaseError, Rows};
 use haypile_store::check::Stored;
 use haypile_store::row::{self, ObjectId, Slot, Space, SystemScope};
 use haypile_store_rocks::{Image, Options, Rocks};
@@ -148,8 +148,8 @@ struct Planted {
 }
 
 impl Rows for Planted {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
         self.current = self.rows.next();
-        self.current.as_ref().map(|(row, value)| (&row[..], value.as_deref()))
+        Ok(self.current.as_ref().map(|(row, value)| (&row[..], value.as_deref())))
     }
 }

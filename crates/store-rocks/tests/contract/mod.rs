@@ -39,9 +39,9 @@ impl Flush {
 }
 
 impl Rows for Flush {
-    fn next_row(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
-        self.current = Some(self.rows.pop_first()?);
-        self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_deref()))
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        self.current = self.rows.pop_first();
+        Ok(self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_deref())))
     }
 }
 

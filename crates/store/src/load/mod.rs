@@ -1,0 +1,219 @@
+//! Loading: whole transactions go to the base past the log and the memtable, their rows sorted, in one step at the end. For who
+//! brings much into a store that holds nothing yet and has it to itself: each row is written once, or twice where memory
+//! does not hold all of them.
+//!
+//! Until that step nothing of it is there, neither for readers nor after a crash. What is not loaded may be committed meanwhile, of
+//! other keys.
+
+mod runs;
+mod sorter;
+
+use crate::base::{BaseError, Cursor, Direction, Rows, Step, Tier};
+use crate::databases::{COUNTERS, CountsAt, counts_row, encode_counts};
+use crate::row::{Family, RowKey, Space, parse_meta_row};
+use crate::sorted::OwnRows;
+use crate::store::Store;
+use crate::txn::{Stop, Txn};
+use sorter::{Sorted, Sorter};
+use std::collections::{BTreeMap, btree_map};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Rows between two looks at how far it is.
+const TELL_ROWS: u64 = 4096;
+
+/// See the file's head. Made by `Store::load`.
+pub struct Load<'s> {
+    store: &'s Store,
+    rows: Sorter,
+    counts: BTreeMap<Space, CountsAt>,
+    /// Why it takes nothing more: of one transaction, not all may be among the rows.
+    failed: Option<BaseError>,
+}
+
+/// Why nothing was loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// A key came twice.
+    Twice { database: Option<u32>, name: Vec<u8> },
+    /// The disk failed or is full.
+    Failed(String),
+}
+
+impl Store {
+    /// Begins a load, of which up to `bytes_max` bytes stay in memory; the others go to a file in `directory`. `None` if the
+    /// store holds anything.
+    ///
+    /// # Errors
+    /// The base cannot be read or written.
+    pub fn load(&self, directory: &Path, bytes_max: usize) -> Result<Option<Load<'_>>, String> {
+        self.flush_now()?;
+        let (from, until) = ([Family::Meta as u8], [Family::System as u8]);
+        let mut rows = self.base.scan(&from, &until, Direction::Forward, Tier::Disk).map_err(|e| e.to_string())?;
+        match rows.step().map_err(|error| error.to_string())? {
+            Step::End => {}
+            Step::Row { .. } | Step::WouldBlock => return Ok(None),
+        }
+        let rows = Sorter::new(directory.to_owned(), bytes_max);
+        Ok(Some(Load { store: self, rows, counts: BTreeMap::new(), failed: None }))
+    }
+}
+
+impl Load<'_> {
+    /// Takes what a transaction has written, in place of its commit. False, and nothing was taken, if some of it is in the log
+    /// already: then it is to be committed.
+    ///
+    /// # Errors
+    /// What is sorted cannot be written to its file. Nothing will be loaded.
+    pub fn take(&mut self, txn: &mut Txn<'_>) -> Result<bool, Stop> {
+        assert!(!txn.committed, "a transaction ends once");
+        if txn.overlay.was_written_ahead() {
+            return Ok(false);
+        }
+        for (row, value) in txn.overlay.last() {
+            // There is nothing below that a deletion would hide.
+            let Some(value) = value else { continue };
+            if let Err(error) = self.rows.push(row, &value) {
+                self.failed = Some(error.clone());
+                return Err(Stop::Failed(format!("ERR {error}")));
+            }
+        }
+        for &(space, counter, delta) in &txn.counts {
+            self.counts.entry(space).or_default()[counter as usize] += delta;
+        }
+        txn.committed = true;
+        Ok(true)
+    }
+
+    /// Brings all of it into the base, or nothing. `told` is how many rows have been written now and then, and how many
+    /// there are.
+    pub fn finish(self, told: impl FnMut(u64, u64)) -> Result<(), LoadError> {
+        let failed = |error: BaseError| LoadError::Failed(error.to_string());
+        let Load { store, rows, counts, failed: why } = self;
+        why.map_or(Ok(()), |error| Err(failed(error)))?;
+        // Held to the end: no flush comes between the counters and their rows.
+        let _frozen = loop {
+            // Ids are leased in the base before it has rows of their objects.
+            store.flush_now().map_err(LoadError::Failed)?;
+            let frozen = store.frozen.lock();
+            if frozen.is_none() && store.last_applied().0 <= store.applied.load(Ordering::Acquire) {
+                break frozen;
+            }
+        };
+        let mut counted = counts.clone();
+        for (space, now) in store.databases.counts_now() {
+            let sum = counted.entry(space).or_insert([0; COUNTERS]);
+            sum.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
+        }
+        let own: OwnRows =
+            counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
+        let count = rows.rows();
+        let mut rows = Loaded {
+            rows: rows.sorted().map_err(failed)?,
+            last: Vec::new(),
+            below: Below::new(store).map_err(failed)?,
+            own: own.into_iter(),
+            of_own: None,
+            twice: None,
+            done: 0,
+            count,
+            told,
+        };
+        let taken = store.base.ingest(&mut rows);
+        if let Some(row) = &rows.twice
+            && let Some(key) = parse_meta_row(row)
+        {
+            return Err(LoadError::Twice { database: store.databases.database_of(key.space), name: key.name.to_vec() });
+        }
+        taken.map_err(failed)?;
+        for (space, counts) in counts {
+            for (counter, delta) in (0..).zip(counts) {
+                store.databases.add(space, counter, delta);
+            }
+        }
+        store.on_loaded();
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The base has rows that never were in the memtable: nothing that was known of it holds.
+    fn on_loaded(&self) {
+        self.base_ids_end.fetch_max(self.objects.settled_below(), Ordering::AcqRel);
+        self.presence.forget();
+        self.cache.clear();
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Rows of a load on their way to the base.
+struct Loaded<'s, T> {
+    rows: Sorted,
+    /// The meta row before.
+    last: Vec<u8>,
+    below: Below<'s>,
+    /// The system rows, which come last.
+    own: btree_map::IntoIter<RowKey, Option<Vec<u8>>>,
+    of_own: Option<(RowKey, Option<Vec<u8>>)>,
+    /// The meta row of a key that came twice.
+    twice: Option<RowKey>,
+    done: u64,
+    count: u64,
+    told: T,
+}
+
+impl<T: FnMut(u64, u64)> Rows for Loaded<'_, T> {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        if let Some((row, value)) = self.rows.next_row()? {
+            if row[0] == Family::Meta as u8 {
+                if self.last == row || self.below.has(row)? {
+                    self.twice = Some(RowKey::from_slice(row));
+                    return Err(BaseError::Failed("a key was loaded twice".into()));
+                }
+                self.last.clear();
+                self.last.extend_from_slice(row);
+            }
+            self.done += 1;
+            if self.done.is_multiple_of(TELL_ROWS) {
+                (self.told)(self.done, self.count);
+            }
+            return Ok(Some((row, Some(value))));
+        }
+        self.of_own = self.own.next();
+        Ok(self.of_own.as_ref().map(|(row, value)| (&row[..], value.as_deref())))
+    }
+}
+
+/// The keys that were committed while others were loaded, side by side with these.
+struct Below<'s> {
+    cursor: Box<dyn Cursor + 's>,
+    /// The next one; empty behind the last one.
+    row: Vec<u8>,
+}
+
+impl<'s> Below<'s> {
+    fn new(store: &'s Store) -> Result<Below<'s>, BaseError> {
+        let (from, until) = ([Family::Meta as u8], [Family::Data as u8]);
+        let cursor = store.base.scan(&from, &until, Direction::Forward, Tier::Disk)?;
+        let mut below = Below { cursor, row: Vec::new() };
+        below.advance()?;
+        Ok(below)
+    }
+
+    fn advance(&mut self) -> Result<(), BaseError> {
+        self.row.clear();
+        match self.cursor.step()? {
+            Step::Row { key, .. } => self.row.extend_from_slice(key),
+            Step::End | Step::WouldBlock => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a row is there. Asked in ascending order.
+    fn has(&mut self, row: &[u8]) -> Result<bool, BaseError> {
+        while !self.row.is_empty() && &self.row[..] < row {
+            self.advance()?;
+        }
+        Ok(self.row == row)
+    }
+}
