@@ -19,6 +19,15 @@ const STREAM_BYTES: u64 = 80;
 /// What Redis counts for a node of the radix tree: its header, and thirty words for its content.
 const TREE_NODE_BYTES: u64 = 4 + 30 * 8;
 
+/// Redis's structures for a consumer group, a consumer and a pending entry (7.2).
+const GROUP_BYTES: u64 = 40;
+const CONSUMER_BYTES: u64 = 32;
+const PENDING_BYTES: u64 = 24;
+
+/// Pending entries of a group, and of a consumer, that are looked at, and how many if all elements are asked for.
+const PENDING_SEEN: usize = 100;
+const PENDING_SEEN_MAX: usize = 1 << 16;
+
 /// The node that is being filled is allocated as a whole.
 const NODE_BYTES: u64 = 4096;
 
@@ -114,7 +123,62 @@ pub(crate) fn in_memory(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -
     })?;
     let all = extrapolated(nodes, entries, stream.len()).max(nodes);
     let bytes = if all == nodes { bytes - last + last.max(NODE_BYTES) } else { extrapolated(bytes, nodes, all) };
-    Ok(STREAM_BYTES + all * StreamId::BYTES as u64 + (all + 1) * TREE_NODE_BYTES + bytes)
+    let groups = of_groups(txn, &stream, if samples == u64::MAX { PENDING_SEEN_MAX } else { PENDING_SEEN })?;
+    Ok(STREAM_BYTES + all * StreamId::BYTES as u64 + (all + 1) * TREE_NODE_BYTES + bytes + groups)
+}
+
+/// The consumer groups: `most` pending entries of each, and of each consumer, stand for all of theirs.
+fn of_groups(txn: &mut Txn, stream: &Stream, most: usize) -> Result<u64> {
+    let (mut bytes, mut groups, mut rows) = (0, Vec::new(), 0);
+    stream.visit_groups(txn, |name, state| {
+        rows += 1 + u64::from(state.consumers) + 2 * state.pending.min(most as u64);
+        groups.push((name.to_vec(), state));
+    })?;
+    if rows > ROWS_INLINE_MAX as u64 {
+        txn.long()?;
+    }
+    for (name, state) in &groups {
+        let group = stream.group(name, *state);
+        let mut ids = Vec::new();
+        let all = StreamId::MIN..=StreamId::MAX;
+        group.visit_pending(txn, all, Direction::Forward, most, |id, _| more(&mut ids, id, most))?;
+        bytes += GROUP_BYTES + tree_bytes(&ids, state.pending) + PENDING_BYTES * state.pending;
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        group.visit_consumers(txn, |name, _| names.push(name.to_vec()))?;
+        for name in names {
+            let Some(consumer) = group.consumer(txn, &name)? else { continue };
+            ids.clear();
+            let all = StreamId::MIN..=StreamId::MAX;
+            group.visit_ids_of(txn, &consumer, all, most, |id| more(&mut ids, id, most))?;
+            bytes += CONSUMER_BYTES + name.len() as u64 + tree_bytes(&ids, consumer.state.pending);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Takes an id, until there are `most`.
+fn more(ids: &mut Vec<[u8; StreamId::BYTES]>, id: StreamId, most: usize) -> ControlFlow<()> {
+    ids.push(id.to_bytes());
+    if ids.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// What Redis counts for a radix tree of `count` ids, of which these are the first ones.
+fn tree_bytes(ids: &[[u8; StreamId::BYTES]], count: u64) -> u64 {
+    let nodes = extrapolated(tree_nodes(ids, 0), ids.len() as u64, count).max(1);
+    count * StreamId::BYTES as u64 + nodes * TREE_NODE_BYTES
+}
+
+/// Nodes of a radix tree of ids, which ascend and are the same up to `from`: where they part there is a node, one at the end of each, and one
+/// for all the bytes between two of these.
+fn tree_nodes(ids: &[[u8; StreamId::BYTES]], from: usize) -> u64 {
+    let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return 0 };
+    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let between = u64::from(common > from);
+    if common == StreamId::BYTES {
+        return between + 1;
+    }
+    let parts = ids.chunk_by(|a, b| a[common] == b[common]);
+    between + 1 + parts.map(|ids| tree_nodes(ids, common + 1)).sum::<u64>()
 }
 
 /// Nodes, each with its first id, and the header.
