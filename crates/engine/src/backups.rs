@@ -355,7 +355,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ("aof_rewrites", |_| "0".into()),
     ("aof_rewrites_consecutive_failures", |_| "0".into()),
     ("aof_last_write_status", |engine| {
-        if engine.store().is_some_and(|store| store.log().failed().is_some()) { "err".into() } else { "ok".into() }
+        if engine.store().is_some_and(|store| store.refuses_writes()) { "err".into() } else { "ok".into() }
     }),
     ("aof_last_cow_size", |_| "0".into()),
     ("module_fork_in_progress", |_| "0".into()),

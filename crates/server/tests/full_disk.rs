@@ -31,6 +31,7 @@ fn deletions_go_on_while_the_disk_is_short_and_make_room() {
         reply.starts_with("-MISCONF Haypile cannot write: the disk has ")
     });
     assert!(reply.ends_with("less than disk-free-min. Reads and deletions go on.\r\n"), "{reply}");
+    assert_eq!(["writes_refused", "aof_last_write_status"].map(|field| client.info(field)), ["1", "err"]);
     assert_eq!(client.ask("MULTI"), "+OK\r\n");
     assert_eq!(client.ask("DEL k0"), "+QUEUED\r\n");
     assert_eq!(client.ask("SET k0 v"), "+QUEUED\r\n");
@@ -48,6 +49,7 @@ fn deletions_go_on_while_the_disk_is_short_and_make_room() {
     wait_until("databases are emptied", || client.ask("FLUSHDB") == "+OK\r\n");
     wait_until("writes go on", || client.ask("SET after 1") == "+OK\r\n");
     assert_eq!(client.ask("DBSIZE"), ":1\r\n");
+    assert_eq!(["writes_refused", "aof_last_write_status"].map(|field| client.info(field)), ["0", "ok"]);
     server.kill();
     let server = Server::start(&disk.0, &small);
     assert_eq!(server.client().ask("KEYS *"), "*1\r\n$5\r\nafter\r\n");

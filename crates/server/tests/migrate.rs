@@ -2,7 +2,7 @@
 
 mod process;
 
-use process::{Client, PATIENCE, Server, TempDir, free_port, request, wait_until};
+use process::{Client, PATIENCE, Server, SmallDisk, TempDir, free_port, request, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -234,8 +234,8 @@ fn keys_stay_where_the_target_does_not_answer() {
     target.join().expect("it ends with the connection");
 }
 
-/// A target that answers to the exchange of one key when it is told to.
-fn slow_target() -> (u16, std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender<()>, JoinHandle<()>) {
+/// A target that answers to the exchange of so many keys when it is told to.
+fn slow_target(keys: usize) -> (u16, std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender<()>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let ((came, has_come), (go, goes)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
@@ -244,9 +244,14 @@ fn slow_target() -> (u16, std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender
         let mut buffer = vec![0; 1 << 16];
         assert!(socket.read(&mut buffer).expect("something is sent") > 0);
         came.send(()).expect("the test waits");
-        goes.recv().expect("the test says when");
-        socket.write_all(b"+OK\r\n+OK\r\n").expect("it is taken");
+        let mut answers = socket.try_clone().expect("it is a socket");
+        let answering = std::thread::spawn(move || {
+            goes.recv().expect("the test says when");
+            // SELECT has one, too.
+            answers.write_all(&b"+OK\r\n".repeat(keys + 1)).expect("it is taken");
+        });
         while socket.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+        answering.join().expect("it was told to");
     });
     (port, has_come, go, serves)
 }
@@ -257,7 +262,7 @@ fn whoever_wants_a_key_under_way_waits_for_it_and_nobody_else() {
     let server = ours(&dir, &[]);
     let (mut client, mut writer, mut other) = (server.client(), server.client(), server.client());
     client.ask("SET k 1");
-    let (port, has_come, go, target) = slow_target();
+    let (port, has_come, go, target) = slow_target(1);
     client.send(&request(&migrate_words(&port.to_string(), &["k", "0", LONG])));
     has_come.recv().expect("it is connected");
     let waits = other.info("lock_waits");
@@ -288,7 +293,7 @@ fn whoever_is_alone_does_not_wait_for_a_target() {
         (&["MULTI", "FLUSHALL", "SET k 1", "EXEC"], "+OK\r\n", "$-1\r\n"),
     ] {
         client.ask("SET k 1");
-        let (port, has_come, go, target) = slow_target();
+        let (port, has_come, go, target) = slow_target(1);
         client.send(&request(&migrate_words(&port.to_string(), &["k", "0", LONG])));
         has_come.recv().expect("it is connected");
         for command in meanwhile {
@@ -300,6 +305,45 @@ fn whoever_is_alone_does_not_wait_for_a_target() {
         assert_eq!(client.ask("GET k"), left, "{meanwhile:?}");
         target.join().expect("it ends with the connection");
     }
+}
+
+/// They are on the target then, and here: in both places, never in none.
+#[test]
+fn keys_stay_where_the_disk_has_no_room_for_their_removal() {
+    // Their names do not fit one segment of the log.
+    const KEYS: usize = 12_000;
+    let dir = TempDir::new();
+    let Some(disk) = SmallDisk::mount(dir.path(), "size=128m") else { return };
+    let small = ["--disk-free-min", "20mb", "--log-segment-size", "1mb", "--memtable-size", "4mb"];
+    let server = Server::start(&disk.0, &small);
+    let (mut client, mut other) = (server.client(), server.client());
+    let names: Vec<String> = (0..KEYS).map(|n| format!("{n:0150}")).collect();
+    for names in names.chunks(1000) {
+        let pairs = names.iter().flat_map(|name| [name.as_bytes(), b"v"]);
+        let words: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(pairs).collect();
+        assert_eq!(client.ask_words(&words), "+OK\r\n");
+    }
+    let (port, has_come, go, target) = slow_target(KEYS);
+    let (port, mut rest) = (port.to_string(), vec!["", "0", LONG, "KEYS"]);
+    rest.extend(names.iter().map(String::as_str));
+    client.send(&request(&migrate_words(&port, &rest)));
+    has_come.recv().expect("it is connected");
+    let now = rustix::fs::statvfs(&disk.0).expect("it is mounted");
+    let filler = disk.0.join("filler.conf");
+    std::fs::write(&filler, vec![0; (now.f_bavail * now.f_frsize) as usize]).expect("there is room");
+    wait_until("nothing is written", || other.info("writes_refused") == "1");
+    go.send(()).expect("the target waits");
+    let reply = client.reply();
+    assert!(reply.starts_with("-MISCONF Haypile cannot write: "), "{reply}");
+    assert_eq!(other.ask("DBSIZE"), format!(":{KEYS}\r\n"));
+    target.join().expect("it ends with the connection");
+    std::fs::remove_file(&filler).expect("it is there");
+    wait_until("writes go on", || other.ask("DEL none") == ":0\r\n");
+    assert_eq!(other.ask(&format!("GET {}", names[KEYS - 1])), bulk("v"));
+    server.kill();
+    let server = Server::start(&disk.0, &small);
+    assert_eq!(server.client().ask("DBSIZE"), format!(":{KEYS}\r\n"));
+    server.stop();
 }
 
 #[test]
@@ -333,7 +377,7 @@ fn a_stop_waits_for_an_answer_that_comes() {
     let server = ours(&dir, &[]);
     let mut client = server.client();
     client.ask("MSET k 1 stays 2");
-    let (port, has_come, go, target) = slow_target();
+    let (port, has_come, go, target) = slow_target(1);
     client.send(&request(&migrate_words(&port.to_string(), &["k", "0", LONG])));
     has_come.recv().expect("it is connected");
     server.signal("TERM");
@@ -352,7 +396,7 @@ fn a_stop_does_not_wait_for_a_target_that_hangs() {
     let server = ours(&dir, &[]);
     let mut client = server.client();
     client.ask("SET k 1");
-    let (port, has_come, _go, target) = slow_target();
+    let (port, has_come, _go, target) = slow_target(1);
     client.send(&request(&migrate_words(&port.to_string(), &["k", "0", "500"])));
     has_come.recv().expect("it is connected");
     // It ends, long before a test gives up.
@@ -373,7 +417,7 @@ fn a_transaction_cannot_migrate() {
     assert_eq!(migrate(&mut client, 1, &["k", "0", LONG]), "-ERR Command not allowed inside a transaction\r\n");
     assert!(client.ask("EXEC").starts_with("-EXECABORT"));
     // Who watches a key learns that it has gone.
-    let (port, _has_come, go, target) = slow_target();
+    let (port, _has_come, go, target) = slow_target(1);
     go.send(()).expect("the target is there");
     let mut watcher = server.client();
     watcher.ask("WATCH k");

@@ -282,6 +282,11 @@ impl Store {
         self.pressure_unless(self.flush.stopped(false))
     }
 
+    /// Whether writes are refused now.
+    pub fn refuses_writes(&self) -> bool {
+        matches!(self.pressure(), WritePressure::Stop(_))
+    }
+
     fn pressure_unless(&self, stopped: Option<String>) -> WritePressure {
         if let Some(why) = stopped {
             return WritePressure::Stop(why);
@@ -488,6 +493,7 @@ impl Store {
             ("store", "presence_bytes", self.presence.bytes()),
             ("store", "views_bytes", self.views_bytes.load(Ordering::Relaxed)),
             ("store", "dead_spaces", self.databases.dead_count() as u64),
+            ("store", "writes_refused", self.refuses_writes().into()),
         ];
         figures.extend(self.flush.figures().map(|(name, value)| ("store", name, value)));
         figures.extend(self.reclaimer.figures().map(|(name, value)| ("store", name, value)));

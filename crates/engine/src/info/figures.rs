@@ -19,6 +19,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     ("presence_bytes", No, "Bytes of the set that knows which keys exist."),
     ("views_bytes", No, "Bytes that long reads keep."),
     ("dead_spaces", No, "Emptied databases whose space is not reclaimed yet."),
+    ("writes_refused", No, "Whether writes are refused, because the disk is short or fails, or memory is."),
     ("flush_waits_for_base_us", Yes, "Microseconds in which flushes waited for compactions."),
     ("flushes_completed", Yes, "Flushes."),
     ("flushed_rows", Yes, "Rows that flushes wrote."),
