@@ -351,7 +351,7 @@ impl Store {
             && self.memtable.active_bytes() < self.disk_free()
     }
 
-    fn disk_free(&self) -> u64 {
+    pub(crate) fn disk_free(&self) -> u64 {
         (self.options.disk_free.0)().unwrap_or(u64::MAX)
     }
 

@@ -3,8 +3,10 @@
 mod machine;
 
 use haypile_store::base::BaseError;
-use haypile_store::{Counter, Direction, Load, LoadError, ObjectId, Space, Txn, row};
+use haypile_store::{Counter, Direction, DiskFree, Load, LoadError, ObjectId, Space, Stop, Txn, row};
 use machine::{Machine, usual};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So small that a few dozen rows go to the file.
 const SMALL: usize = 4 << 10;
@@ -158,6 +160,39 @@ fn a_full_disk_ends_it_without_effect() {
     load(&machine, &mut loading, "key", b"value");
     loading.finish(|_, _| ()).expect("the disk works again");
     assert_eq!((keys(&machine), machine.get("key").as_deref()), (1, Some(&b"value"[..])));
+}
+
+#[test]
+fn room_is_left_on_the_disk() {
+    static FREE: AtomicU64 = AtomicU64::new(0);
+    let machine = Machine::new(|options| {
+        options.disk_free_min_bytes = 10_000;
+        options.disk_free = DiskFree(Arc::new(|| Some(FREE.load(Ordering::Relaxed))));
+    });
+    FREE.store(10_000 + 2 * SMALL as u64, Ordering::Relaxed);
+    let mut loading = begin(&machine, SMALL);
+    (0..100).for_each(|n| load(&machine, &mut loading, &format!("key:{n}"), b"value"));
+    FREE.store(10_000 + SMALL as u64 / 2, Ordering::Relaxed);
+    let mut failed = None;
+    for n in 100..200 {
+        let mut txn = machine.begin();
+        put(&mut txn, format!("key:{n}").as_bytes(), b"value");
+        failed = failed.or(loading.take(&mut txn).err());
+    }
+    let Some(Stop::Failed(why)) = failed else { panic!("{failed:?}") };
+    assert!(why.starts_with("ERR the disk is full: it has 12048 bytes left, too few for "), "{why}");
+    FREE.store(u64::MAX, Ordering::Relaxed);
+    assert!(loading.finish(|_, _| ()).is_err(), "a part of it is missing");
+    // And while it goes into the base.
+    let mut loading = begin(&machine, LARGE);
+    (0..10_000).for_each(|n| load(&machine, &mut loading, &format!("key:{n}"), b"value"));
+    let failed = loading.finish(|done, rows| {
+        assert_eq!((done, rows), (4096, 10_000));
+        FREE.store(9_999, Ordering::Relaxed);
+    });
+    assert!(matches!(&failed, Err(LoadError::Failed(why)) if why.contains("it has 9999 bytes left")), "{failed:?}");
+    FREE.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!((keys(&machine), machine.get("key:1")), (0, None));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Rows between two looks at how far it is.
+/// Rows between two looks at how far it is, and how much room is left.
 const TELL_ROWS: u64 = 4096;
 
 /// See the file's head. Made by `Store::load`.
@@ -73,7 +73,9 @@ impl Load<'_> {
         for (row, value) in txn.overlay.last() {
             // There is nothing below that a deletion would hide.
             let Some(value) = value else { continue };
-            if let Err(error) = self.rows.push(row, &value) {
+            if self.rows.push(row, &value)
+                && let Err(error) = self.store.has_room(self.rows.bytes()).and_then(|()| self.rows.spill())
+            {
                 self.failed = Some(error.clone());
                 return Err(Stop::Failed(format!("ERR {error}")));
             }
@@ -109,6 +111,7 @@ impl Load<'_> {
             counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
         let count = rows.rows();
         let mut rows = Loaded {
+            store,
             rows: rows.sorted().map_err(failed)?,
             last: Vec::new(),
             below: Below::new(store).map_err(failed)?,
@@ -137,6 +140,15 @@ impl Load<'_> {
 }
 
 impl Store {
+    /// Whether the disk has room for so many bytes and `disk-free-min`.
+    fn has_room(&self, bytes: usize) -> Result<(), BaseError> {
+        let (free, least) = (self.disk_free(), self.flush.disk_free_min_bytes());
+        if free >= least.saturating_add(bytes as u64) {
+            return Ok(());
+        }
+        Err(BaseError::Full(format!("it has {free} bytes left, too few for {bytes} more and `disk-free-min`")))
+    }
+
     /// The base has rows that never were in the memtable: nothing that was known of it holds.
     fn on_loaded(&self) {
         self.base_ids_end.fetch_max(self.objects.settled_below(), Ordering::AcqRel);
@@ -148,6 +160,7 @@ impl Store {
 
 /// Rows of a load on their way to the base.
 struct Loaded<'s, T> {
+    store: &'s Store,
     rows: Sorted,
     /// The meta row before.
     last: Vec<u8>,
@@ -175,6 +188,7 @@ impl<T: FnMut(u64, u64)> Rows for Loaded<'_, T> {
             }
             self.done += 1;
             if self.done.is_multiple_of(TELL_ROWS) {
+                self.store.has_room(0)?;
                 (self.told)(self.done, self.count);
             }
             return Ok(Some((row, Some(value))));

@@ -91,8 +91,8 @@ impl Sorter {
         }
     }
 
-    /// Takes a row: its key and its value are at most 4 GB long.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), BaseError> {
+    /// Takes a row: its key and its value are at most 4 GB long. Whether it is time to `spill`.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let (group, rest) = key.split_first_chunk::<GROUP_BYTES>().expect("each row has a family and a space");
         let mut prefix = [0; 8];
         let known = rest.len().min(8);
@@ -104,7 +104,12 @@ impl Sorter {
         }
         self.rows += 1;
         self.bytes += LENGTHS_BYTES + key.len() + value.len() + size_of::<Entry>();
-        if self.bytes >= self.bytes_max { self.spill() } else { Ok(()) }
+        self.bytes >= self.bytes_max
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How many rows there are.
@@ -120,7 +125,7 @@ impl Sorter {
     }
 
     /// What is in memory becomes a run of the file.
-    fn spill(&mut self) -> Result<(), BaseError> {
+    pub fn spill(&mut self) -> Result<(), BaseError> {
         self.sort();
         let runs = match &mut self.runs {
             Some(runs) => runs,
@@ -202,7 +207,9 @@ mod tests {
         ) {
             let mut sorter = Sorter::new(std::env::temp_dir(), bytes_max);
             for (n, (key, len)) in rows.iter().enumerate() {
-                sorter.push(key, &vec![n as u8; *len]).expect("there is room");
+                if sorter.push(key, &vec![n as u8; *len]) {
+                    sorter.spill().expect("there is room");
+                }
             }
             prop_assert_eq!(sorter.rows(), rows.len() as u64);
             let mut expected: Vec<(&[u8], usize)> = rows.iter().map(|(key, len)| (&key[..], *len)).collect();
