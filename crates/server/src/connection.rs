@@ -23,6 +23,10 @@ use tokio::io::ReadBuf;
 /// The rest of a request that is larger than this is not kept for the next one.
 const REST_BYTES_KEPT: usize = 4 << 10;
 
+/// Replies of so many bytes leave before other connections have their turn, if they need not wait for the log: what they gain by
+/// leaving together is little beside the memory of all of them.
+const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
+
 /// Room that is made for an announced argument in one go: as it arrives, the next as much follows.
 const REST_STEP_BYTES: usize = 1 << 20;
 
@@ -261,12 +265,12 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         let State { session, output } = &mut *state;
         let mut worker = event_loop.worker.borrow_mut();
-        let out = output.buffer(&mut event_loop.spare.borrow_mut());
+        let out = output.buffer(&mut event_loop.spares.borrow_mut());
         let before = out.len();
         let turn = worker.turn(session, input, out, began_us / 1000);
         let grown = out.len() - before;
 
-        let at_once = worker.has_slow_company();
+        let at_once = worker.has_slow_company() || out.len() >= LEAVES_AT_ONCE_BYTES;
         if worker.has_jobs() {
             event_loop.ask_for_tick();
         }
@@ -332,7 +336,7 @@ impl Connection {
             }
             Delivery::Push { bytes, gate } => {
                 let State { session, output } = &mut *state;
-                session.push(bytes, gate, output.buffer(&mut event_loop.spare.borrow_mut()));
+                session.push(bytes, gate, output.buffer(&mut event_loop.spares.borrow_mut()));
                 let limits = event_loop.output_limits();
                 self.close_above(limits.of_client(&state.session).hard_bytes, &mut state);
                 if !self.dirty.replace(true) {
@@ -354,7 +358,7 @@ impl Connection {
             Ok(count) => {
                 event_loop.counters().output_bytes.add(count as u64);
                 event_loop.counters().writes.add(1);
-                output.on_sent(count, &mut event_loop.spare.borrow_mut());
+                output.on_sent(count, &mut event_loop.spares.borrow_mut());
                 self.wake_if_drained(output);
                 count == all
             }

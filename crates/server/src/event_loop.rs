@@ -9,6 +9,7 @@
 
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
+use crate::output::Spares;
 use crate::stream::Accepted;
 use haypile_commands::host::ClientType;
 use haypile_config::{Config, Limit};
@@ -28,9 +29,6 @@ use tokio::runtime::{Builder, LocalOptions};
 /// the core's cache.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Emptied output buffers that wait for their next connection.
-const SPARE_BUFFERS: usize = 256;
-
 /// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because the
 /// replies of all of them leave in one tick.
 const TASKS_PER_POLL: u32 = 256;
@@ -46,7 +44,7 @@ pub struct EventLoop {
     pub engine: Arc<Engine>,
     pub worker: RefCell<Worker>,
     pub scratch: RefCell<Box<[u8]>>,
-    pub spare: RefCell<Vec<Vec<u8>>>,
+    pub spares: RefCell<Spares>,
     pub mailbox: Arc<Mailbox>,
     inbox: Arc<Inbox>,
     index: usize,
@@ -107,7 +105,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         inbox: worker.inbox().clone(),
         worker: RefCell::new(worker),
         scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
-        spare: RefCell::new(Vec::with_capacity(SPARE_BUFFERS)),
+        spares: RefCell::default(),
         mailbox: mailbox.clone(),
         index,
         connections: RefCell::default(),

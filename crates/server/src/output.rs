@@ -6,8 +6,42 @@
 use haypile_log::Index;
 use std::collections::VecDeque;
 
-/// A buffer of more bytes than this is not kept for other connections.
+/// A buffer of more bytes than this is large.
 const SPARE_BYTES_MAX: usize = 64 << 10;
+
+/// And one of more than this is not kept for other connections.
+const LARGE_BYTES_MAX: usize = 4 << 20;
+
+/// How many small buffers are kept.
+const SPARE_BUFFERS: usize = 256;
+
+/// Buffers that connections of one event loop hand on to each other.
+#[derive(Default)]
+pub struct Spares {
+    small: Vec<Vec<u8>>,
+    /// One, which comes first: its memory is in use already, and mostly in the processor's caches.
+    large: Vec<u8>,
+}
+
+impl Spares {
+    fn take(&mut self) -> Vec<u8> {
+        if self.large.capacity() > 0 {
+            return std::mem::take(&mut self.large);
+        }
+        self.small.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        if bytes.capacity() > SPARE_BYTES_MAX {
+            if (self.large.capacity()..=LARGE_BYTES_MAX).contains(&bytes.capacity()) {
+                self.large = bytes;
+            }
+        } else if self.small.len() < SPARE_BUFFERS {
+            self.small.push(bytes);
+        }
+    }
+}
 
 /// Replies that have not left.
 #[derive(Default)]
@@ -23,9 +57,9 @@ pub struct Output {
 
 impl Output {
     /// Where replies are appended; the caller tells their gate by `appended`.
-    pub fn buffer(&mut self, spare: &mut Vec<Vec<u8>>) -> &mut Vec<u8> {
+    pub fn buffer(&mut self, spares: &mut Spares) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
-            self.bytes = spare.pop().unwrap_or_default();
+            self.bytes = spares.take();
         }
         &mut self.bytes
     }
@@ -68,17 +102,13 @@ impl Output {
         &self.bytes[self.sent..self.released]
     }
 
-    /// The first `count` bytes of `ready` have left. An emptied buffer goes to `spare`.
-    pub fn on_sent(&mut self, count: usize, spare: &mut Vec<Vec<u8>>) {
+    /// The first `count` bytes of `ready` have left. An emptied buffer goes to `spares`.
+    pub fn on_sent(&mut self, count: usize, spares: &mut Spares) {
         self.sent += count;
         debug_assert!(self.sent <= self.released);
         if self.sent == self.bytes.len() {
-            let mut bytes = std::mem::take(&mut self.bytes);
             (self.sent, self.released) = (0, 0);
-            if bytes.capacity() <= SPARE_BYTES_MAX && spare.len() < spare.capacity() {
-                bytes.clear();
-                spare.push(bytes);
-            }
+            spares.give(std::mem::take(&mut self.bytes));
         } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.unsent() {
             // What has left makes room for what comes. What has not is moved no farther than it is long, and so in all no
             // more bytes are moved than sent, however much lies here.
@@ -100,7 +130,7 @@ mod tests {
     use super::*;
 
     fn append(output: &mut Output, text: &[u8]) {
-        output.buffer(&mut Vec::new()).extend_from_slice(text);
+        output.buffer(&mut Spares::default()).extend_from_slice(text);
     }
 
     #[test]
@@ -115,10 +145,10 @@ mod tests {
         assert_eq!(output.ready(), b"one");
         assert!(output.release(Index(9), Index(8)));
         assert_eq!(output.ready(), b"onetwo");
-        output.on_sent(4, &mut Vec::new());
+        output.on_sent(4, &mut Spares::default());
         assert!(!output.release(Index(9), Index(9)));
         assert_eq!(output.ready(), b"wothree");
-        output.on_sent(7, &mut Vec::new());
+        output.on_sent(7, &mut Spares::default());
         assert_eq!((output.unsent(), output.bytes.len()), (0, 0));
     }
 
@@ -137,12 +167,12 @@ mod tests {
     fn what_is_sent_in_pieces_is_moved_seldom() {
         const PIECES: usize = 64;
         let mut output = Output::default();
-        output.buffer(&mut Vec::new()).resize(PIECES * 2 * SPARE_BYTES_MAX, 0);
+        output.buffer(&mut Spares::default()).resize(PIECES * 2 * SPARE_BYTES_MAX, 0);
         output.release(Index(0), Index(0));
         let mut moved = 0;
         for _ in 1..PIECES {
             let before = output.bytes.len();
-            output.on_sent(2 * SPARE_BYTES_MAX, &mut Vec::new());
+            output.on_sent(2 * SPARE_BYTES_MAX, &mut Spares::default());
             if output.bytes.len() < before {
                 moved += output.bytes.len();
             }
@@ -152,19 +182,30 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_handed_on_unless_they_are_large() {
-        let mut spare = Vec::with_capacity(4);
+    fn small_buffers_are_handed_on_and_one_large_one() {
+        let mut spares = Spares::default();
+        let used = |bytes: usize, spares: &mut Spares| {
+            let mut output = Output::default();
+            output.buffer(spares).resize(bytes, 0);
+            output.release(Index(0), Index(0));
+            output.on_sent(bytes, spares);
+            (spares.small.len(), spares.large.capacity() / SPARE_BYTES_MAX)
+        };
+        assert_eq!(used(1, &mut spares), (1, 0));
+        // It grows.
+        assert_eq!(used(SPARE_BYTES_MAX * 3, &mut spares), (0, 3));
+        assert_eq!(used(SPARE_BYTES_MAX * 2, &mut spares), (0, 3));
+        assert_eq!(used(1, &mut spares), (0, 3));
+        assert_eq!(used(LARGE_BYTES_MAX + 1, &mut spares), (0, 0));
+        assert_eq!((used(1, &mut spares), used(1, &mut spares)), ((1, 0), (1, 0)));
+    }
+
+    #[test]
+    fn what_is_sent_in_two_parts_keeps_the_second() {
         let mut output = Output::default();
-        append(&mut output, b"x");
+        output.buffer(&mut Spares::default()).resize(SPARE_BYTES_MAX * 3, 0);
         output.release(Index(0), Index(0));
-        output.on_sent(1, &mut spare);
-        assert_eq!(spare.len(), 1);
-        output.buffer(&mut spare).resize(SPARE_BYTES_MAX * 3, 0);
-        assert!(spare.is_empty());
-        output.release(Index(0), Index(0));
-        output.on_sent(SPARE_BYTES_MAX * 2, &mut spare);
+        output.on_sent(SPARE_BYTES_MAX * 2, &mut Spares::default());
         assert_eq!((output.unsent(), output.bytes.len()), (SPARE_BYTES_MAX, SPARE_BYTES_MAX));
-        output.on_sent(SPARE_BYTES_MAX, &mut spare);
-        assert!(spare.is_empty());
     }
 }
