@@ -188,18 +188,11 @@ impl Store {
             }
             _ => {}
         }
-        if value.is_none() && self.is_element_of_nothing_below(latch, row) {
-            return latch.active.forget(row);
+        // Who reads that an element is gone knows the record by the key's meta row, which every change of a value writes.
+        if value.is_none() && matches!(Family::of(row), Some(Family::Data | Family::Score)) && self.is_above_base(row) {
+            return latch.delete_element(row, index);
         }
         latch.put(row, value, index, access)
-    }
-
-    /// Whether a row is an element that only the active generation can have: its deletion has nothing to hide, and who reads
-    /// that it is gone knows the record by the key's meta row, which every change of a value writes.
-    fn is_element_of_nothing_below(&self, latch: &Shard, row: &[u8]) -> bool {
-        matches!(Family::of(row), Some(Family::Data | Family::Score))
-            && self.is_above_base(row)
-            && latch.frozen.as_ref().is_none_or(|frozen| frozen.objects.find(row).is_none())
     }
 }
 

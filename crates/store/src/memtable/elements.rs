@@ -258,6 +258,28 @@ impl Elements {
         Some(gone)
     }
 
+    /// Deletes a row: without a trace where `below` does not have it. One that is not here is taken to be there: who deletes a row
+    /// has found it, and a deletion that hides nothing does no harm. Returns by how many bytes its rows grew.
+    pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> i64 {
+        let (element, order) = (&row[PREFIX..], order_of(&row[PREFIX..]));
+        let place = self.run_of(order, element);
+        let run = self.run_mut(place);
+        match run.find(order, element) {
+            Ok(at) if below.get(element).is_some() => run.row_mut(at).overwrite(row, None, index, Stamp::UNUSED),
+            Ok(at) => {
+                let gone = run.remove(at);
+                self.tidy(place);
+                -gone.bytes()
+            }
+            Err(at) => {
+                let entry = RowEntry::new(row, None, index, Stamp::UNUSED);
+                let grown = entry.bytes();
+                self.insert(Place { at, ..place }, order, entry);
+                grown
+            }
+        }
+    }
+
     /// Takes out `max` rows, or all if they are fewer: the last ones first.
     pub fn take(&mut self, max: usize, into: &mut Vec<RowEntry>) {
         let until = into.len() + max;
@@ -506,6 +528,27 @@ mod tests {
             assert!(gone.len() - before <= 100 && gone.len() > before, "{what}");
         }
         assert_eq!(gone.len(), map.len(), "{what}");
+    }
+
+    #[test]
+    fn a_deletion_leaves_a_trace_only_where_it_hides_something() {
+        let row_of = |element: &[u8]| [&[9; PREFIX], element].concat();
+        let (mut below, mut elements, mut bytes) = (Elements::default(), Elements::default(), 0);
+        below.put(&row_of(b"below"), Some(b"old"), Index(1));
+        below.put(&row_of(b"both"), Some(b"old"), Index(2));
+        bytes += elements.put(&row_of(b"above"), Some(b"new"), Index(3));
+        bytes += elements.put(&row_of(b"both"), Some(b"new"), Index(4));
+        for (at, element) in [&b"above"[..], b"below", b"both"].iter().enumerate() {
+            bytes += elements.hide(&row_of(element), &below, Index(5 + at as u64));
+        }
+        let left: Vec<_> = elements.all().map(|row| (row.behind::<PREFIX>(), row.value(), row.index())).collect();
+        assert_eq!(left, [(&b"below"[..], None, Index(6)), (b"both", None, Index(7))]);
+        assert_eq!(elements.all().map(RowEntry::bytes).sum::<i64>(), bytes);
+        // What nothing is below leaves it empty, too.
+        let mut elements = Elements::default();
+        let grown = elements.put(&row_of(b"above"), Some(b"new"), Index(8));
+        assert_eq!(grown + elements.hide(&row_of(b"above"), &below, Index(9)), 0);
+        assert!(elements.is_empty());
     }
 
     fn check_range(

@@ -258,6 +258,15 @@ impl Shard {
         self.active.put(row, value, index, access)
     }
 
+    /// Deletes an element of which the base has nothing: it leaves no trace where the frozen generation has nothing of it either.
+    pub fn delete_element(&mut self, row: &[u8], index: Index) -> i64 {
+        let below = self.frozen.as_ref().and_then(|frozen| frozen.objects.elements(ObjectKey::of(row)?.0));
+        match below {
+            None => self.active.forget(row),
+            Some(below) => self.active.hide(row, below, index),
+        }
+    }
+
     /// Applies a small change to a row. `before` is the row where no generation holds it (absent: empty).
     pub fn change(
         &mut self,

@@ -119,6 +119,19 @@ impl Objects {
         }
     }
 
+    /// Deletes a row of an object that has rows `below`; returns what `put` does.
+    pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> (i64, bool) {
+        let Some((object, _)) = ObjectKey::of(row) else { return (0, false) };
+        match self.map.get_mut(&object) {
+            None => self.put(object, row, None, index),
+            Some(elements) => {
+                let grown = elements.hide(row, below, index);
+                let emptied = if elements.is_empty() { self.drop_empty(object) } else { 0 };
+                (grown - emptied, false)
+            }
+        }
+    }
+
     pub fn find_mut(&mut self, row: &[u8]) -> Option<&mut RowEntry> {
         let (object, element) = ObjectKey::of(row)?;
         self.map.get_mut(&object)?.get_mut(element)
@@ -129,7 +142,7 @@ impl Objects {
         let Some((object, element)) = ObjectKey::of(row) else { return 0 };
         let Some(elements) = self.map.get_mut(&object) else { return 0 };
         let gone = elements.remove(element).map_or(0, |gone| -gone.bytes());
-        gone - self.drop_empty(object)
+        if elements.is_empty() { gone - self.drop_empty(object) } else { gone }
     }
 
     /// Takes out `max` rows of an object, or all if they are fewer; also returns what they took.

@@ -1,5 +1,6 @@
 //! One generation of one shard: the rows of its slots.
 
+use super::elements::Elements;
 use super::entry::RowEntry;
 use super::keys::{Keys, Order, Probe};
 use super::objects::{ObjectKey, Objects};
@@ -106,6 +107,15 @@ impl Table {
             self.spaces.push(space);
             self.spaces.len() - 1
         })
+    }
+
+    /// Deletes a row of an object, of which an older table has rows, too; returns by how many bytes the table grew.
+    pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> i64 {
+        let (grown, is_new) = self.objects.hide(row, below, index);
+        if is_new {
+            self.note_space(row);
+        }
+        grown
     }
 
     /// Takes a row out without a trace; returns by how much the table shrank, as a negative number.
