@@ -78,6 +78,16 @@ impl Kind {
         }
     }
 
+    /// The number that SET of a signed integer stands for. Redis sees how far it is from the largest one in 64 bits, which the least numbers
+    /// are too far from: with SAT they become the largest.
+    fn as_set(self, number: i64) -> i128 {
+        let (_, most) = self.bounds();
+        match number.checked_neg().and_then(|distance| distance.checked_add(most as i64)) {
+            None if number < 0 && self.bits < 64 => i128::from(number) + (1 << 64),
+            _ => i128::from(number),
+        }
+    }
+
     /// A number that may be too large or too small as one of this kind; `None` if it does not fit and has to.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = self.bounds();
@@ -150,7 +160,7 @@ pub fn change(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcom
                 continue;
             }
             // Without a sign a negative number is a huge one, as in Redis.
-            Operation::Set(number, overflow) if step.kind.signed => (i128::from(number), overflow, true),
+            Operation::Set(number, overflow) if step.kind.signed => (step.kind.as_set(number), overflow, true),
             Operation::Set(number, overflow) => (i128::from(number as u64), overflow, true),
             Operation::Increment(by, overflow) => (i128::from(before) + i128::from(by), overflow, false),
         };
