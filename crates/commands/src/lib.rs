@@ -107,6 +107,7 @@ pub use args::Args;
 pub use error::{Error, Result};
 pub use host::Host;
 pub use lookup::{CommandId, Entry, Table};
+pub use names::is_http;
 pub use table::{Awaited, Command, Control, ElementArgs, Flag, Run, Tried};
 
 /// The version of Redis whose behaviour this server has; HELLO and INFO report it.

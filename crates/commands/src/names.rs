@@ -5,6 +5,12 @@
 
 use crate::lookup::CommandId;
 
+/// Whether a name begins a request of HTTP, or one of its headers that no client leaves out: no command is ever called so,
+/// and a connection that sends it as one is closed.
+pub fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
 /// Names in lower case, each with its command.
 pub(crate) struct Names {
     names: Vec<(Box<[u8]>, CommandId)>,
@@ -56,6 +62,8 @@ impl Names {
             self.names.remove(at);
         } else if self.position(to).is_some_and(|taken| taken != at) {
             return Err(format!("the name '{}' is taken by another command", shown(to)));
+        } else if is_http(to) {
+            return Err(format!("a connection that sends '{}' is closed: it would be a request of HTTP", shown(to)));
         } else if to.len() > usize::from(u16::MAX) {
             return Err(format!("a name of {} bytes is too long", to.len()));
         } else {
@@ -157,6 +165,16 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_http_are_known_in_any_case_and_no_others() {
+        for name in ["POST", "post", "Host:", "hOST:"] {
+            assert!(is_http(name.as_bytes()), "{name}");
+        }
+        for name in ["", "GET", "Host", "host::", "posts", "PUT", " post"] {
+            assert!(!is_http(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
     fn a_renamed_command_has_only_its_new_name() {
         let mut names = names();
         names.rename(b"GET", b"Fetch").expect("the name is free");
@@ -167,5 +185,6 @@ mod tests {
         assert_eq!(names.rename(b"mget", b"m"), Err("no such command: 'mget'".to_owned()));
         assert_eq!(names.rename(b"a", b"Fetch"), Err("the name 'Fetch' is taken by another command".to_owned()));
         assert!(names.rename(b"a", &[b'x'; 70_000]).is_err());
+        assert!(names.rename(b"a", b"Post").is_err_and(|why| why.contains("request of HTTP")));
     }
 }

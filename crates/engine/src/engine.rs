@@ -8,6 +8,7 @@ use crate::clients::Clients;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
 use crate::figures::Figures;
+use crate::http;
 use crate::inbox::{Inbox, Notice};
 use crate::locks::Locks;
 use crate::memory::{Allocator, MemoryMarks};
@@ -98,6 +99,7 @@ pub struct Engine {
     pub(crate) clients: Clients,
     pub(crate) pubsub: PubSub,
     pub(crate) attention: Attention,
+    pub(crate) http_warned: http::Warned,
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
     pub(crate) backups: Backups,
@@ -170,6 +172,7 @@ impl Engine {
             clients: Clients::default(),
             pubsub: PubSub::default(),
             attention: Attention::default(),
+            http_warned: http::Warned::default(),
             pool: Pool::default(),
             blocked: Arc::default(),
             backups: Backups::new(),

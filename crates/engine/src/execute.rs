@@ -126,7 +126,7 @@ impl Workbench {
             }
         };
         engine.counters(self.index).commands.add(commands as u64);
-        if matches!(next, Next::Read | Next::Drain | Next::Close) {
+        if matches!(next, Next::Read | Next::Drain | Next::Close | Next::Abort) {
             session.pins = None;
         }
         self.ahead = ahead;

@@ -30,6 +30,7 @@ mod attention;
 mod backups;
 mod clients;
 mod host;
+mod http;
 mod inbox;
 mod session;
 

@@ -80,6 +80,9 @@ impl Workbench {
         error: Error,
         out: &mut Vec<u8>,
     ) -> Next {
+        if haypile_commands::is_http(args.get(0)) {
+            return self.turn_away(engine, session);
+        }
         if let Error::WrongArity(name) = &error
             && let Some(entry) = engine.table.find_full(name.as_bytes())
         {

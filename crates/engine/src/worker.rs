@@ -86,6 +86,8 @@ pub enum Next {
     Drain,
     /// Send the output, then close.
     Close,
+    /// Close at once: output that has not left never does, and what has come behind is not looked at.
+    Abort,
 }
 
 /// Something that comes for a session unasked.

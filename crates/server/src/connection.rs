@@ -138,6 +138,7 @@ impl Connection {
                         poll_fn(|_| self.poll_drained(0)).await?;
                         return Err(Lost);
                     }
+                    Next::Abort => return Err(Lost),
                 }
                 if !matches!(next, Next::Yield | Next::Drain) {
                     let turns = self.turns.get();
@@ -275,6 +276,9 @@ impl Connection {
             event_loop.ask_for_tick();
         }
         let gate = session.gate();
+        if turn.next == Next::Abort {
+            self.close(output);
+        }
 
         drop(worker);
         drop(state);
@@ -283,6 +287,9 @@ impl Connection {
             let Turns { since_us, commands, waited } = self.turns.get();
             let since_us = if since_us == 0 { began_us } else { since_us };
             self.turns.set(Turns { since_us, commands: commands + turn.commands as u64, waited });
+        }
+        if turn.next == Next::Abort {
+            return (turn.consumed, turn.next);
         }
         if (grown > 0 || turn.next == Next::Close) && !self.dirty.get() {
             match at_once.then(|| event_loop.durable()) {

@@ -98,6 +98,53 @@ fn what_is_no_request_is_refused_and_its_client_closed() {
     server.stop();
 }
 
+/// A page in a browser can post anything to a port of its own host: headers come first, and the body may be commands.
+#[test]
+fn commands_inside_a_request_of_http_do_not_run() {
+    let dir = TempDir::new();
+    let log = dir.path().join("server.log");
+    let server = Server::start(dir.path(), &["--logfile", log.to_str().expect("a plain path")]);
+    let mut other = server.client();
+    let post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18\r\n\r\nSET behind 1\r\n";
+    let cases: [(&str, Vec<u8>); 11] = [
+        ("a whole request", post.into()),
+        ("in lower case", b"post /\r\nSET behind 1\r\n".into()),
+        ("quoted", b"\"POST\" /\r\nSET behind 1\r\n".into()),
+        ("as an array", [request(&[b"pOsT"]), request(&[b"SET", b"behind", b"1"])].concat()),
+        ("a header alone", b"Host: localhost\r\nSET behind 1\r\n".into()),
+        ("a header as an array", [request(&[b"hOST:", b"x"]), request(&[b"SET", b"behind", b"1"])].concat()),
+        ("another method, by its header", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nSET behind 1\r\n".into()),
+        ("replies before it do not leave", b"SET before 1\r\nPING\r\nPOST /\r\nSET behind 1\r\n".into()),
+        ("in a transaction", b"MULTI\r\nSET behind 1\r\nPOST /\r\nEXEC\r\nSET behind 1\r\n".into()),
+        ("bound to a channel", b"SUBSCRIBE c\r\nPOST /\r\nSET behind 1\r\n".into()),
+        ("far behind", [b"PING\r\n".repeat(40), post.to_vec()].concat()),
+    ];
+    for (rule, bytes) in &cases {
+        let mut client = server.client();
+        push(&mut client, bytes);
+        assert_eq!(client.rest(), "", "{rule}");
+    }
+    assert_eq!(other.ask("EXISTS before behind"), ":1\r\n");
+    assert_eq!(other.ask("HOST x"), "-ERR unknown command 'HOST', with args beginning with: 'x' \r\n");
+
+    // No password is needed to be turned away, no pause delays it, and a reply that has left has left.
+    other.ask("CONFIG SET requirepass s3cret");
+    let mut stranger = server.client();
+    push(&mut stranger, b"POST /\r\n");
+    assert_eq!(stranger.rest(), "");
+    let mut known = server.client();
+    assert_eq!(known.ask("AUTH s3cret"), "+OK\r\n");
+    assert_eq!(other.ask("CLIENT PAUSE 600000 ALL"), "+OK\r\n");
+    push(&mut known, b"POST /\r\n");
+    assert_eq!(known.rest(), "");
+
+    let logged = std::fs::read_to_string(&log).expect("there is a log");
+    let warnings: Vec<&str> = logged.lines().filter(|line| line.contains("SECURITY ATTACK")).collect();
+    assert_eq!(warnings.len(), 1, "not one for each: {warnings:?}");
+    assert!(warnings[0].contains(" WARN ") && warnings[0].contains("Connection from 127.0.0.1:"), "{warnings:?}");
+    drop(server);
+}
+
 #[test]
 fn any_bytes_leave_the_server_as_it_was() {
     let dir = TempDir::new();

@@ -188,7 +188,7 @@ impl Server {
     }
 
     pub fn is_closed(&self, client: usize) -> bool {
-        self.clients[client].next == Next::Close
+        matches!(self.clients[client].next, Next::Close | Next::Abort)
     }
 
     /// Takes turns until the client has to wait for something or to send more.
@@ -207,7 +207,7 @@ impl Server {
             if matches!(client.next, Next::Block(_)) && !looks_again {
                 return;
             }
-            if client.next == Next::Close {
+            if matches!(client.next, Next::Close | Next::Abort) {
                 return;
             }
             let turn = self.worker.turn(&mut client.session, &client.input, &mut client.output, self.now_ms);
