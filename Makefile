@@ -63,8 +63,9 @@ diff: test-tools build harness ## compare replies with redis-server (SEED=, CASE
 crash: build harness ## kill and verify (MINUTES=, SEED=)
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
-soak: build harness ## mixed load for long (MINUTES=)
+soak: build harness ## mixed load for long (MINUTES=), then attacks beside an innocent client
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) hostile
 
 fuzz: build-tools ## fuzz what parses bytes (TARGET=parser|...|all, RUNS=)
 	scripts/fuzz $(TARGET) $(RUNS)

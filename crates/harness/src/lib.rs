@@ -7,6 +7,7 @@ pub mod bench;
 pub mod client;
 pub mod crash;
 pub mod diff;
+pub mod hostile;
 pub mod port;
 pub mod quoted;
 pub mod random;

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use haypile_harness::diff::{self, sequence};
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, haypile_binary};
-use haypile_harness::{bench, crash, soak};
+use haypile_harness::{bench, crash, hostile, soak};
 
 /// Proves and measures a Haypile server from outside, over its sockets.
 #[derive(Parser)]
@@ -29,6 +29,8 @@ enum Program {
     Bench(Bench),
     /// Mixed load for long, with memory, files and threads of the server watched.
     Soak(Soak),
+    /// Attacks a small server from many sides, one after the other, with an innocent client beside.
+    Hostile(Hostile),
 }
 
 /// Which server is under test.
@@ -305,12 +307,28 @@ struct Soak {
     settings: String,
 }
 
+#[derive(Args)]
+struct Hostile {
+    #[command(flatten)]
+    under: Under,
+    /// How long each attack lasts.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Attacks, separated by commas; all if not given.
+    #[arg(long, value_delimiter = ',')]
+    attacks: Vec<String>,
+    /// A share of the usual size of each attack.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+}
+
 fn main() -> ExitCode {
     let result = match Cli::parse().program {
         Program::Diff(arguments) => run_diff(&arguments),
         Program::Crash(arguments) => run_crash(&arguments),
         Program::Bench(arguments) => run_bench(&arguments),
         Program::Soak(arguments) => run_soak(&arguments),
+        Program::Hostile(arguments) => run_hostile(&arguments),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -499,5 +517,14 @@ fn run_soak(arguments: &Soak) -> Result<bool> {
         time: Duration::from_secs_f64(arguments.minutes * 60.0),
         clients: arguments.clients,
         settings: arguments.settings.split(';').filter(|s| !s.is_empty()).map(str::to_string).collect(),
+    })
+}
+
+fn run_hostile(arguments: &Hostile) -> Result<bool> {
+    hostile::run(&hostile::Options {
+        server: arguments.under.template(hostile::DIRECTIVES)?,
+        time: Duration::from_secs_f64(arguments.seconds),
+        attacks: arguments.attacks.clone(),
+        scale: arguments.scale,
     })
 }

@@ -1,0 +1,76 @@
+//! Channels and patterns: many of them, and such that take long to match.
+
+use anyhow::Result;
+
+use super::{Attack, Site, right};
+use crate::client::Client;
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack { name: "publish-patterns", prepare: super::nothing, attack: publish_patterns },
+    Attack { name: "publish-pattern-clients", prepare: super::nothing, attack: publish_pattern_clients },
+    Attack { name: "subscribe-many", prepare: super::nothing, attack: subscribe_many },
+];
+
+const PATTERNS: usize = 200_000;
+const CHANNELS: usize = 200_000;
+
+/// A channel's name that such patterns have much to do with before they fail.
+fn channel() -> Vec<u8> {
+    b"abc".repeat(20_000 / 3)
+}
+
+fn pattern(number: usize) -> String {
+    format!("*a*b*c{number}*{number}")
+}
+
+/// Subscribes to patterns, a thousand in each command.
+fn psubscribe(client: &mut Client, patterns: std::ops::Range<usize>) -> Result<()> {
+    const STEP: usize = 1000;
+    for first in patterns.clone().step_by(STEP) {
+        let step = first..patterns.end.min(first + STEP);
+        let words: Vec<String> = ["PSUBSCRIBE".into()].into_iter().chain(step.clone().map(pattern)).collect();
+        client.push(&words);
+        client.flush()?;
+        for _ in step {
+            right(client.read()?)?;
+        }
+    }
+    Ok(())
+}
+
+fn publish_patterns(site: &Site) -> Result<()> {
+    let mut subscriber = site.client()?;
+    psubscribe(&mut subscriber, 0..site.count(PATTERNS))?;
+    site.repeat(&[b"PUBLISH".to_vec(), channel(), b"text".to_vec()])
+}
+
+fn publish_pattern_clients(site: &Site) -> Result<()> {
+    const EACH: usize = 1000;
+    let mut subscribers = Vec::new();
+    for number in 0..site.count(500) {
+        let mut subscriber = site.client()?;
+        psubscribe(&mut subscriber, number * EACH..(number + 1) * EACH)?;
+        subscribers.push(subscriber);
+    }
+    site.repeat(&[b"PUBLISH".to_vec(), channel(), b"text".to_vec()])
+}
+
+fn subscribe_many(site: &Site) -> Result<()> {
+    let count = site.count(CHANNELS);
+    let names = || (0..count).map(|number| format!("channel:{number}"));
+    let commands = ["SUBSCRIBE", "UNSUBSCRIBE"]
+        .map(|command| [command.to_string()].into_iter().chain(names()).collect::<Vec<String>>());
+    let mut client = site.client()?;
+    loop {
+        for command in &commands {
+            client.push(command);
+            client.flush()?;
+            for _ in 0..count {
+                right(client.read()?)?;
+            }
+        }
+        if !site.again() {
+            return Ok(());
+        }
+    }
+}

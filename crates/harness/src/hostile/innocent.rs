@@ -1,0 +1,73 @@
+//! The innocent client: GET and PING, a thousand a second in all, over a few connections in turn, so that every event loop
+//! has some of them. How long it waits is counted from when a request was due, so that a request that is late because the
+//! one before it was not answered has waited, too.
+
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+
+use super::{Site, right};
+use crate::client::Client;
+
+/// The time between two requests.
+const EVERY: Duration = Duration::from_millis(1);
+/// More than the workers of the server under attack: connections are spread over them.
+const CONNECTIONS: usize = 4;
+const KEYS: usize = 1000;
+
+/// How long requests have waited for their replies.
+pub(super) struct Waits {
+    us: Histogram<u64>,
+}
+
+impl Waits {
+    pub fn p50(&self) -> Duration {
+        Duration::from_micros(self.us.value_at_quantile(0.5))
+    }
+
+    pub fn p99(&self) -> Duration {
+        Duration::from_micros(self.us.value_at_quantile(0.99))
+    }
+
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.us.max())
+    }
+}
+
+pub(super) fn prepare(site: &Site) -> Result<()> {
+    site.fill(KEYS, |number| vec!["SET".into(), key(number), "x".repeat(100)])
+}
+
+/// Asks until the attack has ended.
+pub(super) fn ask(site: &Site) -> Result<Waits> {
+    let mut us = Histogram::new(3).context("a histogram of three digits")?;
+    let mut clients = (0..CONNECTIONS).map(|_| site.client()).collect::<Result<Vec<Client>>>()?;
+    let mut due = Instant::now();
+    for number in 0.. {
+        let client = &mut clients[number % CONNECTIONS];
+        let reply = match number / CONNECTIONS % 2 {
+            0 => client.call(&["PING"]),
+            _ => client.call(&["GET", &key(number % KEYS)]),
+        };
+        let reply = right(reply.context("the innocent client")?)?;
+        ensure!(!reply.is_nil(), "a key of the innocent client is gone");
+        us.record(due.elapsed().as_micros() as u64).context("a wait of any length")?;
+        if site.attacked.load(Ordering::Relaxed) {
+            break;
+        }
+        due += EVERY;
+        match due.checked_duration_since(Instant::now()) {
+            Some(early) => sleep(early),
+            // Those that would have come meanwhile are not asked for one after the other: one of them has waited.
+            None => due = Instant::now(),
+        }
+    }
+    Ok(Waits { us })
+}
+
+fn key(number: usize) -> String {
+    format!("innocent:{number}")
+}

@@ -1,0 +1,238 @@
+//! Hostile clients beside an innocent one: each attack runs for some seconds on a small server of its own, while another
+//! client asks for little things a thousand times a second. What is asserted: the innocent client hardly waits, and the
+//! server stays within its memory.
+//!
+//! An attack is a row of [`ATTACKS`]: a function that prepares data and one that attacks until its time is over. The files
+//! beside this one have them by subject; `innocent` measures.
+
+mod channels;
+mod innocent;
+mod keys;
+mod sessions;
+mod sorting;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::bench::process::resident_bytes;
+use crate::client::{Client, Reply};
+use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+use innocent::Waits;
+
+/// Directives of the server under attack.
+pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
+
+/// What the innocent client may wait in all but one of a hundred requests.
+pub const P99_MAX: Duration = Duration::from_millis(5);
+/// What it may wait at most.
+pub const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How often the resident memory is looked at.
+const SAMPLE: Duration = Duration::from_millis(20);
+
+pub struct Options {
+    pub server: Template,
+    /// How long each attack lasts.
+    pub time: Duration,
+    /// Names of attacks; all if empty.
+    pub attacks: Vec<String>,
+    /// A share of the usual size, for a short run that shows that everything works.
+    pub scale: f64,
+}
+
+/// One attack.
+struct Attack {
+    name: &'static str,
+    /// What it needs to be there; not measured.
+    prepare: fn(&Site) -> Result<()>,
+    /// Attacks until `Site::is_over`.
+    attack: fn(&Site) -> Result<()>,
+}
+
+/// All attacks, in the order of the table that is printed.
+const ATTACKS: &[&[Attack]] = &[
+    &[Attack { name: "none", prepare: nothing, attack: wait }],
+    sorting::ATTACKS,
+    keys::ATTACKS,
+    channels::ATTACKS,
+    sessions::ATTACKS,
+];
+
+/// Runs the attacks and prints their table; true if the innocent client was served well beside each.
+pub fn run(options: &Options) -> Result<bool> {
+    let known: Vec<&Attack> = ATTACKS.iter().copied().flatten().collect();
+    for name in &options.attacks {
+        let names = || known.iter().map(|attack| attack.name).collect::<Vec<_>>().join(", ");
+        ensure!(known.iter().any(|attack| attack.name == name), "no attack {name}; there are {}", names());
+    }
+    println!("hostile: {} s for each attack", options.time.as_secs_f64());
+    println!(
+        "{:<24} | {:>8} | {:>8} | {:>8} | {:>8} | {:>8} | ok",
+        "attack", "attacks", "p50 ms", "p99 ms", "pause ms", "MB"
+    );
+    let chosen = known
+        .into_iter()
+        .filter(|attack| options.attacks.is_empty() || options.attacks.iter().any(|name| name == attack.name));
+    let mut all_ok = true;
+    for attack in chosen {
+        let row = play(attack, options).with_context(|| format!("the attack {}", attack.name))?;
+        all_ok &= row.is_ok();
+        row.print(attack.name);
+    }
+    println!("hostile: {}", if all_ok { "nothing wrong" } else { "FAILED: somebody innocent had to wait" });
+    Ok(all_ok)
+}
+
+/// What an attack has done to others.
+struct Row {
+    rounds: u64,
+    waits: Waits,
+    resident_bytes: u64,
+}
+
+impl Row {
+    fn is_ok(&self) -> bool {
+        self.waits.p99() < P99_MAX && self.waits.longest() < PAUSE_MAX
+    }
+
+    fn print(&self, name: &str) {
+        let ms = |wait: Duration| wait.as_secs_f64() * 1e3;
+        println!(
+            "{name:<24} | {:>8} | {:>8.2} | {:>8.2} | {:>8.1} | {:>8} | {}",
+            self.rounds,
+            ms(self.waits.p50()),
+            ms(self.waits.p99()),
+            ms(self.waits.longest()),
+            self.resident_bytes / 1_000_000,
+            if self.is_ok() { "yes" } else { "NO" }
+        );
+    }
+}
+
+fn play(attack: &Attack, options: &Options) -> Result<Row> {
+    let mut place = Workplace::new("hostile", None)?;
+    let (mut server, _) = Server::start(&options.server, &place)?;
+    let site = Site::new(server.port(), options);
+    innocent::prepare(&site)?;
+    (attack.prepare)(&site).context("preparing it")?;
+    site.begin();
+    let (waits, resident) = thread::scope(|scope| {
+        let innocent = scope.spawn(|| innocent::ask(&site));
+        let attacker = scope.spawn(|| (attack.attack)(&site));
+        let mut resident = 0;
+        while !attacker.is_finished() {
+            resident = resident.max(resident_bytes(server.pid()));
+            sleep(SAMPLE);
+        }
+        site.attacked.store(true, Ordering::Relaxed);
+        let attacked = attacker.join().expect("an attack does not panic");
+        let waits = innocent.join().expect("the innocent client does not panic");
+        attacked.context("attacking").and(waits).map(|waits| (waits, resident))
+    })
+    .inspect_err(|_| {
+        let ended =
+            server.ended().ok().flatten().map_or(String::new(), |status| format!("the server ended: {status}\n"));
+        eprintln!("{ended}its last lines:\n{}\nin {}", place.log_tail(), place.keep().display());
+    })?;
+    // Not asked to stop: it has been attacked enough, and others prove clean stops.
+    server.kill()?;
+    Ok(Row { rounds: site.rounds.load(Ordering::Relaxed), waits, resident_bytes: resident })
+}
+
+/// Where an attack takes place.
+struct Site {
+    port: u16,
+    time: Duration,
+    scale: f64,
+    begun: std::sync::OnceLock<Instant>,
+    /// Attacks that have come to their end.
+    rounds: AtomicU64,
+    /// The attackers have ended.
+    attacked: AtomicBool,
+}
+
+impl Site {
+    fn new(port: u16, options: &Options) -> Site {
+        Site {
+            port,
+            time: options.time,
+            scale: options.scale,
+            begun: Default::default(),
+            rounds: AtomicU64::new(0),
+            attacked: AtomicBool::new(false),
+        }
+    }
+
+    fn begin(&self) {
+        self.begun.get_or_init(Instant::now);
+    }
+
+    /// Whether the attack has lasted long enough.
+    fn is_over(&self) -> bool {
+        self.begun.get().is_some_and(|begun| begun.elapsed() >= self.time)
+    }
+
+    /// `usual`, or less in a short run.
+    fn count(&self, usual: usize) -> usize {
+        ((usual as f64 * self.scale) as usize).max(1)
+    }
+
+    fn client(&self) -> Result<Client> {
+        Client::connect(self.port, REPLY_TIMEOUT).context("connecting")
+    }
+
+    /// Counts one more attack; whether another one is wanted.
+    fn again(&self) -> bool {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        !self.is_over()
+    }
+
+    /// Sends one command again and again.
+    fn repeat(&self, words: &[impl AsRef<[u8]>]) -> Result<()> {
+        let mut client = self.client()?;
+        loop {
+            right(client.call(words)?)?;
+            if !self.again() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends `count` commands in pipelines, and reads their replies.
+    fn fill(&self, count: usize, command: impl Fn(usize) -> Vec<String>) -> Result<()> {
+        self.fill_with(&mut self.client()?, count, command)
+    }
+
+    fn fill_with(&self, client: &mut Client, count: usize, command: impl Fn(usize) -> Vec<String>) -> Result<()> {
+        const TOGETHER: usize = 1000;
+        for first in (0..count).step_by(TOGETHER) {
+            let last = count.min(first + TOGETHER);
+            (first..last).for_each(|number| client.push(&command(number)));
+            client.flush()?;
+            for _ in first..last {
+                right(client.read()?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A reply, unless it is an error.
+fn right(reply: Reply) -> Result<Reply> {
+    match reply.error() {
+        Some(error) => anyhow::bail!("answered by {error}"),
+        None => Ok(reply),
+    }
+}
+
+fn nothing(_: &Site) -> Result<()> {
+    Ok(())
+}
+
+/// What the machine does to the innocent client by itself.
+fn wait(site: &Site) -> Result<()> {
+    sleep(site.time);
+    Ok(())
+}

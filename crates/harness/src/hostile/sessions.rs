@@ -1,0 +1,112 @@
+//! What sessions hold: watched keys, connections, transfers to servers that do not answer.
+
+use std::net::TcpListener;
+use std::thread;
+
+use anyhow::{Result, ensure};
+
+use super::{Attack, Site, nothing, right};
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack { name: "watch-many", prepare: nothing, attack: watch_many },
+    Attack { name: "watch-one-by-many", prepare: nothing, attack: watch_one_by_many },
+    Attack { name: "client-list", prepare: nothing, attack: client_list },
+    Attack { name: "migrate-to-the-silent", prepare: prepare_migrate, attack: migrate_to_the_silent },
+];
+
+const WATCHED: usize = 200_000;
+const CLIENTS: usize = 2000;
+const MIGRATIONS: usize = 24;
+
+fn watch_many(site: &Site) -> Result<()> {
+    const EACH: usize = 10_000;
+    let names = |first: usize| (first..first + EACH).map(|number| format!("watched:{number}"));
+    let watch = |first| ["WATCH".to_string()].into_iter().chain(names(first)).collect::<Vec<_>>();
+    let mut client = site.client()?;
+    let mut writer = site.client()?;
+    loop {
+        for first in (0..site.count(WATCHED)).step_by(EACH) {
+            right(client.call(&watch(first))?)?;
+        }
+        right(client.call(&["MULTI"])?)?;
+        right(client.call(&["EXEC"])?)?;
+        right(writer.call(&["SET", "watched:1", "x"])?)?;
+        if !site.again() {
+            return Ok(());
+        }
+    }
+}
+
+/// Thousands of clients that watch the same keys.
+fn watch_one_by_many(site: &Site) -> Result<()> {
+    let mut clients = (0..site.count(CLIENTS)).map(|_| site.client()).collect::<Result<Vec<_>>>()?;
+    let names = (0..100).map(|number| format!("watched:{number}"));
+    let watch: Vec<String> = ["WATCH".to_string()].into_iter().chain(names).collect();
+    loop {
+        for client in &mut clients {
+            client.push(&watch);
+            client.push(&["MULTI"]);
+            client.push(&["SET", "watched:1", "x"]);
+            client.push(&["EXEC"]);
+            client.flush()?;
+        }
+        for client in &mut clients {
+            for _ in 0..4 {
+                right(client.read()?)?;
+            }
+        }
+        if !site.again() {
+            return Ok(());
+        }
+    }
+}
+
+fn client_list(site: &Site) -> Result<()> {
+    let _clients = (0..site.count(CLIENTS)).map(|_| site.client()).collect::<Result<Vec<_>>>()?;
+    let mut client = site.client()?;
+    loop {
+        right(client.call(&["CLIENT", "LIST"])?)?;
+        right(client.call(&["CLIENT", "KILL", "ID", "1000000000"])?)?;
+        right(
+            client
+                .call(&["CLIENT", "KILL", "ADDR", "192.0.2.1:1", "USER", "default"])
+                .map(|_| crate::client::Reply::ok())?,
+        )?;
+        if !site.again() {
+            return Ok(());
+        }
+    }
+}
+
+fn prepare_migrate(site: &Site) -> Result<()> {
+    site.fill(MIGRATIONS + 1, |number| vec!["SET".into(), format!("moved:{number}"), "x".into()])
+}
+
+/// Many transfers to a server that accepts and never answers; one with a short time of its own is answered in it.
+fn migrate_to_the_silent(site: &Site) -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let port = silent.local_addr()?.port().to_string();
+    let migrate = |number: usize, timeout_ms: &str| -> Result<()> {
+        let words = ["MIGRATE", "127.0.0.1", &port, &format!("moved:{number}"), "0", timeout_ms];
+        let begun = std::time::Instant::now();
+        let reply = site.client()?.call(&words)?;
+        let error = reply.error().unwrap_or_default();
+        ensure!(error.starts_with("IOERR"), "MIGRATE to a silent server was answered by {reply}");
+        let limit_ms: u64 = timeout_ms.parse()?;
+        let took_ms = begun.elapsed().as_millis() as u64;
+        ensure!(took_ms < limit_ms + 1000, "MIGRATE with a timeout of {limit_ms} ms took {took_ms} ms");
+        Ok(())
+    };
+    loop {
+        let answers: Vec<Result<()>> = thread::scope(|scope| {
+            let many: Vec<_> = (0..MIGRATIONS).map(|number| scope.spawn(move || migrate(number, "2000"))).collect();
+            thread::sleep(std::time::Duration::from_millis(300));
+            let one = migrate(MIGRATIONS, "500");
+            many.into_iter().map(|thread| thread.join().expect("no panic")).chain([one]).collect()
+        });
+        answers.into_iter().collect::<Result<Vec<()>>>()?;
+        if !site.again() {
+            return Ok(());
+        }
+    }
+}
