@@ -231,7 +231,7 @@ impl Workbench {
         // Those of a transaction come when it runs, before EXEC itself.
         if let (Run::Control(Control::Exec), Some(multi)) = (entry.command.run, &session.multi)
             && !multi.refused
-            && session.mark.as_ref().is_none_or(|mark| !mark.is_set())
+            && session.watching.as_ref().is_none_or(|watching| !watching.is_outdated())
         {
             for queued in &multi.commands {
                 let entry = engine.table.entry(queued.command);

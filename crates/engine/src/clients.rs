@@ -137,7 +137,7 @@ impl Client {
             (Fact::PubSub, !state.subscriptions.is_empty()),
             (Fact::Multi, queued >= 0),
             (Fact::Blocked, session.is_waiting()),
-            (Fact::Dirty, session.mark.as_ref().is_some_and(|mark| mark.is_set())),
+            (Fact::Dirty, session.watching.as_ref().is_some_and(|watching| watching.is_outdated())),
             (Fact::Closing, state.closing),
             (Fact::NoEvict, state.no_evict),
             (Fact::NoTouch, state.no_touch),

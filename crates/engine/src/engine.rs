@@ -94,7 +94,7 @@ pub struct Engine {
     pub(crate) databases: u32,
     pub(crate) locks: Locks,
     pub(crate) exclusion: Exclusion,
-    pub(crate) watches: Watches,
+    pub(crate) watches: Arc<Watches>,
     pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
     pub(crate) pubsub: PubSub,
@@ -167,7 +167,7 @@ impl Engine {
             databases,
             locks: Locks::default(),
             exclusion: Exclusion::new(workers),
-            watches: Watches::default(),
+            watches: Arc::default(),
             waiters: Waiters::default(),
             clients: Clients::default(),
             pubsub: PubSub::default(),
@@ -275,6 +275,11 @@ impl Engine {
     #[inline]
     pub fn counters(&self, index: usize) -> &Counters {
         &self.counters[index]
+    }
+
+    /// The inbox of an event loop, once that has begun.
+    pub(crate) fn inbox(&self, worker: usize) -> Option<&Arc<Inbox>> {
+        self.inboxes[worker].get()
     }
 
     pub(crate) fn add_inbox(&self, index: usize, inbox: Arc<Inbox>) {

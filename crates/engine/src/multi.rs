@@ -4,14 +4,22 @@
 //! does not see it yet was visible before it, to whatever the session reads next.
 
 use crate::engine::{Engine, LOADING};
-use crate::session::{Block, Multi, Pending, Queued, Session, Work};
-use crate::statistics::Outcome;
-use crate::watch::Watched;
+use crate::pool::{Job, Task};
+use crate::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
+use crate::statistics::{Outcome, Wait};
+use crate::wait::timed;
+use crate::watch::Watching;
 use crate::worker::{Next, Workbench};
 use haypile_commands::{Control, Entry, Flag, Run};
 use haypile_log::Index;
-use haypile_resp::{Args, Reply};
+use haypile_resp::{Args, OwnedArgs, Reply};
 use std::sync::Arc;
+
+/// Keys that an event loop watches or forgets at once, about a tenth of a millisecond of its time. More are for the I/O pool.
+const KEYS_AT_ONCE: usize = 512;
+
+/// Arguments of a block, its watched keys included, that an event loop runs at once. A larger block is for the I/O pool.
+const ARGUMENTS_AT_ONCE: usize = 4096;
 
 impl Workbench {
     /// Queues a request of a transaction, or refuses it, which refuses the transaction.
@@ -61,20 +69,11 @@ impl Workbench {
             (Control::Discard, false) => Reply::error("ERR DISCARD without MULTI"),
             (Control::Discard, true) => {
                 session.multi = None;
-                engine.unwatch(session);
-                Reply::ok()
+                return self.unwatch(engine, session, out);
             }
             (Control::Watch, true) => Reply::error("ERR WATCH inside MULTI is not allowed"),
-            (Control::Watch, false) => {
-                for name in args.iter().skip(1) {
-                    engine.watch(session, name, self.now_ms);
-                }
-                Reply::ok()
-            }
-            (Control::Unwatch, _) => {
-                engine.unwatch(session);
-                Reply::ok()
-            }
+            (Control::Watch, false) => return self.watch(engine, session, args, out),
+            (Control::Unwatch, _) => return self.unwatch(engine, session, out),
             (Control::Reset, _) => {
                 self.reset(engine, session);
                 Reply::Simple("RESET")
@@ -92,7 +91,7 @@ impl Workbench {
             let reply = Reply::error("EXECABORT Transaction discarded because of previous errors.");
             return self.reply(engine, session, reply, Index(0), out);
         }
-        if session.mark.as_ref().is_some_and(|mark| mark.is_set()) {
+        if session.watching.as_ref().is_some_and(|watching| watching.is_outdated()) {
             engine.unwatch(session);
             return self.reply(engine, session, Reply::NullArray, Index(0), out);
         }
@@ -103,28 +102,75 @@ impl Workbench {
         }
         let seed = self.next_seed();
         // The watched keys stay registered until the block has run: what changes before it has its locks counts.
-        let block = Block { commands: multi.commands, watched: session.watched.clone(), mark: session.mark.clone() };
-        self.run_pending(engine, session, Pending::new(Work::Block(Box::new(block)), seed), out)
+        let block = Block { commands: multi.commands, watching: session.watching.take() };
+        let is_long = block.is_longer_than(ARGUMENTS_AT_ONCE);
+        let mut pending = Pending::new(Work::Block(Box::new(block)), seed);
+        pending.long = is_long;
+        self.run_pending(engine, session, pending, out)
+    }
+
+    fn watch(&mut self, engine: &Engine, session: &mut Session, args: Args<'_>, out: &mut Vec<u8>) -> Next {
+        let (watching, database, now_ms) = (session.watching.take(), session.state.database, self.now_ms);
+        let change = Rewatch { watching, names: None, database, now_ms };
+        // Without data there is no I/O pool yet.
+        if args.len() > KEYS_AT_ONCE && engine.store().is_some() {
+            let names = Some(args.to_owned_args());
+            return self.rewatch(engine, session, Rewatch { names, ..change });
+        }
+        session.watching = Some(change.with(engine, args));
+        self.reply(engine, session, Reply::ok(), Index(0), out)
+    }
+
+    fn unwatch(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        let watching = session.watching.take();
+        if watching.as_ref().is_some_and(|watching| watching.len() > KEYS_AT_ONCE) && engine.store().is_some() {
+            return self.rewatch(engine, session, Rewatch { watching, names: None, database: 0, now_ms: 0 });
+        }
+        drop(watching);
+        self.reply(engine, session, Reply::ok(), Index(0), out)
+    }
+
+    /// Leaves a change of very many watched keys to the I/O pool. Its client waits: so a client has no more under way than
+    /// it has been answered for.
+    fn rewatch(&mut self, engine: &Engine, session: &mut Session, change: Rewatch) -> Next {
+        timed(session).begin(&engine.statistics.clock, Wait::Pool);
+        self.offload(session, Waiting::Pool, Task::Watch(change))
+    }
+}
+
+/// A change of what a session watches.
+pub(crate) struct Rewatch {
+    /// What it has watched so far.
+    watching: Option<Arc<Watching>>,
+    /// What it watches in addition, from argument 1 on; without it the session watches nothing any more.
+    names: Option<OwnedArgs>,
+    database: u32,
+    now_ms: u64,
+}
+
+impl Rewatch {
+    /// What the session watches then.
+    pub fn carry_out(mut self, engine: &Engine) -> Option<Arc<Watching>> {
+        let names = self.names.take()?;
+        Some(self.with(engine, names.as_args()))
+    }
+
+    fn with(self, engine: &Engine, args: Args<'_>) -> Arc<Watching> {
+        let mut watching = self.watching.unwrap_or_else(|| Arc::new(Watching::new(&engine.watches)));
+        let own = Arc::get_mut(&mut watching).expect("no block is under way");
+        args.iter().skip(1).for_each(|name| own.add(self.database, name, self.now_ms));
+        watching
     }
 }
 
 impl Engine {
-    fn watch(&self, session: &mut Session, name: &[u8], now_ms: u64) {
-        let database = session.state.database;
-        if session.watched.iter().any(|watched| watched.database == database && *watched.name == *name) {
-            return;
-        }
-        let watched = Watched { database, name: name.into(), since_ms: now_ms };
-        let mark = session.mark.get_or_insert_with(Arc::default);
-        self.watches.watch(&watched, mark);
-        session.watched.push(watched);
-    }
-
     /// Forgets all that the session watches.
     pub(crate) fn unwatch(&self, session: &mut Session) {
-        if let Some(mark) = session.mark.take() {
-            self.watches.unwatch(&session.watched, &mark);
-            session.watched.clear();
+        let Some(watching) = session.watching.take() else { return };
+        if watching.len() > KEYS_AT_ONCE
+            && let Some(inbox) = self.inbox(session.client.worker)
+        {
+            self.pool.submit(Job { session: session.id, inbox: inbox.clone(), task: Task::Forget(watching) });
         }
     }
 }

@@ -8,11 +8,13 @@ use crate::engine::Engine;
 use crate::exclusion::Alone;
 use crate::inbox::Inbox;
 use crate::locks::{HeldFor, Parked, Turn};
+use crate::multi::Rewatch;
 use crate::serving::Place;
 use crate::session::{Event, Finished, Pending, State, What};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::together::{Together, Wanted};
 use crate::waiters::Waiter;
+use crate::watch::Watching;
 use haypile_commands::Error;
 use haypile_resp::{Pieces, Protocol, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
@@ -46,6 +48,10 @@ pub(crate) enum Task {
     Migrate(Box<Pending>, State),
     /// The next piece of a long reply.
     Piece(Box<ReplyPieces>, Protocol),
+    /// Changes what a session watches, by many keys.
+    Watch(Rewatch),
+    /// Ends the watching of many keys. Nobody waits for it.
+    Forget(Arc<Watching>),
     /// Takes one whose wait for many keys has ended out of the queues. Nobody waits for it.
     Dismiss(Arc<Waiter>),
     /// Expired keys that only the base knows, database by database. Nobody waits for it.
@@ -250,7 +256,7 @@ impl Task {
         match self {
             // They only read, and hold no key lock.
             Task::Load(..) | Task::Ahead(..) | Task::Piece(..) => Group::Load,
-            Task::Run(..) | Task::Dismiss(_) | Task::Expire => Group::Run,
+            Task::Run(..) | Task::Watch(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => Group::Run,
             Task::Migrate(..) => Group::Move,
         }
     }
@@ -261,11 +267,14 @@ impl Job {
         let Job { session, inbox, task } = self;
         let begun = Some(engine.statistics.clock.now());
         let event = |what| Event { session, what, begun };
-        match &task {
+        // These need no store.
+        let task = match task {
             Task::Expire => return engine.expire_in_base(),
-            Task::Dismiss(waiter) => return engine.waiters.remove(waiter),
-            _ => {}
-        }
+            Task::Dismiss(waiter) => return engine.waiters.remove(&waiter),
+            Task::Forget(watching) => return drop(watching),
+            Task::Watch(change) => return inbox.push(event(What::Watching(change.carry_out(engine)))),
+            task => task,
+        };
         let Some(store) = engine.wait_for_store() else { return };
         match task {
             Task::Load(mut pending, mut state, together) => {
@@ -299,7 +308,9 @@ impl Job {
                 };
                 inbox.push(event(what));
             }
-            Task::Expire | Task::Dismiss(_) => unreachable!("it was looked for above"),
+            Task::Expire | Task::Dismiss(_) | Task::Forget(_) | Task::Watch(_) => {
+                unreachable!("it was looked for above")
+            }
         }
     }
 }

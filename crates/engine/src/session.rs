@@ -9,7 +9,7 @@ use crate::locks::Turn;
 use crate::pubsub::{Audience, Change, Name, Subscriptions};
 use crate::statistics::{Called, Moment, Owing, Timed};
 use crate::waiters::Waiter;
-use crate::watch::{Mark, Watched};
+use crate::watch::Watching;
 use haypile_commands::CommandId;
 use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
 use haypile_log::Index;
@@ -80,9 +80,8 @@ pub struct Session {
     pub(crate) gate: Index,
     /// MULTI was called.
     pub(crate) multi: Option<Box<Multi>>,
-    pub(crate) watched: Vec<Watched>,
-    /// There is one while something is watched.
-    pub(crate) mark: Option<Arc<Mark>>,
+    /// What it watches, if anything.
+    pub(crate) watching: Option<Arc<Watching>>,
     pub(crate) waiting: Waiting,
     /// How long the session's writes have still to wait because the flush is behind: many short times become one that a
     /// timer can measure.
@@ -173,8 +172,7 @@ pub(crate) enum Work {
 /// The commands between MULTI and EXEC, and the watched keys.
 pub(crate) struct Block {
     pub commands: Vec<Queued>,
-    pub watched: Vec<Watched>,
-    pub mark: Option<Arc<Mark>>,
+    pub watching: Option<Arc<Watching>>,
 }
 
 /// Something that a waiting session is told, through its event loop's inbox.
@@ -195,6 +193,8 @@ pub(crate) enum What {
     Loaded(Box<Pending>, Pins),
     /// The pool has run the command.
     Finished(Box<Finished>),
+    /// The pool has changed what the session watches.
+    Watching(Option<Arc<Watching>>),
     /// To a blocked session: the log is further on the disk, or something has ended its wait for keys.
     Look,
     /// To a blocked session: somebody has let it go.
@@ -218,6 +218,18 @@ pub(crate) struct Finished {
     pub called: Vec<Called>,
     /// It has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
+}
+
+impl Block {
+    /// Whether its commands have more arguments than this, the watched keys included.
+    pub fn is_longer_than(&self, arguments: usize) -> bool {
+        let watched = self.watching.as_ref().map_or(0, |watching| watching.len());
+        let mut left = arguments.checked_sub(watched);
+        for queued in &self.commands {
+            left = left.and_then(|left| left.checked_sub(queued.args.as_args().len()));
+        }
+        left.is_none()
+    }
 }
 
 impl State {
@@ -247,8 +259,7 @@ impl Session {
             limits_version,
             gate: Index(0),
             multi: None,
-            watched: Vec::new(),
-            mark: None,
+            watching: None,
             waiting: Waiting::Nothing,
             debt: Duration::ZERO,
             event: None,

@@ -93,6 +93,11 @@ impl Workbench {
                     None => self.reply(engine, session, finished.reply, finished.gate, out),
                 }
             }
+            (Waiting::Pool, What::Watching(watching)) => {
+                self.on_pool -= 1;
+                session.watching = watching;
+                self.reply(engine, session, Reply::ok(), Index(0), out)
+            }
             (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
                 self.on_pool -= 1;
                 out.extend_from_slice(&bytes);
@@ -128,10 +133,10 @@ impl Workbench {
             // It is being opened again, and who does that is alone.
             return self.hold(engine, session, pending, Hindrance::Outside);
         };
-        let needs = pending.needs(&engine.table, &store);
+        let (writes, grows) = pending.work.writes(&engine.table);
         // One that was called from a queue goes to its lock: those behind it wait for that.
-        if needs.writes && !pending.alone && pending.turn == Turn::Newcomer {
-            match pressure(&store, needs.grows) {
+        if writes && !pending.alone && pending.turn == Turn::Newcomer {
+            match pressure(&store, grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
                     if let Some(wait) = session.owe(wait) {
                         return self.hold(engine, session, pending, Hindrance::Slow(wait));
@@ -144,6 +149,7 @@ impl Workbench {
         if pending.long {
             return self.run_on_pool(engine, session, pending);
         }
+        let needs = pending.needs(&engine.table, &store);
         if needs.alone {
             // What the exclusion was granted for, if anything, is this run.
             if !std::mem::take(&mut pending.alone) {
@@ -279,7 +285,7 @@ impl Workbench {
         self.offload(session, Waiting::Pool, task)
     }
 
-    fn offload(&mut self, session: &mut Session, waiting: Waiting, task: Task) -> Next {
+    pub(crate) fn offload(&mut self, session: &mut Session, waiting: Waiting, task: Task) -> Next {
         session.waiting = waiting;
         self.on_pool += 1;
         self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task });
@@ -301,6 +307,6 @@ impl Workbench {
 }
 
 /// The times of the command that waits.
-fn timed(session: &mut Session) -> &mut Timed {
+pub(crate) fn timed(session: &mut Session) -> &mut Timed {
     session.timed.get_or_insert_with(Box::default)
 }

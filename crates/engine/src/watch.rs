@@ -8,7 +8,8 @@
 use crate::sync::{Mutex, lock};
 use foldhash::fast::RandomState;
 use haypile_store::{Space, Txn};
-use std::collections::HashMap;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,13 +31,59 @@ impl Mark {
     }
 }
 
-/// A key that a session watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
-    pub database: u32,
-    pub name: Box<[u8]>,
-    /// When it was watched: a deadline that had passed by then changes nothing for the session.
-    pub since_ms: u64,
+/// The name of a watched key. Its bytes are shared by all who watch it.
+type Name = Arc<[u8]>;
+
+/// Everything that one session watches until its next EXEC, DISCARD or UNWATCH. Dropping it ends the watching.
+pub(crate) struct Watching {
+    watches: Arc<Watches>,
+    mark: Arc<Mark>,
+    /// By database and name: when it was watched. A deadline that had passed by then changes nothing for the session.
+    keys: BTreeMap<u32, HashMap<Name, u64, RandomState>>,
+    count: usize,
+}
+
+impl Watching {
+    pub fn new(watches: &Arc<Watches>) -> Self {
+        let (watches, mark, keys) = (watches.clone(), Arc::default(), BTreeMap::new());
+        Watching { watches, mark, keys, count: 0 }
+    }
+
+    /// Watches a key from now on; one that is watched already is left as it is. No lock is needed.
+    pub fn add(&mut self, database: u32, name: &[u8], now_ms: u64) {
+        let keys = self.keys.entry(database).or_default();
+        if keys.contains_key(name) {
+            return;
+        }
+        let name = self.watches.watch(database, name, now_ms, &self.mark);
+        self.count += 1;
+        keys.insert(name, now_ms);
+    }
+
+    /// Whether any of the keys has changed.
+    pub fn is_outdated(&self) -> bool {
+        self.mark.is_set()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The database and the name of each key, and when it was watched.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8], u64)> {
+        self.keys
+            .iter()
+            .flat_map(|(database, keys)| keys.iter().map(move |(name, since_ms)| (*database, &**name, *since_ms)))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        for (database, keys) in &self.keys {
+            keys.keys().for_each(|name| self.watches.unwatch(*database, name, &self.mark));
+        }
+    }
 }
 
 struct Watcher {
@@ -46,7 +93,7 @@ struct Watcher {
 }
 
 /// Who watches, by name.
-type Shard = Mutex<HashMap<Box<[u8]>, Vec<Watcher>, RandomState>>;
+type Shard = Mutex<HashMap<Name, SmallVec<[Watcher; 1]>, RandomState>>;
 
 /// All watched keys of all sessions.
 pub struct Watches {
@@ -78,24 +125,31 @@ impl Watches {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Registers a watched key; the caller holds the key's lock.
-    pub fn watch(&self, key: &Watched, mark: &Arc<Mark>) {
-        let watcher = Watcher { database: key.database, since_ms: key.since_ms, mark: mark.clone() };
-        lock(self.shard(&key.name)).entry(key.name.clone()).or_default().push(watcher);
+    /// Registers a watched key; the name as all who watch it share it.
+    fn watch(&self, database: u32, name: &[u8], since_ms: u64, mark: &Arc<Mark>) -> Name {
+        let watcher = Watcher { database, since_ms, mark: mark.clone() };
+        let mut shard = lock(self.shard(name));
+        let shared = match shard.get_key_value(name) {
+            Some((shared, _)) => shared.clone(),
+            None => Name::from(name),
+        };
+        shard.entry(shared.clone()).or_default().push(watcher);
+        drop(shard);
         self.count.fetch_add(1, Ordering::Relaxed);
+        shared
     }
 
-    /// Takes a session's watched keys out again.
-    pub fn unwatch(&self, keys: &[Watched], mark: &Arc<Mark>) {
-        for key in keys {
-            let mut shard = lock(self.shard(&key.name));
-            let Some(watchers) = shard.get_mut(&key.name) else { continue };
-            let before = watchers.len();
-            watchers.retain(|watcher| !(Arc::ptr_eq(&watcher.mark, mark) && watcher.database == key.database));
-            self.count.fetch_sub(before - watchers.len(), Ordering::Relaxed);
-            if watchers.is_empty() {
-                shard.remove(&key.name);
-            }
+    /// Takes a session's watched key out again.
+    fn unwatch(&self, database: u32, name: &[u8], mark: &Arc<Mark>) {
+        let mut shard = lock(self.shard(name));
+        let Some(watchers) = shard.get_mut(name) else { return };
+        let is_own = |watcher: &Watcher| Arc::ptr_eq(&watcher.mark, mark) && watcher.database == database;
+        if let Some(at) = watchers.iter().position(is_own) {
+            watchers.swap_remove(at);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        if watchers.is_empty() {
+            shard.remove(name);
         }
     }
 
@@ -118,7 +172,7 @@ impl Watches {
     }
 
     /// Everything that is watched in these databases.
-    pub fn in_databases(&self, databases: &[u32]) -> Vec<(u32, Box<[u8]>)> {
+    pub fn in_databases(&self, databases: &[u32]) -> Vec<(u32, Name)> {
         let mut found = Vec::new();
         for shard in &self.by_name {
             for (name, watchers) in lock(shard).iter() {
@@ -152,36 +206,54 @@ impl Watches {
 mod tests {
     use super::*;
 
-    fn watched(database: u32, name: &str) -> Watched {
-        Watched { database, name: name.as_bytes().into(), since_ms: 100 }
+    fn watching(watches: &Arc<Watches>, database: u32) -> Watching {
+        let mut watching = Watching::new(watches);
+        watching.add(database, b"k", 100);
+        watching
     }
 
     #[test]
     fn a_mark_is_set_by_its_own_keys_only() {
-        let watches = Watches::default();
-        let (mine, other) = (Arc::new(Mark::default()), Arc::new(Mark::default()));
-        watches.watch(&watched(0, "k"), &mine);
-        watches.watch(&watched(1, "k"), &other);
+        let watches = Arc::default();
+        let (mine, other) = (watching(&watches, 0), watching(&watches, 1));
         watches.on_exchange(0, b"j", u64::MAX);
-        assert!(!mine.is_set());
+        assert!(!mine.is_outdated());
         watches.on_exchange(0, b"k", 100);
-        assert!(!mine.is_set(), "it was gone when it was watched");
+        assert!(!mine.is_outdated(), "it was gone when it was watched");
         watches.on_exchange(0, b"k", 101);
-        assert!(mine.is_set() && !other.is_set());
+        assert!(mine.is_outdated() && !other.is_outdated());
         assert_eq!(watches.count(), 2);
-        watches.unwatch(&[watched(0, "k")], &mine);
-        watches.unwatch(&[watched(1, "k")], &other);
+        drop(mine);
+        drop(other);
         assert!(!watches.any());
+        assert!(watches.by_name.iter().all(|shard| lock(shard).is_empty()), "nothing is left behind");
     }
 
     #[test]
     fn a_deadline_that_had_passed_at_watch_is_no_change() {
-        let watches = Watches::default();
-        let mark = Arc::new(Mark::default());
-        watches.watch(&watched(0, "k"), &mark);
+        let watches = Arc::default();
+        let watching = watching(&watches, 0);
         watches.on_expired(Space(0), b"k", 99, |_| Space(0));
-        assert!(!mark.is_set());
+        assert!(!watching.is_outdated());
         watches.on_expired(Space(0), b"k", 100, |_| Space(0));
-        assert!(mark.is_set());
+        assert!(watching.is_outdated());
+    }
+
+    #[test]
+    fn a_key_is_watched_once_in_each_database_and_since_the_first_time() {
+        let watches = Arc::default();
+        let mut all = watching(&watches, 0);
+        let other = watching(&watches, 0);
+        all.add(0, b"k", 200);
+        all.add(3, b"k", 300);
+        all.add(0, b"j", 400);
+        let mut keys: Vec<_> = all.iter().collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [(0, &b"j"[..], 400), (0, b"k", 100), (3, b"k", 300)]);
+        assert_eq!((all.len(), watches.count()), (3, 4));
+        drop(all);
+        assert_eq!(watches.count(), 1, "the other session's stays");
+        watches.on_exchange(0, b"k", u64::MAX);
+        assert!(other.is_outdated());
     }
 }

@@ -11,7 +11,7 @@ use crate::serving::{Place, Service};
 use crate::session::{Block, Pending, State, Work};
 use crate::statistics::Called;
 use crate::waiters::Waiter;
-use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Table, Tried};
+use haypile_commands::{Args, CommandId, Control, Entry, Error, Flag, Run, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -25,9 +25,6 @@ pub(crate) struct Needs {
     pub claims: Claims,
     /// It runs while nothing else does; it claims no keys then.
     pub alone: bool,
-    pub writes: bool,
-    /// Some write may make the data larger.
-    pub grows: bool,
 }
 
 /// What became of it.
@@ -64,6 +61,21 @@ impl Work {
         matches!(self, Work::Block(_))
     }
 
+    /// Whether it writes, and whether some write may make the data larger.
+    pub fn writes(&self, table: &Table) -> (bool, bool) {
+        let of = |id: CommandId| {
+            let flags = table.entry(id).flags;
+            (flags.has(Flag::Write), flags.has(Flag::Denyoom))
+        };
+        match self {
+            Work::Command(id, _) => of(*id),
+            Work::Block(block) => block.commands.iter().fold((false, false), |(writes, grows), queued| {
+                let (also_writes, also_grows) = of(queued.command);
+                (writes | also_writes, grows | also_grows)
+            }),
+        }
+    }
+
     /// What it writes is only what it has found out.
     fn caches(&self, engine: &Engine) -> bool {
         matches!(self, Work::Command(id, _) if matches!(engine.table.entry(*id).command.run, Run::Cache(_)))
@@ -76,8 +88,8 @@ impl Work {
                 for queued in &block.commands {
                     needs.add(table.entry(queued.command), queued.args.as_args(), store);
                 }
-                for watched in &block.watched {
-                    needs.claims.add(store.key(watched.database, &watched.name).hash, Hold::Shared);
+                for (database, name, _) in block.watching.iter().flat_map(|watching| watching.iter()) {
+                    needs.claims.add(store.key(database, name).hash, Hold::Shared);
                 }
             }
         }
@@ -165,10 +177,8 @@ impl Work {
 
 impl Needs {
     fn add(&mut self, entry: &Entry, args: resp::Args<'_>, store: &Store) {
-        let Entry { command, flags, .. } = entry;
+        let command = &entry.command;
         self.alone |= matches!(command.run, Run::Exclusive(_));
-        self.writes |= flags.has(Flag::Write);
-        self.grows |= flags.has(Flag::Denyoom);
         for (at, spec) in command.keys(Args::from(args)) {
             let hold = if command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
             self.claims.add(store.key(0, args.get(at)).hash, hold);
@@ -219,14 +229,15 @@ impl Block {
 
     /// Whether a watched key has changed since it was watched, or has passed its deadline.
     fn is_outdated(&self, txn: &mut Txn<'_>) -> Result<bool, Error> {
-        if self.mark.as_ref().is_some_and(|mark| mark.is_set()) {
+        let Some(watching) = &self.watching else { return Ok(false) };
+        if watching.is_outdated() {
             return Ok(true);
         }
-        for watched in &self.watched {
-            let key = txn.key_in(watched.database, &watched.name);
+        for (database, name, since_ms) in watching.iter() {
+            let key = txn.key_in(database, name);
             let Some(row) = txn.meta(&key)? else { continue };
             let entry = types_key::Entry::parse(row)?;
-            let since = watched.since_ms..txn.now_ms();
+            let since = since_ms..txn.now_ms();
             let header = &entry.header;
             if header.deadline_ms.is_some_and(|deadline_ms| since.contains(&deadline_ms))
                 || header.fields.is_some() && hash::has_expired_within(txn, &key, &entry, since)?
@@ -281,7 +292,7 @@ pub(crate) fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Resul
 }
 
 /// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.
-type Exchanged = (u32, Box<[u8]>, u64);
+type Exchanged = (u32, Arc<[u8]>, u64);
 
 /// The deadline of a key that has a row, in milliseconds since 1970; the end of time if it has none.
 fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {

@@ -279,3 +279,63 @@ fn exec_while_the_data_are_loaded_is_refused_at_once() {
     assert_eq!(server.ask(0, "EXEC"), refused);
     assert_eq!(server.ask(0, "EXEC"), "-ERR EXEC without MULTI");
 }
+
+/// `count` words after the first one, each different.
+fn many(command: &str, first: usize, count: usize) -> String {
+    (first..first + count).fold(command.to_string(), |line, number| format!("{line} k{number}"))
+}
+
+#[test]
+fn many_watched_keys_are_left_to_the_pool() {
+    let mut server = Server::new();
+    server.send(0, &many("WATCH", 0, 5000));
+    assert!(server.waits(0), "an event loop does not do so many at once");
+    assert_eq!(server.reply(0), "+OK");
+    assert_eq!(server.info(1, "total_watched_keys"), "5000");
+    server.send(0, "UNWATCH");
+    assert!(server.waits(0));
+    assert_eq!(server.reply(0), "+OK");
+    assert_eq!(server.info(1, "total_watched_keys"), "0");
+    // What was watched in one call or in many counts alike, and a few keys take no other thread.
+    for first in 0..20 {
+        server.send(0, &many("WATCH", first * 400, 400));
+        assert!(!server.waits(0));
+    }
+    server.reply(0);
+    server.ask(0, "MULTI");
+    server.ask(0, "GET k");
+    server.send(0, "EXEC");
+    assert!(server.waits(0), "a block with many watched keys is for the pool");
+    assert_eq!(server.reply(0), "*1 $-1");
+    assert_eq!(server.info(1, "total_watched_keys"), "0");
+    // One of the many is enough.
+    assert_eq!(server.ask(0, &many("WATCH", 0, 5000)), "+OK");
+    server.ask(1, "SET k4999 1");
+    server.ask(0, "MULTI");
+    assert_eq!(server.ask(0, "EXEC"), "*-1");
+    server.ask(0, &many("WATCH", 0, 5000));
+    server.ask(0, "MULTI");
+    server.ask(0, "SET x 1");
+    assert_eq!(server.ask(0, "DISCARD"), "+OK");
+    assert_eq!(server.info(1, "total_watched_keys"), "0");
+    // A client that goes leaves nothing behind.
+    server.ask(1, "PING");
+    server.ask(0, &many("WATCH", 0, 5000));
+    server.leave(0);
+    let begun = std::time::Instant::now();
+    while server.info(0, "total_watched_keys") != "0" {
+        assert!(begun.elapsed() < server::PATIENCE, "what was watched is forgotten");
+    }
+}
+
+#[test]
+fn a_block_of_many_commands_is_left_to_the_pool() {
+    let mut server = Server::new();
+    server.ask(0, "MULTI");
+    for _ in 0..3000 {
+        server.ask(0, "INCR n");
+    }
+    server.send(0, "EXEC");
+    assert!(server.waits(0));
+    assert!(server.reply(0).ends_with(":3000"));
+}
