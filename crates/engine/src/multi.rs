@@ -1,7 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH and UNWATCH: what a session queues, and when it becomes a block.
 //!
-//! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit that
-//! does not see it yet was visible before it, to whatever the session reads next.
+//! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit looks
+//! for watchers after its effects are visible, so what it does not mark is what the session reads.
 
 use crate::engine::{Engine, LOADING};
 use crate::pool::{Job, Task};

@@ -1,7 +1,8 @@
 //! WATCH: who wants to know that a key changed before EXEC.
 //!
-//! Sessions register names; a commit marks the sessions that watch what it touched, still under its key locks, and EXEC
-//! looks at its mark under the locks of its watched keys: so it sees every change that came before it. While nobody
+//! Sessions register names, without key locks; a commit marks the sessions that watch what it touched, afterwards and still
+//! under its key locks; EXEC looks at its mark under the locks of its watched keys. So EXEC sees every change since WATCH:
+//! a commit that does not see the registration came before it, and the session reads what that commit wrote. While nobody
 //! watches anything, a commit pays for one relaxed load. What counts as a change is decided by `execute`; nothing here
 //! reads a row.
 
@@ -97,7 +98,9 @@ type Shard = Mutex<HashMap<Name, SmallVec<[Watcher; 1]>, RandomState>>;
 
 /// All watched keys of all sessions.
 pub struct Watches {
-    /// Watchers of all keys together. Raised under the key's lock, so that whoever commits to the key later sees it.
+    /// Watchers of all keys together. Invariant: raised before the session reads a watched key, and loaded by a commit
+    /// after its rows are in the memtable. A read takes the latch that the commit held, so one of the two sees the other
+    /// without an ordering of this counter's own.
     count: AtomicUsize,
     by_name: Box<[Shard]>,
     hasher: RandomState,
@@ -125,7 +128,7 @@ impl Watches {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Registers a watched key; the name as all who watch it share it.
+    /// Registers a watched key, for which no lock is needed; the name as all who watch it share it.
     fn watch(&self, database: u32, name: &[u8], since_ms: u64, mark: &Arc<Mark>) -> Name {
         let watcher = Watcher { database, since_ms, mark: mark.clone() };
         let mut shard = lock(self.shard(name));

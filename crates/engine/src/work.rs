@@ -277,14 +277,16 @@ fn run_command(
     }
 }
 
-/// Commits, and marks who watches what changed.
+/// Commits a transaction, then marks who watches what changed.
+///
+/// Invariant: whether anybody watches is asked after the commit. A WATCH that this look misses came later, so what its
+/// session reads next is the committed value. A look before the commit would miss sessions that read the value before it.
 pub(crate) fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
-    if !engine.watches.any() {
-        return txn.commit().map(drop);
-    }
     let exchanged = exchanged_keys(engine, store, txn)?;
     txn.commit()?;
-    engine.watches.on_commit(txn);
+    if engine.watches.any() {
+        engine.watches.on_commit(txn);
+    }
     for (database, name, until_ms) in &exchanged {
         engine.watches.on_exchange(*database, name, *until_ms);
     }
@@ -302,6 +304,7 @@ fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {
 }
 
 /// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
+/// Such a transaction is alone, so no session reads between this look and the commit.
 fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
     let databases: Vec<u32> = txn.moved_databases().collect();
     if databases.is_empty() {

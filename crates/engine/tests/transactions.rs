@@ -3,7 +3,10 @@
 
 mod server;
 
-use server::{Server, check};
+use haypile_log::testing::FaultFiles;
+use server::{Data, PATIENCE, Server, check};
+use std::sync::Arc;
+use std::time::Instant;
 
 #[test]
 fn a_block_is_queued_and_runs_as_a_whole() {
@@ -338,4 +341,48 @@ fn a_block_of_many_commands_is_left_to_the_pool() {
     server.send(0, "EXEC");
     assert!(server.waits(0));
     assert!(server.reply(0).ends_with(":3000"));
+}
+
+/// A server whose log admits 64 KiB that are not synced, and what holds its syncs.
+fn with_little_unsynced() -> (Server, Arc<FaultFiles>) {
+    let mut files = None;
+    let data = Data::with(|options| {
+        let faults = Arc::new(FaultFiles::new(options.log.files.clone()));
+        options.log.files = faults.clone();
+        options.log.unsynced_bytes_max = 64 << 10;
+        files = Some(faults);
+    });
+    (Server::over(data), files.expect("the options were changed"))
+}
+
+/// Reads its key behind WATCH, without a lock, while a commit to that key waits for room in the log: it reads the value
+/// before, so the commit has to mark it although nobody watched when the commit began.
+#[test]
+fn a_key_that_is_watched_while_a_commit_to_it_waits_has_changed() {
+    let (mut server, files) = with_little_unsynced();
+    let filler = "x".repeat(40 << 10);
+    server.ask(0, "SET k 1");
+    files.hold_syncs(true);
+    server.ask(0, &format!("SET filler {filler}"));
+    for command in ["MULTI", "INCR k", &format!("SET another {filler}")] {
+        server.ask(0, command);
+    }
+    let log = server.store.store.clone();
+    let unsynced = || log.log().stats().unsynced_bytes;
+    let before = unsynced();
+    server.send(0, "EXEC");
+    let started = Instant::now();
+    while unsynced() == before {
+        assert!(started.elapsed() < PATIENCE, "what EXEC writes finds no room, and is counted while it waits");
+        std::thread::yield_now();
+    }
+    assert_eq!(server.ask(1, "WATCH k"), "+OK");
+    assert_eq!(server.ask(1, "GET k"), "$1 1", "nothing is committed yet");
+    files.hold_syncs(false);
+    assert_eq!(server.reply(0), "*2 :2 +OK");
+    for command in ["MULTI", "SET k 2"] {
+        server.ask(1, command);
+    }
+    assert_eq!(server.ask(1, "EXEC"), "*-1", "the increment would be lost");
+    assert_eq!(server.ask(1, "GET k"), "$1 2");
 }

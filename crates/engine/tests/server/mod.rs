@@ -38,6 +38,11 @@ pub struct Data {
 
 impl Data {
     pub fn new() -> Data {
+        Data::with(|_| ())
+    }
+
+    /// A fresh store whose options `change` has had a look at.
+    pub fn with(change: impl FnOnce(&mut StoreOptions)) -> Data {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("haypile-engine-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
@@ -45,6 +50,7 @@ impl Data {
         let mut options = haypile_store::testing::options(&dir);
         // Without it, what was written or looked for stays in memory, whatever the base pretends.
         options.row_cache_bytes = 0;
+        change(&mut options);
         let base = Arc::new(MemoryBase::default());
         let faults = FaultBase::new(base.clone());
         let store = Store::open(options, faults.clone(), |_| ()).expect("a fresh directory opens");
@@ -118,7 +124,12 @@ pub fn engine(workers: usize) -> Arc<Engine> {
 
 impl Server {
     pub fn new() -> Server {
-        let server = Server::loading();
+        Server::over(Data::new())
+    }
+
+    /// A server of this data.
+    pub fn over(data: Data) -> Server {
+        let server = Server::loading_over(data);
         server.engine.serve(server.store.store.clone()).expect("threads can start");
         server
     }
@@ -138,12 +149,16 @@ impl Server {
 
     /// A server whose store is not there yet.
     pub fn loading() -> Server {
+        Server::loading_over(Data::new())
+    }
+
+    fn loading_over(data: Data) -> Server {
         let engine = engine(1);
         let (wake, wakes) = channel();
         let wake = Mutex::new(wake);
         let worker =
             Worker::new(engine.clone(), 0, Box::new(move || _ = wake.lock().expect("senders do not panic").send(())));
-        Server { now_ms: engine.now_ms(), engine, worker, clients: Vec::new(), wakes, store: Data::new() }
+        Server { now_ms: engine.now_ms(), engine, worker, clients: Vec::new(), wakes, store: data }
     }
 
     /// Sends a command's words, separated by blanks; runs as far as it can go without waiting.
