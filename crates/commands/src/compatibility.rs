@@ -119,6 +119,15 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_block_tells_of_keys_first_and_then_publishes_and_subscribes",
     },
     Difference {
+        commands: &["exec"],
+        what: "A block of which a command changes more than `txn-bytes-max`, finds no room on the disk, or meets a read that \
+               fails has no effect as a whole: `EXECABORT Transaction discarded because of: ...`. A command that its own \
+               handler refuses, say for a wrong type, leaves nothing of its own, and the others stand, as in Redis.",
+        why: "What the other commands did may only be right together with it: a COPY that is refused and the DEL behind it \
+              would lose the value.",
+        test: "a_block_whose_copy_finds_no_room_keeps_what_it_was_to_replace",
+    },
+    Difference {
         commands: &["replicaof", "slaveof"],
         what: "With a host and a port it is an error; `NO ONE` is OK.",
         why: "Replication comes later.",

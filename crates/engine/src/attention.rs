@@ -217,9 +217,7 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Attended {
         Attended::Answered(match entry.command.run {
-            Run::Control(Control::Exec) => {
-                self.abort_block(engine, session, entry, args, text.strip_prefix("ERR ").unwrap_or(text), out)
-            }
+            Run::Control(Control::Exec) => self.abort_block(engine, session, entry, args, text, out),
             _ => self.refuse(engine, session, Reply::error(text.to_owned()), out),
         })
     }

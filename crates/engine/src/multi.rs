@@ -5,6 +5,7 @@
 
 use crate::engine::{Engine, LOADING};
 use crate::pool::{Job, Task};
+use crate::reply::discarded;
 use crate::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
 use crate::statistics::{Outcome, Wait};
 use crate::wait::timed;
@@ -97,8 +98,7 @@ impl Workbench {
         }
         if engine.store().is_none() {
             engine.unwatch(session);
-            let reply = Reply::error(format!("EXECABORT Transaction discarded because of: {LOADING}"));
-            return self.reply(engine, session, reply, Index(0), out);
+            return self.reply(engine, session, discarded(LOADING), Index(0), out);
         }
         let seed = self.next_seed();
         // The watched keys stay registered until the block has run: what changes before it has its locks counts.

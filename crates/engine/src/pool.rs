@@ -15,7 +15,6 @@ use crate::sync::{Condvar, Mutex, lock};
 use crate::together::{Together, Wanted};
 use crate::waiters::Waiter;
 use crate::watch::Watching;
-use haypile_commands::Error;
 use haypile_resp::{Pieces, Protocol, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
@@ -399,7 +398,7 @@ fn run(
             return None;
         }
         Err(stop) => {
-            let reply = Error::Stop(stop).into_reply();
+            let reply = pending.work.refusal(stop);
             Finished { state: before, reply, gate, was_block, was_locked, called: Vec::new(), waiter: None }
         }
     })

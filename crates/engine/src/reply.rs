@@ -9,6 +9,12 @@ use haypile_commands::{Control, Entry, Error, Run};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 
+/// The reply to an EXEC of which nothing takes effect, and why, with the reason's code unless that is `ERR`, as in Redis.
+pub(crate) fn discarded(why: &str) -> Reply {
+    let why = why.strip_prefix("ERR ").unwrap_or(why);
+    Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
+}
+
 impl Workbench {
     /// Encodes a reply whose command has ended.
     #[inline]
@@ -64,8 +70,7 @@ impl Workbench {
         }
         session.multi = None;
         engine.unwatch(session);
-        let text = format!("EXECABORT Transaction discarded because of: {why}");
-        let next = self.reply(engine, session, Reply::error(text), Index(0), out);
+        let next = self.reply(engine, session, discarded(why), Index(0), out);
         self.outcome = Outcome::Rejected;
         next
     }

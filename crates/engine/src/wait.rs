@@ -10,12 +10,12 @@ use crate::exclusion::Alone;
 use crate::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
 use crate::locks::{HeldFor, Parked, Turn};
 use crate::pool::{Job, LOADS_MAX, Task};
+use crate::reply::discarded;
 use crate::serving::Place;
 use crate::session::{Event, Pending, Session, Waiting, What, Work};
 use crate::statistics::{Outcome, Timed, Wait};
 use crate::together::Together;
 use crate::worker::{Next, Workbench};
-use haypile_commands::Error;
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::{Call, Mode, Stop, WritePressure};
@@ -218,7 +218,7 @@ impl Workbench {
             }
             Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),
             Err(Stop::Long) => return self.hold(engine, session, pending, Hindrance::Long),
-            Err(stop) => Error::Stop(stop).into_reply(),
+            Err(stop) => pending.work.refusal(stop),
         };
         if pending.work.is_block() {
             engine.unwatch(session);
@@ -296,7 +296,7 @@ impl Workbench {
     fn give_up(&mut self, engine: &Engine, session: &mut Session, work: &Work, why: String, out: &mut Vec<u8>) -> Next {
         let reply = if work.is_block() {
             engine.unwatch(session);
-            Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
+            discarded(&why)
         } else {
             Reply::error(why)
         };

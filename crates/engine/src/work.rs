@@ -7,6 +7,7 @@
 use crate::engine::Engine;
 use crate::host::Desk;
 use crate::locks::{Claims, Hold};
+use crate::reply::discarded;
 use crate::serving::{Place, Service};
 use crate::session::{Block, Pending, State, Work};
 use crate::statistics::Called;
@@ -73,6 +74,14 @@ impl Work {
                 let (also_writes, also_grows) = of(queued.command);
                 (writes | also_writes, grows | also_grows)
             }),
+        }
+    }
+
+    /// The reply where the work has ended without effect. A block says that none of its commands stands.
+    pub fn refusal(&self, stop: Stop) -> Reply {
+        match (Error::Stop(stop).into_reply(), self) {
+            (Reply::Error(why), Work::Block(_)) => discarded(&why),
+            (reply, _) => reply,
         }
     }
 
@@ -187,7 +196,13 @@ impl Needs {
 }
 
 impl Block {
-    /// Runs the commands one after the other; one that fails leaves nothing of its own, the others stand, as in Redis.
+    /// Runs the commands one after the other. A command that its handler refuses leaves nothing of its own, and the others
+    /// stand, as in Redis.
+    ///
+    /// # Errors
+    /// A command was stopped by the store: it has to run elsewhere, its changes are too large, they are refused, or a read
+    /// failed. Invariant: then the block as a whole has no effect, because what the other commands did may only be right
+    /// together with what this one was to do.
     fn run(
         &self,
         engine: &Engine,
@@ -207,7 +222,7 @@ impl Block {
             let (savepoint, before) = (txn.savepoint(), state.protocol);
             let reply = match run_command(engine, txn, session, state, command.run, queued.args.as_args(), mode) {
                 Ok(reply) => reply,
-                Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long | Stop::Alone))) => return Err(stop.into()),
+                Err(Error::Stop(stop)) => return Err(stop.into()),
                 Err(error) => {
                     txn.rollback(savepoint);
                     error.into_reply()

@@ -4,8 +4,11 @@
 mod server;
 
 use haypile_log::testing::FaultFiles;
+use haypile_store::DiskFree;
+use haypile_store::base::BaseError;
 use server::{Data, PATIENCE, Server, check};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 #[test]
@@ -385,4 +388,80 @@ fn a_key_that_is_watched_while_a_commit_to_it_waits_has_changed() {
     }
     assert_eq!(server.ask(1, "EXEC"), "*-1", "the increment would be lost");
     assert_eq!(server.ask(1, "GET k"), "$1 2");
+}
+
+/// Runs a block of SELECT, a write, `stopped` and a write; the reply to EXEC. Nothing of it may be seen by others.
+fn discarded(server: &mut Server, stopped: &str) -> String {
+    server.ask(1, "SUBSCRIBE channel");
+    for command in ["MULTI", "SELECT 3", "SET x 1", "PUBLISH channel message", stopped, "SET y 2"] {
+        server.ask(0, command);
+    }
+    let reply = server.ask(0, "EXEC");
+    assert_eq!(server.reply_of_what_ran(1), "", "a message of the block is not sent");
+    assert!(server.ask(0, "CLIENT LIST ID 1").contains(" db=0 "), "the session is as it was before");
+    server.ask(0, "SELECT 3");
+    reply
+}
+
+#[test]
+fn a_block_of_which_a_command_changes_too_much_has_no_effect() {
+    let mut server = Server::over(Data::with(|options| options.txn_bytes_max = 64 << 10));
+    let values: String = (0..10).map(|n| format!(" key:{n} {}", "x".repeat(10_000))).collect();
+    let reply = discarded(&mut server, &format!("MSET{values}"));
+    let why = "the command changes more than txn-bytes-max allows";
+    assert_eq!(reply, format!("-EXECABORT Transaction discarded because of: {why}"));
+    assert_eq!(server.ask(0, "DBSIZE"), ":0");
+    assert_eq!(server.ask(0, "SET x 1"), "+OK", "the session goes on");
+    assert_eq!(server.ask(0, &format!("MSET{values}")), format!("-ERR {why}"), "alone it is refused by itself");
+}
+
+#[test]
+fn a_block_of_which_a_read_fails_has_no_effect() {
+    let mut server = Server::new();
+    server.ask(0, "SELECT 3");
+    server.ask(0, "SET stored 1");
+    server.freeze();
+    server.ask(0, "SELECT 0");
+    server.store.faults.set_get_fault(Some(BaseError::Corrupt("injected".into())));
+    let reply = discarded(&mut server, "APPEND stored 2");
+    assert!(reply.starts_with("-EXECABORT Transaction discarded because of: "), "{reply}");
+    server.store.faults.set_get_fault(None);
+    assert_eq!(server.ask(0, "MGET x y stored"), "*3 $-1 $-1 $1 1");
+}
+
+/// What COPY writes ahead is refused because the disk turns short meanwhile: DEL must not stand alone.
+#[test]
+fn a_block_whose_copy_finds_no_room_keeps_what_it_was_to_replace() {
+    let free = Arc::new(AtomicU64::new(1 << 30));
+    let disk = free.clone();
+    let mut server = Server::over(Data::with(|options| {
+        options.disk_free = DiskFree(Arc::new(move || Some(disk.load(Ordering::Relaxed))));
+        options.disk_free_min_bytes = 1 << 20;
+    }));
+    let value = "v".repeat(3 << 20);
+    server.ask(0, &format!("SET big {value}"));
+    // In the base, but warm: the block goes to the I/O pool at once, and what it reads there is held.
+    server.store.store.flush_now().expect("a memory base takes everything");
+    for command in ["MULTI", "COPY big copy", "DEL big"] {
+        server.ask(0, command);
+    }
+    server.store.faults.hold_gets(true);
+    server.send(0, "EXEC");
+    server.store.faults.wait_for_held_gets(1);
+    let store = server.store.store.clone();
+    let turns = |bytes: u64, is_short: bool| {
+        free.store(bytes, Ordering::Relaxed);
+        let started = Instant::now();
+        while store.refuses_writes() != is_short {
+            assert!(started.elapsed() < PATIENCE, "the store looks at its disk");
+            std::thread::yield_now();
+        }
+    };
+    turns(1 << 19, true);
+    server.store.faults.hold_gets(false);
+    let reply = server.reply(0);
+    assert!(reply.starts_with("-EXECABORT Transaction discarded because of: MISCONF"), "{reply}");
+    turns(1 << 30, false);
+    assert_eq!(server.ask(0, "STRLEN big"), format!(":{}", value.len()));
+    assert_eq!(server.ask(0, "EXISTS copy"), ":0");
 }

@@ -27,6 +27,7 @@ struct Script {
     cold: bool,
     warm: HashSet<Vec<u8>>,
     ingest_fault: Option<BaseError>,
+    get_fault: Option<BaseError>,
     hold_ingests: bool,
     held: u64,
     short_of_space: bool,
@@ -55,6 +56,11 @@ impl FaultBase {
     /// Makes ingestions fail, or work again.
     pub fn set_fault(&self, fault: Option<BaseError>) {
         self.script.lock().ingest_fault = fault;
+    }
+
+    /// Makes reads of a row that may go to the disk fail, or work again.
+    pub fn set_get_fault(&self, fault: Option<BaseError>) {
+        self.script.lock().get_fault = fault;
     }
 
     /// While set, ingestions wait before they begin.
@@ -164,6 +170,9 @@ impl Base for FaultBase {
             self.changed.notify_all();
             self.changed.wait_while(&mut script, |script| script.hold_gets);
             script.held_gets -= 1;
+        }
+        if let Some(fault) = script.get_fault.as_ref().filter(|_| tier == Tier::Disk) {
+            return Err(fault.clone());
         }
         if script.cold {
             script.warm.insert(key.to_vec());
