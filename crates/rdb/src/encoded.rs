@@ -6,6 +6,10 @@
 use crate::error::Error;
 use crate::lzf;
 use crate::source::{Source, TAKE_MAX};
+use crate::text::{Long, WHOLE_BYTES_MAX};
+
+/// The form of a string that is compressed.
+const COMPRESSED: u8 = 3;
 
 /// What stands where a length does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,49 +41,91 @@ pub fn length(source: &mut impl Source) -> Result<u64, Error> {
     }
 }
 
-/// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are compressed.
+/// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are compressed and few.
 #[inline]
 pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<u8>) -> Result<(), Error> {
-    let length = length_or_special(source)?;
-    string_of(length, source, out, compressed)
-}
-
-/// A string where it lies, if it lies in the source as it is and is short; else in `out`.
-#[inline]
-pub fn string_in_place<'a>(
-    source: &'a mut impl Source,
-    out: &'a mut Vec<u8>,
-    compressed: &mut Vec<u8>,
-) -> Result<&'a [u8], Error> {
-    match length_or_special(source)? {
-        Length::Bytes(length) if length <= TAKE_MAX as u64 => source.take(length as usize),
-        length => {
-            string_of(length, source, out, compressed)?;
-            Ok(out)
+    match begin(source, WHOLE_BYTES_MAX, out, compressed)? {
+        None => Ok(()),
+        Some(long) => {
+            out.clear();
+            let mut text = long.of(source);
+            let bytes = text.rest();
+            text.append(bytes, out)
         }
     }
 }
 
+/// Begins to read a string. One of up to `whole_bytes` is read, into `out`; of a longer one the bytes are to be taken by
+/// [`Long::of`].
 #[inline]
-fn string_of(
-    length_or_special: Length,
+pub(crate) fn begin(
     source: &mut impl Source,
+    whole_bytes: u64,
     out: &mut Vec<u8>,
     compressed: &mut Vec<u8>,
-) -> Result<(), Error> {
+) -> Result<Option<Long>, Error> {
+    let length = length_or_special(source)?;
+    begin_of(length, source, whole_bytes, out, compressed)
+}
+
+/// A string, or the beginning of a long one.
+pub(crate) enum Begun<'a> {
+    Whole(&'a [u8]),
+    Long(Long),
+}
+
+/// `begin` where the string is left in the source if it lies there as it is and is short.
+#[inline]
+pub(crate) fn begin_in_place<'a>(
+    source: &'a mut impl Source,
+    whole_bytes: u64,
+    out: &'a mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+) -> Result<Begun<'a>, Error> {
+    match length_or_special(source)? {
+        Length::Bytes(length) if length <= whole_bytes.min(TAKE_MAX as u64) => {
+            source.take(length as usize).map(Begun::Whole)
+        }
+        length => Ok(match begin_of(length, source, whole_bytes, out, compressed)? {
+            None => Begun::Whole(out),
+            Some(long) => Begun::Long(long),
+        }),
+    }
+}
+
+#[inline]
+fn begin_of(
+    length_or_special: Length,
+    source: &mut impl Source,
+    whole_bytes: u64,
+    out: &mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+) -> Result<Option<Long>, Error> {
+    match length_or_special {
+        Length::Bytes(bytes) if bytes > whole_bytes => Ok(Some(Long::plain(bytes))),
+        Length::Special(COMPRESSED) => {
+            let compressed_bytes = length(source)?;
+            let bytes = length(source)?;
+            if bytes > whole_bytes {
+                return Long::compressed(compressed_bytes, bytes).map(Some).map_err(|what| source.corrupt(what));
+            }
+            compressed.clear();
+            source.append(compressed_bytes, compressed)?;
+            lzf::decompress(compressed, bytes, out).map_err(|what| source.corrupt(what))?;
+            Ok(None)
+        }
+        short => string_of(short, source, out).map(|()| None),
+    }
+}
+
+#[inline]
+fn string_of(length_or_special: Length, source: &mut impl Source, out: &mut Vec<u8>) -> Result<(), Error> {
     out.clear();
     let number = match length_or_special {
         Length::Bytes(length) => return source.append(length, out),
         Length::Special(0) => i32::from(i8::from_le_bytes(source.array()?)),
         Length::Special(1) => i32::from(i16::from_le_bytes(source.array()?)),
         Length::Special(2) => i32::from_le_bytes(source.array()?),
-        Length::Special(3) => {
-            let compressed_bytes = length(source)?;
-            let bytes = length(source)?;
-            compressed.clear();
-            source.append(compressed_bytes, compressed)?;
-            return lzf::decompress(compressed, bytes, out).map_err(|what| source.corrupt(what));
-        }
         Length::Special(_) => return Err(source.corrupt("a string has an unknown form")),
     };
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
@@ -113,7 +159,8 @@ mod tests {
             string(&mut source, &mut out, &mut compressed).unwrap();
             assert_eq!((String::from_utf8(out).unwrap().as_str(), source.rest().len()), (expected, 0));
             let (mut source, mut out) = (Slice::new(bytes), vec![1]);
-            assert_eq!(string_in_place(&mut source, &mut out, &mut compressed).unwrap(), expected.as_bytes());
+            let begun = begin_in_place(&mut source, WHOLE_BYTES_MAX, &mut out, &mut compressed).unwrap();
+            assert!(matches!(begun, Begun::Whole(text) if text == expected.as_bytes()));
             for len in 0..bytes.len() {
                 let cut = string(&mut Slice::new(&bytes[..len]), &mut Vec::new(), &mut Vec::new());
                 assert!(cut.is_err(), "{bytes:02x?} cut to {len}");

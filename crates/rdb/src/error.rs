@@ -91,3 +91,32 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for Failure<E> {}
 
 /// What is wrong with bytes that lie in memory as a whole; where they lie says who reads them.
 pub type Damage = &'static str;
+
+/// What is wrong with packed elements: their bytes, or what they are read from.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Damage(Damage),
+    Input(Error),
+}
+
+impl From<Damage> for Fault {
+    fn from(what: Damage) -> Fault {
+        Fault::Damage(what)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Input(error)
+    }
+}
+
+impl Fault {
+    /// The error, of bytes that end at this place of a source.
+    pub fn at(self, source: &impl crate::source::Source) -> Error {
+        match self {
+            Fault::Damage(what) => source.corrupt(what),
+            Fault::Input(error) => error,
+        }
+    }
+}

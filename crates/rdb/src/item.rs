@@ -1,5 +1,22 @@
 //! An element of a packed encoding: bytes, or a number that stands for its digits.
 
+use crate::error::Fault;
+
+/// Items in their order, whatever they lie in. An item is there until the next one is asked for.
+pub(crate) trait Items {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault>;
+
+    /// The next item, which belongs to the one before.
+    fn other(&mut self) -> Result<Item<'_>, Fault> {
+        self.next()?.ok_or(Fault::from("the last element lacks what belongs to it"))
+    }
+
+    /// The next item, which is a number.
+    fn number(&mut self) -> Result<i64, Fault> {
+        self.other()?.number().ok_or(Fault::from("an element is no number where there should be one"))
+    }
+}
+
 /// An element as it lies in a listpack, a ziplist or an intset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {

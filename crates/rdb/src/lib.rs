@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`event`] (what is in a file), [`file`](mod@file), [`payload`], [`value`] and [`stream`] (how values lie in it), [`encoded`]
 //! (lengths and strings), [`listpack`], [`ziplist`], [`zipmap`] and [`intset`] (values in one string), [`lzf`], [`source`] (where bytes come
-//! from) and [`tape`] (what they were), [`writer`] and [`nodes`].
+//! from), `text` (long strings, a piece at a time) and [`tape`] (what they were), [`writer`] and [`nodes`].
 //!
 //! ```
 //! use haypile_rdb::{Kind, Memory, Part, Payload, Writer};
@@ -52,6 +52,7 @@ pub mod zipmap;
 
 pub mod source;
 pub mod tape;
+mod text;
 
 pub mod nodes;
 mod recode;

@@ -3,8 +3,10 @@
 //! `bytes: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: its encoding with its bytes, then the length of that
 //! in seven bits a byte, the last byte the lowest, all but the first with the high bit set: so that one can go backwards.
 
-use crate::error::Damage;
-use crate::item::{Item, number_of};
+use crate::error::{Damage, Fault};
+use crate::item::{Item, Items, number_of};
+use crate::source::Source;
+use crate::text::Window;
 
 /// Bytes before the elements.
 const HEAD_BYTES: usize = 6;
@@ -44,51 +46,136 @@ impl<'a> Listpack<'a> {
     #[inline]
     #[allow(clippy::should_implement_trait)] // It fails.
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
-        const TOO_LONG: Damage = "an element of a listpack reaches beyond its end";
         let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
-            return match self.count {
-                Some(count) if count != self.seen => Err("a listpack has not as many elements as it says"),
-                _ => Ok(None),
-            };
+            return end(self.count, self.seen).map(|()| None);
         };
-        let byte = |n: usize| rest.get(n).map(|byte| u32::from(*byte)).ok_or(TOO_LONG);
-        let string = |head: usize, length: u32| {
-            let end = head.checked_add(length as usize).ok_or(TOO_LONG)?;
-            Ok((Item::Bytes(rest.get(head..end).ok_or(TOO_LONG)?), end))
-        };
-        let (item, length) = match rest[0] {
-            first @ 0..=0x7f => (Item::Number(i64::from(first)), 1),
-            first @ 0x80..=0xbf => string(1, u32::from(first & 0x3f))?,
-            first @ 0xc0..=0xdf => {
-                let bits = (u32::from(first & 0x1f) << 8 | byte(1)?) as i64;
-                (Item::Number(if bits >= 1 << 12 { bits - (1 << 13) } else { bits }), 2)
-            }
-            first @ 0xe0..=0xef => string(2, u32::from(first & 0x0f) << 8 | byte(1)?)?,
-            0xf0 => string(5, byte(1)? | byte(2)? << 8 | byte(3)? << 16 | byte(4)? << 24)?,
-            first @ 0xf1..=0xf4 => {
-                let width = [2, 3, 4, 8][usize::from(first - 0xf1)];
-                let digits = rest.get(1..1 + width).ok_or(TOO_LONG)?;
-                (Item::Number(little_endian(digits)), 1 + width)
-            }
-            _ => return Err("an element of a listpack has an unknown encoding"),
-        };
-        let back = Back::of(length as u64);
-        if rest.get(length..length + back.as_slice().len()) != Some(back.as_slice()) {
-            return Err("an element of a listpack does not end as one");
-        }
-        self.at += length + back.as_slice().len();
+        let (item, bytes) = element(rest)?;
+        self.at += bytes;
         self.seen += 1;
         Ok(Some(item))
     }
+}
 
-    /// The next element, which there is.
-    pub fn expect(&mut self) -> Result<Item<'a>, Damage> {
-        self.next()?.ok_or("a listpack has too few elements")
+/// Checks the number of elements, where the last one has been passed.
+fn end(count: Option<u64>, seen: u64) -> Result<(), Damage> {
+    match count {
+        Some(count) if count != seen => Err("a listpack has not as many elements as it says"),
+        _ => Ok(()),
+    }
+}
+
+const TOO_LONG: Damage = "an element of a listpack reaches beyond its end";
+
+/// How an element lies, as its first bytes say.
+enum Shape {
+    /// A number within the encoding, which takes so many bytes.
+    Number(i64, usize),
+    /// A number of so many bytes behind the encoding.
+    Wide(usize),
+    /// A string behind an encoding of `head` bytes.
+    Bytes { head: usize, length: usize },
+}
+
+/// The longest encoding before an element's own bytes.
+const SHAPE_BYTES_MAX: usize = 5;
+
+impl Shape {
+    #[inline]
+    fn of(rest: &[u8]) -> Result<Shape, Damage> {
+        let byte = |n: usize| rest.get(n).map(|byte| u32::from(*byte)).ok_or(TOO_LONG);
+        let string = |head: usize, length: u32| Shape::Bytes { head, length: length as usize };
+        Ok(match byte(0)? as u8 {
+            first @ 0..=0x7f => Shape::Number(i64::from(first), 1),
+            first @ 0x80..=0xbf => string(1, u32::from(first & 0x3f)),
+            first @ 0xc0..=0xdf => {
+                let bits = (u32::from(first & 0x1f) << 8 | byte(1)?) as i64;
+                Shape::Number(if bits >= 1 << 12 { bits - (1 << 13) } else { bits }, 2)
+            }
+            first @ 0xe0..=0xef => string(2, u32::from(first & 0x0f) << 8 | byte(1)?),
+            0xf0 => string(5, byte(1)? | byte(2)? << 8 | byte(3)? << 16 | byte(4)? << 24),
+            first @ 0xf1..=0xf4 => Shape::Wide([2, 3, 4, 8][usize::from(first - 0xf1)]),
+            _ => return Err("an element of a listpack has an unknown encoding"),
+        })
     }
 
-    /// The next element, which is a number.
-    pub fn expect_number(&mut self) -> Result<i64, Damage> {
-        self.expect()?.number().ok_or("an element of a listpack is no number")
+    /// Bytes of the encoding and of what stands behind it.
+    #[inline]
+    fn bytes(&self) -> usize {
+        match *self {
+            Shape::Number(_, bytes) => bytes,
+            Shape::Wide(width) => 1 + width,
+            Shape::Bytes { head, length } => head.saturating_add(length),
+        }
+    }
+}
+
+/// The element at the beginning of `rest`, and its bytes with the length behind it.
+#[inline]
+fn element(rest: &[u8]) -> Result<(Item<'_>, usize), Damage> {
+    let shape = Shape::of(rest)?;
+    let length = shape.bytes();
+    let own = rest.get(..length).ok_or(TOO_LONG)?;
+    let item = match shape {
+        Shape::Number(number, _) => Item::Number(number),
+        Shape::Wide(_) => Item::Number(little_endian(&own[1..])),
+        Shape::Bytes { head, .. } => Item::Bytes(&own[head..]),
+    };
+    let back = Back::of(length as u64);
+    if rest.get(length..length + back.as_slice().len()) != Some(back.as_slice()) {
+        return Err("an element of a listpack does not end as one");
+    }
+    Ok((item, length + back.as_slice().len()))
+}
+
+impl Items for Listpack<'_> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        Ok(Listpack::next(self)?)
+    }
+}
+
+/// The elements of a listpack that is too long to be held at once.
+pub(crate) struct LongListpack<'s, S> {
+    window: Window<'s, S>,
+    count: Option<u64>,
+    seen: u64,
+}
+
+impl<'s, S: Source> LongListpack<'s, S> {
+    /// Checks the head.
+    pub fn new(mut window: Window<'s, S>) -> Result<LongListpack<'s, S>, Fault> {
+        let total = window.rest();
+        let head: [u8; HEAD_BYTES] = window.array().map_err(|_| Fault::from("a listpack is shorter than its head"))?;
+        if u64::from(u32::from_le_bytes([head[0], head[1], head[2], head[3]])) != total {
+            return Err("a listpack is not of its length".into());
+        }
+        let count = u16::from_le_bytes([head[4], head[5]]);
+        let count = (count != COUNT_UNKNOWN).then_some(u64::from(count));
+        Ok(LongListpack { window, count, seen: 0 })
+    }
+}
+
+impl<S: Source> Items for LongListpack<'_, S> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        // All but the end.
+        let rest = self.window.rest().saturating_sub(1);
+        if rest == 0 {
+            let last: Result<[u8; 1], _> = self.window.array();
+            if !matches!(last, Ok([END])) {
+                return Err("a listpack does not end as one".into());
+            }
+            end(self.count, self.seen)?;
+            return Ok(None);
+        }
+        let within = |bytes: usize| usize::try_from(rest).map_or(bytes, |rest| bytes.min(rest));
+        let length = Shape::of(self.window.peek(within(SHAPE_BYTES_MAX))?)?.bytes();
+        let bytes = length.saturating_add(Back::of(length as u64).as_slice().len());
+        if bytes as u64 > rest {
+            return Err(TOO_LONG.into());
+        }
+        self.seen += 1;
+        let (item, _) = element(self.window.take(bytes)?)?;
+        Ok(Some(item))
     }
 }
 

@@ -4,7 +4,8 @@
 //! `000LLLLL` and L + 1 bytes: a run. `LLLooooo oooooooo`: a copy of L + 2 bytes (L from 1 to 6) from o + 1 bytes before.
 //! `111ooooo LLLLLLLL oooooooo`: a copy of L + 9.
 
-use crate::error::Damage;
+use crate::error::{Damage, Error};
+use crate::source::{Source, TAKE_MAX};
 
 /// Bytes of the longest run.
 const RUN_MAX: usize = 32;
@@ -20,10 +21,7 @@ const RATIO_MAX: u64 = 88;
 
 /// Puts what was compressed, which is `length` bytes, into `out`.
 pub fn decompress(compressed: &[u8], length: u64, out: &mut Vec<u8>) -> Result<(), Damage> {
-    const TOO_SHORT: Damage = "compressed bytes end too early";
-    if length > (compressed.len() as u64).saturating_mul(RATIO_MAX) {
-        return Err("compressed bytes are too few for their length");
-    }
+    can_be(compressed.len() as u64, length)?;
     let length = length as usize;
     out.clear();
     out.reserve(length);
@@ -44,22 +42,108 @@ pub fn decompress(compressed: &[u8], length: u64, out: &mut Vec<u8>) -> Result<(
             count += usize::from(next(1)?[0]);
         }
         let distance = ((control & 0x1f) << 8 | usize::from(next(1)?[0])) + 1;
-        let from = out.len().checked_sub(distance).ok_or("compressed bytes copy from before the beginning")?;
-        let count = count + 2;
-        if distance >= count {
-            out.extend_from_within(from..from + count);
-        } else {
-            // What is copied begins before it ends: a pattern.
-            for n in 0..count {
-                let byte = out[from + n];
-                out.push(byte);
-            }
-        }
+        let from = out.len().checked_sub(distance).ok_or(NO_ORIGIN)?;
+        copy(out, from, count + 2);
     }
     if out.len() != length || at != compressed.len() {
-        return Err("compressed bytes are not of their length");
+        return Err(NOT_ITS_LENGTH);
     }
     Ok(())
+}
+
+const TOO_SHORT: Damage = "compressed bytes end too early";
+const NO_ORIGIN: Damage = "compressed bytes copy from before the beginning";
+const NOT_ITS_LENGTH: Damage = "compressed bytes are not of their length";
+
+/// Whether so many compressed bytes may stand for so many.
+fn can_be(compressed: u64, length: u64) -> Result<(), Damage> {
+    if length > compressed.saturating_mul(RATIO_MAX) {
+        return Err("compressed bytes are too few for their length");
+    }
+    Ok(())
+}
+
+/// Decompression step by step: as many bytes are held as a copy may reach back, and those that were not taken.
+#[derive(Debug)]
+pub(crate) struct Inflate {
+    out: Vec<u8>,
+    /// Up to here, they were taken.
+    start: usize,
+    compressed_left: u64,
+    /// Bytes that are still to come out.
+    left: u64,
+}
+
+/// Bytes that are made at a time.
+const STEP_BYTES: usize = TAKE_MAX;
+
+impl Inflate {
+    /// Of so many bytes, which become `length`.
+    pub fn new(compressed: u64, length: u64) -> Result<Inflate, Damage> {
+        can_be(compressed, length)?;
+        Ok(Inflate { out: Vec::new(), start: 0, compressed_left: compressed, left: length })
+    }
+
+    /// The next `count` bytes, `TAKE_MAX` at most, of which there are as many.
+    pub fn take<S: Source>(&mut self, source: &mut S, count: usize) -> Result<&[u8], Error> {
+        if self.out.len() - self.start < count {
+            let unused = self.start.min(self.out.len().saturating_sub(DISTANCE_MAX));
+            self.out.drain(..unused);
+            self.start -= unused;
+            let until = self.start + count.max(STEP_BYTES);
+            while self.out.len() < until && self.left > 0 {
+                self.step(source)?;
+            }
+            if self.left == 0 && self.compressed_left > 0 {
+                return Err(source.corrupt(NOT_ITS_LENGTH));
+            }
+        }
+        let taken = self.start..self.start + count;
+        self.start = taken.end;
+        self.out.get(taken).ok_or_else(|| source.corrupt(TOO_SHORT))
+    }
+
+    /// Carries out one run or copy.
+    fn step<S: Source>(&mut self, source: &mut S) -> Result<(), Error> {
+        let control = usize::from(self.compressed(source, 1)?[0]);
+        let made = if control < RUN_MAX {
+            let run = self.compressed(source, control + 1)?;
+            let bytes = run.len();
+            self.out.extend_from_slice(run);
+            bytes
+        } else {
+            let mut count = control >> 5;
+            if count == 7 {
+                count += usize::from(self.compressed(source, 1)?[0]);
+            }
+            let distance = ((control & 0x1f) << 8 | usize::from(self.compressed(source, 1)?[0])) + 1;
+            let from = self.out.len().checked_sub(distance).ok_or_else(|| source.corrupt(NO_ORIGIN))?;
+            copy(&mut self.out, from, count + 2);
+            count + 2
+        };
+        self.left = self.left.checked_sub(made as u64).ok_or_else(|| source.corrupt(NOT_ITS_LENGTH))?;
+        Ok(())
+    }
+
+    fn compressed<'s, S: Source>(&mut self, source: &'s mut S, count: usize) -> Result<&'s [u8], Error> {
+        let left = self.compressed_left.checked_sub(count as u64);
+        self.compressed_left = left.ok_or_else(|| source.corrupt(TOO_SHORT))?;
+        source.take(count)
+    }
+}
+
+/// Adds `count` bytes that begin at `from`.
+#[inline]
+fn copy(out: &mut Vec<u8>, from: usize, count: usize) {
+    if out.len() - from >= count {
+        out.extend_from_within(from..from + count);
+    } else {
+        // What is copied begins before it ends: a pattern.
+        for n in 0..count {
+            let byte = out[from + n];
+            out.push(byte);
+        }
+    }
 }
 
 /// Compresses, with a table that is kept from string to string.

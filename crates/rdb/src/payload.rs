@@ -57,10 +57,20 @@ impl<'a> Payload<'a> {
     }
 
     /// Gives the parts of the value to `each`, and says how many elements it has: a value without any is none. What
-    /// may follow the value is left alone, as Redis does.
+    /// may follow the value is left alone, as Redis does. A long string is given in several parts.
     pub fn read<E>(&self, each: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
         let (form, value) = self.form()?;
         Reader::new(Slice::new(value)).value(form, each)
+    }
+
+    /// `read` where all that is longer than `whole_bytes` is read piece by piece.
+    pub(crate) fn read_in_pieces<E>(
+        &self,
+        whole_bytes: u64,
+        each: impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<Elements, Failure<E>> {
+        let (form, value) = self.form()?;
+        Reader::new(Slice::new(value)).whole_up_to(whole_bytes).value(form, each)
     }
 }
 

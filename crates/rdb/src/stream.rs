@@ -9,11 +9,12 @@
 //! elements of the entry`; with the flag for it, the fields are those of the node.
 
 use crate::encoded;
-use crate::error::{Damage, Failure};
+use crate::error::{Damage, Failure, Fault};
 use crate::event::{Consumer, Fields, Group, Part, StreamHead, StreamId};
-use crate::item::Item;
-use crate::listpack::Listpack;
+use crate::item::{Item, Items};
+use crate::listpack::{Listpack, LongListpack};
 use crate::source::Source;
+use crate::text::Window;
 use crate::value::Form;
 
 /// Flags of an entry.
@@ -58,50 +59,49 @@ impl Strings {
 /// The entries of a node that are not deleted, in their order. IDs ascend from `last` on.
 fn node<E>(
     id: StreamId,
-    bytes: &[u8],
+    mut listpack: impl Items,
     last: &mut Option<StreamId>,
     scratch: &mut Scratch,
     mut each: impl FnMut(Part<'_>) -> Result<(), E>,
-) -> Result<Result<u64, E>, Damage> {
+) -> Result<Result<u64, E>, Fault> {
     let Scratch { names, entry } = scratch;
-    let mut listpack = Listpack::new(bytes)?;
-    let live = count(listpack.expect_number()?)?;
-    let deleted = count(listpack.expect_number()?)?;
-    let fields = count(listpack.expect_number()?)?;
+    let live = count(listpack.number()?)?;
+    let deleted = count(listpack.number()?)?;
+    let fields = count(listpack.number()?)?;
     names.clear();
     for _ in 0..fields {
-        names.push(listpack.expect()?);
+        names.push(listpack.other()?);
     }
-    if listpack.expect_number()? != 0 {
-        return Err("the fields of a stream's node do not end as such");
+    if listpack.number()? != 0 {
+        return Err("the fields of a stream's node do not end as such".into());
     }
     let mut seen = [0u64; 2];
     while let Some(flags) = listpack.next()? {
         let flags = flags.number().filter(|flags| flags & !(DELETED | SAME_FIELDS) == 0);
         let flags = flags.ok_or("an entry of a stream has unknown flags")?;
-        let (ms, seq) = (listpack.expect_number()?, listpack.expect_number()?);
+        let (ms, seq) = (listpack.number()?, listpack.number()?);
         // Both may go around: what was below the node's number is written as a negative difference.
         let id = StreamId { ms: id.ms.wrapping_add(ms as u64), seq: id.seq.wrapping_add(seq as u64) };
         entry.clear();
         let elements = if flags & SAME_FIELDS != 0 {
             for name in names.fields().strings() {
                 entry.push_bytes(name);
-                entry.push(listpack.expect()?);
+                entry.push(listpack.other()?);
             }
             3 + fields
         } else {
-            let pairs = count(listpack.expect_number()?)?;
+            let pairs = count(listpack.number()?)?;
             for _ in 0..pairs {
-                entry.push(listpack.expect()?);
-                entry.push(listpack.expect()?);
+                entry.push(listpack.other()?);
+                entry.push(listpack.other()?);
             }
             4 + 2 * pairs
         };
-        if listpack.expect_number()? != elements as i64 {
-            return Err("an entry of a stream has not as many elements as it says");
+        if listpack.number()? != elements as i64 {
+            return Err("an entry of a stream has not as many elements as it says".into());
         }
         if entry.ends.is_empty() {
-            return Err("an entry of a stream has no fields");
+            return Err("an entry of a stream has no fields".into());
         }
         let is_deleted = flags & DELETED != 0;
         seen[usize::from(is_deleted)] += 1;
@@ -109,7 +109,7 @@ fn node<E>(
             continue;
         }
         if last.is_some_and(|last| last >= id) || id == StreamId::default() {
-            return Err("the entries of a stream are not in order");
+            return Err("the entries of a stream are not in order".into());
         }
         *last = Some(id);
         if let Err(stop) = each(Part::Entry { id, fields: entry.fields() }) {
@@ -117,7 +117,7 @@ fn node<E>(
         }
     }
     if seen != [live, deleted] {
-        return Err("a stream's node has not as many entries as it says");
+        return Err("a stream's node has not as many entries as it says".into());
     }
     Ok(Ok(live))
 }
@@ -136,9 +136,11 @@ fn raw_id(source: &mut impl Source) -> Result<StreamId, crate::Error> {
 }
 
 /// Reads a stream; see `Reader::value`.
+#[allow(clippy::too_many_arguments, reason = "the reader's buffers, handed on as they are")]
 pub(crate) fn read<S: Source, E>(
     source: &mut S,
     form: Form,
+    whole_bytes: u64,
     text: &mut Vec<u8>,
     compressed: &mut Vec<u8>,
     scratch: &mut Scratch,
@@ -149,15 +151,20 @@ pub(crate) fn read<S: Source, E>(
     for _ in 0..nodes {
         encoded::string(source, text, compressed)?;
         let node_id = StreamId::parse(text).ok_or_else(|| source.corrupt("a stream's node has no ID"))?;
-        encoded::string(source, text, compressed)?;
-        entries += node(node_id, text, &mut last, scratch, |part| {
+        let each = |part: Part<'_>| {
             if let (None, Part::Entry { id, .. }) = (first, part) {
                 first = Some(id);
             }
             each(part)
-        })
-        .map_err(|what| source.corrupt(what))?
-        .map_err(Failure::Sink)?;
+        };
+        let read = match encoded::begin(source, whole_bytes, text, compressed)? {
+            None => Listpack::new(text)
+                .map_err(Fault::from)
+                .and_then(|items| node(node_id, items, &mut last, scratch, each)),
+            Some(long) => LongListpack::new(Window::new(long.of(source)))
+                .and_then(|items| node(node_id, items, &mut last, scratch, each)),
+        };
+        entries += read.map_err(|fault| fault.at(source))?.map_err(Failure::Sink)?;
     }
     let length = encoded::length(source)?;
     if length != entries {

@@ -7,6 +7,7 @@ use crate::event::{Consumer, Event, Group, Kind, Part, Sink, StreamHead, StreamI
 use crate::listpack::{Builder, Listpack};
 use crate::lzf::{self, Compressor};
 use crate::nodes::{Grouping, Node};
+use crate::source::{Slice, TAKE_MAX};
 use crate::value::Form;
 use crate::ziplist::Ziplist;
 use crate::{Memory, Payload, Writer, intset, read_file, zipmap};
@@ -55,6 +56,19 @@ pub fn pieces(payload: &Payload<'_>) -> Result<(Kind, Vec<Piece>), Failure<()>> 
         Ok(())
     })?;
     Ok((kind, pieces))
+}
+
+/// The pieces of a value whose strings are read piece by piece where they are longer than `whole_bytes`, and put together again.
+fn pieces_in_pieces(payload: &Payload<'_>, whole_bytes: u64) -> Result<Vec<Piece>, Failure<()>> {
+    let mut pieces = Vec::new();
+    payload.read_in_pieces(whole_bytes, |part| {
+        match (pieces.last_mut(), part) {
+            (Some(Piece::String(text)), Part::String(more)) => text.extend_from_slice(more),
+            _ => pieces.push(Piece::from(part)),
+        }
+        Ok(())
+    })?;
+    Ok(pieces)
 }
 
 /// The payload of a value; memory as long as it needs.
@@ -158,10 +172,20 @@ fn first_deadline(pieces: &[Piece]) -> u64 {
     deadlines.min().unwrap_or(0)
 }
 
-/// Reads `data` as the body of a payload. What can be read is written and read again.
+/// Reads `data` as the body of a payload, whole and piece by piece, which is the same. What can be read is written and read again.
 pub fn check_payload(data: &[u8]) {
-    let Ok((kind, pieces)) = pieces(&Payload::unchecked(data)) else { return };
-    let sealed = payload(kind, &pieces);
+    let payload = Payload::unchecked(data);
+    let read = pieces(&payload);
+    for whole_bytes in [0, 9] {
+        match (&read, pieces_in_pieces(&payload, whole_bytes)) {
+            (Ok((Kind::String, pieces)), Ok(again)) => assert!(*pieces == again || again.is_empty()),
+            (Ok((_, pieces)), Ok(again)) => assert_eq!(*pieces, again),
+            (Err(_), Err(_)) => {}
+            (read, again) => panic!("whole: {read:?}, in pieces: {again:?}"),
+        }
+    }
+    let Ok((kind, pieces)) = read else { return };
+    let sealed = self::payload(kind, &pieces);
     let again = Payload::check(&sealed).expect("what was sealed has the right checksum");
     let (kind_again, mut pieces_again) = self::pieces(&again).expect("what was written can be read");
     assert_eq!(kind, kind_again);
@@ -207,13 +231,34 @@ pub fn check_file(data: &[u8]) {
     }
 }
 
-/// Reads `data` as compressed bytes, and compresses it.
+/// Reads `data` as packed elements of these forms.
+fn check_packed(forms: &[Form], data: &[u8]) {
+    for form in forms {
+        let length = (data.len() as u32).to_be_bytes();
+        check_payload(&[&[*form as u8, 0x80], &length[..], data].concat());
+    }
+}
+
+/// Decompresses in pieces of `piece` bytes.
+fn inflate(compressed: &[u8], length: u64, piece: usize) -> Option<Vec<u8>> {
+    let mut inflate = lzf::Inflate::new(compressed.len() as u64, length).ok()?;
+    let (mut source, mut out) = (Slice::new(compressed), Vec::new());
+    while (out.len() as u64) < length {
+        let count = piece.min(length as usize - out.len());
+        out.extend_from_slice(inflate.take(&mut source, count).ok()?);
+    }
+    Some(out)
+}
+
+/// Reads `data` as compressed bytes, at once and in pieces, which is the same, and compresses it.
 pub fn check_lzf(data: &[u8]) {
     let (mut compressed, mut back) = (Vec::new(), Vec::new());
     if let Some((length, bytes)) = data.split_first_chunk::<2>() {
         let length = u64::from(u16::from_le_bytes(*length));
-        if lzf::decompress(bytes, length, &mut back).is_ok() {
-            assert_eq!(back.len() as u64, length);
+        let is_sound = lzf::decompress(bytes, length, &mut back).is_ok();
+        assert!(!is_sound || back.len() as u64 == length);
+        for piece in [1, 7, TAKE_MAX].into_iter().filter(|_| length > 0) {
+            assert_eq!(inflate(bytes, length, piece), is_sound.then(|| back.clone()));
         }
     }
     let mut compressor = Compressor::default();
@@ -222,6 +267,7 @@ pub fn check_lzf(data: &[u8]) {
         assert!(compressed.len() <= data.len() + data.len().div_ceil(32));
         lzf::decompress(&compressed, data.len() as u64, &mut back).expect("what was compressed comes back");
         assert!(back == data);
+        assert_eq!(inflate(&compressed, data.len() as u64, 1000).as_deref(), Some(data));
     }
 }
 
@@ -251,6 +297,9 @@ pub fn check_listpack(data: &[u8]) {
         }
     }
     check(&data.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>());
+    for bytes in [data, &framed] {
+        check_packed(&[Form::SetListpack, Form::ZsetListpack, Form::HashListpack, Form::TimedHashListpackEarly], bytes);
+    }
 }
 
 /// Reads `data` as a ziplist, a zipmap and an intset.
@@ -273,6 +322,12 @@ pub fn check_ziplist(data: &[u8]) {
     if let Ok(total) = read(&framed) {
         // A digit takes half a bit less than a nibble, and no number has more than twenty.
         assert!(total <= framed.len() * 20);
+    }
+    for bytes in [data, &framed] {
+        check_packed(
+            &[Form::ListZiplist, Form::ZsetZiplist, Form::HashZiplist, Form::HashZipmap, Form::SetIntset],
+            bytes,
+        );
     }
     if let Ok(mut zipmap) = zipmap::Zipmap::new(data) {
         let mut total = 0;

@@ -1,15 +1,16 @@
 //! Values as they lie in a file: which number stands for which form of which type, and how each is taken apart.
 
-use crate::encoded;
-use crate::error::{Damage, Error, Failure, Why};
+use crate::encoded::{self, Begun};
+use crate::error::{Damage, Error, Failure, Fault, Why};
 use crate::event::{Kind, Part};
-use crate::intset;
-use crate::item::{Item, score_of};
-use crate::listpack::Listpack;
-use crate::source::Source;
+use crate::intset::{self, LongIntset};
+use crate::item::{Item, Items, score_of};
+use crate::listpack::{Listpack, LongListpack};
+use crate::source::{Source, TAKE_MAX};
 use crate::stream::{self, Scratch};
-use crate::ziplist::Ziplist;
-use crate::zipmap::Zipmap;
+use crate::text::{WHOLE_BYTES_MAX, Window};
+use crate::ziplist::{LongZiplist, Ziplist};
+use crate::zipmap::{LongZipmap, Zipmap};
 
 /// The form of a value. Redis's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,8 @@ pub struct Reader<S> {
     /// The name of a key, which is kept while its value is read.
     pub(crate) name: Vec<u8>,
     scratch: Scratch,
+    /// Longer strings, and longer ones that have elements in them, are read piece by piece.
+    whole_bytes: u64,
 }
 
 /// What became of a value: how many elements it has.
@@ -125,7 +128,12 @@ pub type Elements = u64;
 impl<S: Source> Reader<S> {
     pub fn new(source: S) -> Reader<S> {
         let (first, second, compressed, name) = Default::default();
-        Reader { source, first, second, compressed, name, scratch: Scratch::default() }
+        Reader { source, first, second, compressed, name, scratch: Scratch::default(), whole_bytes: WHOLE_BYTES_MAX }
+    }
+
+    /// Strings of more than `whole_bytes` are read piece by piece, which changes nothing but how much is held.
+    pub(crate) fn whole_up_to(self, whole_bytes: u64) -> Reader<S> {
+        Reader { whole_bytes, ..self }
     }
 
     /// A string that is not part of a value.
@@ -141,7 +149,8 @@ impl<S: Source> Reader<S> {
         Ok((&self.first, &self.second))
     }
 
-    /// Reads a value, gives its parts to `each` and says how many elements it has; a stream counts with its head.
+    /// Reads a value, gives its parts to `each` and says how many elements it has; a stream counts with its head. A long string
+    /// is given in several parts, each but the last of `TAKE_MAX` bytes; it is one element.
     pub fn value<E>(
         &mut self,
         form: Form,
@@ -149,8 +158,19 @@ impl<S: Source> Reader<S> {
     ) -> Result<Elements, Failure<E>> {
         match form {
             Form::String => {
-                let text = encoded::string_in_place(&mut self.source, &mut self.first, &mut self.compressed)?;
-                each(Part::String(text)).map_err(Failure::Sink)?;
+                let Reader { source, first, compressed, .. } = self;
+                let long = match encoded::begin_in_place(source, self.whole_bytes, first, compressed)? {
+                    Begun::Whole(text) => {
+                        each(Part::String(text)).map_err(Failure::Sink)?;
+                        return Ok(1);
+                    }
+                    Begun::Long(long) => long,
+                };
+                let mut text = long.of(source);
+                while text.rest() > 0 {
+                    let piece = text.rest().min(TAKE_MAX as u64) as usize;
+                    each(Part::String(text.take(piece)?)).map_err(Failure::Sink)?;
+                }
                 Ok(1)
             }
             Form::List | Form::Set => self.elements(&mut each),
@@ -167,8 +187,8 @@ impl<S: Source> Reader<S> {
             }
             Form::ListQuicklist2 => self.quicklist(&mut each),
             Form::Stream1 | Form::Stream2 | Form::Stream3 => {
-                let Reader { source, first, compressed, scratch, .. } = self;
-                stream::read(source, form, first, compressed, scratch, &mut each)
+                let Reader { source, first, compressed, scratch, whole_bytes, .. } = self;
+                stream::read(source, form, *whole_bytes, first, compressed, scratch, &mut each)
             }
             Form::ModuleOld | Form::Module => {
                 Err(self.source.error(Why::Unsupported("the value is data of a module")).into())
@@ -271,14 +291,18 @@ impl<S: Source> Reader<S> {
         form: Form,
         each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
     ) -> Result<Elements, Failure<E>> {
-        encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+        let Reader { source, first, compressed, .. } = self;
         let mut elements = 0;
         let mut each = |part: Part<'_>| {
             elements += 1;
             each(part).map_err(Stop::Sink)
         };
-        unpack(form, &self.first, &mut each).map_err(|stop| match stop {
-            Stop::Damage(what) => self.source.corrupt(what).into(),
+        let unpacked = match encoded::begin(source, self.whole_bytes, first, compressed)? {
+            None => unpack(form, first, &mut each),
+            Some(long) => unpack_long(form, Window::new(long.of(source)), &mut each),
+        };
+        unpacked.map_err(|stop| match stop {
+            Stop::Fault(fault) => fault.at(&self.source).into(),
             Stop::Sink(why) => Failure::Sink(why),
         })?;
         Ok(elements)
@@ -290,35 +314,13 @@ const NO_DEADLINE: Damage = "the deadline of a field is no time";
 
 /// Why the elements of a string did not all go out.
 enum Stop<E> {
-    Damage(Damage),
+    Fault(Fault),
     Sink(E),
 }
 
-impl<E> From<Damage> for Stop<E> {
-    fn from(what: Damage) -> Stop<E> {
-        Stop::Damage(what)
-    }
-}
-
-/// Items in their order, whatever they lie in.
-trait Items<'a> {
-    fn next(&mut self) -> Result<Option<Item<'a>>, Damage>;
-
-    /// The one that belongs to the one before.
-    fn other(&mut self) -> Result<Item<'a>, Damage> {
-        self.next()?.ok_or("the last element lacks what belongs to it")
-    }
-}
-
-impl<'a> Items<'a> for Listpack<'a> {
-    fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
-        Listpack::next(self)
-    }
-}
-
-impl<'a> Items<'a> for Ziplist<'a> {
-    fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
-        Ziplist::next(self)
+impl<E, F: Into<Fault>> From<F> for Stop<E> {
+    fn from(fault: F) -> Stop<E> {
+        Stop::Fault(fault.into())
     }
 }
 
@@ -347,8 +349,28 @@ fn unpack<E>(form: Form, bytes: &[u8], each: &mut impl FnMut(Part<'_>) -> Result
     }
 }
 
-fn elements_of<'a, E>(
-    mut items: impl Items<'a>,
+/// The elements that lie in a string that is not held at once.
+fn unpack_long<S: Source, E>(
+    form: Form,
+    window: Window<'_, S>,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
+) -> Result<(), Stop<E>> {
+    match form {
+        Form::ListZiplist => elements_of(LongZiplist::new(window)?, each),
+        Form::ListQuicklist2 | Form::SetListpack => elements_of(LongListpack::new(window)?, each),
+        Form::ZsetZiplist => scored_of(LongZiplist::new(window)?, each),
+        Form::ZsetListpack => scored_of(LongListpack::new(window)?, each),
+        Form::HashZiplist => fields_of(LongZiplist::new(window)?, false, each),
+        Form::HashListpack => fields_of(LongListpack::new(window)?, false, each),
+        Form::TimedHashListpack | Form::TimedHashListpackEarly => fields_of(LongListpack::new(window)?, true, each),
+        Form::HashZipmap => fields_of(LongZipmap::new(window)?, false, each),
+        Form::SetIntset => elements_of(LongIntset::new(window)?, each),
+        _ => unreachable!("only these lie in one string"),
+    }
+}
+
+fn elements_of<E>(
+    mut items: impl Items,
     each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
 ) -> Result<(), Stop<E>> {
     let mut digits = itoa::Buffer::new();
@@ -358,31 +380,40 @@ fn elements_of<'a, E>(
     Ok(())
 }
 
-fn scored_of<'a, E>(
-    mut items: impl Items<'a>,
-    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
-) -> Result<(), Stop<E>> {
-    let mut digits = itoa::Buffer::new();
-    while let Some(member) = items.next()? {
+fn scored_of<E>(mut items: impl Items, each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>) -> Result<(), Stop<E>> {
+    let mut member = Vec::new();
+    while keep(items.next()?, &mut member) {
         let score = items.other()?.score().ok_or(NO_SCORE)?;
-        each(Part::Scored(member.bytes(&mut digits), score))?;
+        each(Part::Scored(&member, score))?;
     }
     Ok(())
 }
 
-fn fields_of<'a, E>(
-    mut items: impl Items<'a>,
+fn fields_of<E>(
+    mut items: impl Items,
     timed: bool,
     each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
 ) -> Result<(), Stop<E>> {
-    let (mut digits, mut more_digits) = (itoa::Buffer::new(), itoa::Buffer::new());
-    while let Some(field) = items.next()? {
-        let value = items.other()?;
-        let deadline_ms = if timed { deadline_of(items.other()?)? } else { None };
-        let (field, value) = (field.bytes(&mut digits), value.bytes(&mut more_digits));
-        each(Part::Field { field, value, deadline_ms })?;
+    let (mut field, mut kept, mut digits) = (Vec::new(), Vec::new(), itoa::Buffer::new());
+    while keep(items.next()?, &mut field) {
+        if timed {
+            keep(Some(items.other()?), &mut kept);
+            let deadline_ms = deadline_of(items.other()?)?;
+            each(Part::Field { field: &field, value: &kept, deadline_ms })?;
+        } else {
+            let value = items.other()?.bytes(&mut digits);
+            each(Part::Field { field: &field, value, deadline_ms: None })?;
+        }
     }
     Ok(())
+}
+
+/// Copies an item that is needed beside the next one; whether there was one.
+fn keep(item: Option<Item<'_>>, into: &mut Vec<u8>) -> bool {
+    into.clear();
+    let Some(item) = item else { return false };
+    into.extend_from_slice(item.bytes(&mut itoa::Buffer::new()));
+    true
 }
 
 /// Zero is none.

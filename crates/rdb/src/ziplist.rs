@@ -3,9 +3,11 @@
 //! `bytes: u32 LE | offset of the last element: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: the length
 //! of the one before (a byte, or fe and u32 LE), its encoding, its bytes.
 
-use crate::error::Damage;
-use crate::item::Item;
+use crate::error::{Damage, Fault};
+use crate::item::{Item, Items};
 use crate::listpack::little_endian;
+use crate::source::Source;
+use crate::text::Window;
 
 /// Bytes before the elements.
 const HEAD_BYTES: usize = 10;
@@ -18,79 +20,176 @@ pub struct Ziplist<'a> {
     /// Without the end.
     bytes: &'a [u8],
     at: usize,
-    /// Bytes of the element before.
-    before: usize,
-    /// Where the head says that the last element is.
-    last: usize,
-    count: Option<u64>,
-    seen: u64,
+    place: Place,
 }
 
 impl<'a> Ziplist<'a> {
     /// Checks the head.
     pub fn new(bytes: &'a [u8]) -> Result<Ziplist<'a>, Damage> {
         let (head, _) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or("a ziplist is shorter than its head")?;
-        let total = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-        let last = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        let count = u16::from_le_bytes([head[8], head[9]]);
-        if total as usize != bytes.len() {
-            return Err("a ziplist is not of its length");
-        }
+        let place = Place::new(head, bytes.len() as u64)?;
         if bytes.len() == HEAD_BYTES || bytes[bytes.len() - 1] != END {
-            return Err("a ziplist does not end as one");
+            return Err(NO_END);
         }
-        let count = (count != u16::MAX).then_some(u64::from(count));
-        Ok(Ziplist { bytes: &bytes[..bytes.len() - 1], at: HEAD_BYTES, before: 0, last, count, seen: 0 })
+        Ok(Ziplist { bytes: &bytes[..bytes.len() - 1], at: HEAD_BYTES, place })
     }
 
     /// The next element; `None` at the end, where the count and the place of the last one are checked.
     #[allow(clippy::should_implement_trait)] // It fails.
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
-        const TOO_LONG: Damage = "an element of a ziplist reaches beyond its end";
         let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
-            if self.count.is_some_and(|count| count != self.seen) {
-                return Err("a ziplist has not as many elements as it says");
-            }
-            return if self.last == self.at - self.before {
-                Ok(None)
-            } else {
-                Err("a ziplist's last element is elsewhere")
-            };
+            return self.place.end(self.at as u64).map(|()| None);
         };
-        let number = |from: usize, width: usize| rest.get(from..from + width).ok_or(TOO_LONG);
-        let (before, start) = match rest[0] {
-            0xfe => (u32::from_le_bytes(number(1, 4)?.try_into().expect("four bytes")) as usize, 5),
-            0xff => return Err("an element of a ziplist begins as its end"),
-            short => (usize::from(short), 1),
-        };
-        if before != self.before {
-            return Err("an element of a ziplist is not as long as the next one says");
+        let (item, bytes) = element(rest, self.place.before)?;
+        self.at += bytes;
+        self.place.before = bytes;
+        self.place.seen += 1;
+        Ok(Some(item))
+    }
+}
+
+/// What a ziplist says of itself, compared with what is seen of it.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Bytes of the element before.
+    before: usize,
+    /// Where the head says that the last element is.
+    last: u64,
+    count: Option<u64>,
+    seen: u64,
+}
+
+impl Place {
+    fn new(head: &[u8; HEAD_BYTES], total: u64) -> Result<Place, Damage> {
+        let said = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        let last = u32::from_le_bytes([head[4], head[5], head[6], head[7]]).into();
+        let count = u16::from_le_bytes([head[8], head[9]]);
+        if u64::from(said) != total {
+            return Err("a ziplist is not of its length");
         }
-        let string = |head: usize, length: usize| {
-            let end = head.checked_add(length).ok_or(TOO_LONG)?;
-            Ok((Item::Bytes(rest.get(head..end).ok_or(TOO_LONG)?), end))
-        };
-        let integer = |width: usize| Ok((Item::Number(little_endian(number(start + 1, width)?)), start + 1 + width));
-        let (item, end) = match *rest.get(start).ok_or(TOO_LONG)? {
-            first @ 0..=0x3f => string(start + 1, usize::from(first)),
-            first @ 0x40..=0x7f => {
-                string(start + 2, usize::from(first & 0x3f) << 8 | usize::from(number(start + 1, 1)?[0]))
+        Ok(Place { before: 0, last, count: (count != u16::MAX).then_some(u64::from(count)), seen: 0 })
+    }
+
+    /// Checks what the head says, behind the last element.
+    fn end(&self, at: u64) -> Result<(), Damage> {
+        if self.count.is_some_and(|count| count != self.seen) {
+            return Err("a ziplist has not as many elements as it says");
+        }
+        if self.last == at - self.before as u64 { Ok(()) } else { Err("a ziplist's last element is elsewhere") }
+    }
+}
+
+const NO_END: Damage = "a ziplist does not end as one";
+const TOO_LONG: Damage = "an element of a ziplist reaches beyond its end";
+
+/// How an element lies, as its first bytes say.
+enum Shape {
+    /// A number within the encoding.
+    Number(i64),
+    /// A number of so many bytes behind the encoding.
+    Wide(usize),
+    Bytes(usize),
+}
+
+/// The length of the element before, and the longest encoding.
+const SHAPE_BYTES_MAX: usize = 10;
+
+/// The length of the element before, how this one lies, and where what stands behind the encoding begins.
+fn shape(rest: &[u8]) -> Result<(usize, Shape, usize), Damage> {
+    let number = |from: usize, width: usize| rest.get(from..from + width).ok_or(TOO_LONG);
+    let (before, at) = match number(0, 1)?[0] {
+        0xfe => (u32::from_le_bytes(number(1, 4)?.try_into().expect("four bytes")) as usize, 5),
+        0xff => return Err("an element of a ziplist begins as its end"),
+        short => (usize::from(short), 1),
+    };
+    let (shape, head) = match number(at, 1)?[0] {
+        first @ 0..=0x3f => (Shape::Bytes(first.into()), 1),
+        first @ 0x40..=0x7f => (Shape::Bytes(usize::from(first & 0x3f) << 8 | usize::from(number(at + 1, 1)?[0])), 2),
+        0x80..=0xbf => {
+            let length = u32::from_be_bytes(number(at + 1, 4)?.try_into().expect("four bytes"));
+            (Shape::Bytes(length as usize), 5)
+        }
+        0xc0 => (Shape::Wide(2), 1),
+        0xd0 => (Shape::Wide(4), 1),
+        0xe0 => (Shape::Wide(8), 1),
+        0xf0 => (Shape::Wide(3), 1),
+        0xfe => (Shape::Wide(1), 1),
+        first @ 0xf1..=0xfd => (Shape::Number(i64::from(first & 0x0f) - 1), 1),
+        _ => return Err("an element of a ziplist has an unknown encoding"),
+    };
+    Ok((before, shape, at + head))
+}
+
+impl Shape {
+    /// Bytes behind the encoding.
+    fn bytes(&self) -> usize {
+        match *self {
+            Shape::Number(_) => 0,
+            Shape::Wide(bytes) | Shape::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// The element at the beginning of `rest`, which follows one of `before` bytes, and its own bytes.
+fn element(rest: &[u8], before: usize) -> Result<(Item<'_>, usize), Damage> {
+    let (said, shape, at) = shape(rest)?;
+    if said != before {
+        return Err("an element of a ziplist is not as long as the next one says");
+    }
+    let end = at.checked_add(shape.bytes()).ok_or(TOO_LONG)?;
+    let bytes = rest.get(at..end).ok_or(TOO_LONG)?;
+    let item = match shape {
+        Shape::Number(number) => Item::Number(number),
+        Shape::Wide(_) => Item::Number(little_endian(bytes)),
+        Shape::Bytes(_) => Item::Bytes(bytes),
+    };
+    Ok((item, end))
+}
+
+impl Items for Ziplist<'_> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        Ok(Ziplist::next(self)?)
+    }
+}
+
+/// The elements of a ziplist that is too long to be held at once.
+pub(crate) struct LongZiplist<'s, S> {
+    window: Window<'s, S>,
+    total: u64,
+    place: Place,
+}
+
+impl<'s, S: Source> LongZiplist<'s, S> {
+    /// Checks the head.
+    pub fn new(mut window: Window<'s, S>) -> Result<LongZiplist<'s, S>, Fault> {
+        let total = window.rest();
+        let head = window.array().map_err(|_| Fault::from("a ziplist is shorter than its head"))?;
+        Ok(LongZiplist { window, total, place: Place::new(&head, total)? })
+    }
+}
+
+impl<S: Source> Items for LongZiplist<'_, S> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        // All but the end.
+        let rest = self.window.rest().saturating_sub(1);
+        if rest == 0 {
+            let at = self.total - self.window.rest();
+            let last: Result<[u8; 1], _> = self.window.array();
+            if !matches!(last, Ok([END])) {
+                return Err(NO_END.into());
             }
-            0x80..=0xbf => {
-                let length = u32::from_be_bytes(number(start + 1, 4)?.try_into().expect("four bytes"));
-                string(start + 5, length as usize)
-            }
-            0xc0 => integer(2),
-            0xd0 => integer(4),
-            0xe0 => integer(8),
-            0xf0 => integer(3),
-            0xfe => integer(1),
-            first @ 0xf1..=0xfd => Ok((Item::Number(i64::from(first & 0x0f) - 1), start + 1)),
-            _ => Err("an element of a ziplist has an unknown encoding"),
-        }?;
-        self.at += end;
-        self.before = end;
-        self.seen += 1;
+            self.place.end(at)?;
+            return Ok(None);
+        }
+        let within = |bytes: usize| usize::try_from(rest).map_or(bytes, |rest| bytes.min(rest));
+        let (_, shape, at) = shape(self.window.peek(within(SHAPE_BYTES_MAX))?)?;
+        let bytes = at.saturating_add(shape.bytes());
+        if bytes as u64 > rest {
+            return Err(TOO_LONG.into());
+        }
+        let before = std::mem::replace(&mut self.place.before, bytes);
+        self.place.seen += 1;
+        let (item, _) = element(self.window.take(bytes)?, before)?;
         Ok(Some(item))
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! `pairs: u8 (fe or more: count them) | (length | field | length | free: u8 | value | free bytes) ... | ff`; a length is a byte, or fe and u32 LE.
 
-use crate::error::Damage;
+use crate::error::{Damage, Fault};
+use crate::item::{Item, Items};
+use crate::source::Source;
+use crate::text::Window;
 
 const END: u8 = 0xff;
 
@@ -54,6 +57,53 @@ impl<'a> Zipmap<'a> {
         self.take(free)?;
         self.seen += 1;
         Ok(Some((field, value)))
+    }
+}
+
+/// The fields and values of a zipmap that is too long to be held at once, in turn.
+pub(crate) struct LongZipmap<'s, S> {
+    window: Window<'s, S>,
+    count: Option<u64>,
+    seen: u64,
+    /// The field has gone out, and its value comes next.
+    in_pair: bool,
+}
+
+impl<'s, S: Source> LongZipmap<'s, S> {
+    pub fn new(mut window: Window<'s, S>) -> Result<LongZipmap<'s, S>, Fault> {
+        let [count] = window.array().map_err(|_| Fault::from(TOO_SHORT))?;
+        let count = (count < 0xfe).then_some(u64::from(count));
+        Ok(LongZipmap { window, count, seen: 0, in_pair: false })
+    }
+
+    fn length(&mut self) -> Result<usize, Fault> {
+        match self.window.array()? {
+            [0xfe] => Ok(u32::from_le_bytes(self.window.array()?) as usize),
+            [END] => Err("a zipmap ends within a pair".into()),
+            [short] => Ok(usize::from(short)),
+        }
+    }
+}
+
+impl<S: Source> Items for LongZipmap<'_, S> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        if !self.in_pair && self.window.peek(1)? == [END] {
+            return match (self.window.rest(), self.count) {
+                (1, Some(count)) if count != self.seen => Err("a zipmap has not as many pairs as it says".into()),
+                (1, _) => self.window.array::<1>().map(|_| None).map_err(Fault::from),
+                _ => Err("a zipmap is longer than it says".into()),
+            };
+        }
+        let length = self.length()?;
+        self.in_pair = !self.in_pair;
+        if self.in_pair {
+            return Ok(Some(Item::Bytes(self.window.take(length)?)));
+        }
+        let [free] = self.window.array()?;
+        let (length, free) = (length, usize::from(free));
+        self.seen += 1;
+        let value = self.window.take(length.saturating_add(free))?;
+        Ok(Some(Item::Bytes(&value[..length])))
     }
 }
 

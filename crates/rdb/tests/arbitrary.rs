@@ -140,3 +140,27 @@ fn a_payload_has_no_more_than_it_may() {
     let error = writer.string(&[b'x'; 20]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
 }
+
+#[test]
+fn long_strings_come_in_parts_and_long_packed_ones_element_by_element() {
+    use haypile_rdb::{Memory, Part, Writer};
+    let text: Vec<u8> = (0..3_000_000u32).flat_map(|n| (n / 50).to_le_bytes()).collect();
+    for compresses in [false, true] {
+        let mut writer = Writer::new(Memory::new(usize::MAX));
+        if !compresses {
+            writer = writer.without_compression();
+        }
+        writer.kind(Kind::String).unwrap();
+        writer.string(&text).unwrap();
+        let payload = writer.seal();
+        let (mut parts, mut longest, mut read) = (0, 0, Vec::new());
+        let elements = Payload::check(&payload).unwrap().read::<()>(|part| {
+            let Part::String(bytes) = part else { panic!("{part:?}") };
+            (parts, longest) = (parts + 1, bytes.len().max(longest));
+            read.extend_from_slice(bytes);
+            Ok(())
+        });
+        assert_eq!((elements.unwrap(), longest), (1, 64 << 10));
+        assert!(read == text && parts == text.len().div_ceil(64 << 10));
+    }
+}
