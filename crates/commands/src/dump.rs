@@ -3,12 +3,13 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run, Use};
-use crate::transfer::{self, Receiver, Refused};
-use haypile_rdb::{Failure, Memory, Payload, Writer};
-use haypile_resp::Reply;
+use crate::transfer::{self, Broken, Outgoing, Receiver, Refused};
+use haypile_rdb::{Failure, Kind, Measure, Measured, Memory, Payload, Seal, Writer};
+use haypile_resp::pieces::PIECE_BYTES;
+use haypile_resp::{Pieces, Protocol, Reply, write};
 use haypile_store::{Access, Key, Txn};
 use haypile_types::key::Entry;
-use haypile_types::{event, key};
+use haypile_types::{event, key, string};
 
 pub(crate) const COMMANDS: &[Command] = &[DUMP, RESTORE, RESTORE_ASKING];
 
@@ -32,17 +33,164 @@ const DUMP: Command = Command {
 fn dump(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let Some(entry) = key::lookup(txn, &key)? else { return Ok(Reply::Null) };
-    payload(txn, &key, entry).map(Reply::bulk)
+    Ok(match Dump::of(txn, &key, entry)? {
+        Dump::Whole(payload) => Reply::bulk(payload),
+        Dump::Long(long) => Reply::Stream(Box::new(LongReply { long, has_begun: false })),
+    })
 }
 
-/// The payload of a value that was looked up.
-pub(crate) fn payload(txn: &mut Txn, key: &Key, entry: Entry) -> Result<Vec<u8>> {
-    let bytes_max = usize::try_from(txn.value_bytes_max()).unwrap_or(usize::MAX);
-    let mut writer = Writer::new(Memory::new(bytes_max));
-    let kind = transfer::kind(txn, key, &entry)?;
-    writer.kind(kind).map_err(|error| Error::text(format!("ERR {error}")))?;
-    transfer::write(txn, key, entry, kind, &mut writer)?;
-    Ok(writer.seal())
+/// The payload of a value.
+pub enum Dump {
+    Whole(Vec<u8>),
+    /// One that is too long to be held.
+    Long(Box<LongDump>),
+}
+
+/// A longer payload goes out in pieces: a string that is not read in pieces itself, not compressed, with what stands around it, is no
+/// longer.
+const WHOLE_BYTES_MAX: usize = string::LONG_FROM_BYTES as usize + 64;
+
+impl Dump {
+    /// The payload of a value that was looked up. A long one is written twice: to be counted now, and from views when it is read.
+    pub(crate) fn of(txn: &mut Txn, key: &Key, entry: Entry) -> Result<Dump> {
+        let bytes_max = txn.value_bytes_max();
+        let mut writer = Writer::new(Measure::new(WHOLE_BYTES_MAX, bytes_max));
+        let kind = transfer::kind(txn, key, &entry)?;
+        writer.kind(kind).map_err(transfer::unwritten)?;
+        let measured = match string::length_of(key, &entry) {
+            // Its bytes are counted without being read.
+            Ok(length) if length > string::LONG_FROM_BYTES => {
+                writer.begin_string(length).map_err(transfer::unwritten)?;
+                writer.skip(length).and_then(|()| writer.measured())
+            }
+            _ => {
+                transfer::write(txn, key, entry.clone(), kind, &mut writer)?;
+                writer.measured()
+            }
+        };
+        let bytes = match measured.map_err(transfer::unwritten)? {
+            Measured::Whole(payload) => return Ok(Dump::Whole(payload)),
+            Measured::Long(bytes) => bytes,
+        };
+        if let Some(outgoing) = Outgoing::open(txn, key, entry.clone(), kind)? {
+            return Ok(Dump::Long(Box::new(LongDump::new(kind, outgoing, bytes))));
+        }
+        // All of it lies in one row, and so in memory.
+        let mut writer = Writer::new(Memory::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
+        writer.kind(kind).map_err(transfer::unwritten)?;
+        transfer::write(txn, key, entry, kind, &mut writer)?;
+        Ok(Dump::Whole(writer.seal()))
+    }
+}
+
+impl Dump {
+    /// Bytes of the payload.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Dump::Whole(payload) => payload.len() as u64,
+            Dump::Long(long) => long.bytes,
+        }
+    }
+
+    /// The checksum with which the payload ends. Reads to its end what was not read.
+    ///
+    /// # Errors
+    /// A text that says why it does not come to its end.
+    pub fn checksum(&mut self) -> std::result::Result<[u8; 8], String> {
+        let long = match self {
+            Dump::Whole(payload) => return Ok(*payload.last_chunk().expect("a payload ends with its checksum")),
+            Dump::Long(long) => long,
+        };
+        let mut piece = Vec::new();
+        loop {
+            if let Some(checksum) = long.checksum {
+                return Ok(checksum);
+            }
+            piece.clear();
+            long.next(&mut piece)?;
+        }
+    }
+}
+
+/// A payload that is made as it is read, of a value as it was when it was asked for.
+pub struct LongDump {
+    outgoing: Outgoing,
+    writer: Writer<Memory>,
+    /// The form, which goes first.
+    head: Option<Kind>,
+    seal: Seal,
+    /// Of the whole payload.
+    bytes: u64,
+    /// How many of them are made.
+    made: u64,
+    /// With which it has ended.
+    checksum: Option<[u8; 8]>,
+}
+
+impl LongDump {
+    fn new(kind: Kind, outgoing: Outgoing, bytes: u64) -> LongDump {
+        let writer = Writer::new(Memory::new(usize::MAX));
+        LongDump { outgoing, writer, head: Some(kind), seal: Seal::default(), bytes, made: 0, checksum: None }
+    }
+
+    /// Bytes of the payload.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds the next bytes to `out`; whether there are more. They are as many as were told, or it fails.
+    ///
+    /// # Errors
+    /// A text that says why there will be no more.
+    pub fn next(&mut self, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        let LongDump { outgoing, writer, head, .. } = self;
+        let from = out.len();
+        let more = writer.at_end_of(out, |writer| {
+            if let Some(kind) = head.take() {
+                writer.kind(kind)?;
+            }
+            while writer.bytes().len() < from + PIECE_BYTES {
+                if !outgoing.next(writer)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        let more = more.map_err(|broken: Broken| String::from(broken))?;
+        self.seal.add(&out[from..]);
+        if !more {
+            let footer = self.seal.end(self.writer.version());
+            out.extend_from_slice(&footer);
+            self.checksum = footer.last_chunk().copied();
+        }
+        self.made += (out.len() - from) as u64;
+        if self.made > self.bytes || !more && self.made < self.bytes {
+            return Err("a payload is not as long as it was before".into());
+        }
+        Ok(more)
+    }
+}
+
+/// A payload as a reply.
+struct LongReply {
+    long: Box<LongDump>,
+    /// The length is out.
+    has_begun: bool,
+}
+
+impl Pieces for LongReply {
+    fn next(&mut self, _: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        if !self.has_begun {
+            self.has_begun = true;
+            let bytes = usize::try_from(self.long.bytes()).map_err(|error| error.to_string())?;
+            write::bulk_len(out, bytes);
+        }
+        let more = self.long.next(out)?;
+        if !more {
+            out.extend_from_slice(b"\r\n");
+        }
+        Ok(more)
+    }
 }
 
 const RESTORE: Command = Command {

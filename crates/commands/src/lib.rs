@@ -67,7 +67,7 @@ mod geo_search;
 mod keys;
 
 mod database;
-mod dump;
+pub mod dump;
 mod expire;
 pub mod migrate;
 mod scan;

@@ -2,7 +2,7 @@
 //! waits meanwhile, is the engine's.
 
 use crate::args::Args;
-use crate::dump;
+use crate::dump::Dump;
 use crate::error::{Error, Result};
 use crate::keyspec::{Begin, Find, Hidden, KeySpec, Mode};
 use crate::table::{Arity, Category, Command, Group, Keys, Run, Use};
@@ -126,10 +126,9 @@ fn port(text: &[u8]) -> u16 {
 }
 
 /// A key as it is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
     /// What RESTORE takes.
-    pub payload: Vec<u8>,
+    pub payload: Dump,
     /// In milliseconds since 1970.
     pub deadline_ms: Option<u64>,
 }
@@ -139,7 +138,7 @@ pub fn pack(txn: &mut Txn, name: &[u8]) -> Result<Option<Parcel>> {
     let key = txn.key(name);
     let Some(entry) = key::lookup(txn, &key)? else { return Ok(None) };
     let deadline_ms = entry.header.deadline_ms;
-    Ok(Some(Parcel { payload: dump::payload(txn, &key, entry)?, deadline_ms }))
+    Ok(Some(Parcel { payload: Dump::of(txn, &key, entry)?, deadline_ms }))
 }
 
 /// The key has gone to the target.

@@ -4,25 +4,26 @@
 
 use crate::error::{Error, Result};
 use haypile_rdb::{Kind, Output, Part, Writer};
-use haypile_store::{Direction, Key, Stop, Txn, View};
-use haypile_types::element::{self, ROWS_INLINE_MAX};
+use haypile_store::{Direction, Key, Stop, Txn};
+use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
 use haypile_types::list::List;
 use haypile_types::make::Maker;
 use haypile_types::set::Set;
+use haypile_types::stream::Stream;
 use haypile_types::string::{self, Content};
 use haypile_types::zset::{self, Stretch, Zset};
 use haypile_types::{hash, key};
 use std::io;
 use std::ops::ControlFlow;
 
+mod outgoing;
 mod stream;
+
+pub use outgoing::{Broken, Outgoing};
 
 /// What is longer is written and read on the I/O pool: it is compressed, and each element is copied.
 const INLINE_BYTES_MAX: usize = 64 << 10;
-
-/// Bytes of one piece of a long string.
-const STEP_BYTES: usize = 256 << 10;
 
 /// What a value is in Redis's format.
 pub fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
@@ -53,15 +54,18 @@ fn has_deadlines(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<bool> {
 
 /// Writes a value, which is of this kind, behind what says so. What is long is written on the I/O pool.
 pub fn write<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, writer: &mut Writer<O>) -> Result<()> {
+    if has_many_rows(txn, key, &entry)?
+        && let Some(mut outgoing) = Outgoing::open(txn, key, entry.clone(), kind)?
+    {
+        while outgoing.next(writer)? {}
+        return Ok(());
+    }
     match entry.header.type_of() {
         Type::String => write_string(txn, key, entry, writer),
         Type::List => {
             let mut list = List::of(key, entry)?;
             let count = list.len();
             let mut writing = Writing::new(txn, writer, count)?;
-            if let Some(view) = writing.rows(txn, |txn| Ok(list.view(txn, 0..count, Direction::Forward)?))? {
-                return writing.drain(view, |writer, _, element| writer.string(element));
-            }
             list.visit(txn, 0..count, Direction::Forward, |element| {
                 writing.each(element.len(), |writer| writer.string(element))
             })?;
@@ -70,35 +74,14 @@ pub fn write<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, writ
         Type::Set => {
             let set = Set::of(key, entry)?;
             let mut writing = Writing::new(txn, writer, set.count())?;
-            let view = writing.rows(txn, |txn| match set.rows() {
-                Some(rows) => {
-                    let (from, until) = rows.from_hash(0);
-                    Ok(Some(txn.view(&from, &until, Direction::Forward)?))
-                }
-                None => Ok(None),
-            })?;
-            if let Some(view) = view {
-                return writing.drain(view, |writer, row, _| match element::of_row(row) {
-                    Some((_, member)) => writer.string(member),
-                    None => Err(damaged()),
-                });
-            }
             set.visit(txn, |member| writing.each(member.len(), |writer| writer.string(member)))?;
             writing.end()
         }
         Type::Zset => {
             let zset = Zset::of(key, entry)?;
             let count = zset.cardinality()?;
-            let whole = || Stretch::whole(zset::Range::Index { from: 0, until: count });
             let mut writing = Writing::new(txn, writer, count)?;
-            if let Some(view) = writing.rows(txn, |txn| Ok(zset.view(txn, whole())?.map(|(view, _)| view)))? {
-                return writing.drain(view, |writer, row, value| {
-                    let (member, score) = zset::element_of(row, value).ok_or_else(damaged)?;
-                    writer.string(member)?;
-                    writer.score(score)
-                });
-            }
-            zset.visit(txn, whole(), |member, score| {
+            zset.visit(txn, Stretch::whole(zset::Range::Index { from: 0, until: count }), |member, score| {
                 writing.each(member.len(), |writer| {
                     writer.string(member)?;
                     writer.score(score)
@@ -111,6 +94,19 @@ pub fn write<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, writ
     }
 }
 
+/// Whether a value is read from views rather than under latches.
+fn has_many_rows(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<bool> {
+    let elements = match entry.header.type_of() {
+        Type::String => return Ok(string::length_of(key, entry)? > string::LONG_FROM_BYTES),
+        Type::List => List::of(key, entry.clone())?.len(),
+        Type::Set => Set::of(key, entry.clone())?.count(),
+        Type::Zset => Zset::of(key, entry.clone())?.cardinality()?,
+        Type::Hash => hash::len(txn, key, entry)?,
+        Type::Stream => Stream::of(key, entry)?.len(),
+    };
+    Ok(elements > ROWS_INLINE_MAX as u64)
+}
+
 fn write_string<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, writer: &mut Writer<O>) -> Result<()> {
     if string::length_of(key, &entry)? > INLINE_BYTES_MAX as u64 {
         txn.long()?;
@@ -118,48 +114,39 @@ fn write_string<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, writer: &mut 
     match string::content(txn, key, entry)? {
         Content::Shared(bytes) => writer.string(&bytes).map_err(unwritten),
         Content::Owned(bytes) => writer.string(&bytes).map_err(unwritten),
-        Content::Long(mut rest) => {
-            writer.begin_string(rest.remaining()).map_err(unwritten)?;
-            let (mut piece, mut more) = (Vec::new(), true);
-            while more {
-                piece.clear();
-                more = rest.next(STEP_BYTES, &mut piece).map_err(failed)?;
-                writer.raw(&piece).map_err(unwritten)?;
-            }
-            Ok(())
-        }
+        Content::Long(_) => unreachable!("it has many rows"),
     }
 }
 
 fn write_hash<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, writer: &mut Writer<O>) -> Result<()> {
-    let (count, now_ms) = (hash::len(txn, key, &entry)?, txn.now_ms());
-    let is_timed = kind == Kind::TimedHash;
-    if let Some(fields) = entry.header.fields.filter(|_| is_timed) {
-        // Whoever reads it goes by the fields; this is where their deadlines are counted from.
-        writer.first_deadline(fields.first_ms).map_err(unwritten)?;
+    let count = hash::len(txn, key, &entry)?;
+    let timed = timed(&entry, kind);
+    if let Some(first_ms) = timed {
+        writer.first_deadline(first_ms).map_err(unwritten)?;
     }
-    let put = move |writer: &mut Writer<O>, field: &[u8], stored: &hash::Stored<'_>| {
-        if is_timed {
-            writer.field_deadline(stored.deadline_ms)?;
-        }
-        writer.string(field)?;
-        writer.string(stored.value)
-    };
     let mut writing = Writing::new(txn, writer, count)?;
-    if let Some(view) = writing.rows(txn, |txn| Ok(hash::view(txn, key, &entry)?))? {
-        let mut view = view;
-        while let Some((row, value)) = view.next_row().map_err(failed)? {
-            let (field, stored) = (hash::field_of_row(&row)?, hash::stored_in_row(&value)?);
-            if stored.is_live(now_ms) {
-                writing.one(|writer| put(writer, field, &stored))?;
-            }
-        }
-        return writing.end();
-    }
     hash::visit_stored(txn, key, &entry, |field, stored| {
-        writing.each(field.len() + stored.value.len(), |writer| put(writer, field, &stored))
+        writing.each(field.len() + stored.value.len(), |writer| put_field(writer, timed.is_some(), field, &stored))
     })?;
     writing.end()
+}
+
+/// Where the deadlines of a hash's fields are counted from, if it has some. Whoever reads it goes by the fields.
+fn timed(entry: &Entry, kind: Kind) -> Option<u64> {
+    entry.header.fields.filter(|_| kind == Kind::TimedHash).map(|fields| fields.first_ms)
+}
+
+fn put_field<O: Output>(
+    writer: &mut Writer<O>,
+    is_timed: bool,
+    field: &[u8],
+    stored: &hash::Stored<'_>,
+) -> io::Result<()> {
+    if is_timed {
+        writer.field_deadline(stored.deadline_ms)?;
+    }
+    writer.string(field)?;
+    writer.string(stored.value)
 }
 
 /// A collection that is being written.
@@ -176,16 +163,8 @@ struct Writing<'w, O> {
 impl<'w, O: Output> Writing<'w, O> {
     /// Writes the count.
     fn new(txn: &mut Txn, writer: &'w mut Writer<O>, count: u64) -> Result<Writing<'w, O>> {
-        if count > ROWS_INLINE_MAX as u64 {
-            txn.long()?;
-        }
         writer.length(count).map_err(unwritten)?;
         Ok(Writing { writer, missing: count, bytes: 0, may_be_long: txn.long().is_ok(), result: Ok(()) })
-    }
-
-    /// The rows of a large collection, which are read one by one, outside of all latches.
-    fn rows(&self, txn: &mut Txn, view: impl FnOnce(&mut Txn) -> Result<Option<View>>) -> Result<Option<View>> {
-        if self.missing > ROWS_INLINE_MAX as u64 { view(txn) } else { Ok(None) }
     }
 
     fn one(&mut self, write: impl FnOnce(&mut Writer<O>) -> io::Result<()>) -> Result<()> {
@@ -193,7 +172,7 @@ impl<'w, O: Output> Writing<'w, O> {
         write(self.writer).map_err(unwritten)
     }
 
-    /// The same, within a walk.
+    /// Writes an element of so many bytes, within a walk.
     fn each(&mut self, bytes: usize, write: impl FnOnce(&mut Writer<O>) -> io::Result<()>) -> ControlFlow<()> {
         self.bytes += bytes;
         self.result = match self.bytes > INLINE_BYTES_MAX && !self.may_be_long {
@@ -201,18 +180,6 @@ impl<'w, O: Output> Writing<'w, O> {
             false => self.one(write),
         };
         if self.result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    }
-
-    /// Writes all rows of a view.
-    fn drain(
-        mut self,
-        mut view: View,
-        mut write: impl FnMut(&mut Writer<O>, &[u8], &[u8]) -> io::Result<()>,
-    ) -> Result<()> {
-        while let Some((row, value)) = view.next_row().map_err(failed)? {
-            self.one(|writer| write(writer, &row, &value))?;
-        }
-        self.end()
     }
 
     fn end(self) -> Result<()> {
@@ -225,8 +192,8 @@ fn failed(why: String) -> Error {
     Error::Stop(Stop::Failed(why))
 }
 
-/// What a writer says.
-fn unwritten(error: io::Error) -> Error {
+/// The error that a writer's stands for.
+pub(crate) fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::FileTooLarge => Error::text("ERR the payload would be longer than proto-max-bulk-len"),
         _ => Error::Stop(Stop::Failed(format!("ERR {error}"))),

@@ -2,9 +2,12 @@
 
 mod runner;
 
+use haypile_commands::transfer;
 use haypile_rdb::testing::{self, Piece};
-use haypile_rdb::{Kind, Payload};
+use haypile_rdb::{Kind, Memory, Payload, Writer};
 use haypile_store::testing::{TestStore, memory_store};
+use haypile_store::{Call, Mode, TxnBuffers};
+use haypile_types::key;
 use runner::{Client, Shown};
 
 /// Runs a test with all rows in the memtable, and with all of them on a base that an event loop does not reach.
@@ -226,4 +229,97 @@ fn deadlines_and_pasts_come_along() {
     check("RESTORE c 9223372036854775807", "OK");
     check("EXISTS c", "0");
     check("DUMP c", "nil");
+}
+
+/// The payload of a key, written in one piece.
+fn dump_at_once(store: &TestStore, now_ms: u64, name: &str) -> Vec<u8> {
+    let call = Call { now_ms, seed: 1, database: 0, mode: Mode::Disk, pins: None };
+    let mut txn = store.begin(TxnBuffers::default(), call);
+    let key = txn.key(name.as_bytes());
+    let entry = key::lookup(&mut txn, &key).expect("memory can be read").expect("it is there");
+    let kind = transfer::kind(&mut txn, &key, &entry).expect("memory can be read");
+    let mut writer = Writer::new(Memory::new(usize::MAX));
+    writer.kind(kind).expect("memory can be written");
+    transfer::write(&mut txn, &key, entry, kind, &mut writer).expect("memory can be read and written");
+    writer.seal()
+}
+
+/// A payload of more than a mebibyte is counted first, and then goes out from views while it is made.
+#[test]
+fn long_payloads_are_the_ones_written_at_once() {
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        let mut state = 1u64;
+        let mut text = |bytes: usize| -> Vec<u8> {
+            let mut next = || {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                b'a' + (state >> 40) as u8 % 16
+            };
+            (0..bytes).map(|_| next()).collect()
+        };
+        ask(&mut client, &[b"SET", b"string", &text(2_500_000)]);
+        ask(&mut client, &[b"SETRANGE", b"sparse", b"3000000", &text(70_000)]);
+        // Few elements, but large ones, of which some are not compressed.
+        for (n, bytes) in [800_000, 1 << 20, (1 << 20) + 1, 10].into_iter().enumerate() {
+            let (name, value) = (n.to_string().into_bytes(), text(bytes));
+            ask(&mut client, &[b"RPUSH", b"bulky-list", &value]);
+            ask(&mut client, &[b"HSET", b"bulky-hash", &name, &value]);
+            ask(&mut client, &[b"XADD", b"bulky-stream", &[b"1-", &name[..]].concat(), b"f", &value[..bytes / 4]]);
+        }
+        for n in 0..12_000u64 {
+            let (element, number) = (text(200), n.to_string().into_bytes());
+            let id = format!("{}-{}", n / 3 + 1, n % 3 + 1).into_bytes();
+            for words in [
+                &[&b"RPUSH"[..], b"list", &element][..],
+                &[b"SADD", b"set", &element],
+                &[b"ZADD", b"zset", &number, &element],
+                &[b"HSET", b"hash", &number, &element],
+                &[b"HSET", b"timed", &number, &element],
+                &[b"XADD", b"stream", &id, b"name", &element],
+            ] {
+                ask(&mut client, words);
+            }
+        }
+        for field in 0..300 {
+            let (ms, field) = ((90_000 + field * 10).to_string(), field.to_string());
+            ask(&mut client, &[b"HPEXPIRE", b"timed", ms.as_bytes(), b"FIELDS", b"1", field.as_bytes()]);
+        }
+        // Their names are in another order than their numbers.
+        for group in ["zebra", "ant", "monkey"] {
+            line(&mut client, &format!("XGROUP CREATE stream {group} 0"));
+            for consumer in ["zoe", "adam", "mia"] {
+                let words = format!("XREADGROUP GROUP {group} {consumer} COUNT 1500 STREAMS stream >");
+                ask(&mut client, &words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+            }
+        }
+        line(&mut client, "XGROUP CREATE stream none 0");
+        settle();
+        for late in [0, 91_000] {
+            client.now_ms += late;
+            for key in [
+                "string",
+                "sparse",
+                "list",
+                "set",
+                "zset",
+                "hash",
+                "timed",
+                "stream",
+                "bulky-list",
+                "bulky-hash",
+                "bulky-stream",
+            ] {
+                let payload = dump(&mut client, key);
+                assert!(payload.len() > 1 << 19, "{key}: {}", payload.len());
+                assert!(payload == dump_at_once(store, client.now_ms, key), "{key}");
+                assert_eq!(restore(&mut client, "again", &payload), "OK", "{key}");
+                settle();
+                // Its deadlines are counted from one that has passed, and those of the copy are not.
+                let is_the_same = dump(&mut client, "again") == payload;
+                assert!(is_the_same != (key == "timed" && late > 0), "{key}");
+                assert_eq!(line(&mut client, "DEL again"), "1");
+            }
+        }
+        assert_eq!(store.views(), 0);
+    });
 }

@@ -3,7 +3,7 @@
 //! A thread of the pool's movers runs it under the locks of its keys, which it holds for as long as the exchange takes: whoever
 //! wants these keys waits in their queue. It does not stay inside the exclusion meanwhile, so that nobody waits for a target who does
 //! not want the same keys; where somebody was alone during the exchange, a key goes only if it still is what was sent. Payloads
-//! are made one by one and sent ahead of their replies, up to a bound. All keys that the target has taken are removed in one
+//! are made one by one and sent ahead of their replies, up to a bound; a long one is sent piece by piece, as it is made. All keys that the target has taken are removed in one
 //! transaction at the end, also where a later one failed: a crash before leaves them in both places, never in none.
 
 use crate::engine::Engine;
@@ -13,12 +13,14 @@ use crate::pool::{Job, Task};
 use crate::serving::{Place, Service};
 use crate::session::{Finished, Pending, State, Work};
 use crate::work::commit;
+use haypile_commands::dump::{Dump, LongDump};
 use haypile_commands::migrate::{self, Migration, Parcel};
 use haypile_commands::{Args, Error, Run};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::{Call, Mode, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -39,6 +41,12 @@ pub trait Target {
     /// Sends a command, now or with the next `flush`.
     fn send(&mut self, words: &[&[u8]]) -> io::Result<()>;
 
+    /// Sends a command with a long payload between its words, piece by piece.
+    ///
+    /// # Errors
+    /// Of the kind `Other`, with a text, if the payload does not come to its end.
+    fn send_long(&mut self, before: &[&[u8]], payload: &mut LongDump, behind: &[&[u8]]) -> io::Result<()>;
+
     fn flush(&mut self) -> io::Result<()>;
 
     /// The reply to the earliest command that has none yet.
@@ -46,7 +54,7 @@ pub trait Target {
 }
 
 /// Bytes that are sent before the target has answered: a fast network is kept busy, and memory small.
-const IN_FLIGHT_BYTES_MAX: usize = 4 << 20;
+const IN_FLIGHT_BYTES_MAX: u64 = 4 << 20;
 
 /// How often it is looked whether the server stops, by who waits for somebody who is alone.
 const LOOK: Duration = Duration::from_millis(100);
@@ -60,7 +68,7 @@ struct Sent {
     /// The argument that names it.
     at: usize,
     /// Of its request, about.
-    bytes: usize,
+    bytes: u64,
     stamp: Stamp,
     /// How often somebody had been alone by then.
     times_alone: u64,
@@ -69,16 +77,17 @@ struct Sent {
 /// Tells a key as it was sent from any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
-    bytes: usize,
+    bytes: u64,
     /// With which payloads end.
     checksum: [u8; 8],
     deadline_ms: Option<u64>,
 }
 
 impl Stamp {
-    fn of(parcel: &Parcel) -> Stamp {
-        let checksum = parcel.payload.last_chunk().copied().expect("a payload ends with its checksum");
-        Stamp { bytes: parcel.payload.len(), checksum, deadline_ms: parcel.deadline_ms }
+    /// Reads a long payload to its end, if it was not sent.
+    fn of(parcel: &mut Parcel) -> Result<Stamp, String> {
+        let Parcel { payload, deadline_ms } = parcel;
+        Ok(Stamp { bytes: payload.bytes(), checksum: payload.checksum()?, deadline_ms: *deadline_ms })
     }
 }
 
@@ -162,7 +171,7 @@ struct Exchange<'a> {
     is_refused: bool,
     /// Without replies yet, the oldest first.
     in_flight: VecDeque<Sent>,
-    in_flight_bytes: usize,
+    in_flight_bytes: u64,
     /// What the target has.
     taken: Vec<Sent>,
     /// The first thing that went wrong.
@@ -234,7 +243,7 @@ impl<'a> Exchange<'a> {
                 break;
             }
             match self.pack(at) {
-                Ok(Some((parcel, ttl_ms, times_alone))) => self.send(at, &parcel, ttl_ms, times_alone)?,
+                Ok(Some((parcel, ttl_ms, times_alone))) => self.send(at, parcel, ttl_ms, times_alone)?,
                 Ok(None) => {}
                 Err(error) => {
                     self.failure.get_or_insert(error.into_reply());
@@ -275,19 +284,24 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    fn send(&mut self, at: usize, parcel: &Parcel, ttl_ms: u64, times_alone: u64) -> Result<(), Broken> {
+    fn send(&mut self, at: usize, mut parcel: Parcel, ttl_ms: u64, times_alone: u64) -> Result<(), Broken> {
         if self.target.is_none() {
             self.connect()?;
         }
         let target = self.target.as_mut().expect("it was connected above");
         let name = self.args.get(at);
         let ttl = ttl_ms.to_string();
-        let words = [b"RESTORE", name, ttl.as_bytes(), &parcel.payload, b"REPLACE"];
-        let count = if self.migration.replace { 5 } else { 4 };
-        target.send(&words[..count]).map_err(|_| writing())?;
-        let bytes = name.len() + parcel.payload.len() + size_of::<Sent>();
+        let (before, replace) = ([b"RESTORE", name, ttl.as_bytes()], &[&b"REPLACE"[..]][..]);
+        let behind = if self.migration.replace { replace } else { &[] };
+        let sent = match &mut parcel.payload {
+            Dump::Whole(payload) => target.send(&[&before[..], &[&payload[..]], behind].concat()),
+            Dump::Long(long) => target.send_long(&before, long, behind),
+        };
+        sent.map_err(|error| if error.kind() == ErrorKind::Other { unread(&error) } else { writing() })?;
+        let bytes = name.len() as u64 + parcel.payload.bytes() + size_of::<Sent>() as u64;
+        let stamp = Stamp::of(&mut parcel).map_err(|why| unread(&why))?;
         self.in_flight_bytes += bytes;
-        self.in_flight.push_back(Sent { at, bytes, stamp: Stamp::of(parcel), times_alone });
+        self.in_flight.push_back(Sent { at, bytes, stamp, times_alone });
         while self.in_flight_bytes > IN_FLIGHT_BYTES_MAX {
             self.receive()?;
         }
@@ -373,10 +387,11 @@ impl<'a> Exchange<'a> {
                 }
                 let mut txn = store.begin(TxnBuffers::default(), exchange.call());
                 txn.set_touching(false);
-                match migrate::pack(&mut txn, name)? {
-                    Some(parcel) if Stamp::of(&parcel) == sent.stamp => all.push(name),
-                    Some(_) => is_same = false,
-                    None => {}
+                let Some(mut parcel) = migrate::pack(&mut txn, name)? else { continue };
+                match Stamp::of(&mut parcel) {
+                    Ok(stamp) if stamp == sent.stamp => all.push(name),
+                    Ok(_) => is_same = false,
+                    Err(why) => return Err(Error::Stop(Stop::Failed(format!("ERR {why}")))),
                 }
             }
             let mut txn = store.begin(TxnBuffers::default(), exchange.call());
@@ -434,6 +449,11 @@ fn refusal(reply: Reply) -> Option<Reply> {
         _ => return None,
     };
     Some(Reply::error_bytes([b"ERR Target instance replied with error: ", &text[..]].concat()))
+}
+
+/// What the client reads where a value cannot be read to its end.
+fn unread(why: &impl Display) -> Reply {
+    Reply::error(format!("ERR {why}"))
 }
 
 fn connecting() -> Reply {

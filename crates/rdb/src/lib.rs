@@ -66,10 +66,10 @@ pub mod testing;
 pub use error::{Error, Failure, Why};
 pub use event::{Event, Fields, Key, Kind, Part, Sink, StreamHead, StreamId};
 pub use file::{Summary, read_file, read_file_recorded};
-pub use payload::Payload;
+pub use payload::{Payload, Seal};
 pub use source::{Input, Slice, Source};
 pub use tape::{Beginning, Tape};
-pub use writer::{File, Memory, Output, Writer};
+pub use writer::{File, Measure, Measured, Memory, Output, Writer};
 
 /// The newest version of the format that is read: that of Redis 7.4.
 pub const VERSION_MAX: u16 = 12;

@@ -9,7 +9,7 @@ use crate::source::Slice;
 use crate::value::{Elements, Form, Reader};
 
 /// Bytes behind the value.
-pub(crate) const FOOTER_BYTES: usize = 10;
+pub const FOOTER_BYTES: usize = 10;
 
 const CHECKSUM_BYTES: usize = 8;
 
@@ -86,9 +86,38 @@ pub(crate) fn seal_in_place(value: &mut Vec<u8>, version: u16) {
     value.extend_from_slice(&checksum.to_le_bytes());
 }
 
+/// The end of a payload whose value goes out in pieces.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seal(Checksum);
+
+impl Seal {
+    /// The next bytes of the payload, from its form on.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0 = self.0.and(bytes);
+    }
+
+    /// The bytes behind the value.
+    pub fn end(mut self, version: u16) -> [u8; FOOTER_BYTES] {
+        let version = version.to_le_bytes();
+        self.add(&version);
+        let mut footer = [0; FOOTER_BYTES];
+        footer[..2].copy_from_slice(&version);
+        footer[2..].copy_from_slice(&self.0.value().to_le_bytes());
+        footer
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_payload_in_pieces_is_sealed_as_a_whole_one() {
+        let value = b"\x00\x05stack";
+        let mut pieces = Seal::default();
+        value.chunks(3).for_each(|piece| pieces.add(piece));
+        assert_eq!([&value[..], &pieces.end(11)].concat(), seal(value.to_vec(), 11));
+    }
 
     #[test]
     fn a_payload_is_what_was_sealed() {

@@ -53,6 +53,42 @@ impl Output for Memory {
     }
 }
 
+/// A payload of which only the length is wanted, or all of it where it is short.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    kept_bytes_max: usize,
+    bytes_max: u64,
+    /// Bytes that were counted and dropped.
+    dropped: u64,
+}
+
+impl Measure {
+    /// Bytes stay up to `kept_bytes_max`. Writing fails with `FileTooLarge` where it becomes more than `bytes_max`.
+    pub fn new(kept_bytes_max: usize, bytes_max: u64) -> Measure {
+        Measure { kept_bytes_max, bytes_max, dropped: 0 }
+    }
+}
+
+impl Output for Measure {
+    fn full_at(&self) -> usize {
+        self.kept_bytes_max.saturating_add(1)
+    }
+
+    fn on_full(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.dropped += bytes.len() as u64;
+        bytes.clear();
+        if self.dropped > self.bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+    }
+}
+
+/// A payload that was measured.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Measured {
+    Whole(Vec<u8>),
+    /// The bytes of one that is longer than what was to be kept.
+    Long(u64),
+}
+
 /// A file.
 #[derive(Debug)]
 pub struct File<W> {
@@ -93,6 +129,9 @@ pub struct Writer<O> {
 
 /// Shorter strings are not compressed, as in Redis.
 const COMPRESSED_FROM_BYTES: usize = 21;
+
+/// Longer strings are not compressed either: that would take a buffer of their size.
+pub const COMPRESSED_BYTES_MAX: usize = 1 << 20;
 
 /// So much shorter has a string to become.
 const COMPRESSED_GAIN_BYTES: usize = 4;
@@ -137,6 +176,12 @@ impl<O: Output> Writer<O> {
         if self.bytes.len() >= self.output.full_at() { self.output.on_full(&mut self.bytes) } else { Ok(()) }
     }
 
+    /// Bytes as they are, which `add` puts behind what it is given.
+    pub fn raw_of<E>(&mut self, add: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>) -> io::Result<Result<bool, E>> {
+        let added = add(&mut self.bytes);
+        self.raw(&[]).map(|()| added)
+    }
+
     /// A length, or a number in the form of one.
     #[inline]
     pub fn length(&mut self, length: u64) -> io::Result<()> {
@@ -167,7 +212,7 @@ impl<O: Output> Writer<O> {
                 }
             };
         }
-        if string.len() >= COMPRESSED_FROM_BYTES {
+        if (COMPRESSED_FROM_BYTES..=COMPRESSED_BYTES_MAX).contains(&string.len()) {
             let (compressor, mut compressed) = (self.compressor.as_mut(), std::mem::take(&mut self.compressed));
             let bytes_max = string.len() - COMPRESSED_GAIN_BYTES;
             let is_shorter = compressor.is_some_and(|it| it.compress(string, bytes_max, &mut compressed));
@@ -260,7 +305,35 @@ impl<O: Output> Writer<O> {
     }
 }
 
+impl Writer<Measure> {
+    /// Counts bytes that nobody has to show.
+    pub fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        self.output.dropped += bytes;
+        self.output.on_full(&mut self.bytes)
+    }
+
+    /// The payload of DUMP, of the value that was written.
+    ///
+    /// # Errors
+    /// `FileTooLarge` if it is longer than it may be.
+    pub fn measured(mut self) -> io::Result<Measured> {
+        if self.output.dropped == 0 && self.bytes.len() as u64 <= self.output.bytes_max {
+            return Ok(Measured::Whole(payload::seal(self.bytes, self.version)));
+        }
+        self.output.on_full(&mut self.bytes)?;
+        Ok(Measured::Long(self.output.dropped + payload::FOOTER_BYTES as u64))
+    }
+}
+
 impl Writer<Memory> {
+    /// Has `write` write to the end of `out`.
+    pub fn at_end_of<T>(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Self) -> T) -> T {
+        std::mem::swap(&mut self.bytes, out);
+        let written = write(self);
+        std::mem::swap(&mut self.bytes, out);
+        written
+    }
+
     /// The payload of DUMP, of the value that was written.
     pub fn seal(self) -> Vec<u8> {
         payload::seal(self.bytes, self.version)

@@ -3,6 +3,7 @@
 //! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when a connection
 //! broke is for its user to decide.
 
+use haypile_commands::dump::LongDump;
 use haypile_engine::{Target, Targets};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{Reply, write};
@@ -41,6 +42,10 @@ impl Targets for Remotes {
 impl Target for Remote {
     fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
         Remote::send(self, words)
+    }
+
+    fn send_long(&mut self, before: &[&[u8]], payload: &mut LongDump, behind: &[&[u8]]) -> io::Result<()> {
+        Remote::send_long(self, before, payload, behind)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -99,6 +104,19 @@ impl Remote {
             }
         }
         Ok(())
+    }
+
+    /// Sends a command with a long payload between its words.
+    fn send_long(&mut self, before: &[&[u8]], payload: &mut LongDump, behind: &[&[u8]]) -> io::Result<()> {
+        write::array_len(&mut self.outgoing, before.len() + 1 + behind.len());
+        before.iter().for_each(|word| write::bulk(&mut self.outgoing, word));
+        write!(self.outgoing, "${}\r\n", payload.bytes())?;
+        while payload.next(&mut self.outgoing).map_err(Error::other)? {
+            self.flush()?;
+        }
+        self.outgoing.extend_from_slice(b"\r\n");
+        behind.iter().for_each(|word| write::bulk(&mut self.outgoing, word));
+        self.flush()
     }
 
     /// Sends what was gathered.

@@ -48,6 +48,7 @@ fn fill(client: &mut Caller) -> Vec<&'static str> {
         "SET plain text",
         "SET number 12345",
         "SETRANGE long 300000 end",
+        "SETRANGE longer 3000000 end",
         "RPUSH list a b c",
         "SADD numbers 1 2 3",
         "SADD set a b 3",
@@ -74,8 +75,41 @@ fn fill(client: &mut Caller) -> Vec<&'static str> {
     for _ in 0..12_000 {
         assert!(client.reply().starts_with(':'));
     }
+    // Longer than what is held of a payload.
+    let bulk =
+        |n: usize| (0..400).map(|at| (b'a' + (n * 31 + at * at * 7 % (n + 3)) as u8 % 26) as char).collect::<String>();
+    for n in 0..4000 {
+        let (id, bulk) = (format!("{}-1", n + 1), bulk(n));
+        client.send(format!("HSET bulkhash f{n} {bulk}\r\nXADD bulkstream {id} f {bulk}\r\n").as_bytes());
+    }
+    for _ in 0..8000 {
+        assert!(!client.reply().starts_with('-'));
+    }
+    for command in [
+        "XGROUP CREATE bulkstream z 0",
+        "XGROUP CREATE bulkstream a 0",
+        "XREADGROUP GROUP z two COUNT 1000 STREAMS bulkstream >",
+        "XREADGROUP GROUP z one COUNT 1000 STREAMS bulkstream >",
+        "XREADGROUP GROUP a one COUNT 1000 STREAMS bulkstream >",
+    ] {
+        assert!(!client.ask(command).starts_with('-'), "{command}");
+    }
     vec![
-        "plain", "number", "long", "list", "numbers", "set", "zset", "hash", "stream", "biglist", "bigset", "bigzset",
+        "longer",
+        "bulkhash",
+        "bulkstream",
+        "plain",
+        "number",
+        "long",
+        "list",
+        "numbers",
+        "set",
+        "zset",
+        "hash",
+        "stream",
+        "biglist",
+        "bigset",
+        "bigzset",
         "bighash",
     ]
 }
@@ -208,6 +242,17 @@ fn false_target(gives: &'static [u8], closes: bool) -> (u16, JoinHandle<()>) {
     (port, serves)
 }
 
+/// A target that takes one connection, reads a little, and goes.
+fn false_target_that_goes() -> (u16, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let serves = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("somebody comes");
+        socket.read_exact(&mut [0; 100_000]).expect("a value is sent");
+    });
+    (port, serves)
+}
+
 #[test]
 fn keys_stay_where_the_target_does_not_answer() {
     let dir = TempDir::new();
@@ -219,6 +264,13 @@ fn keys_stay_where_the_target_does_not_answer() {
     assert_eq!(migrate(&mut client, port, &["", "0", LONG, "KEYS", "a", "b", "c"]), HUNG);
     assert_eq!(client.ask("MGET a b c"), "*3\r\n$-1\r\n$1\r\n2\r\n$1\r\n3\r\n");
     target.join().expect("it ends with the connection");
+    // It goes in the middle of a value.
+    assert_eq!(client.ask("SETRANGE huge 60000000 x"), ":60000001\r\n");
+    let (port, target) = false_target_that_goes();
+    let writing = "-IOERR error or timeout writing to target instance\r\n";
+    assert_eq!(migrate(&mut client, port, &["huge", "0", LONG]), writing);
+    assert_eq!(client.ask("STRLEN huge"), ":60000001\r\n");
+    target.join().expect("it has gone");
     // What is no reply is the end as well.
     let (port, target) = false_target(b"HTTP/1.1 400 Bad Request\r\n", false);
     assert_eq!(migrate(&mut client, port, &["b", "0", LONG]), HUNG);

@@ -28,11 +28,14 @@ mod pending;
 
 mod reading;
 
+mod outgoing;
+
 pub use consumer::{Consumer, ConsumerName, ConsumerState};
 pub use entries::{ELEMENT_BYTES, ENTRY_BYTES_MAX, Fields, element_of, id_of};
 pub use group::{Census, Group, GroupState};
 pub use id::StreamId;
 pub use make::{Maker, Past};
+pub use outgoing::{GroupViews, consumer_in_row, owned_in_row, pending_in_row};
 pub use pending::{Edit, Held, Pending, Place};
 pub use reading::Delivery;
 pub use trim::{Bound, Nodes, Trim};

@@ -1,15 +1,15 @@
 //! Streams on their way to and from Redis's format. Their entries lie there in nodes of about a hundred, which are counted before they
 //! are written: so the entries are walked over twice.
 
-use super::{INLINE_BYTES_MAX, Refused, damaged, failed, unwritten};
+use super::{Broken, INLINE_BYTES_MAX, Refused, damaged, failed, unwritten};
 use crate::error::{Error, Result};
 use haypile_rdb::event as rdb;
 use haypile_rdb::nodes::{Grouping, Node};
 use haypile_rdb::{Output, Part, StreamHead, StreamId as RdbId, Writer};
-use haypile_store::{Direction, Key, Stop, Txn};
+use haypile_store::{Direction, Key, Stop, Txn, View};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::Entry;
-use haypile_types::stream::{self, ConsumerState, Fields, Maker, Past, Stream, StreamId};
+use haypile_types::stream::{self, ConsumerState, Fields, GroupState, GroupViews, Maker, Past, Stream, StreamId};
 use std::io;
 use std::ops::ControlFlow;
 
@@ -23,54 +23,83 @@ fn from_rdb(id: RdbId) -> StreamId {
 
 pub(super) fn write<O: Output>(txn: &mut Txn, key: &Key, entry: &Entry, writer: &mut Writer<O>) -> Result<()> {
     let stream = Stream::of(key, entry)?;
+    writer.length(nodes(txn, &stream)?).map_err(unwritten)?;
+    let (mut grouping, mut node) = (Grouping::default(), Node::default());
+    each_entry(txn, &stream, |id, fields| put_entry(writer, &mut grouping, &mut node, id, fields).map_err(unwritten))?;
+    end_node(writer, &mut node).map_err(unwritten)?;
+    let head = head(txn, &stream)?;
+    writer.stream(&head).map_err(unwritten)?;
+    write_groups(txn, &stream, head.groups, writer)
+}
+
+/// Nodes that the entries lie in.
+fn nodes(txn: &mut Txn, stream: &Stream) -> Result<u64> {
     let (mut grouping, mut nodes, mut entries) = (Grouping::default(), 0, 0);
-    each_entry(txn, &stream, |_, fields| {
+    each_entry(txn, stream, |_, fields| {
         nodes += u64::from(grouping.begins(bytes_of(fields)));
         entries += 1;
         Ok(())
     })?;
+    if entries == stream.head.count { Ok(nodes) } else { Err(unwritten(damaged())) }
+}
+
+fn put_entry<O: Output>(
+    writer: &mut Writer<O>,
+    grouping: &mut Grouping,
+    node: &mut Node,
+    id: StreamId,
+    fields: Fields<'_>,
+) -> io::Result<()> {
+    if grouping.begins(bytes_of(fields)) {
+        end_node(writer, node)?;
+    }
+    node.push(to_rdb(id), fields.collect::<Vec<_>>().into_iter());
+    Ok(())
+}
+
+fn end_node<O: Output>(writer: &mut Writer<O>, node: &mut Node) -> io::Result<()> {
+    if node.is_empty() { Ok(()) } else { writer.node(node) }
+}
+
+fn head(txn: &mut Txn, stream: &Stream) -> Result<StreamHead> {
     let head = stream.head;
-    if entries != head.count {
-        return Err(unwritten(damaged()));
-    }
-    writer.length(nodes).map_err(unwritten)?;
-    let (mut grouping, mut node) = (Grouping::default(), Node::default());
-    each_entry(txn, &stream, |id, fields| {
-        if grouping.begins(bytes_of(fields)) && !node.is_empty() {
-            writer.node(&mut node).map_err(unwritten)?;
-        }
-        node.push(to_rdb(id), fields.collect::<Vec<_>>().into_iter());
-        Ok(())
-    })?;
-    if !node.is_empty() {
-        writer.node(&mut node).map_err(unwritten)?;
-    }
-    let head = StreamHead {
+    Ok(StreamHead {
         length: head.count,
         last: to_rdb(head.last),
         first: to_rdb(head.first),
         max_deleted: to_rdb(head.max_deleted),
         entries_added: head.entries_added,
         groups: u64::from(stream.groups(txn)?),
-    };
-    writer.stream(&head).map_err(unwritten)?;
-    write_groups(txn, &stream, head.groups, writer)
+    })
+}
+
+/// The groups in the order of their numbers, in which the rows of all of them lie, too.
+fn groups(txn: &mut Txn, stream: &Stream, count: u64) -> Result<Vec<(Vec<u8>, GroupState)>> {
+    let mut groups = Vec::new();
+    stream.visit_groups(txn, |name, state| groups.push((name.to_vec(), state)))?;
+    groups.sort_unstable_by_key(|(_, state)| state.number);
+    if groups.len() as u64 == count { Ok(groups) } else { Err(unwritten(damaged())) }
+}
+
+fn put_group<O: Output>(writer: &mut Writer<O>, name: &[u8], state: &GroupState) -> io::Result<()> {
+    let (last, entries_read) = (to_rdb(state.last), Some(state.entries_read.map_or(-1, |read| read as i64)));
+    writer.group(&rdb::Group { name, last, entries_read, pending: state.pending })
+}
+
+fn put_consumer<O: Output>(writer: &mut Writer<O>, name: &[u8], state: &ConsumerState) -> io::Result<()> {
+    let ConsumerState { seen_ms, active_ms, pending, .. } = *state;
+    let active_ms = active_ms.map_or(-1, |ms| ms as i64);
+    writer.consumer(&rdb::Consumer { name, seen_ms, active_ms, pending })
 }
 
 fn write_groups<O: Output>(txn: &mut Txn, stream: &Stream, count: u64, writer: &mut Writer<O>) -> Result<()> {
     let all = || StreamId::MIN..=StreamId::MAX;
-    let mut groups = Vec::new();
-    stream.visit_groups(txn, |name, state| groups.push((name.to_vec(), state)))?;
-    if groups.len() as u64 != count {
-        return Err(unwritten(damaged()));
-    }
-    for (name, state) in &groups {
+    for (name, state) in &groups(txn, stream, count)? {
         let (pending, consumers) = (state.pending, u64::from(state.consumers));
         if pending + consumers > ROWS_INLINE_MAX as u64 {
             txn.long()?;
         }
-        let (last, entries_read) = (to_rdb(state.last), Some(state.entries_read.map_or(-1, |read| read as i64)));
-        writer.group(&rdb::Group { name, last, entries_read, pending }).map_err(unwritten)?;
+        put_group(writer, name, state).map_err(unwritten)?;
         let group = stream.group(name, *state);
         let mut walk = Walk::new(pending);
         group.visit_pending(txn, all(), Direction::Forward, usize::MAX, |id, pending| {
@@ -83,12 +112,11 @@ fn write_groups<O: Output>(txn: &mut Txn, stream: &Stream, count: u64, writer: &
         if names.len() as u64 != consumers {
             return Err(unwritten(damaged()));
         }
-        for (name, ConsumerState { seen_ms, active_ms, pending, .. }) in &names {
-            let active_ms = active_ms.map_or(-1, |ms| ms as i64);
-            let told = rdb::Consumer { name, seen_ms: *seen_ms, active_ms, pending: *pending };
-            writer.consumer(&told).map_err(unwritten)?;
+        names.sort_unstable_by_key(|(_, state): &(Vec<u8>, ConsumerState)| state.number);
+        for (name, state) in &names {
+            put_consumer(writer, name, state).map_err(unwritten)?;
             let consumer = group.consumer(txn, name)?.ok_or_else(|| unwritten(damaged()))?;
-            let mut walk = Walk::new(*pending);
+            let mut walk = Walk::new(state.pending);
             group.visit_ids_of(txn, &consumer, all(), usize::MAX, |id| walk.each(|| writer.owned(to_rdb(id))))?;
             walk.end()?;
         }
@@ -151,6 +179,122 @@ fn each_entry(txn: &mut Txn, stream: &Stream, mut each: impl FnMut(StreamId, Fie
         if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     result
+}
+
+/// A stream on its way out. Memory is bounded, but for the names of its groups, and of the consumers of one of them.
+pub(super) struct Outgoing {
+    nodes: u64,
+    head: StreamHead,
+    /// `None`: there are none.
+    entries: Option<View>,
+    /// Entries that are still to come.
+    missing: u64,
+    grouping: Grouping,
+    node: Node,
+    groups: std::vec::IntoIter<(Vec<u8>, GroupState)>,
+    views: Option<GroupViews>,
+    next: Next,
+}
+
+/// What of a stream comes next.
+enum Next {
+    Entries,
+    Group,
+    Pending { group: GroupState, missing: u64 },
+    Consumer { group: GroupState, consumers: Consumers },
+    Owned { group: GroupState, consumers: Consumers, number: u32, missing: u64 },
+}
+
+type Consumers = std::vec::IntoIter<(Vec<u8>, ConsumerState)>;
+
+impl Outgoing {
+    pub fn open(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Outgoing> {
+        let stream = Stream::of(key, entry)?;
+        let (nodes, head) = (nodes(txn, &stream)?, head(txn, &stream)?);
+        let groups = groups(txn, &stream, head.groups)?;
+        let views = if groups.is_empty() { None } else { Some(stream.view_groups(txn)?) };
+        let entries = stream.view(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward)?;
+        let (grouping, node) = Default::default();
+        let (missing, groups, next) = (head.length, groups.into_iter(), Next::Entries);
+        Ok(Outgoing { nodes, head, entries, missing, grouping, node, groups, views, next })
+    }
+
+    pub fn begin<O: Output>(&self, writer: &mut Writer<O>) -> io::Result<()> {
+        writer.length(self.nodes)
+    }
+
+    /// Writes what comes next; whether there is more.
+    pub fn next<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<bool, Broken> {
+        let next = std::mem::replace(&mut self.next, Next::Group);
+        self.next = match next {
+            Next::Entries => self.entry(writer)?,
+            Next::Group => {
+                let Some((name, group)) = self.groups.next() else { return Ok(false) };
+                put_group(writer, &name, &group)?;
+                Next::Pending { group, missing: group.pending }
+            }
+            Next::Pending { group, missing: 0 } => {
+                writer.length(group.consumers.into())?;
+                Next::Consumer { group, consumers: self.consumers(&group)? }
+            }
+            Next::Pending { group, missing } => {
+                let (row, value) = self.views()?.pending.next_row()?.ok_or_else(damaged)?;
+                let (id, pending) = stream::pending_in_row(group.number, &row, &value).ok_or_else(damaged)?;
+                writer.pending(to_rdb(id), pending.delivered_ms, pending.deliveries)?;
+                Next::Pending { group, missing: missing - 1 }
+            }
+            Next::Consumer { group, mut consumers } => match consumers.next() {
+                None => Next::Group,
+                Some((name, state)) => {
+                    put_consumer(writer, &name, &state)?;
+                    Next::Owned { group, consumers, number: state.number, missing: state.pending }
+                }
+            },
+            Next::Owned { group, consumers, missing: 0, .. } => Next::Consumer { group, consumers },
+            Next::Owned { group, consumers, number, missing } => {
+                let (row, _) = self.views()?.owned.next_row()?.ok_or_else(damaged)?;
+                let id = stream::owned_in_row(group.number, number, &row).ok_or_else(damaged)?;
+                writer.owned(to_rdb(id))?;
+                Next::Owned { group, consumers, number, missing: missing - 1 }
+            }
+        };
+        Ok(true)
+    }
+
+    fn entry<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<Next, Broken> {
+        let row = match &mut self.entries {
+            Some(view) => view.next_row()?,
+            None => None,
+        };
+        let Some((row, value)) = row else {
+            if self.missing > 0 {
+                return Err(damaged().into());
+            }
+            end_node(writer, &mut self.node)?;
+            writer.stream(&self.head)?;
+            return Ok(Next::Group);
+        };
+        let (Some(id), Some(fields)) = (stream::id_of(&row), Fields::of(&value)) else { return Err(damaged().into()) };
+        self.missing = self.missing.checked_sub(1).ok_or_else(damaged)?;
+        put_entry(writer, &mut self.grouping, &mut self.node, id, fields)?;
+        Ok(Next::Entries)
+    }
+
+    fn views(&mut self) -> io::Result<&mut GroupViews> {
+        self.views.as_mut().ok_or_else(damaged)
+    }
+
+    /// The consumers of the group that comes next, in the order of their numbers.
+    fn consumers(&mut self, group: &GroupState) -> std::result::Result<Consumers, Broken> {
+        let mut consumers = Vec::new();
+        for _ in 0..group.consumers {
+            let (row, value) = self.views()?.consumers.next_row()?.ok_or_else(damaged)?;
+            let (name, state) = stream::consumer_in_row(group.number, &row, &value).ok_or_else(damaged)?;
+            consumers.push((name.to_vec(), state));
+        }
+        consumers.sort_unstable_by_key(|(_, state)| state.number);
+        Ok(consumers.into_iter())
+    }
 }
 
 /// Takes a part of a stream; returns its bytes.

@@ -1,0 +1,194 @@
+//! A value of many rows on its way out, from views: element by element, and also when the transaction that opened them is gone. What
+//! is written is what `write` would write, whoever asks for it and when.
+
+use super::{damaged, failed, put_field, stream, timed, unwritten};
+use crate::error::{Error, Result};
+use haypile_rdb::{Kind, Output, Writer};
+use haypile_resp::pieces::PIECE_BYTES;
+use haypile_store::{Direction, Key, Txn, View};
+use haypile_types::chunks::Long;
+use haypile_types::key::{Entry, Type};
+use haypile_types::list::List;
+use haypile_types::set::Set;
+use haypile_types::string::{self, Content};
+use haypile_types::zset::{self, Stretch, Zset};
+use haypile_types::{element, hash};
+use std::io;
+
+/// A value on its way out.
+pub struct Outgoing {
+    /// It has begun.
+    has_begun: bool,
+    rows: Rows,
+}
+
+/// Where the value comes from.
+enum Rows {
+    String(Box<Long>),
+    Elements {
+        view: Box<View>,
+        count: u64,
+        /// Elements that are still to come.
+        missing: u64,
+        shape: Shape,
+    },
+    Stream(Box<stream::Outgoing>),
+}
+
+/// How an element lies in its row.
+#[derive(Clone, Copy)]
+enum Shape {
+    List,
+    Set,
+    Zset,
+    Hash {
+        /// Where the deadlines of its fields are counted from.
+        timed: Option<u64>,
+        /// Fields whose time had passed then are not there.
+        now_ms: u64,
+    },
+}
+
+/// Why a value does not come to its end.
+#[derive(Debug)]
+pub enum Broken {
+    /// A view does not go on, for the reason given.
+    Read(String),
+    Written(io::Error),
+}
+
+impl From<String> for Broken {
+    fn from(why: String) -> Broken {
+        Broken::Read(why)
+    }
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Broken {
+        Broken::Written(error)
+    }
+}
+
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Error {
+        match broken {
+            Broken::Read(why) => failed(why),
+            Broken::Written(error) => unwritten(error),
+        }
+    }
+}
+
+impl From<Broken> for String {
+    fn from(broken: Broken) -> String {
+        match broken {
+            Broken::Read(why) => why,
+            Broken::Written(error) => error.to_string(),
+        }
+    }
+}
+
+impl Outgoing {
+    /// Opens the views of a value of this kind; `None` if it is short enough to lie in one row. Asks for the I/O pool.
+    pub fn open(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind) -> Result<Option<Outgoing>> {
+        txn.long()?;
+        let elements = |view: View, count: u64, shape: Shape| Rows::Elements {
+            view: Box::new(view),
+            count,
+            missing: count,
+            shape,
+        };
+        let rows = match entry.header.type_of() {
+            Type::String => match string::content(txn, key, entry)? {
+                Content::Long(long) => Some(Rows::String(long)),
+                Content::Shared(_) | Content::Owned(_) => None,
+            },
+            Type::List => {
+                let mut list = List::of(key, entry)?;
+                let count = list.len();
+                list.view(txn, 0..count, Direction::Forward)?.map(|view| elements(view, count, Shape::List))
+            }
+            Type::Set => {
+                let set = Set::of(key, entry)?;
+                let range = set.rows().map(|rows| rows.from_hash(0));
+                let view = range.map(|(from, until)| txn.view(&from, &until, Direction::Forward)).transpose()?;
+                view.map(|view| elements(view, set.count(), Shape::Set))
+            }
+            Type::Zset => {
+                let zset = Zset::of(key, entry)?;
+                let count = zset.cardinality()?;
+                let whole = Stretch::whole(zset::Range::Index { from: 0, until: count });
+                zset.view(txn, whole)?.map(|(view, _)| elements(view, count, Shape::Zset))
+            }
+            Type::Hash => {
+                let count = hash::len(txn, key, &entry)?;
+                let shape = Shape::Hash { timed: timed(&entry, kind), now_ms: txn.now_ms() };
+                hash::view(txn, key, &entry)?.map(|view| elements(view, count, shape))
+            }
+            Type::Stream => Some(Rows::Stream(Box::new(stream::Outgoing::open(txn, key, &entry)?))),
+        };
+        Ok(rows.map(|rows| Outgoing { has_begun: false, rows }))
+    }
+
+    /// Writes what comes next, an element or a piece of a string; whether there is more.
+    pub fn next<O: Output>(&mut self, writer: &mut Writer<O>) -> std::result::Result<bool, Broken> {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.rows.begin(writer)?;
+        }
+        match &mut self.rows {
+            Rows::String(long) => Ok(writer.raw_of(|out| long.next(PIECE_BYTES, out))??),
+            Rows::Elements { view, missing, shape, .. } => {
+                let Some((row, value)) = view.next_row()? else {
+                    return if *missing == 0 { Ok(false) } else { Err(damaged().into()) };
+                };
+                if shape.put(writer, &row, &value)? {
+                    *missing = missing.checked_sub(1).ok_or_else(damaged)?;
+                }
+                Ok(true)
+            }
+            Rows::Stream(outgoing) => outgoing.next(writer),
+        }
+    }
+}
+
+impl Rows {
+    fn begin<O: Output>(&self, writer: &mut Writer<O>) -> io::Result<()> {
+        match self {
+            Rows::String(long) => writer.begin_string(long.remaining()),
+            Rows::Elements { count, shape, .. } => {
+                if let Shape::Hash { timed: Some(first_ms), .. } = shape {
+                    writer.first_deadline(*first_ms)?;
+                }
+                writer.length(*count)
+            }
+            Rows::Stream(outgoing) => outgoing.begin(writer),
+        }
+    }
+}
+
+impl Shape {
+    /// Writes the element of a row, if readers see it.
+    fn put<O: Output>(self, writer: &mut Writer<O>, row: &[u8], value: &[u8]) -> io::Result<bool> {
+        match self {
+            Shape::List => writer.string(value)?,
+            Shape::Set => {
+                let (_, member) = element::of_row(row).ok_or_else(damaged)?;
+                writer.string(member)?;
+            }
+            Shape::Zset => {
+                let (member, score) = zset::element_of(row, value).ok_or_else(damaged)?;
+                writer.string(member)?;
+                writer.score(score)?;
+            }
+            Shape::Hash { timed, now_ms } => {
+                let field = hash::field_of_row(row).map_err(|_| damaged())?;
+                let stored = hash::stored_in_row(value).map_err(|_| damaged())?;
+                if !stored.is_live(now_ms) {
+                    return Ok(false);
+                }
+                put_field(writer, timed.is_some(), field, &stored)?;
+            }
+        }
+        Ok(true)
+    }
+}
