@@ -1,0 +1,151 @@
+//! DUMP and RESTORE of values that are far larger than the memory there is for them: whatever a payload expands to, and whether those who
+//! ask for one read it or not, the process stays within its budget.
+
+mod process;
+
+use haypile_rdb::lzf::Compressor;
+use haypile_rdb::testing::sealed;
+use process::{Client, Server, TempDir, request};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// `maxmemory` of the servers of these tests.
+const BUDGET_BYTES: u64 = 128 << 20;
+
+/// Beside the budget and a quarter of it: the program, its threads, the requests, and what allocators keep.
+const ALLOWANCE_BYTES: u64 = 96 << 20;
+
+const BOUND_BYTES: u64 = BUDGET_BYTES + BUDGET_BYTES / 4 + ALLOWANCE_BYTES;
+
+/// Memory that the process occupies.
+fn resident_bytes(server: &Server) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).expect("it runs");
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4096
+}
+
+/// Looks at the memory until `is_done`, while another client is served; the most that it was, and the longest that the other waited.
+fn watch(server: &Server, mut is_done: impl FnMut() -> bool) -> (u64, Duration) {
+    let (mut other, mut most, mut longest) = (server.client(), 0, Duration::ZERO);
+    while !is_done() {
+        let asked = Instant::now();
+        assert_eq!(other.ask("PING"), "+PONG\r\n");
+        longest = longest.max(asked.elapsed());
+        most = most.max(resident_bytes(server));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (most, longest)
+}
+
+/// A string in the form of a file, compressed.
+fn compressed(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    assert!(Compressor::default().compress(text, usize::MAX, &mut bytes));
+    let lengths = [bytes.len(), text.len()].map(|length| (length as u32).to_be_bytes());
+    [&[0xc3, 0x80][..], &lengths[0], &[0x80], &lengths[1], &bytes].concat()
+}
+
+/// A listpack of many strings of 100 bytes.
+fn listpack(strings: usize) -> Vec<u8> {
+    let element = [&[0xe0, 100][..], &[b'l'; 100], &[102]].concat();
+    let mut bytes = vec![0, 0, 0, 0, 0xff, 0xff];
+    bytes.extend(element.repeat(strings));
+    bytes.push(0xff);
+    let total = (bytes.len() as u32).to_le_bytes();
+    bytes[..4].copy_from_slice(&total);
+    bytes
+}
+
+/// Whether a reply has come.
+fn has_reply(client: &Client<TcpStream>) -> bool {
+    client.socket.set_nonblocking(true).expect("it is a socket");
+    let has = matches!(client.socket.peek(&mut [0]), Ok(1));
+    client.socket.set_nonblocking(false).expect("it is a socket");
+    has
+}
+
+#[test]
+fn payloads_that_expand_take_no_more_memory_than_there_is() {
+    const CLIENTS: usize = 16;
+    const BYTES: usize = 64 << 20;
+    let string = sealed(&[&[0][..], &compressed(&vec![b's'; BYTES])].concat());
+    // A list of one node, which has its elements packed.
+    let list = sealed(&[&[18, 1, 2][..], &compressed(&listpack(BYTES / 103))].concat());
+    for (what, payload, question, answer) in
+        [("a string", string, "STRLEN", BYTES), ("a list", list, "LLEN", BYTES / 103)]
+    {
+        let dir = TempDir::new();
+        let server = Server::start(dir.path(), &[]);
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+        for (n, client) in clients.iter_mut().enumerate() {
+            client.send(&request(&[b"RESTORE", format!("k{n}").as_bytes(), b"0", &payload]));
+        }
+        let (most, longest) = watch(&server, || clients.iter().all(has_reply));
+        println!("{CLIENTS} times {what}: {} MB, PING within {longest:?}", most >> 20);
+        for (n, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.reply(), "+OK\r\n");
+            assert_eq!(client.ask(&format!("{question} k{n}")), format!(":{answer}\r\n"));
+        }
+        assert!(most <= BOUND_BYTES, "{what}: {} MB", most >> 20);
+        server.stop();
+    }
+}
+
+#[test]
+fn payloads_that_nobody_reads_take_no_memory() {
+    const CLIENTS: usize = 6;
+    const PIECES: usize = 160;
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut other = server.client();
+    let mut state = 7u64;
+    for n in 0..PIECES {
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state.to_le_bytes()
+        };
+        let piece: Vec<u8> = (0..(1 << 20) / 8).flat_map(|_| next()).collect();
+        assert_eq!(other.ask_words(&[b"APPEND", b"string", &piece]), format!(":{}\r\n", (n + 1) << 20));
+        for fields in piece.chunks(1 << 16) {
+            let name = n.to_string().into_bytes();
+            let pairs = fields.chunks(1 << 10).enumerate();
+            let pairs: Vec<(Vec<u8>, &[u8])> = pairs
+                .map(|(at, value)| ([&name, &b":"[..], &value[..8], at.to_string().as_bytes()].concat(), value))
+                .collect();
+            let words = pairs.iter().flat_map(|(field, value)| [&field[..], value]);
+            let words: Vec<&[u8]> = [&b"HSET"[..], b"hash"].into_iter().chain(words).collect();
+            assert!(other.ask_words(&words).starts_with(':'));
+        }
+    }
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(if n % 2 == 0 { b"DUMP string\r\n" } else { b"DUMP hash\r\n" });
+    }
+    let since = Instant::now();
+    let (most, longest) = watch(&server, || clients.iter().all(has_reply) && since.elapsed() > Duration::from_secs(3));
+    println!("{CLIENTS} payloads of 160 MB unread: {} MB, PING within {longest:?}", most >> 20);
+    assert!(most <= BOUND_BYTES, "{} MB", most >> 20);
+    drop(clients);
+    // All of one goes out, and comes in again.
+    let mut reader = server.client();
+    for key in ["string", "hash"] {
+        use std::io::{Read, Write};
+        reader.send(format!("DUMP {key}\r\n").as_bytes());
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            reader.socket.read_exact(&mut byte).expect("the reply begins");
+            line.push(byte[0]);
+        }
+        let bytes: usize = std::str::from_utf8(&line[1..line.len() - 2]).expect("digits").parse().expect("a length");
+        let mut payload = vec![0; bytes + 2];
+        reader.socket.read_exact(&mut payload).expect("the reply goes on to its end");
+        let again = format!("{key}-again");
+        let head = format!("*4\r\n$7\r\nRESTORE\r\n${}\r\n{again}\r\n$1\r\n0\r\n${bytes}\r\n", again.len());
+        reader.socket.write_all(head.as_bytes()).expect("it is taken");
+        reader.socket.write_all(&payload).expect("it is taken");
+        assert_eq!(reader.reply(), "+OK\r\n");
+    }
+    assert_eq!(other.ask("STRLEN string-again"), format!(":{}\r\n", PIECES << 20));
+    assert_eq!(other.ask("HLEN hash-again"), other.ask("HLEN hash"));
+    server.stop();
+}
