@@ -192,6 +192,33 @@ impl Log {
         self.shared.reserve_slowly(body_bytes as u64 + RECORD_CHARGE_BYTES, Some(deadline))
     }
 
+    /// Waits, up to `limit`, until a record of so many bytes leaves half of the memory bound free. A thread that writes much calls it before
+    /// `reserve_within`, so that those who may not wait find room beside it. Nothing is reserved, and nothing is kept for who waits. A
+    /// record of a quarter of the bound or more does not wait here.
+    pub fn leave_room(&self, body_bytes: usize, limit: Duration) {
+        let (shared, charge) = (&*self.shared, body_bytes as u64 + RECORD_CHARGE_BYTES);
+        let unsynced_bytes_max = shared.options.unsynced_bytes_max;
+        if charge >= unsynced_bytes_max / 4 {
+            return;
+        }
+        let deadline = Instant::now() + limit;
+        let mut state = shared.state.lock();
+        loop {
+            // Set before the look at what is charged: whoever makes room after that look sees it.
+            shared.busy.store(true, Ordering::SeqCst);
+            let charged = shared.budget.charged();
+            let fits = charged + charge <= state.limit(unsynced_bytes_max / 2);
+            if fits || state.failed.is_some() || state.closed || state.stop || !state.started {
+                return;
+            }
+            state.sync_wanted = state.sync_wanted.max(Index(shared.last.load(Ordering::Acquire)));
+            shared.sync_cv.notify_one();
+            if shared.progress_cv.wait_until(&mut state, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
     /// Gives the record its index and puts it into the buffer: called under the latches that order the memtable.
     /// `time_ms` is the wall clock in milliseconds; `body_crc` is what [`body_crc`](crate::body_crc) makes of `body`.
     #[inline]

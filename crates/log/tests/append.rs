@@ -326,6 +326,39 @@ fn above_the_bound_of_unsynced_bytes_the_log_is_busy_and_half_of_it_starts_a_syn
 }
 
 #[test]
+fn whoever_writes_much_leaves_half_of_the_bound_to_others() {
+    let mut rig = Rig::new(14);
+    let life = rig.open_with(Index(0), |options| {
+        options.segment_bytes = 1 << 20;
+        options.unsynced_bytes_max = 100_000;
+    });
+    life.wait_for_spare();
+    life.faults.hold_syncs(true);
+    life.log.leave_room(20_000, LONG);
+    life.write(&body(0, 40_000));
+    life.log.leave_room(5_000, LONG);
+    // Nobody else would have synced yet.
+    let begun = Instant::now();
+    life.log.leave_room(20_000, Duration::from_millis(20));
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+    life.faults.wait_for_held();
+    drop(life.log.reserve(50_000).unwrap());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            life.log.leave_room(20_000, LONG);
+            life.log.stats().unsynced_bytes
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waits.is_finished());
+        life.faults.hold_syncs(false);
+        assert!(waits.join().unwrap() <= 30_000);
+    });
+    // What is longer than the room that is left to others goes when it comes.
+    life.write(&body(1, 40_000));
+    life.log.leave_room(99_000, LONG);
+}
+
+#[test]
 fn a_record_longer_than_a_segment_gets_one_of_its_own() {
     let mut rig = Rig::new(15);
     let life = rig.open();

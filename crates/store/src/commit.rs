@@ -16,6 +16,10 @@ use haypile_log::{Effect, Index, Kind, Reservation, body_crc};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long a record that is written ahead lets those who may not wait go first.
+const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// What a commit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +90,7 @@ impl Txn<'_> {
         let store = self.store;
         store.wait_for_room()?;
         let body = self.overlay.ahead_body();
+        store.log.leave_room(body.len(), LEAVE_ROOM_WAIT);
         let reserved = store.reserve(body.len(), self.call.mode)?;
         let crc = body_crc(body);
         let mut latches = latch_all(&store.memtable, self.overlay.keys_of(true));
