@@ -40,8 +40,7 @@ impl Worker {
         let version = engine.store_version();
         let Some(store) = engine.store() else { return false };
         let store = &*store;
-        // As in Redis, a pause keeps expired keys too: a replica that catches up meanwhile gets no news.
-        if engine.attention.paused(now_ms).is_some()
+        if !may_expire(engine, now_ms)
             || !has_deadlines(engine, store)
             || matches!(store.pressure_to_shrink(), WritePressure::Stop(_))
         {
@@ -82,7 +81,10 @@ impl Worker {
     /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.
     pub fn expire_in_base(&mut self) {
         let Some(store) = self.engine.store() else { return };
-        if has_deadlines(&self.engine, &store) && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel) {
+        if may_expire(&self.engine, self.engine.now_ms())
+            && has_deadlines(&self.engine, &store)
+            && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel)
+        {
             self.engine.pool.submit(Job { session: 0, inbox: self.desk.inbox.clone(), task: Task::Expire });
         }
     }
@@ -122,6 +124,10 @@ impl Engine {
                     return;
                 }
                 let (expired, back) = expire_key(self, store, due, now_ms, Mode::Disk, buffers);
+                // It may have begun meanwhile.
+                if !may_expire(self, self.now_ms()) {
+                    return;
+                }
                 buffers = back;
                 self.exclusion.leave_pool();
                 if matches!(expired, Expired::Refused) {
@@ -140,6 +146,11 @@ fn has_deadlines(engine: &Engine, store: &Store) -> bool {
 
 fn has_deadlines_in(store: &Store, database: u32) -> bool {
     [Counter::Deadlines, Counter::FieldDeadlines].iter().any(|counter| store.counter(database, *counter) > 0)
+/// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets no news.
+fn may_expire(engine: &Engine, now_ms: u64) -> bool {
+    engine.attention.paused(now_ms).is_none()
+}
+
 }
 
 /// Fields of one hash that are removed at once.

@@ -8,7 +8,7 @@ use haypile_engine::{Next, Worker};
 use server::{Data, PATIENCE, Server, check, check_on, engine};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn cold_keys_are_loaded_and_the_command_runs_again() {
@@ -327,5 +327,43 @@ fn expired_keys_go_by_themselves_wherever_they_are() {
         assert!(since.elapsed() < PATIENCE, "{} keys are left", server.ask(0, "DBSIZE"));
         server.worker.expire_in_base();
         std::thread::yield_now();
+    }
+}
+
+/// As in Redis: a replica that catches up meanwhile gets no news. To readers they are absent all the same.
+#[test]
+fn a_pause_keeps_expired_keys_wherever_they_are() {
+    for pause in [&["CLIENT PAUSE 600000 WRITE"][..], &["MULTI", "CLIENT PAUSE 600000 WRITE", "EXEC"]] {
+        let mut server = Server::new();
+        for at in 0..50 {
+            server.ask(0, &format!("SET cold{at} v PX 50"));
+        }
+        server.ask(0, "SET stays v");
+        server.freeze();
+        server.ask(0, "SET warm v PX 50");
+        pause.iter().for_each(|command| _ = server.ask(0, command));
+        server.now_ms += 100;
+        // The pool goes by the clock of the wall.
+        std::thread::sleep(Duration::from_millis(60));
+        while server.worker.expire(server.now_ms) {}
+        for _ in 0..50 {
+            server.worker.expire_in_base();
+            // What comes behind it on the pool.
+            assert_eq!(server.ask(0, "GET stays"), "$1 v", "{pause:?}");
+            server.freeze();
+        }
+        assert_eq!(server.ask(0, "EXISTS warm cold0"), ":0", "{pause:?}");
+        assert_eq!(server.ask(0, "DBSIZE"), ":52", "{pause:?}");
+        assert_eq!(server.info(0, "expired_keys"), "0", "{pause:?}");
+
+        server.ask(0, "CLIENT UNPAUSE");
+        let since = Instant::now();
+        while server.ask(0, "DBSIZE") != ":1" {
+            assert!(since.elapsed() < PATIENCE, "{} keys are left", server.ask(0, "DBSIZE"));
+            while server.worker.expire(server.now_ms) {}
+            server.worker.expire_in_base();
+            std::thread::yield_now();
+        }
+        assert_eq!(server.info(0, "expired_keys"), "51", "{pause:?}");
     }
 }
