@@ -38,6 +38,8 @@ pub(crate) struct Attention {
     bits: AtomicU32,
     pause: Mutex<Option<Pause>>,
     monitors: AtomicUsize,
+    /// Sessions that a pause keeps waiting, of all event loops.
+    held: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +88,20 @@ impl Attention {
     /// Clients that are shown all commands.
     pub fn monitors(&self) -> usize {
         self.monitors.load(Ordering::Relaxed)
+    }
+
+    /// Sessions that a pause keeps waiting.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// A pause begins or ends to keep a session waiting.
+    pub fn add_held(&self) {
+        self.held.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn remove_held(&self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.
@@ -166,6 +182,8 @@ impl Workbench {
     ) -> Attended {
         // What is no command is answered as such, whoever asks.
         let Ok(entry) = &call.entry else { return Attended::Go };
+        // It is the client's last one even while it is held, or if it is refused.
+        session.last_command = Some(entry.id);
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let has_password = !engine.settings.config().requirepass.is_empty();
         if !session.state.authenticated && has_password && !entry.flags.has(Flag::NoAuth) {
@@ -192,7 +210,7 @@ impl Workbench {
             && (what == Paused::All || may_change(engine, session, entry))
         {
             session.waiting = Waiting::Paused;
-            self.hold_back(session);
+            self.hold_back(engine, session);
             let wait = Duration::from_millis(until_ms - self.now_ms);
             return Attended::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
         }

@@ -28,7 +28,7 @@ impl Workbench {
             // The turn goes on with the request that was held, which may be held again.
             Waiting::Paused => {
                 session.event = None;
-                self.go_on_after_pause(session);
+                self.go_on_after_pause(engine, session);
                 return Next::Read;
             }
             Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {

@@ -43,7 +43,7 @@ pub(crate) struct Workbench {
     inside: bool,
     /// Who gets which messages.
     pub subscribers: Subscribers,
-    /// Sessions that a pause keeps waiting.
+    /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Attention::held`.
     pub paused: HashSet<u64>,
     /// Wall clock of this turn, in milliseconds since 1970.
     pub now_ms: u64,
@@ -172,7 +172,7 @@ impl Worker {
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
                 Notice::Resume => {
-                    for session in std::mem::take(&mut desk.paused) {
+                    for &session in &desk.paused {
                         deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
                     }
                 }
@@ -208,7 +208,7 @@ impl Worker {
             Waiting::ForKeys(_) => _ = engine.end_wait(session.id, End::Gone),
             _ => {}
         }
-        desk.paused.remove(&session.id);
+        desk.go_on_after_pause(engine, session);
         engine.clients.remove(session.id);
         engine.on_disconnect();
     }
@@ -248,12 +248,16 @@ impl Workbench {
     }
 
     /// Notes that a pause holds the session, so that its end can be told to it.
-    pub(crate) fn hold_back(&mut self, session: &Session) {
-        self.paused.insert(session.id);
+    pub(crate) fn hold_back(&mut self, engine: &Engine, session: &Session) {
+        if self.paused.insert(session.id) {
+            engine.attention.add_held();
+        }
     }
 
-    pub(crate) fn go_on_after_pause(&mut self, session: &Session) {
-        self.paused.remove(&session.id);
+    pub(crate) fn go_on_after_pause(&mut self, engine: &Engine, session: &Session) {
+        if self.paused.remove(&session.id) {
+            engine.attention.remove_held();
+        }
     }
 
     pub(crate) fn refresh_limits(&mut self, engine: &Engine) {

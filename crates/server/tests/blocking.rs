@@ -287,7 +287,7 @@ fn a_pause_holds_those_who_push() {
     let mut late = server.client();
     late.send(b"BLPOP l 0.001\r\n");
     wait_until("both are held", || other.ask("CLIENT LIST").matches("flags=b").count() == 3);
-    assert_eq!(other.info("blocked_clients"), "1");
+    assert_eq!((other.info("blocked_clients"), other.info("total_blocking_keys")), ("3".into(), "1".into()));
     assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK\r\n");
     assert_eq!(pusher.reply(), ":1\r\n");
     assert_eq!(waiter.reply(), popped("k", "x"));

@@ -145,6 +145,46 @@ fn a_pause_holds_all_event_loops_and_ends_at_once() {
 }
 
 #[test]
+fn a_client_that_a_pause_holds_is_blocked_and_named_after_its_command() {
+    const COMMANDS: [&str; 6] = ["set k v", "publish c m", "spublish c m", "pfcount none", "flushall", "exec"];
+    let (_dir, server) = start(&[]);
+    let mut admin = server.client();
+    for how in ["unpaused", "over"] {
+        let mut held: Vec<_> = COMMANDS.iter().map(|_| server.client()).collect();
+        held.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "+PONG\r\n"));
+        assert_eq!(held[5].ask("MULTI"), "+OK\r\n");
+        assert_eq!(held[5].ask("SET in block"), "+QUEUED\r\n");
+        let pause_ms = if how == "over" { 400 } else { 600_000 };
+        assert_eq!(admin.ask(&format!("CLIENT PAUSE {pause_ms} WRITE")), "+OK\r\n");
+        for (client, command) in held.iter_mut().zip(COMMANDS) {
+            client.send(format!("{command}\r\n").as_bytes());
+        }
+        if how == "unpaused" {
+            wait_until("all are held", || admin.info("blocked_clients") == COMMANDS.len().to_string());
+            let list = admin.ask("CLIENT LIST");
+            for command in COMMANDS {
+                let name = command.split(' ').next().expect("a name");
+                let line = list.lines().find(|line| line.contains(&format!(" cmd={name} ")));
+                let line = line.unwrap_or_else(|| panic!("{name}: {list}"));
+                assert!(line.contains(if name == "exec" { " flags=xb " } else { " flags=b " }), "{line}");
+            }
+            // One that goes is counted no more.
+            let mut gone = server.client();
+            gone.send(b"SET k v\r\n");
+            wait_until("it is held, too", || admin.info("blocked_clients") == (COMMANDS.len() + 1).to_string());
+            drop(gone);
+            wait_until("it is gone", || admin.info("blocked_clients") == COMMANDS.len().to_string());
+            assert_eq!(admin.ask("CLIENT UNPAUSE"), "+OK\r\n");
+        }
+        for (client, command) in held.iter_mut().zip(COMMANDS) {
+            assert!(!client.reply().starts_with('-'), "{command}");
+        }
+        assert_eq!(admin.info("blocked_clients"), "0", "{how}");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_password_keeps_others_out() {
     let (_dir, server) = start(&[]);
     assert_eq!(server.client().ask("CONFIG SET requirepass s3cret"), "+OK\r\n");

@@ -25,8 +25,9 @@ pub(super) const FIELDS: &[Field] = &[
     gauge("monitor_clients", |engine| engine.attention.monitors() as u64, "Clients that are shown all commands."),
     gauge(
         "blocked_clients",
-        |engine| (engine.blocked.count() + engine.waiters.count()) as u64,
-        "Clients that wait for keys (BLPOP and its relatives) or whose reply is held back (WAIT, WAITAOF).",
+        |engine| (engine.blocked.count() + engine.waiters.count() + engine.attention.held()) as u64,
+        "Clients that wait for keys (BLPOP and its relatives), whose reply is held back (WAIT, WAITAOF), or whose command \
+         waits for the end of a CLIENT PAUSE.",
     ),
     constant("tracking_clients", "0", "There is no client-side caching yet."),
     constant("clients_in_timeout_table", "0", "Each event loop keeps the times of its own clients."),
