@@ -383,8 +383,12 @@ impl Workbench {
             }
             if commits && reply.is_ok() {
                 match txn.commit() {
-                    Ok(_) if engine.watches.any() => engine.watches.on_commit(&txn),
-                    Ok(_) => {}
+                    Ok(_) => {
+                        engine.count_expired(&txn);
+                        if engine.watches.any() {
+                            engine.watches.on_commit(&txn);
+                        }
+                    }
                     Err(_) if caches => {}
                     Err(stop) => reply = Err(Error::Stop(stop)),
                 }

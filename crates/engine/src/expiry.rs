@@ -10,7 +10,7 @@ use crate::locks::{Claims, HeldFor, Hold, Turn};
 use crate::pool::{Job, Task};
 use crate::serving::{Place, Service};
 use crate::worker::Worker;
-use haypile_store::{Call, Counter, Due, Mode, Stop, Store, TxnBuffers, WritePressure};
+use haypile_store::{Call, Counter, Due, Mode, Stop, Store, Txn, TxnBuffers, WritePressure};
 use haypile_types::hash::{self, Lapsed};
 use std::sync::atomic::Ordering;
 
@@ -100,6 +100,14 @@ impl Engine {
         self.expiring_in_base.store(false, Ordering::Release);
     }
 
+    /// Counts the keys that a transaction has removed because their deadlines had passed. To be called when it has committed.
+    #[inline]
+    pub(crate) fn count_expired(&self, txn: &Txn<'_>) {
+        if txn.expired() > 0 {
+            self.expired_keys.add_shared(u64::from(txn.expired()));
+        }
+    }
+
     fn expire_in_base_of(&self, store: &Store, version: u64) {
         let now_ms = self.now_ms();
         let mut buffers = TxnBuffers::default();
@@ -116,6 +124,10 @@ impl Engine {
             };
             // What is due in the memtable but has its row on disk comes here too.
             for due in due.iter().chain(&store.due_deadlines(now_ms, BATCH)) {
+                // It may have begun meanwhile.
+                if !may_expire(self, self.now_ms()) {
+                    return;
+                }
                 if !self.exclusion.enter_pool(|| Box::new(|| ())) {
                     break;
                 }
@@ -124,10 +136,6 @@ impl Engine {
                     return;
                 }
                 let (expired, back) = expire_key(self, store, due, now_ms, Mode::Disk, buffers);
-                // It may have begun meanwhile.
-                if !may_expire(self, self.now_ms()) {
-                    return;
-                }
                 buffers = back;
                 self.exclusion.leave_pool();
                 if matches!(expired, Expired::Refused) {
@@ -138,6 +146,11 @@ impl Engine {
     }
 }
 
+/// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets no news.
+fn may_expire(engine: &Engine, now_ms: u64) -> bool {
+    engine.attention.paused(now_ms).is_none()
+}
+
 /// Whether there is something to look for.
 fn has_deadlines(engine: &Engine, store: &Store) -> bool {
     engine.active_expire.load(Ordering::Relaxed)
@@ -146,11 +159,6 @@ fn has_deadlines(engine: &Engine, store: &Store) -> bool {
 
 fn has_deadlines_in(store: &Store, database: u32) -> bool {
     [Counter::Deadlines, Counter::FieldDeadlines].iter().any(|counter| store.counter(database, *counter) > 0)
-/// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets no news.
-fn may_expire(engine: &Engine, now_ms: u64) -> bool {
-    engine.attention.paused(now_ms).is_none()
-}
-
 }
 
 /// Fields of one hash that are removed at once.
@@ -193,6 +201,7 @@ fn expire_key(
         service.confirm()?;
         // A deadline that is not its key's any more goes too.
         txn.commit()?;
+        engine.count_expired(&txn);
         service.deliver(txn.gate());
         Ok(lapsed)
     });
@@ -208,7 +217,6 @@ fn expire_key(
                 engine.watches.on_expired(due.space, &due.name, until_ms, |database| txn.space(database));
             }
             engine.tell(&txn);
-            engine.expired_keys.add_shared(u64::from(lapsed == Lapsed::Key));
             if is_partly { Expired::Partly } else { Expired::Gone }
         }
         Err(haypile_types::Error::Stop(Stop::WouldBlock | Stop::Long)) => Expired::Cold,

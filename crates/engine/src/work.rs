@@ -299,6 +299,7 @@ fn run_command(
 pub(crate) fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
     let exchanged = exchanged_keys(engine, store, txn)?;
     txn.commit()?;
+    engine.count_expired(txn);
     if engine.watches.any() {
         engine.watches.on_commit(txn);
     }

@@ -110,6 +110,7 @@ pub struct Savepoint {
     lapsed: Vec<Lapsed>,
     events: usize,
     ready: usize,
+    expired: u32,
     accesses: usize,
 }
 
@@ -163,6 +164,8 @@ pub struct Txn<'s> {
     /// How many rows it may still read, where it holds no key locks: one, which is what it is at some moment.
     rows_left: Option<u8>,
     lookups: Lookups,
+    /// Keys that it removed because their deadlines had passed.
+    expired: u32,
     /// The classes of events that somebody wants to hear of, as bits; what they are is the caller's business.
     event_classes: u32,
     events: Vec<KeyEvent>,
@@ -226,6 +229,7 @@ impl<'s> Txn<'s> {
             lapsed: Vec::new(),
             rows_left: None,
             lookups: Lookups::default(),
+            expired: 0,
             event_classes: 0,
             events: Vec::new(),
             notes_ready: false,
@@ -356,6 +360,7 @@ impl<'s> Txn<'s> {
             lapsed: self.lapsed.clone(),
             events: self.events.len(),
             ready: self.ready.len(),
+            expired: self.expired,
             accesses: self.mark_accesses(),
         }
     }
@@ -370,6 +375,7 @@ impl<'s> Txn<'s> {
         self.lapsed = to.lapsed;
         self.events.truncate(to.events);
         self.ready.truncate(to.ready);
+        self.expired = to.expired;
         self.rollback_accesses(to.accesses);
         let undone = &self.issued[to.issued..];
         let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();

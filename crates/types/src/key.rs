@@ -368,6 +368,7 @@ pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
 
 /// A key has expired, by its own deadline or with the last of its fields.
 fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
+    txn.on_expired();
     if header.deadline_ms.is_some_and(|deadline| txn.now_ms() > deadline) {
         txn.on_event(event::EXPIRED, "expired", key);
     } else {

@@ -71,6 +71,17 @@ impl Txn<'_> {
         self.lookups
     }
 
+    /// A key was removed, or is about to be overwritten, because its deadline had passed.
+    pub fn on_expired(&mut self) {
+        self.expired += 1;
+    }
+
+    /// How many keys were removed because their deadlines had passed.
+    #[inline]
+    pub fn expired(&self) -> u32 {
+        self.expired
+    }
+
     /// Notes that a key was removed because its deadline had passed.
     pub fn on_lapsed(&mut self, key: &Key<'_>, deadline_ms: u64) {
         self.lapsed.push(Lapsed { space: key.space, name: key.name.into(), deadline_ms });
