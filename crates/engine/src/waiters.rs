@@ -75,6 +75,8 @@ struct Queue {
     database: u32,
     kind: Type,
     waiters: BTreeMap<u64, Arc<Waiter>>,
+    /// How many of them are to learn when the key does not hold such a value any more.
+    until_gone: usize,
 }
 
 type ByName = Mutex<HashMap<Box<[u8]>, Vec<Queue>, RandomState>>;
@@ -86,6 +88,8 @@ pub(crate) struct Waiters {
     count: AtomicUsize,
     /// Keys that somebody waits for.
     keys: AtomicUsize,
+    /// Keys of which somebody is to learn when they are gone. Only readers of streams are, so that a key has one such queue.
+    keys_until_gone: AtomicUsize,
     last_ticket: AtomicU64,
     by_name: Box<[ByName]>,
     by_session: Box<[BySession]>,
@@ -97,6 +101,7 @@ impl Default for Waiters {
         Waiters {
             count: AtomicUsize::new(0),
             keys: AtomicUsize::new(0),
+            keys_until_gone: AtomicUsize::new(0),
             last_ticket: AtomicU64::new(0),
             by_name: (0..SHARDS).map(|_| Mutex::default()).collect(),
             by_session: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -121,6 +126,11 @@ impl Waiters {
         self.keys.load(Ordering::Relaxed)
     }
 
+    /// How many keys are waited for by somebody who is to learn, too, when they are gone.
+    pub fn keys_until_gone(&self) -> usize {
+        self.keys_until_gone.load(Ordering::Relaxed)
+    }
+
     /// Registers a session's wait; the caller holds the locks of its keys.
     pub fn add(&self, waiter: WaiterOf<'_>) -> Arc<Waiter> {
         let WaiterOf { session, inbox, command, args, database, kind, until_gone, keys, deadline } = waiter;
@@ -138,10 +148,13 @@ impl Waiters {
             }
             let queue = match queues.iter().position(|queue| queue.is_for(database, kind)) {
                 Some(at) => &mut queues[at],
-                None => queues.push_mut(Queue { database, kind, waiters: BTreeMap::new() }),
+                None => queues.push_mut(Queue { database, kind, waiters: BTreeMap::new(), until_gone: 0 }),
             };
             // A name may come twice.
-            queue.waiters.insert(ticket, waiter.clone());
+            if queue.waiters.insert(ticket, waiter.clone()).is_none() && until_gone {
+                queue.until_gone += 1;
+                self.keys_until_gone.fetch_add(usize::from(queue.until_gone == 1), Ordering::Relaxed);
+            }
         }
         lock(self.session_shard(session)).insert(session, waiter.clone());
         waiter
@@ -159,7 +172,10 @@ impl Waiters {
             let mut shard = lock(self.shard(name));
             let Some(queues) = shard.get_mut(name) else { continue };
             let Some(at) = queues.iter().position(|queue| queue.is_for(waiter.database, waiter.kind)) else { continue };
-            queues[at].waiters.remove(&waiter.ticket);
+            if queues[at].waiters.remove(&waiter.ticket).is_some() && waiter.until_gone {
+                queues[at].until_gone -= 1;
+                self.keys_until_gone.fetch_sub(usize::from(queues[at].until_gone == 0), Ordering::Relaxed);
+            }
             if queues[at].waiters.is_empty() {
                 queues.swap_remove(at);
                 if queues.iter().all(|queue| queue.database != waiter.database) {

@@ -575,3 +575,27 @@ fn entries_that_are_added_at_once_are_read_in_order_and_none_is_missed() {
     });
     server.stop();
 }
+
+/// As in Redis 7.2: those of XREADGROUP, whose wait ends, too, when the stream does.
+#[test]
+fn keys_whose_end_is_waited_for_are_counted() {
+    let (_dir, server) = start(&[]);
+    let (mut one, mut two, mut popper, mut admin) =
+        (server.client(), server.client(), server.client(), server.client());
+    for stream in ["s", "t"] {
+        assert_eq!(admin.ask(&format!("XGROUP CREATE {stream} g $ MKSTREAM")), "+OK\r\n");
+    }
+    // A name may come twice.
+    block(&mut one, "XREADGROUP GROUP g c BLOCK 0 STREAMS s t s > > >", &mut admin, 1);
+    block(&mut two, "XREADGROUP GROUP g d BLOCK 0 STREAMS s >", &mut admin, 2);
+    block(&mut popper, "BLPOP l 0", &mut admin, 3);
+    let counts = |admin: &mut Socket| (admin.info("total_blocking_keys"), admin.info("total_blocking_keys_on_nokey"));
+    assert_eq!(counts(&mut admin), ("3".into(), "2".into()));
+    assert_eq!(admin.ask("XADD s 1-1 f v"), "$3\r\n1-1\r\n");
+    assert!(one.reply().contains("1-1"));
+    assert_eq!(counts(&mut admin), ("2".into(), "1".into()), "one has left both, and another waits for s");
+    assert_eq!(admin.ask("DEL s"), ":1\r\n");
+    assert!(two.reply().starts_with("-NOGROUP"));
+    assert_eq!(counts(&mut admin), ("1".into(), "0".into()));
+    server.stop();
+}

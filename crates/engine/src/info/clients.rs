@@ -33,7 +33,11 @@ pub(super) const FIELDS: &[Field] = &[
     constant("clients_in_timeout_table", "0", "Each event loop keeps the times of its own clients."),
     gauge("total_watched_keys", |engine| engine.watches.count() as u64, "Keys that clients watch."),
     gauge("total_blocking_keys", |engine| engine.waiters.keys() as u64, "Keys that clients wait for."),
-    constant("total_blocking_keys_on_nokey", "0", "There are no streams yet, whose readers wait for the end of a key."),
+    gauge(
+        "total_blocking_keys_on_nokey",
+        |engine| engine.waiters.keys_until_gone() as u64,
+        "Keys that clients wait for who are to learn, too, when the key is gone (XREADGROUP).",
+    ),
     gauge("commands_waiting_for_locks", |engine| engine.locks.parked() as u64, "Commands that wait for a key's lock."),
     gauge("io_pool_queued", |engine| engine.pool.queued() as u64, "Jobs that wait for a thread of the I/O pool."),
 ];
