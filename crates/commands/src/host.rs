@@ -333,8 +333,16 @@ pub struct InfoSection {
     pub name: &'static str,
     /// Its heading: `Server` of `# Server`.
     pub title: &'static str,
-    /// Whether INFO without arguments shows it.
-    pub usual: bool,
+    pub shown: Shown,
+}
+
+/// When INFO shows a section that is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Always,
+    /// When all are asked for.
+    WithAll,
+    Never,
 }
 
 /// What SHUTDOWN's options ask for.

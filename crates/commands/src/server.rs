@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Host, Shutdown};
+use crate::host::{Host, Shown, Shutdown};
 use crate::introspect::help;
 use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
 use haypile_resp::Reply;
@@ -33,9 +33,12 @@ fn info(host: &mut dyn Host, args: Args) -> Result<Reply> {
     for section in host.info_sections() {
         let asked = |arg: &[u8]| {
             let is = |word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
-            is(section.name) || is("all") || is("everything") || (section.usual && is("default"))
+            let is_all = is("all") || is("everything");
+            is(section.name)
+                || section.shown != Shown::Never && is_all
+                || section.shown == Shown::Always && is("default")
         };
-        if if args.len() == 1 { section.usual } else { args.iter_from(1).any(asked) } {
+        if if args.len() == 1 { section.shown == Shown::Always } else { args.iter_from(1).any(asked) } {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }

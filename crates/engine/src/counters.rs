@@ -1,7 +1,7 @@
 //! What each event loop counts: plain words that only it writes, on cache lines of its own, summed up when INFO asks.
 //! Also the histogram of reply times. Nothing here is shared on the hot path.
 
-use crate::statistics::Calls;
+use crate::statistics::{Calls, Rounds};
 use haypile_store::Lookups;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +28,14 @@ impl Count {
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes it `n` where it is less.
+    #[inline]
+    pub fn raise(&self, n: u64) {
+        if self.get() < n {
+            self.0.store(n, Ordering::Relaxed);
+        }
     }
 
     pub fn reset(&self) {
@@ -70,6 +78,7 @@ pub struct Counters {
     /// How long commands waited for what, in nanoseconds, by `Wait`.
     pub(crate) waits_ns: [Histogram; 6],
     pub commands_by_id: Calls,
+    pub rounds: Rounds,
 }
 
 impl Counters {
@@ -110,6 +119,7 @@ impl Counters {
         self.waited_us.reset();
         self.waits_ns.iter().for_each(Histogram::reset);
         self.commands_by_id.reset();
+        self.rounds.reset();
     }
 }
 

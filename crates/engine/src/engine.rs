@@ -32,7 +32,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What the engine is told about the process that it is part of. For INFO only.
 #[derive(Clone, Debug)]
@@ -51,12 +51,17 @@ pub(crate) enum Rate {
     Commands = 0,
     Input = 1,
     Output = 2,
+    Rounds = 3,
+    RoundNs = 4,
 }
+
+/// How many there are.
+const RATES: usize = 5;
 
 /// How many commands had run when, and bytes come and gone, lately: `instantaneous_ops_per_sec`.
 #[derive(Default)]
 pub(crate) struct Samples {
-    taken: [Option<(Instant, [u64; 3])>; SAMPLES],
+    taken: [Option<(Instant, [u64; RATES])>; SAMPLES],
     next: usize,
 }
 
@@ -393,9 +398,15 @@ impl Engine {
     }
 
     /// By `Rate`.
-    fn samples_now(&self) -> [u64; 3] {
+    fn samples_now(&self) -> [u64; RATES] {
         let sum = |count: fn(&Counters) -> &Count| self.counters.iter().map(|loop_| count(loop_).get()).sum();
-        [sum(|loop_| &loop_.commands), sum(|loop_| &loop_.input_bytes), sum(|loop_| &loop_.output_bytes)]
+        [
+            sum(|loop_| &loop_.commands),
+            sum(|loop_| &loop_.input_bytes),
+            sum(|loop_| &loop_.output_bytes),
+            sum(|loop_| &loop_.rounds.count),
+            sum(|loop_| &loop_.rounds.ns),
+        ]
     }
 
     /// The store's figures: section, name, value. Those of the base are as of the last look.
@@ -418,15 +429,39 @@ impl Engine {
 
     /// Over the last samples.
     pub(crate) fn per_second(&self, rate: Rate) -> u64 {
+        let Some((since, grown)) = self.grown() else { return 0 };
+        let grown = u128::from(grown[rate as usize]);
+        grown.saturating_mul(1000).checked_div(since.as_millis()).map_or(0, |rate| rate as u64)
+    }
+
+    /// Nanoseconds that a round of an event loop takes on average, over the last samples.
+    pub(crate) fn round_ns(&self) -> u64 {
+        let grown = self.grown().map_or([0; RATES], |(_, grown)| grown);
+        grown[Rate::RoundNs as usize].checked_div(grown[Rate::Rounds as usize]).unwrap_or(0)
+    }
+
+    /// How long ago the oldest sample was taken, and what has been counted since, by `Rate`.
+    fn grown(&self) -> Option<(Duration, [u64; RATES])> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = (0..SAMPLES).find_map(|back| samples.taken[(samples.next + back) % SAMPLES]);
-        match oldest {
-            Some((since, before)) if since.elapsed().as_millis() > 0 => {
-                let grown = self.samples_now()[rate as usize].saturating_sub(before[rate as usize]);
-                (grown as u128 * 1000 / since.elapsed().as_millis()) as u64
-            }
-            _ => 0,
-        }
+        let (since, before) = (0..SAMPLES).find_map(|back| samples.taken[(samples.next + back) % SAMPLES])?;
+        let now = self.samples_now();
+        Some((since.elapsed(), std::array::from_fn(|rate| now[rate].saturating_sub(before[rate]))))
+    }
+
+    /// Event loop `index` has woken up.
+    pub fn begin_round(&self, index: usize) {
+        self.counters[index].rounds.begin(&self.statistics.clock);
+    }
+
+    /// Event loop `index` goes to sleep.
+    pub fn rest(&self, index: usize) {
+        self.counters[index].rounds.rest(&self.statistics.clock);
+    }
+
+    /// A round of event loop `index` has ended: its replies have left.
+    pub fn end_round(&self, index: usize) {
+        let counters = &self.counters[index];
+        counters.rounds.end(&self.statistics.clock, counters.commands.get());
     }
 
     /// A moment, for `note_event`.

@@ -92,9 +92,12 @@ pub fn now_us() -> u64 {
 
 /// Runs event loop `index` on this thread until its mailbox says stop.
 pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io::Result<()> {
+    let (sleeping, waking) = (engine.clone(), engine.clone());
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .on_thread_park(move || sleeping.rest(index))
+        .on_thread_unpark(move || waking.begin_round(index))
         .event_interval(TASKS_PER_POLL)
         .build_local(LocalOptions::default())?;
     let wake = mailbox.clone();
@@ -115,6 +118,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         tick_is_wanted: Cell::new(false),
         output_limits: Cell::new(output_limits),
     });
+    event_loop.engine.begin_round(index);
     runtime.block_on(async {
         tokio::task::spawn_local(event_loop.clone().ticks());
         tokio::task::spawn_local(event_loop.clone().read_mail());
@@ -224,6 +228,7 @@ impl EventLoop {
             self.wait_for_log();
         }
         self.worker.borrow_mut().start_jobs();
+        self.engine.end_round(self.index);
     }
 
     /// The replies of these connections have left.

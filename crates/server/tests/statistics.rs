@@ -2,7 +2,8 @@
 
 mod process;
 
-use process::{Server, TempDir};
+use process::{Client, Server, TempDir, wait_until};
+use std::net::TcpStream;
 
 /// A number of a field of INFO whose value is `name=number` parts.
 fn part(info: &str, field: &str, name: &str) -> u64 {
@@ -33,5 +34,44 @@ fn a_reply_that_waits_for_the_log_counts_with_its_wait() {
     assert!(entries.contains("*3\r\n$3\r\nSET\r\n$2\r\nk7\r\n$1\r\nv\r\n"), "{entries}");
     let times = client.ask("LATENCY HISTOGRAM set");
     assert!(times.contains("$5\r\ncalls\r\n:20\r\n"), "{times}");
+    server.stop();
+}
+
+/// A number of INFO.
+fn number(client: &mut Client<TcpStream>, field: &str) -> u64 {
+    let info = client.ask("INFO everything debug");
+    let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{field} is a number of {info}"))
+}
+
+#[test]
+fn rounds_of_event_loops_are_counted_with_their_time() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--workers", "1"]);
+    let mut client = server.client();
+    client.send(&b"PING\r\n".repeat(200));
+    (0..200).for_each(|_| assert_eq!(client.reply(), "+PONG\r\n"));
+    // One round may be split by how the bytes arrive, but hardly into ten.
+    assert!(number(&mut client, "eventloop_cmd_per_cycle_max") >= 20);
+    let cycles = number(&mut client, "eventloop_cycles");
+    for _ in 0..100 {
+        client.ask("PING");
+    }
+    let more = number(&mut client, "eventloop_cycles") - cycles;
+    // Each PING is a round, and there are some without a command; none counts twice.
+    assert!((100..190).contains(&more), "{more} rounds for 100 commands");
+    let (all_us, commands_us) =
+        (number(&mut client, "eventloop_duration_sum"), number(&mut client, "eventloop_duration_cmd_sum"));
+    assert!(0 < commands_us && commands_us <= all_us, "{commands_us} of {all_us}");
+    assert!(number(&mut client, "eventloop_duration_max") <= number(&mut client, "eventloop_duration_sum"));
+    wait_until("there are samples", || number(&mut client, "instantaneous_eventloop_duration_usec") > 0);
+    assert!(number(&mut client, "instantaneous_eventloop_cycles_per_sec") > 0);
+    // Sleep is no part of a round.
+    let before_us = number(&mut client, "eventloop_duration_sum");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let slept_us = number(&mut client, "eventloop_duration_sum") - before_us;
+    assert!(slept_us < 250_000, "{slept_us}");
+    assert_eq!(client.ask("CONFIG RESETSTAT"), "+OK\r\n");
+    assert!(number(&mut client, "eventloop_cycles") < cycles);
     server.stop();
 }

@@ -2,7 +2,7 @@
 
 use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
-    Library, MemoryFacts, Paused, Reload, Replies, Shutdown, SlowCall, Wait,
+    Library, MemoryFacts, Paused, Reload, Replies, Shown, Shutdown, SlowCall, Wait,
 };
 use haypile_commands::table::DataFn;
 use haypile_commands::{Args, CommandId, Error, Result, Run, Table};
@@ -346,9 +346,9 @@ impl Host for Session {
 
     fn info_sections(&self) -> &'static [InfoSection] {
         &[
-            InfoSection { name: "server", title: "Server", usual: true },
-            InfoSection { name: "commandstats", title: "Commandstats", usual: false },
-            InfoSection { name: "keyspace", title: "Keyspace", usual: true },
+            InfoSection { name: "server", title: "Server", shown: Shown::Always },
+            InfoSection { name: "commandstats", title: "Commandstats", shown: Shown::WithAll },
+            InfoSection { name: "keyspace", title: "Keyspace", shown: Shown::Always },
         ]
     }
 

@@ -30,6 +30,15 @@ pub(crate) fn totals(engine: &Engine, id: CommandId) -> Totals {
     }
 }
 
+/// Microseconds that commands took of event loops: without those in which they waited, or ran on the I/O pool.
+pub(super) fn us_in_commands(engine: &Engine) -> u64 {
+    let all: u64 = entries(engine).map(|entry| totals(engine, entry.id).ns).sum();
+    // The log is not waited for in a command's own time.
+    let waited = Wait::ALL.into_iter().filter(|wait| *wait != Wait::Gate);
+    let waited: u64 = waited.map(|wait| super::together(engine, |loop_| &loop_.waits_ns[wait as usize]).sum()).sum();
+    all.saturating_sub(waited) / 1000
+}
+
 /// A command's times in nanoseconds; None if there are none.
 pub(crate) fn distribution(engine: &Engine, id: CommandId) -> Option<Distribution> {
     let mut all = Distribution::default();

@@ -23,7 +23,7 @@ use crate::counters::{Counters, Distribution, Histogram};
 use crate::engine::Engine;
 use crate::statistics::Wait;
 use field::{Field, text};
-use haypile_commands::host::InfoSection;
+use haypile_commands::host::{InfoSection, Shown};
 use haypile_store::Txn;
 use std::fmt::Write;
 
@@ -34,15 +34,20 @@ struct Section {
 }
 
 const fn section(name: &'static str, title: &'static str, fields: &'static [Field]) -> Section {
-    Section { shown: InfoSection { name, title, usual: true }, fields }
+    Section { shown: InfoSection { name, title, shown: Shown::Always }, fields }
 }
 
 /// One that INFO shows only where it is asked for, or all are.
 const fn unusual(name: &'static str, title: &'static str, fields: &'static [Field]) -> Section {
-    Section { shown: InfoSection { name, title, usual: false }, fields }
+    Section { shown: InfoSection { name, title, shown: Shown::WithAll }, fields }
 }
 
-const TABLE: [Section; 20] = [
+/// One that INFO shows only where it is named.
+const fn hidden(name: &'static str, title: &'static str, fields: &'static [Field]) -> Section {
+    Section { shown: InfoSection { name, title, shown: Shown::Never }, fields }
+}
+
+const TABLE: [Section; 21] = [
     section("server", "Server", server::FIELDS),
     section("clients", "Clients", clients::FIELDS),
     section("memory", "Memory", memory::FIELDS),
@@ -60,6 +65,7 @@ const TABLE: [Section; 20] = [
     section("log", "Log", &[]),
     section("cache", "Cache", &[]),
     section("rocksdb", "RocksDB", &[]),
+    hidden("debug", "Debug", stats::DEBUG),
     section("cluster", "Cluster", keyspace::CLUSTER),
     section("keyspace", "Keyspace", &[]),
     section("types", "Types", &[]),

@@ -1,5 +1,6 @@
 //! The section `stats`: what was counted since the start, or since CONFIG RESETSTAT.
 
+use super::commands;
 use super::field::{Field, constant, counter, gauge, real, real_counter};
 use crate::counters::Counters;
 use crate::engine::{Engine, Rate};
@@ -125,6 +126,32 @@ pub(super) const FIELDS: &[Field] = &[
     constant("reply_buffer_shrinks", "0", "A client has a buffer only while it has replies."),
     constant("reply_buffer_expands", "0", "A client has a buffer only while it has replies."),
     counter(
+        "eventloop_cycles",
+        |engine| sum(engine, |loop_| loop_.rounds.count.get()),
+        "Rounds of event loops: from waking up, or the end of the round before, until the replies have left or there is \
+         nothing to do.",
+    ),
+    counter(
+        "eventloop_duration_sum",
+        |engine| sum(engine, |loop_| loop_.rounds.ns.get()) / 1000,
+        "Microseconds that the rounds of all event loops took: reading, commands, the log, writing, but no sleep.",
+    ),
+    counter(
+        "eventloop_duration_cmd_sum",
+        commands::us_in_commands,
+        "Microseconds that commands took, without those in which they waited or ran on the I/O pool.",
+    ),
+    gauge(
+        "instantaneous_eventloop_cycles_per_sec",
+        |engine| engine.per_second(Rate::Rounds),
+        "Rounds of event loops a second, over the last ones.",
+    ),
+    gauge(
+        "instantaneous_eventloop_duration_usec",
+        |engine| engine.round_ns() / 1000,
+        "Microseconds that a round took on average, over the last ones.",
+    ),
+    counter(
         "event_loop_ticks",
         |engine| sum(engine, |loop_| loop_.ticks.get()),
         "Rounds of event loops in which replies left.",
@@ -153,6 +180,20 @@ pub(super) const FIELDS: &[Field] = &[
         "replies_waited_for_log",
         |engine| sum(engine, |loop_| loop_.gate_waits.get()),
         "Times that replies waited for the log after a round.",
+    ),
+];
+
+/// The section `debug`: what Redis has for those who look into the server itself.
+pub(super) const DEBUG: &[Field] = &[
+    gauge(
+        "eventloop_duration_max",
+        |engine| engine.all_counters().iter().map(|loop_| loop_.rounds.longest_ns.get()).max().unwrap_or(0) / 1000,
+        "Microseconds of the longest round of an event loop.",
+    ),
+    gauge(
+        "eventloop_cmd_per_cycle_max",
+        |engine| engine.all_counters().iter().map(|loop_| loop_.rounds.commands_max.get()).max().unwrap_or(0),
+        "The most commands that began in one round of an event loop.",
     ),
 ];
 

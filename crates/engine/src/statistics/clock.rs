@@ -5,6 +5,17 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
+impl Moment {
+    /// For who keeps it in a word that others read.
+    pub(crate) fn raw(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_raw(raw: u64) -> Moment {
+        Moment(raw)
+    }
+}
+
 #[derive(Clone, Default)]
 pub struct Clock(quanta::Clock);
 
