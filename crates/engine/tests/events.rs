@@ -130,3 +130,23 @@ fn places_tell_as_sorted_sets_do() {
     // Of several keys to store to, the locks know the first one only.
     told.check("GEORADIUS g 15 37 1 km STORE d STORE e", &["event@0__:georadiusstore e"]);
 }
+
+/// Redis removes it when a read comes upon it; here who reads changes nothing, and what fails has no effect.
+#[test]
+fn reads_and_writes_that_fail_leave_an_expired_key_to_the_expiry() {
+    let mut told = Told::new("EA");
+    told.check("SET k v PX 50", &["event@0__:set k", "event@0__:expire k"]);
+    told.0.now_ms += 100;
+    let now_ms = told.0.now_ms;
+    for read in ["GET k", "EXISTS k", "TYPE k", "TTL k", "MGET k", "STRLEN k", "TOUCH k", "SCAN 0", "KEYS *"] {
+        told.check(read, &[]);
+    }
+    for refused in ["RENAME k other", "LSET k 0 v", "XGROUP DESTROY k g"] {
+        assert!(told.0.ask(0, refused).starts_with('-'), "{refused}");
+        assert_eq!(told.told(), [""; 0], "{refused}");
+    }
+    assert_eq!((told.0.ask(0, "DBSIZE"), told.0.info(0, "expired_keys")), (":1".into(), "0".into()));
+    while told.0.worker.expire(now_ms) {}
+    assert_eq!(told.told(), ["event@0__:expired k"]);
+    assert_eq!((told.0.ask(0, "DBSIZE"), told.0.info(0, "expired_keys")), (":0".into(), "1".into()));
+}

@@ -170,3 +170,37 @@ fn what_happens_to_fields_is_told() {
         assert_eq!(told(&mut server, command), *expected, "{command}");
     }
 }
+
+/// In Redis a `listpack` keeps the order in which elements were added, and an `intset` sorts them.
+#[test]
+fn what_is_told_of_an_encoding_says_nothing_of_the_order() {
+    let mut server = Server::new();
+    let rising: Vec<u32> = (1000..1200).collect();
+    let falling: Vec<u32> = rising.iter().rev().copied().collect();
+    for (name, numbers) in [("up", &rising), ("down", &falling)] {
+        for (at, number) in numbers.iter().enumerate() {
+            let sizes = if at < 30 { &["small", "large"][..] } else { &["large"] };
+            for size in sizes {
+                server.ask(0, &format!("HSET hash:{size}:{name} {number} v"));
+                server.ask(0, &format!("SADD set:{size}:{name} {number}"));
+            }
+        }
+    }
+    for (kind, command, encoding) in [("hash", "HKEYS", "$8 listpack"), ("set", "SMEMBERS", "$6 intset")] {
+        let mut elements = |key: &str| -> Vec<u32> {
+            assert_eq!(server.ask(0, &format!("OBJECT ENCODING {kind}:{key}")), encoding, "{kind}:{key}");
+            server.ask(0, &format!("{command} {kind}:{key}")).split(' ').filter_map(|word| word.parse().ok()).collect()
+        };
+        let (up, down) = (elements("small:up"), elements("small:down"));
+        assert_eq!(up, rising[..30], "a small {kind} comes as in Redis");
+        match kind {
+            "hash" => assert_eq!(down, falling[..30]),
+            _ => assert!(down.is_sorted() && down[0] == 1170, "{down:?}"),
+        }
+        let mut large = elements("large:up");
+        assert_eq!(large, elements("large:down"), "a large {kind} has an order of its own");
+        assert_ne!(large, rising, "{kind}");
+        large.sort_unstable();
+        assert_eq!(large, rising, "{kind}");
+    }
+}
