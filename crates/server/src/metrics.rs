@@ -1,20 +1,24 @@
 //! `metrics-port`: /metrics over HTTP/1.1, for Prometheus.
 //!
 //! A thread of its own with a runtime of its own: whoever asks, and however slowly, no event loop notices. Each connection
-//! is one request and one reply; how many there are, how long they may take and how much they may send is bounded.
+//! is one request and one reply; how long it may take and how much it may send is bounded. So is how many there are: the oldest
+//! of those that have not asked makes room for the next one, so that those who only connect keep nobody from asking.
 
 use crate::listen;
 use haypile_config::Config;
 use haypile_engine::Engine;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 
-/// Connections at a time; the next one waits to be accepted.
-const CONNECTIONS_MAX: usize = 16;
+/// Connections at a time. Where one more comes, another one is closed: who asks is answered, however many others only connect.
+const CONNECTIONS_MAX: usize = 64;
 
 /// From the accept to the last byte of the reply.
 const TIME_MAX: Duration = Duration::from_secs(10);
@@ -49,12 +53,49 @@ pub fn start(config: &Config, engine: &Arc<Engine>) -> Result<(), String> {
     thread.map(drop).map_err(|error| format!("A thread cannot start: {error}"))
 }
 
+/// A connection, known to the one that makes room for others.
+struct Open {
+    /// Its request is whole, and is being answered.
+    asked: Cell<bool>,
+    /// Ends it.
+    close: Notify,
+}
+
+/// The connections, in the order in which they came.
+#[derive(Default)]
+struct Connections(RefCell<VecDeque<Rc<Open>>>);
+
+impl Connections {
+    /// One more, in the place of another one where there are too many.
+    fn add(&self) -> Rc<Open> {
+        if self.0.borrow().len() >= CONNECTIONS_MAX {
+            self.close_one();
+        }
+        let open = Rc::new(Open { asked: Cell::new(false), close: Notify::new() });
+        self.0.borrow_mut().push_back(open.clone());
+        open
+    }
+
+    fn remove(&self, open: &Rc<Open>) {
+        self.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, open));
+    }
+
+    /// Closes the oldest one that has not asked, or the oldest one if all have.
+    fn close_one(&self) {
+        let mut open = self.0.borrow_mut();
+        let at = open.iter().position(|open| !open.asked.get()).unwrap_or(0);
+        if let Some(closed) = open.remove(at) {
+            closed.close.notify_one();
+        }
+    }
+}
+
 async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> io::Result<()> {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Rc::new(Connections::default());
     let mut tasks = Vec::new();
     for socket in sockets {
         let socket = TcpListener::from_std(socket)?;
-        tasks.push(tokio::task::spawn_local(accept(socket, engine.clone(), room.clone())));
+        tasks.push(tokio::task::spawn_local(accept(socket, engine.clone(), connections.clone())));
     }
     for task in tasks {
         // They end with the process.
@@ -63,23 +104,28 @@ async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> 
     Ok(())
 }
 
-async fn accept(socket: TcpListener, engine: Arc<Engine>, room: Arc<Semaphore>) {
+async fn accept(socket: TcpListener, engine: Arc<Engine>, connections: Rc<Connections>) {
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
         let Ok((client, _)) = socket.accept().await else {
+            // It may be one of these that has the file descriptor.
+            connections.close_one();
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let engine = engine.clone();
+        let (engine, connections) = (engine.clone(), connections.clone());
+        let open = connections.add();
         tokio::task::spawn_local(async move {
             // Who is too slow or breaks off gets nothing more.
-            let _ = tokio::time::timeout(TIME_MAX, answer(client, &engine)).await;
-            drop(place);
+            tokio::select! {
+                _ = tokio::time::timeout(TIME_MAX, answer(client, &engine, &open.asked)) => {}
+                () = open.close.notified() => {}
+            }
+            connections.remove(&open);
         });
     }
 }
 
-async fn answer(client: TcpStream, engine: &Engine) -> io::Result<()> {
+async fn answer(client: TcpStream, engine: &Engine, asked: &Cell<bool>) -> io::Result<()> {
     let mut request = Vec::new();
     let reply = loop {
         client.readable().await?;
@@ -97,6 +143,7 @@ async fn answer(client: TcpStream, engine: &Engine) -> io::Result<()> {
             break response("431 Request Header Fields Too Large", "The request is too large.\n", true);
         }
     };
+    asked.set(true);
     let mut rest = &reply[..];
     while !rest.is_empty() {
         client.writable().await?;

@@ -5,6 +5,7 @@ mod process;
 use process::{Server, TempDir, free_port};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// A server whose metrics are at the port that comes with it.
 fn server(dir: &TempDir) -> (Server, u16) {
@@ -192,16 +193,40 @@ fn other_requests_are_refused() {
     server.stop();
 }
 
+/// Connections that never ask, that ask for ever, and that do not read what they asked for, far more than there may be.
 #[test]
-fn who_says_nothing_holds_up_no_client_and_not_everybody_who_asks() {
+fn whoever_asks_is_answered_beside_any_number_that_do_not() {
     let dir = TempDir::new();
     let (server, port) = server(&dir);
-    // As many as are served at a time, but for one.
-    let silent: Vec<TcpStream> = (0..15).map(|_| connect(port)).collect();
     let mut client = server.client();
-    assert_eq!(client.ask("SET k v"), "+OK\r\n");
-    assert!(metrics(port).contains("haypile_connected_clients 1\n"), "who asks for metrics is no client");
-    drop(silent);
-    (0..40).for_each(|_| drop(metrics(port)));
+    let mut others = Vec::new();
+    for round in 0..20 {
+        for _ in 0..15 {
+            others.push(connect(port));
+            let mut half = connect(port);
+            half.write_all(b"GET /metrics HTTP/1.1\r\nHost: ").expect("it is read");
+            others.push(half);
+            let mut unread = connect(port);
+            unread.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it is read");
+            others.push(unread);
+        }
+        let since = Instant::now();
+        assert_eq!(value(&metrics(port), "haypile_connected_clients"), "1", "who asks for metrics is no client");
+        assert!(since.elapsed() < Duration::from_secs(2), "{round}: {:?}", since.elapsed());
+        assert_eq!(client.ask("PING"), "+PONG\r\n");
+    }
+    // No more of them are open than there may be.
+    let open = others.iter_mut().map(is_open).filter(|is_open| *is_open).count();
+    assert!(open <= 64, "{open}");
+    drop(others);
+    metrics(port);
     server.stop();
+}
+
+/// Whether the server has not closed it, by now or after what it has sent.
+fn is_open(socket: &mut TcpStream) -> bool {
+    socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout can be set");
+    let mut reply = Vec::new();
+    // A reset is an end as well.
+    socket.read_to_end(&mut reply).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
