@@ -1,11 +1,12 @@
 //! Secrets among the arguments of a call: which of them nobody may read afterwards, in the slow log or through MONITOR.
 //!
 //! Owns the rules, Redis's, by the full name that a command has in the table, whatever a server calls it. What a directive of
-//! the configuration keeps secret is said by its row there.
+//! the configuration keeps secret is said by its row there. Of a call that makes no sense nothing is shown: nobody can tell where in
+//! it the secret stands. There Redis shows more.
 
 use crate::lookup::Entry;
 use haypile_config::table as directives;
-use haypile_resp::Args;
+use haypile_resp::{Args, number};
 use smallvec::SmallVec;
 
 /// What stands in the place of a secret.
@@ -20,16 +21,13 @@ type Secrets = SmallVec<[usize; 4]>;
 const RULES: &[(&str, Rule)] = &[
     // Whatever their number: a call that is wrong may hold a password all the same.
     ("auth", |args, secrets| secrets.extend(1..args.len())),
-    ("hello", |args, secrets| after_word(args, 2, b"auth", 2, secrets)),
-    ("config|set", config_set),
+    ("hello", |args, secrets| only_values(args, 1, hello(args), secrets)),
+    ("config|set", |args, secrets| only_values(args, 2, config_set(args), secrets)),
     // Rights are secrets as well as passwords, and so are the names of users.
     ("acl|setuser", |args, secrets| secrets.extend(2..args.len())),
     ("acl|deluser", |args, secrets| secrets.extend(2..args.len())),
     ("acl|getuser", |args, secrets| secrets.extend(2..args.len())),
-    ("migrate", |args, secrets| {
-        after_word(args, 6, b"auth", 1, secrets);
-        after_word(args, 6, b"auth2", 2, secrets);
-    }),
+    ("migrate", |args, secrets| only_values(args, 1, migrate(args), secrets)),
 ];
 
 /// The arguments of a call as they may be shown, the command's name first.
@@ -46,22 +44,62 @@ fn secrets(full_name: &str, args: Args<'_>) -> Secrets {
     secrets
 }
 
-/// The `count` arguments behind a word that begins an option, wherever it stands from `first` on.
-fn after_word(args: Args<'_>, first: usize, word: &[u8], count: usize, secrets: &mut Secrets) {
-    for at in first..args.len() {
-        if args.get(at).eq_ignore_ascii_case(word) {
-            secrets.extend(at + 1..(at + 1 + count).min(args.len()));
-        }
+/// What a call was found to keep secret, or all from `first` on where it makes no sense.
+fn only_values(args: Args<'_>, first: usize, found: Option<Secrets>, secrets: &mut Secrets) {
+    match found {
+        Some(found) => secrets.extend(found),
+        None => secrets.extend(first..args.len()),
     }
 }
 
-fn config_set(args: Args<'_>, secrets: &mut Secrets) {
+/// HELLO [protover [AUTH user password] [SETNAME name]]
+fn hello(args: Args<'_>) -> Option<Secrets> {
+    let mut secrets = Secrets::new();
+    if args.len() > 1 {
+        number::parse_i64(args.get(1))?;
+        options(args, 2, &[("auth", 2), ("setname", 1)], &mut secrets)?;
+    }
+    Some(secrets)
+}
+
+/// MIGRATE host port key database timeout [COPY] [REPLACE] [AUTH password] [AUTH2 user password] [KEYS key ...]
+fn migrate(args: Args<'_>) -> Option<Secrets> {
+    let mut secrets = Secrets::new();
+    for at in [2, 4, 5] {
+        number::parse_i64(args.opt(at)?)?;
+    }
+    options(args, 6, &[("copy", 0), ("replace", 0), ("auth", 1), ("auth2", 2), ("keys", usize::MAX)], &mut secrets)?;
+    Some(secrets)
+}
+
+/// CONFIG SET directive value [directive value ...]
+fn config_set(args: Args<'_>) -> Option<Secrets> {
+    let mut secrets = Secrets::new();
     for name_at in (2..args.len()).step_by(2) {
-        let is_sensitive = directives::find(args.get(name_at)).is_some_and(|found| found.row.sensitive);
-        if is_sensitive && name_at + 1 < args.len() {
+        args.opt(name_at + 1)?;
+        if directives::find(args.get(name_at))?.row.sensitive {
             secrets.push(name_at + 1);
         }
     }
+    Some(secrets)
+}
+
+/// Reads the options from `at` to the end, each a word and so many values, `usize::MAX` for all that follow. Values of AUTH and
+/// AUTH2 are secret. Nothing if they are no such options.
+fn options(args: Args<'_>, mut at: usize, known: &[(&str, usize)], secrets: &mut Secrets) -> Option<()> {
+    while at < args.len() {
+        let word = args.get(at);
+        let (name, values) = *known.iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))?;
+        let end = (at + 1).saturating_add(values);
+        if values != usize::MAX && end > args.len() {
+            return None;
+        }
+        if name.starts_with("auth") {
+            secrets.extend(at + 1..end);
+        }
+        at = end;
+    }
+    Some(())
 }
 
 #[cfg(test)]
@@ -86,7 +124,7 @@ mod tests {
         check("auth", "AUTH user secret", "AUTH * *");
         check("auth", "AUTH user secret more", "AUTH * * *");
         check("hello", "HELLO 3 AUTH user secret SETNAME me", "HELLO 3 AUTH * * SETNAME me");
-        check("hello", "HELLO 3 setname me auth user", "HELLO 3 setname me auth *");
+        check("hello", "HELLO 3 setname me auth user", "HELLO * * * * *");
         check("migrate", "MIGRATE host 6379 k 0 5000 COPY AUTH secret", "MIGRATE host 6379 k 0 5000 COPY AUTH *");
         check(
             "migrate",
@@ -106,11 +144,58 @@ mod tests {
     fn directives_that_hold_secrets_are_not_shown() {
         check("config|set", "CONFIG SET maxmemory 1gb requirepass secret", "CONFIG SET maxmemory 1gb requirepass *");
         check("config|set", "CONFIG SET MasterAuth secret timeout 5", "CONFIG SET MasterAuth * timeout 5");
-        check("config|set", "CONFIG SET requirepass", "CONFIG SET requirepass");
+        check("config|set", "CONFIG SET requirepass", "CONFIG SET *");
+        check("config|set", "CONFIG SET requirepas secret", "CONFIG SET * *");
+    }
+
+    /// Calls with a password that somebody has mistyped: a word left out, doubled, out of its place, or one too many.
+    #[test]
+    fn a_password_is_not_shown_whatever_is_wrong_with_its_call() {
+        let calls = [
+            ("auth", "AUTH s3cret"),
+            ("auth", "AUTH user s3cret"),
+            ("hello", "HELLO 3 AUTH user s3cret SETNAME me"),
+            ("hello", "HELLO 3 SETNAME me AUTH user s3cret"),
+            ("config|set", "CONFIG SET maxmemory 1gb requirepass s3cret"),
+            ("config|set", "CONFIG SET masterauth s3cret timeout 5"),
+            ("acl|setuser", "ACL SETUSER bob on >s3cret"),
+            ("migrate", "MIGRATE host 6379 k 0 5000 COPY AUTH s3cret"),
+            ("migrate", "MIGRATE host 6379 k 0 5000 AUTH2 user s3cret REPLACE"),
+        ];
+        for (full_name, call) in calls {
+            let words: Vec<&str> = call.split(' ').collect();
+            let name_words = 1 + usize::from(full_name.contains('|'));
+            let mut wrong = vec![words.clone()];
+            for at in name_words..words.len() {
+                let with = |change: fn(&mut Vec<&'static str>, usize)| {
+                    let mut words: Vec<&'static str> = call.split(' ').collect();
+                    change(&mut words, at);
+                    words
+                };
+                wrong.push(with(|words, at| _ = words.remove(at)));
+                wrong.push(with(|words, at| words.insert(at, words[at])));
+                wrong.push(with(|words, at| words.insert(at, "more")));
+                wrong.push(with(|words, at| words.truncate(at + 1)));
+                wrong.push(with(|words, at| words.push(words[at])));
+                if at + 1 < words.len() {
+                    wrong.push(with(|words, at| words.swap(at, at + 1)));
+                }
+            }
+            for words in wrong {
+                let mut args = OwnedArgs::default();
+                words.iter().for_each(|word| args.push(word.as_bytes()));
+                let secrets = secrets(full_name, args.as_args());
+                for (at, word) in words.iter().enumerate() {
+                    assert!(!word.contains("s3cret") || secrets.contains(&at), "{words:?} shows word {at}");
+                }
+            }
+        }
     }
 
     #[test]
     fn all_else_is_shown() {
+        check("hello", "HELLO 3 SETNAME auth", "HELLO 3 SETNAME auth");
+        check("migrate", "MIGRATE host 6379 k 0 5000 KEYS auth b c", "MIGRATE host 6379 k 0 5000 KEYS auth b c");
         check("set", "SET auth requirepass", "SET auth requirepass");
         check("config|get", "CONFIG GET requirepass", "CONFIG GET requirepass");
     }
