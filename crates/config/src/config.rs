@@ -35,8 +35,10 @@ pub struct Config {
     pub port: u16,
     pub bind: Vec<Bind>,
     pub unixsocket: Option<PathBuf>,
-    /// 0 = what the umask gives.
+    /// 0 = what `data_file_mode` gives.
     pub unixsocketperm: u32,
+    /// The mode of files that are created.
+    pub data_file_mode: u32,
     pub tcp_backlog: u32,
     /// 0 = no probes.
     pub tcp_keepalive_s: u32,
@@ -243,6 +245,7 @@ impl Config {
             bind: addresses_of(fields.value("bind")),
             unixsocket: below_dir(fields.path("unixsocket")),
             unixsocketperm: fields.octal("unixsocketperm"),
+            data_file_mode: fields.octal("data-file-mode"),
             tcp_backlog: fields.int("tcp-backlog"),
             tcp_keepalive_s: fields.int("tcp-keepalive"),
             timeout_s: fields.int("timeout"),

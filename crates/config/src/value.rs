@@ -25,8 +25,8 @@ pub enum Kind {
     BytesOrPercent,
     /// Bytes of at least `min`, or `auto`: a share of the memory budget. 0 means `auto` where it cannot mean off.
     BytesOrAuto { min: u64, zero: Zero },
-    /// An octal file mode up to `max`.
-    Octal { max: u32 },
+    /// An octal file mode of bits of `max`, those of `always` among them.
+    Octal { always: u32, max: u32 },
     /// Any text that passes the check.
     Text(fn(&[u8]) -> Result<(), &'static str>),
     /// One of the names. Two names of one number are two spellings of one value; the first is printed.
@@ -122,11 +122,12 @@ impl Kind {
             }
             Kind::BytesOrPercent => parse_bytes_or_percent(word),
             Kind::BytesOrAuto { min, zero } => parse_bytes_or_auto(word, min, zero),
-            Kind::Octal { max } => {
+            Kind::Octal { always, max } => {
                 let mode = octal(word).ok_or("argument couldn't be parsed as an octal number")?;
                 match u32::try_from(mode) {
-                    Ok(mode) if mode <= max => Ok(Value::Octal(mode)),
-                    _ => Err(format!("argument must be between 0 and {max:o} inclusive").into()),
+                    Ok(mode) if mode & always == always && mode & !max == 0 => Ok(Value::Octal(mode)),
+                    _ if always == 0 => Err(format!("argument must be between 0 and {max:o} inclusive").into()),
+                    _ => Err(format!("argument must be {always:o} or that with more bits of {max:o}").into()),
                 }
             }
             Kind::Text(check) => {
@@ -185,7 +186,10 @@ impl Kind {
             Kind::BytesOrAuto { min, zero: Zero::Auto } => {
                 format!("auto, or a number of bytes from {} up, like 256mb", human(*min))
             }
-            Kind::Octal { max } => format!("an octal file mode from 0 to {max:o}, like 700"),
+            Kind::Octal { always: 0, max } => format!("an octal file mode from 0 to {max:o}, like 700"),
+            Kind::Octal { always, max } => {
+                format!("an octal file mode: {always:o} or that with more bits of {max:o}, like 640")
+            }
             Kind::Text(_) => "one word; put it between quotes if it has blanks".into(),
             Kind::Choice(names) => format!("one of: {}", names_of(names)),
             Kind::Flags { names, .. } => format!("one or more of: {}", names_of(names)),

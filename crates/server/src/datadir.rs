@@ -4,9 +4,11 @@
 //! which format and for which engine. Nothing is written to a directory that holds something else. What lies in `log` and
 //! `base` is the business of these crates.
 
+use crate::process::directory_mode;
 use haypile_config::{Config, Engine};
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format of the directory as a whole. Each part has its own version as well.
@@ -81,7 +83,26 @@ impl DataDir {
         for part in [log_dir(dir), base_dir(dir)] {
             std::fs::create_dir_all(&part).map_err(|error| format!("Can't create {}: {error}", part.display()))?;
         }
+        close_to_others(config);
         Ok(DataDir { _lock: lock })
+    }
+}
+
+/// Gives what is there from before the mode that it would be created with. The directory itself is left as it is: it may be one
+/// that others put their files in, too. Files deeper down are behind these.
+fn close_to_others(config: &Config) {
+    let (dir, file_mode) = (&config.dir, config.data_file_mode);
+    let directories = [log_dir(dir), base_dir(dir), backups_dir(dir)].map(|path| (path, directory_mode(file_mode)));
+    let files = [LOCK_FILE, FORMAT_FILE].map(|name| (dir.join(name), file_mode));
+    for (path, mode) in directories.into_iter().chain(files) {
+        let Ok(about) = std::fs::metadata(&path) else { continue };
+        if about.permissions().mode() & 0o777 == mode {
+            continue;
+        }
+        match std::fs::set_permissions(&path, Permissions::from_mode(mode)) {
+            Ok(()) => tracing::info!("the mode of {} is {mode:o} now, by 'data-file-mode'", path.display()),
+            Err(error) => tracing::warn!("the mode of {} cannot be made {mode:o}: {error}", path.display()),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ struct Exporting {
 /// A text for people.
 pub fn run(export: &Export) -> Result<(), String> {
     process::abort_on_panic();
+    process::set_file_mode(process::FILE_MODE);
     allocator::keep_little()?;
     let summary = match &export.from {
         From::Directory(dir) => from_directory(dir, export)?,

@@ -46,12 +46,14 @@ pub trait Target: Sink<Error = Ended> {
 /// # Errors
 /// A text for people.
 pub fn run(import: &Import) -> Result<(), String> {
+    process::set_file_mode(process::FILE_MODE);
     let (file, bytes) = open(import.file.as_deref())?;
     let counted = Counted::new(file);
     let progress = Progress::new(counted.count(), bytes);
     match &import.into {
         Into::Directory { made, line } => {
             let config = configuration(made.as_deref(), line)?;
+            process::set_file_mode(config.data_file_mode);
             into_directory(counted, bytes, progress, import.keep, &config)
         }
         Into::Server(place) => {

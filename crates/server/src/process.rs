@@ -2,6 +2,9 @@
 //! is ready. No part of serving.
 
 use haypile_config::{Config, Supervised};
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,14 +32,32 @@ pub fn daemonize() -> Result<bool, String> {
     Ok(true)
 }
 
+/// The mode of files that are created where no configuration says otherwise: their owner's only.
+pub const FILE_MODE: u32 = 0o600;
+
+/// Has files be created with this mode from now on, and directories with that of `directory_mode`. The mask is the process's,
+/// so RocksDB goes by it as well. To be called before there are other threads.
+pub fn set_file_mode(mode: u32) {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777 & !directory_mode(mode)));
+}
+
+/// The mode of a directory with files of this mode: who may read these may enter it.
+pub fn directory_mode(file_mode: u32) -> u32 {
+    file_mode | (file_mode & 0o444) >> 2
+}
+
+/// What looks after a server is seldom its user.
+const PID_FILE_MODE: u32 = 0o644;
+
 /// A pid file, removed when this is dropped.
 pub struct PidFile(Option<PathBuf>);
 
 impl PidFile {
-    /// Where the configuration says, as Redis; that it cannot be written stops nothing.
+    /// Where the configuration says, as Redis, and for everybody to read; that it cannot be written stops nothing.
     pub fn write(config: &Config) -> PidFile {
         let Some(path) = config.pidfile.clone() else { return PidFile(None) };
-        match std::fs::write(&path, format!("{}\n", std::process::id())) {
+        let written = std::fs::write(&path, format!("{}\n", std::process::id()));
+        match written.and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(PID_FILE_MODE))) {
             Ok(()) => PidFile(Some(path)),
             Err(error) => {
                 tracing::warn!("the pid file {} cannot be written: {error}", path.display());

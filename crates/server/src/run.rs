@@ -76,6 +76,8 @@ fn start(
     let settings = Arc::new(settings);
     let config = settings.config();
     let workers = match config.workers {
+    // After the log file, which others may read as far as the umask of whoever starts the server lets them.
+    process::set_file_mode(config.data_file_mode);
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         workers => workers,
     };

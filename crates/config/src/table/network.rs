@@ -17,9 +17,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::used("unixsocket", TEXT, "\"\"", "Path of a unix socket to listen on as well, relative to `dir`.").immutable(),
     Row::used(
         "unixsocketperm",
-        Kind::Octal { max: 0o777 },
+        Kind::Octal { always: 0, max: 0o777 },
         "0",
-        "File mode of the unix socket; 0 leaves what the umask gives.",
+        "File mode of the unix socket; 0 leaves what `data-file-mode` gives: only who owns the process may connect.",
     )
     .immutable(),
     Row::used("tcp-backlog", COUNT, "511", "Length of the queue of connections that are not accepted yet.").immutable(),

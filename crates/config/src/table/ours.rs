@@ -41,6 +41,14 @@ pub(super) const ROWS: &[Row] = &[
         "Lets a plain SET overwrite a key on disk without looking; DBSIZE becomes an estimate.",
     )
     .ours(),
+    Row::used(
+        "data-file-mode",
+        Kind::Octal { always: 0o600, max: 0o644 },
+        "600",
+        "File mode of the data, the log and backups; who may read them may enter their directories. It holds for what is created from now on.",
+    )
+    .immutable()
+    .ours(),
     Row::used("backups-keep", COUNT, "2", "Backups that are kept in `backups`; when SAVE or BGSAVE has made one more, the oldest goes. 0 keeps all of them.").ours(),
     Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error; those that cannot make the data larger go on down to a quarter of it.").ours(),
     Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),

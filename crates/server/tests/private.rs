@@ -1,0 +1,132 @@
+//! What others on the machine may see of a server: not its files, unless they are let.
+
+mod process;
+
+use process::{Client, Server, TempDir, command, free_port};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn mode_of(path: &Path) -> u32 {
+    std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+}
+
+/// A data directory. Who makes it says who may enter.
+fn directory(parent: &TempDir) -> PathBuf {
+    let dir = parent.path().join("data");
+    std::fs::create_dir(&dir).expect("it can be made");
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    dir
+}
+
+/// All below a directory, each with its mode.
+fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("it is there") {
+        let path = entry.expect("it is readable").path();
+        if path.is_dir() {
+            found.extend(modes(&path));
+        }
+        found.push((path.clone(), mode_of(&path)));
+    }
+    found
+}
+
+/// Everything in a data directory has these modes, and each kind of file is among it.
+#[track_caller]
+fn all_have(dir: &Path, file_mode: u32, directory_mode: u32) {
+    let found = modes(dir);
+    for (path, mode) in &found {
+        let expected = if path.is_dir() { directory_mode } else { file_mode };
+        assert_eq!(*mode, expected, "{}: {mode:o}", path.display());
+    }
+    for part in ["HAYPILE", "haypile.lock", "log/", ".sst", "base/CURRENT", "backups/", "/LOG"] {
+        let is_there =
+            |path: &PathBuf| path.strip_prefix(dir).is_ok_and(|path| format!("/{}", path.display()).contains(part));
+        assert!(found.iter().any(|(path, _)| is_there(path)), "there is no {part}: {found:?}");
+    }
+}
+
+/// Writes, makes a backup and lets the base have what is in memory, twice: files of all kinds are made.
+fn make_files(server: &Server) {
+    let mut client = server.client();
+    for round in 0..2 {
+        assert_eq!(client.ask(&format!("MSET a{round} 1 b{round} 2")), "+OK\r\n");
+        assert_eq!(client.ask("SAVE"), "+OK\r\n");
+        assert_eq!(client.ask("DEBUG RELOAD"), "+OK\r\n");
+    }
+}
+
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+
+#[test]
+fn files_and_the_unix_socket_are_for_their_owner_only() {
+    let parent = TempDir::new();
+    let (dir, socket) = (directory(&parent), parent.path().join("haypile.sock"));
+    let socket_text = socket.to_str().expect("a plain path");
+    let server = Server::start(&dir, &[&DEBUG[..], &["--unixsocket", socket_text]].concat());
+    make_files(&server);
+    assert_eq!(mode_of(&socket), 0o700);
+    assert!(std::fs::metadata(&socket).expect("it is there").file_type().is_socket());
+    all_have(&dir, 0o600, 0o700);
+    server.stop();
+
+    let export = parent.path().join("dump.rdb");
+    let run = |arguments: &[&str]| {
+        let status = Command::new(env!("CARGO_BIN_EXE_haypile")).args(arguments).status();
+        assert!(status.expect("it runs").success(), "{arguments:?}");
+    };
+    let text = |path: &Path| path.to_str().expect("a plain path").to_owned();
+    run(&["export", &text(&export), "--dir", &text(&dir)]);
+    assert_eq!(mode_of(&export), 0o600);
+    let imported = parent.path().join("imported");
+    // Nobody else makes this one.
+    run(&["import", &text(&export), "--dir", &text(&imported)]);
+    assert_eq!(mode_of(&imported), 0o700);
+    for (path, mode) in modes(&imported) {
+        assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_directive_lets_others_read_them() {
+    let parent = TempDir::new();
+    let (dir, socket) = (directory(&parent), parent.path().join("haypile.sock"));
+    let more = ["--data-file-mode", "640", "--unixsocketperm", "777", "--unixsocket", socket.to_str().expect("plain")];
+    let server = Server::start(&dir, &[&DEBUG[..], &more].concat());
+    make_files(&server);
+    assert_eq!(mode_of(&socket), 0o777);
+    all_have(&dir, 0o640, 0o750);
+    let mut client = Client { socket: UnixStream::connect(&socket).expect("it listens") };
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    server.stop();
+    for wrong in ["500", "666", "700", "1600", "x"] {
+        let output = command(&dir, free_port(), &["--data-file-mode", wrong]).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{wrong}");
+    }
+}
+
+/// A directory of an earlier version, or one that was copied without care.
+#[test]
+fn what_is_there_from_before_is_closed_at_the_start() {
+    let parent = TempDir::new();
+    let dir = directory(&parent);
+    let server = Server::start(&dir, &DEBUG);
+    make_files(&server);
+    server.stop();
+    for (path, _) in modes(&dir) {
+        let mode = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    let server = Server::start(&dir, &DEBUG);
+    assert_eq!(mode_of(&dir), 0o755, "who made it may have others in it");
+    for name in ["log", "base", "backups"] {
+        assert_eq!(mode_of(&dir.join(name)), 0o700, "{name}");
+    }
+    for name in ["HAYPILE", "haypile.lock"] {
+        assert_eq!(mode_of(&dir.join(name)), 0o600, "{name}");
+    }
+    assert_eq!(server.client().ask("GET a1"), "$1\r\n1\r\n");
+    server.stop();
+}
