@@ -5,6 +5,7 @@
 
 mod export;
 mod import;
+pub mod secrets;
 
 pub use export::{Export, From};
 pub use import::{Import, Into, Server};

@@ -11,6 +11,7 @@ mod backups;
 mod banner;
 mod datadir;
 mod process;
+mod secrets;
 mod storage;
 
 mod listen;
@@ -39,8 +40,15 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse(std::env::args_os().skip(1)) {
-        Ok(Cli::Server(line)) => run::server(&line),
+    let arguments = match secrets::arguments() {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = match Cli::parse(arguments.iter().cloned()) {
+        Ok(Cli::Server(line)) => run::server(&line, &arguments),
         Ok(Cli::Check { dir }) => return check::run(&dir, &mut std::io::stdout().lock()),
         Ok(Cli::Import(what)) => import::run(&what),
         Ok(Cli::Export(what)) => export::run(&what),

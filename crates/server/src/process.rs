@@ -14,7 +14,7 @@ const DAEMON: &str = "HAYPILE_DAEMON";
 
 /// Whether this process is to end now, because another one goes on in the background. Forking is no option for a process
 /// that may not use unsafe code; the program starts itself again, in a session of its own.
-pub fn daemonize() -> Result<bool, String> {
+pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
     if std::env::var_os(DAEMON).is_some() {
         // It may be the leader of its session already, if someone starts it that way; that is as good.
         let _ = rustix::process::setsid();
@@ -22,7 +22,7 @@ pub fn daemonize() -> Result<bool, String> {
     }
     let program = std::env::current_exe().map_err(|error| format!("Can't tell the path of this program: {error}"))?;
     Command::new(program)
-        .args(std::env::args_os().skip(1))
+        .args(arguments)
         .env(DAEMON, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -19,6 +19,7 @@ use haypile_config::read::CommandLine;
 use haypile_config::{Config, Loaded, Note, Settings};
 use haypile_engine::{Engine, Opener, Process};
 use haypile_store::{Progress, Store};
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -30,16 +31,16 @@ use tokio::sync::{mpsc, oneshot};
 /// How often the log says how far the start is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a server until it is told to stop.
+/// Runs a server until it is told to stop. `arguments` are those of the process, for the one that goes on in the background.
 ///
 /// # Errors
 /// A text for people: why it cannot start, or what went wrong at the stop.
-pub fn server(line: &CommandLine) -> Result<(), String> {
+pub fn server(line: &CommandLine, arguments: &[OsString]) -> Result<(), String> {
     let Loaded { settings, notes, file } =
         haypile_config::load(line, &mut std::io::stdin()).map_err(|error| error.to_string())?;
     let config = settings.config();
     let table = table(&config)?;
-    if config.daemonize && process::daemonize()? {
+    if config.daemonize && process::daemonize(arguments)? {
         return Ok(());
     }
     allocator::keep_little()?;
@@ -75,9 +76,9 @@ fn start(
     process::abort_on_panic();
     let settings = Arc::new(settings);
     let config = settings.config();
-    let workers = match config.workers {
     // After the log file, which others may read as far as the umask of whoever starts the server lets them.
     process::set_file_mode(config.data_file_mode);
+    let workers = match config.workers {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         workers => workers,
     };

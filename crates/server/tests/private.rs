@@ -1,8 +1,9 @@
-//! What others on the machine may see of a server: not its files, unless they are let.
+//! What others on the machine may see of a server: not its files, unless they are let, and not its passwords.
 
 mod process;
 
-use process::{Client, Server, TempDir, command, free_port};
+use process::{Client, PATIENCE, Server, TempDir, command, free_port, wait_until};
+use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -129,4 +130,64 @@ fn what_is_there_from_before_is_closed_at_the_start() {
     }
     assert_eq!(server.client().ask("GET a1"), "$1\r\n1\r\n");
     server.stop();
+}
+
+/// Everything that others may read of a process.
+fn seen_of(pid: u32) -> String {
+    let seen = ["cmdline", "comm", "status"].map(|file| std::fs::read(format!("/proc/{pid}/{file}")).expect("it runs"));
+    String::from_utf8_lossy(&seen.concat()).replace('\0', " ")
+}
+
+/// Waits until it lets in who has the password.
+fn log_in(port: u16, password: &str) -> Client<TcpStream> {
+    let mut client = None;
+    wait_until("it serves", || {
+        let Ok(socket) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let mut one = Client { socket };
+        let is_in = one.ask(&format!("AUTH {password}")) == "+OK\r\n" && one.ask("PING") == "+PONG\r\n";
+        client = is_in.then_some(one);
+        is_in
+    });
+    client.expect("it is in")
+}
+
+#[test]
+fn a_password_of_the_command_line_is_not_seen_by_others() {
+    let dir = TempDir::new();
+    let log = dir.path().join("server.log");
+    let more = ["--requirepass", "s3cret phrase", "--loglevel", "debug", "--logfile"];
+    let arguments = [&more[..], &[log.to_str().expect("a plain path")]].concat();
+    let port = free_port();
+    let server = Server { child: command(dir.path(), port, &arguments).spawn().expect("it runs"), port };
+    let mut client = log_in(port, "\"s3cret phrase\"");
+    let seen = seen_of(server.pid());
+    assert!(seen.contains("--requirepass (hidden) --loglevel debug"), "{seen}");
+    assert!(seen.contains("haypile"), "the process keeps its name: {seen}");
+    let environment = std::fs::read(format!("/proc/{}/environ", server.pid())).expect("it runs");
+    let info = client.ask("INFO everything");
+    let logged = std::fs::read_to_string(&log).expect("there is a log");
+    for text in [&seen, &String::from_utf8_lossy(&environment).into_owned(), &info, &logged] {
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    server.stop();
+}
+
+#[test]
+fn nor_that_of_a_server_in_the_background() {
+    let dir = TempDir::new();
+    let port = free_port();
+    let pid_file = dir.path().join("server.pid");
+    let more = ["--requirepass", "s3cret", "--daemonize", "yes", "--pidfile", pid_file.to_str().expect("plain")];
+    assert!(command(dir.path(), port, &more).status().expect("it runs").success());
+    let mut client = log_in(port, "s3cret");
+    let pid: u32 = std::fs::read_to_string(&pid_file).expect("it is written").trim().parse().expect("a number");
+    assert_eq!(mode_of(&pid_file), 0o644, "what looks after the server may read it");
+    let seen = seen_of(pid);
+    assert!(seen.contains("--requirepass (hidden)") && !seen.contains("s3cret"), "{seen}");
+    client.send(b"SHUTDOWN\r\n");
+    assert_eq!(client.rest(), "");
+    // Where nobody takes in orphans, a zombie is left.
+    let ended = |status: std::io::Result<String>| status.map_or(true, |status| status.contains("State:\tZ"));
+    wait_until("it has ended", || ended(std::fs::read_to_string(format!("/proc/{pid}/status"))));
 }
