@@ -8,6 +8,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::quoted::abbreviate;
 
 /// A reply as it came, its type and its bytes.
@@ -253,6 +255,18 @@ impl Client {
         let result = self.input.get_mut().write_all(&self.out);
         self.out.clear();
         result
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.input.get_mut().write_all(bytes)
+    }
+
+    /// Whether the server has closed the connection, whatever there is still to be read.
+    pub fn is_closed(&self) -> bool {
+        let mut looked_at = [PollFd::new(self.input.get_ref(), PollFlags::RDHUP)];
+        let found = poll(&mut looked_at, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        found.is_ok_and(|count| count > 0)
     }
 
     pub fn read(&mut self) -> io::Result<Reply> {

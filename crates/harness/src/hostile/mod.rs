@@ -8,6 +8,8 @@
 mod channels;
 mod innocent;
 mod keys;
+mod memory;
+mod ports;
 mod sessions;
 mod sorting;
 
@@ -19,6 +21,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::bench::process::resident_bytes;
 use crate::client::{Client, Reply};
+use crate::port::free_port;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use innocent::Waits;
 
@@ -29,6 +32,9 @@ pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
 pub const P99_MAX: Duration = Duration::from_millis(5);
 /// What it may wait at most.
 pub const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// What the server may occupy: `maxmemory` and a quarter of it, half of it for clients as `maxmemory-clients` has it by default, and
+/// 96 MB for the program, its threads and what its allocator keeps.
+pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
 /// How often the resident memory is looked at.
 const SAMPLE: Duration = Duration::from_millis(20);
 
@@ -58,6 +64,8 @@ const ATTACKS: &[&[Attack]] = &[
     keys::ATTACKS,
     channels::ATTACKS,
     sessions::ATTACKS,
+    ports::ATTACKS,
+    memory::ATTACKS,
 ];
 
 /// Runs the attacks and prints their table; true if the innocent client was served well beside each.
@@ -81,7 +89,10 @@ pub fn run(options: &Options) -> Result<bool> {
         all_ok &= row.is_ok();
         row.print(attack.name);
     }
-    println!("hostile: {}", if all_ok { "nothing wrong" } else { "FAILED: somebody innocent had to wait" });
+    println!(
+        "hostile: {}",
+        if all_ok { "nothing wrong" } else { "FAILED: somebody innocent had to wait, or memory was not bounded" }
+    );
     Ok(all_ok)
 }
 
@@ -94,7 +105,7 @@ struct Row {
 
 impl Row {
     fn is_ok(&self) -> bool {
-        self.waits.p99() < P99_MAX && self.waits.longest() < PAUSE_MAX
+        self.waits.p99() < P99_MAX && self.waits.longest() < PAUSE_MAX && self.resident_bytes < RESIDENT_BYTES_MAX
     }
 
     fn print(&self, name: &str) {
@@ -113,8 +124,17 @@ impl Row {
 
 fn play(attack: &Attack, options: &Options) -> Result<Row> {
     let mut place = Workplace::new("hostile", None)?;
-    let (mut server, _) = Server::start(&options.server, &place)?;
-    let site = Site::new(server.port(), options);
+    let mut site = Site::new(options);
+    let template = match attack.name {
+        ports::METRICS => {
+            site.metrics_port = free_port()?;
+            options.server.with(&format!("--metrics-port {}", site.metrics_port))?
+        }
+        _ => options.server.clone(),
+    };
+    let (mut server, _) = Server::start(&template, &place)?;
+    site.port = server.port();
+    let site = site;
     innocent::prepare(&site)?;
     (attack.prepare)(&site).context("preparing it")?;
     site.begin();
@@ -144,6 +164,8 @@ fn play(attack: &Attack, options: &Options) -> Result<Row> {
 /// Where an attack takes place.
 struct Site {
     port: u16,
+    /// Where one attack finds the metrics.
+    metrics_port: u16,
     time: Duration,
     scale: f64,
     begun: std::sync::OnceLock<Instant>,
@@ -154,9 +176,10 @@ struct Site {
 }
 
 impl Site {
-    fn new(port: u16, options: &Options) -> Site {
+    fn new(options: &Options) -> Site {
         Site {
-            port,
+            port: 0,
+            metrics_port: 0,
             time: options.time,
             scale: options.scale,
             begun: Default::default(),
