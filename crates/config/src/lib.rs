@@ -27,5 +27,5 @@ pub use config::{
 pub use error::ConfigError;
 pub use load::{Loaded, Note, load};
 pub use read::CommandLine;
-pub use settings::{Changed, Settings};
+pub use settings::{Changed, Draft, Settings};
 pub use special::{Bind, Limit};

@@ -86,27 +86,12 @@ impl Settings {
     /// CONFIG GET: the directives that match one of the patterns, each once, names as they were asked for or as they match, with
     /// values as Redis prints them. Hidden directives answer to their exact name only.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
-        let state = self.state();
-        let mut found: Vec<(String, Vec<u8>)> = Vec::new();
-        let mut add = |name: String, directive: Found| {
-            if !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
-                found.push((name, directive.row.kind.print(state.values.at(directive.position))));
-            }
-        };
-        for pattern in patterns {
-            if !glob::is_pattern(pattern) {
-                if let Some(directive) = table::find(pattern) {
-                    add(String::from_utf8_lossy(pattern).into_owned(), directive);
-                }
-                continue;
-            }
-            for (position, row) in table::rows().enumerate().filter(|(_, row)| !row.hidden) {
-                for name in row.names().filter(|name| glob::matches(pattern, name.as_bytes(), true)) {
-                    add(name.into(), Found { name, row, position });
-                }
-            }
-        }
-        found
+        matching(&self.state().values, patterns)
+    }
+
+    /// The configuration of this moment, to be changed by nobody else: for CONFIG SET within a transaction.
+    pub fn draft(&self) -> Draft {
+        Draft { values: self.state().values.clone() }
     }
 
     /// CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. What did not change its value is not
@@ -117,11 +102,7 @@ impl Settings {
             let state = self.state();
             (state.values.clone(), state.config.clone())
         };
-        let directives = settable(pairs, &before)?;
-        let mut after = before.clone();
-        for (found, (_, value)) in directives.iter().zip(pairs) {
-            set_one(&mut after, *found, value).map_err(|text| failed(found.name.as_bytes(), &text))?;
-        }
+        let after = with(&before, pairs)?;
         let changed = changes(&before, &after);
         if changed.is_empty() {
             return Ok(changed);
@@ -161,6 +142,62 @@ impl fmt::Debug for Settings {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.debug_struct("Settings").field("version", &self.version()).field("config", &self.config()).finish()
     }
+}
+
+/// A configuration with the changes of a transaction that has not taken effect: no listener knows of them.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    values: Values,
+}
+
+impl Draft {
+    /// As [`Settings::set`], but that no listener is asked.
+    ///
+    /// # Errors
+    /// The text of the reply; nothing has changed.
+    pub fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
+        self.values = with(&self.values, pairs)?;
+        Ok(())
+    }
+
+    /// As [`Settings::get`].
+    pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
+        matching(&self.values, patterns)
+    }
+}
+
+/// Directives as CONFIG GET answers them: see [`Settings::get`].
+fn matching(values: &Values, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
+    let mut found: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut add = |name: String, directive: Found| {
+        if !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+            found.push((name, directive.row.kind.print(values.at(directive.position))));
+        }
+    };
+    for pattern in patterns {
+        if !glob::is_pattern(pattern) {
+            if let Some(directive) = table::find(pattern) {
+                add(String::from_utf8_lossy(pattern).into_owned(), directive);
+            }
+            continue;
+        }
+        for (position, row) in table::rows().enumerate().filter(|(_, row)| !row.hidden) {
+            for name in row.names().filter(|name| glob::matches(pattern, name.as_bytes(), true)) {
+                add(name.into(), Found { name, row, position });
+            }
+        }
+    }
+    found
+}
+
+/// The values with all pairs set, or the text of the reply that says which one may not be.
+fn with(before: &Values, pairs: &[(&[u8], &[u8])]) -> Result<Values, String> {
+    let directives = settable(pairs, before)?;
+    let mut after = before.clone();
+    for (found, (_, value)) in directives.iter().zip(pairs) {
+        set_one(&mut after, *found, value).map_err(|text| failed(found.name.as_bytes(), &text))?;
+    }
+    Ok(after)
 }
 
 /// The directives of all pairs, if each may be set; otherwise the first that may not. A name and its alias are two directives here,

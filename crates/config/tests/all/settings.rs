@@ -117,3 +117,15 @@ fn log_levels_are_those_of_redis_7_2() {
     let expected = "ERR CONFIG SET failed (possibly related to argument 'loglevel') - argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
     assert_eq!(settings().set(&[(b"loglevel", b"loud")]), Err(expected.into()));
 }
+
+#[test]
+fn a_draft_knows_its_own_changes_and_nobody_else_does() {
+    let settings = Settings::defaults(Path::new("/data"));
+    let mut draft = settings.draft();
+    draft.set(&[(b"timeout", b"77")]).expect("a right value");
+    let refused = draft.set(&[(b"timeout", b"78"), (b"port", b"1")]).expect_err("it cannot be set while the server runs");
+    assert!(refused.contains("immutable"), "{refused}");
+    assert_eq!(draft.get(&[b"timeout"]), [("timeout".into(), b"77".to_vec())], "all or none");
+    assert_eq!(settings.get(&[b"timeout"]), [("timeout".into(), b"0".to_vec())]);
+    assert_eq!(settings.version(), 0);
+}
