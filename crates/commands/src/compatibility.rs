@@ -128,6 +128,14 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "a_block_whose_copy_finds_no_room_keeps_what_it_was_to_replace",
     },
     Difference {
+        commands: &["exec"],
+        what: "What the commands of a block change of the server (CONFIG SET, CONFIG RESETSTAT, CLIENT PAUSE, DEBUG \
+               SET-ACTIVE-EXPIRE) takes effect when the block has. CONFIG GET, SLOWLOG and LATENCY of the same block show it; the \
+               other commands of the block run as before it.",
+        why: "A block takes effect as a whole or not at all, and may run several times until then.",
+        test: "a_block_that_is_discarded_has_done_nothing",
+    },
+    Difference {
         commands: &["replicaof", "slaveof"],
         what: "With a host and a port it is an error; `NO ONE` is OK.",
         why: "Replication comes later.",

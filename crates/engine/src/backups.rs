@@ -260,17 +260,20 @@ impl Engine {
         Ok(())
     }
 
-    /// BGSAVE; `in_block` between MULTI and EXEC, whose effects the backup is to hold.
-    pub(crate) fn begin_backup(&self, in_block: bool) -> Result<BackupBegun, Error> {
-        if !in_block {
-            return self.backups.begin(None).map(|()| BackupBegun::Now);
-        }
-        let mut state = self.backups.state();
-        if state.since.is_some() {
-            return Err(Error::text(IN_PROGRESS));
-        }
-        state.scheduled = true;
-        Ok(BackupBegun::Later)
+    /// BGSAVE outside of a block.
+    pub(crate) fn begin_backup(&self) -> Result<BackupBegun, Error> {
+        self.backups.begin(None).map(|()| BackupBegun::Now)
+    }
+
+    /// # Errors
+    /// A backup is being made.
+    pub(crate) fn can_begin_backup(&self) -> Result<(), Error> {
+        if self.backups.state().since.is_some() { Err(Error::text(IN_PROGRESS)) } else { Ok(()) }
+    }
+
+    /// BGSAVE between MULTI and EXEC, whose effects the backup is to hold.
+    pub(crate) fn schedule_backup(&self) {
+        self.backups.state().scheduled = true;
     }
 
     /// Begins a backup that was put off, if there is one: to be called about ten times a second.

@@ -190,10 +190,9 @@ impl Client {
 
     /// The client as a line of CLIENT LIST, without the line's end. Times are whole seconds, sizes are bytes. Arguments are
     /// not copied, and replies lie in one buffer, so that some of Redis's numbers are always 0 here.
-    fn line(&self, out: &mut String, table: &Table, now_ms: u64) {
+    fn line(&self, out: &mut String, names: &Names, table: &Table, now_ms: u64) {
         let number = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
-        let names = self.names();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut flags: String = FACTS.iter().filter(|(fact, _)| self.has(*fact)).map(|(_, letter)| *letter).collect();
         if flags.is_empty() {
@@ -277,15 +276,24 @@ impl Clients {
         }
     }
 
-    /// The lines of CLIENT LIST.
-    pub fn list(&self, filter: &ClientFilter, asker: u64, table: &Table, now_ms: u64) -> String {
+    /// The lines of CLIENT LIST, the asker's own with the names that it has by now.
+    pub fn list(&self, filter: &ClientFilter, asker: Asker<'_>, table: &Table, now_ms: u64) -> String {
         let mut lines = String::new();
-        for client in self.find(filter, asker) {
-            client.line(&mut lines, table, now_ms);
+        for client in self.find(filter, asker.id) {
+            let names = if client.id == asker.id { asker.names.clone() } else { client.names() };
+            client.line(&mut lines, &names, table, now_ms);
             lines.push('\n');
         }
         lines
     }
+}
+
+/// Who asks for CLIENT LIST.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    pub id: u64,
+    /// Its names within the block under way, which others do not see yet.
+    pub names: &'a Arc<Names>,
 }
 
 /// Facts for INFO. They cost a walk over all clients.

@@ -241,14 +241,8 @@ impl Workbench {
             }
             (Run::Session(run), _) => {
                 session.client.show(session, self.now_ms, session.last_command);
-                let mut desk = Desk {
-                    engine,
-                    session: session.id,
-                    state: &mut session.state,
-                    txn: None,
-                    rehearsal: false,
-                    may_wait: false,
-                };
+                let mut desk =
+                    Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
                 match run(&mut desk, Args::from(args)) {
                     Err(Error::Stop(Stop::Long)) if store.is_some() => Err(Hindrance::Long),
                     // The I/O pool starts with the store.
@@ -261,6 +255,7 @@ impl Workbench {
                             return Ok(self.reload(engine, session, how));
                         }
                         let reply = reply.unwrap_or_else(Error::into_reply);
+                        let reply = engine.carry_out(&mut session.state, reply, false);
                         self.adopt(engine, session);
                         Ok(self.reply(engine, session, reply, Index(0), out))
                     }

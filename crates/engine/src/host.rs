@@ -1,10 +1,12 @@
 //! `Host` for session commands: a session's state and the engine behind it.
 //!
-//! Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to who makes it.
+//! Nothing beyond that state changes: a run may be dropped, so what a command does to others is noted there, as an effect or
+//! an act. Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to who makes it.
 //! What INFO shows is in `info`.
 
+use crate::acts::Act;
 use crate::blocked::{self, Unblock};
-use crate::clients::USER;
+use crate::clients::{Asker, USER};
 use crate::engine::Engine;
 use crate::info;
 use crate::pubsub::{Audience, Change};
@@ -19,7 +21,6 @@ use haypile_config::Protected;
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Lines of CLIENT LIST that an event loop makes by itself: each takes some microseconds.
@@ -35,8 +36,6 @@ pub(crate) struct Desk<'a, 's> {
     pub state: &'a mut State,
     /// The transaction that the command is part of, whose own keys count.
     pub txn: Option<&'a mut Txn<'s>>,
-    /// A run that only finds out which rows a block needs: nothing beyond `state` may change.
-    pub rehearsal: bool,
     /// The thread may wait for the disk: it is one of the I/O pool.
     pub may_wait: bool,
 }
@@ -133,21 +132,15 @@ impl Host for Desk<'_, '_> {
     }
 
     fn set_active_expire(&mut self, is_on: bool) {
-        if !self.rehearsal {
-            self.engine.active_expire.store(is_on, Ordering::Relaxed);
-        }
+        self.state.acts.add(Act::SetActiveExpire(is_on));
     }
 
     fn log_line(&mut self, text: &[u8]) {
-        if !self.rehearsal {
-            tracing::warn!("DEBUG LOG: {}", text.escape_ascii());
-        }
+        self.state.acts.add(Act::LogLine(text.to_vec()));
     }
 
     fn crash(&mut self, why: &str) {
-        if !self.rehearsal {
-            panic!("DEBUG {why}: as asked for");
-        }
+        self.state.acts.add(Act::Crash(why.into()));
     }
 
     fn fill_secret(&self, bytes: &mut [u8]) {
@@ -199,13 +192,8 @@ impl Host for Desk<'_, '_> {
         if is_long && !self.may_wait {
             return Err(Error::Stop(Stop::Long));
         }
-        if !self.rehearsal
-            && let Some(client) = engine.clients.get(self.session)
-        {
-            // What an earlier command of the same block has changed.
-            client.show_names(&self.state.names);
-        }
-        Ok(engine.clients.list(filter, self.session, &engine.table, engine.now_ms()))
+        let asker = Asker { id: self.session, names: &self.state.names };
+        Ok(engine.clients.list(filter, asker, &engine.table, engine.now_ms()))
     }
 
     fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
@@ -226,15 +214,11 @@ impl Host for Desk<'_, '_> {
     }
 
     fn pause(&mut self, until_ms: u64, what: Paused) {
-        if !self.rehearsal {
-            self.engine.attention.pause(until_ms, what, self.engine.now_ms());
-        }
+        self.state.acts.add(Act::Pause { until_ms, what });
     }
 
     fn unpause(&mut self) {
-        if !self.rehearsal {
-            self.engine.unpause();
-        }
+        self.state.acts.add(Act::Unpause);
     }
 
     fn unblock(&mut self, client: u64, with_error: bool) -> bool {
@@ -310,36 +294,23 @@ impl Host for Desk<'_, '_> {
     }
 
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
-        let found = self.engine.settings.get(patterns).into_iter();
+        let found = self.state.acts.get_config(&self.engine.settings, patterns).into_iter();
         found.map(|(name, value)| (name, String::from_utf8_lossy(&value).into_owned())).collect()
     }
 
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
-        if self.rehearsal {
-            return Ok(());
-        }
-        let changed = self.engine.settings.set(pairs).map_err(config_error)?;
-        self.engine.log_changes(&changed);
-        Ok(())
+        self.state.acts.set_config(&self.engine.settings, pairs).map_err(config_error)
     }
 
     fn config_rewrite(&mut self) -> Result<()> {
-        let Some(file) = &self.engine.process.config_file else {
-            return Err(Error::text("ERR The server is running without a config file"));
-        };
+        if self.engine.process.config_file.is_none() {
+            return Err(without_file());
+        }
         if !self.may_wait {
             return Err(Error::Stop(Stop::Long));
         }
-        match self.engine.settings.rewrite(file) {
-            Ok(()) => {
-                tracing::info!("CONFIG REWRITE has written {}", file.display());
-                Ok(())
-            }
-            Err(why) => {
-                tracing::warn!("CONFIG REWRITE failed: {why}");
-                Err(Error::text(format!("ERR Rewriting config file: {why}")))
-            }
-        }
+        self.state.acts.add(Act::RewriteConfig);
+        Ok(())
     }
 
     fn memory(&self) -> MemoryFacts {
@@ -354,14 +325,12 @@ impl Host for Desk<'_, '_> {
         if !self.may_wait {
             return Err(Error::Stop(Stop::Long));
         }
-        (self.engine.process.allocator.purge)()
-            .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))
+        self.state.acts.add(Act::PurgeMemory);
+        Ok(())
     }
 
     fn reset_statistics(&mut self) {
-        if !self.rehearsal {
-            self.engine.reset_statistics();
-        }
+        self.state.acts.add(Act::ResetStatistics);
     }
 
     fn reload(&mut self, how: Reload) -> Result<()> {
@@ -373,10 +342,12 @@ impl Host for Desk<'_, '_> {
     }
 
     fn begin_backup(&mut self) -> Result<BackupBegun> {
-        if self.rehearsal {
-            return Ok(BackupBegun::Later);
+        if self.txn.is_none() {
+            return self.engine.begin_backup();
         }
-        self.engine.begin_backup(self.txn.is_some())
+        self.engine.can_begin_backup()?;
+        self.state.acts.add(Act::ScheduleBackup);
+        Ok(BackupBegun::Later)
     }
 
     fn last_backup_s(&self) -> u64 {
@@ -384,28 +355,28 @@ impl Host for Desk<'_, '_> {
     }
 
     fn slowlog(&self, count: usize) -> Vec<SlowCall> {
-        self.engine.statistics.slowlog.newest(count)
+        if self.state.acts.resets_slowlog() { Vec::new() } else { self.engine.statistics.slowlog.newest(count) }
     }
 
     fn slowlog_len(&self) -> usize {
-        self.engine.statistics.slowlog.len()
+        if self.state.acts.resets_slowlog() { 0 } else { self.engine.statistics.slowlog.len() }
     }
 
     fn reset_slowlog(&mut self) {
-        if !self.rehearsal {
-            self.engine.statistics.slowlog.reset();
-        }
+        self.state.acts.add(Act::ResetSlowlog);
     }
 
     fn latency_events(&self) -> Vec<LatencyEvent> {
-        self.engine.statistics.monitor.events()
+        let mut events = self.engine.statistics.monitor.events();
+        events.retain(|event| !self.state.acts.resets_latency_of(event.name));
+        events
     }
 
     fn reset_latency(&mut self, names: &[&[u8]]) -> usize {
-        if self.rehearsal {
-            return 0;
-        }
-        self.engine.statistics.monitor.reset(names)
+        let is_named = |event: &LatencyEvent| names.is_empty() || names.contains(&event.name.as_bytes());
+        let count = self.latency_events().into_iter().filter(is_named).count();
+        self.state.acts.add(Act::ResetLatency(names.iter().map(|name| name.to_vec()).collect()));
+        count
     }
 
     fn command_times(&self, id: CommandId) -> Option<CommandTimes> {
@@ -426,6 +397,27 @@ impl Host for Desk<'_, '_> {
 
     fn abort_shutdown(&mut self) -> Result<()> {
         Err(Error::text("ERR No shutdown in progress."))
+    }
+}
+
+fn without_file() -> Error {
+    Error::text("ERR The server is running without a config file")
+}
+
+impl Engine {
+    /// CONFIG REWRITE, on a thread that may wait for the disk.
+    pub(crate) fn rewrite_config(&self) -> Result<()> {
+        let file = self.process.config_file.as_ref().ok_or_else(without_file)?;
+        match self.settings.rewrite(file) {
+            Ok(()) => {
+                tracing::info!("CONFIG REWRITE has written {}", file.display());
+                Ok(())
+            }
+            Err(why) => {
+                tracing::warn!("CONFIG REWRITE failed: {why}");
+                Err(Error::text(format!("ERR Rewriting config file: {why}")))
+            }
+        }
     }
 }
 

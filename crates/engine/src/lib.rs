@@ -10,6 +10,7 @@
 
 mod worker;
 
+mod acts;
 mod adopt;
 mod ahead;
 mod blocked;

@@ -389,7 +389,10 @@ fn run(
     }
     let (gate, called, waiter) = (ran.gate, ran.called, ran.waiter);
     Some(match ran.reply {
-        Ok(reply) => Finished { state, reply, gate, was_block, was_locked, called, waiter },
+        Ok(reply) => {
+            let reply = engine.carry_out(&mut state, reply, was_block);
+            Finished { state, reply, gate, was_block, was_locked, called, waiter }
+        }
         Err(stop @ (Stop::NeedsLocks | Stop::Alone)) => {
             pending.more.alone |= stop == Stop::Alone;
             pending.more.keys.extend(ran.missing);

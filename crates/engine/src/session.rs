@@ -3,6 +3,7 @@
 //! It belongs to one event loop and is no more than data: `execute` runs its commands, `host` lets session commands change
 //! it. A session that waits holds the command that waits, so that nothing else of its connection can overtake it.
 
+use crate::acts::Acts;
 use crate::blocked::{Held, Unblock};
 use crate::clients::{Client, Names};
 use crate::locks::Turn;
@@ -45,6 +46,8 @@ pub struct State {
     pub reload: Option<Reload>,
     /// What others are to see once the command that made it has taken effect.
     pub(crate) effects: Vec<Effect>,
+    /// What is done to the server once the command, or its block, has taken effect.
+    pub(crate) acts: Acts,
     /// Something that `adopt` looks at may be another than before.
     pub(crate) changed: bool,
 }

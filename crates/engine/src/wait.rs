@@ -201,6 +201,7 @@ impl Workbench {
         }
         let reply = match ran.reply {
             Ok(reply) => {
+                let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
                 session.state = state;
                 self.settle_block(engine, session, ran.called);
                 self.adopt(engine, session);

@@ -216,7 +216,8 @@ impl Block {
             return Ok(Reply::NullArray);
         }
         let mut replies: Vec<Reply> = Vec::with_capacity(self.commands.len());
-        for queued in &self.commands {
+        for (at, queued) in self.commands.iter().enumerate() {
+            state.acts.begin_command(at);
             let command = engine.table.entry(queued.command).command;
             let started = engine.statistics.clock.now();
             let (savepoint, before) = (txn.savepoint(), state.protocol);
@@ -278,8 +279,8 @@ fn run_command(
         // In a block nothing waits.
         Run::Block(run) | Run::Await(run) => run(txn, Args::from(args)).map(Tried::at_once),
         Run::Session(run) => {
-            let (rehearsal, may_wait) = (mode == Mode::Load, mode == Mode::Disk);
-            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), rehearsal, may_wait };
+            let may_wait = mode == Mode::Disk;
+            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait };
             let reply = run(&mut desk, Args::from(args))?;
             txn.select(state.database);
             Ok(reply)
