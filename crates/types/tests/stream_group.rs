@@ -352,3 +352,30 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
     });
     assert_eq!(removed, Err(Error::Stop(Stop::TooLarge)));
 }
+
+/// A reply that says that a group is gone waits for the record that took it, whoever asks.
+#[test]
+fn that_a_group_is_gone_depends_on_the_record_that_took_it() {
+    for (base, mut db) in on_each_base([false, true]) {
+        db.run(|txn| {
+            let key = txn.key(KEY);
+            Stream::create(txn, &key).and_then(|mut stream| stream.save(txn, &key)).expect("writes");
+            let stream = stream(txn);
+            Group::create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
+        });
+        if base {
+            db.store.flush_now().expect("nothing is broken");
+        }
+        db.run(|txn| edit(txn, b"g").expect("is there").1.group.destroy(txn).expect("removes"));
+        let destroyed = db.store.log().last();
+        db.run(|txn| {
+            assert!(edit(txn, b"g").is_none());
+            assert_eq!(txn.gate(), destroyed);
+        });
+        db.run(|txn| {
+            let stream = stream(txn);
+            stream.visit_groups(txn, |_, _| panic!("there is none")).expect("reads");
+            assert_eq!(txn.gate(), destroyed);
+        });
+    }
+}

@@ -121,7 +121,12 @@ impl<'n> Group<'n> {
     #[inline]
     pub fn find(txn: &mut Txn<'_>, stream: &Stream, name: &'n [u8]) -> Result<Option<Group<'n>>> {
         let rows = stream.rows();
-        let Some(value) = txn.row(&row_of(&rows, name))? else { return Ok(None) };
+        let Some(value) = txn.row(&row_of(&rows, name))? else {
+            // A row that is gone leaves no trace of the record that took it, on which the caller's reply depends. Who destroys a
+            // group writes this one as well.
+            Census::read(txn, &rows)?;
+            return Ok(None);
+        };
         match GroupState::parse(&value) {
             Some(state) => Ok(Some(Group { rows, name, state, saved: state })),
             None => Err(damaged("a consumer group", &value)),
@@ -238,6 +243,8 @@ impl Stream {
     /// Shows all groups, in the order of their names' bytes.
     pub fn visit_groups(&self, txn: &mut Txn<'_>, mut visit: impl FnMut(&[u8], GroupState)) -> Result<()> {
         let rows = self.rows();
+        // For the groups that are gone, as `Group::find`.
+        Census::read(txn, &rows)?;
         let (from, until) = (rows.data(&[Kind::Group as u8]), rows.data(&[Kind::Consumer as u8]));
         let mut ended = Ok(());
         txn.visit(&from, &until, Direction::Forward, STEP_ROWS, |row, value| match GroupState::parse(value) {
