@@ -37,6 +37,7 @@ impl Workbench {
             return if session.state.closing { Next::Close } else { Next::Read };
         }
         if reply.has_stream() {
+            session.streams += 1;
             session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
             return self.go_on(engine, session, out);
         }

@@ -86,6 +86,10 @@ pub struct Session {
     /// What it watches, if anything.
     pub(crate) watching: Option<Arc<Watching>>,
     pub(crate) waiting: Waiting,
+    /// Long replies that have begun.
+    pub(crate) streams: u64,
+    /// Which of them was under way when somebody looked, and when that was seen first, in microseconds.
+    stream_seen: (u64, u64),
     /// How long the session's writes have still to wait because the flush is behind: many short times become one that a
     /// timer can measure.
     pub(crate) debt: Duration,
@@ -270,6 +274,8 @@ impl Session {
             timed: None,
             owing: Vec::new(),
             pins: None,
+            streams: 0,
+            stream_seen: (0, 0),
         }
     }
 
@@ -340,6 +346,15 @@ impl Session {
     /// Whether a long reply has begun and not ended: nothing may come in between.
     pub fn is_half_out(&self) -> bool {
         matches!(self.waiting, Waiting::Stream(_) | Waiting::Piece)
+    }
+
+    /// Whether the long reply under way has been so for longer than `age_max_us`: it may keep files of the base. To be asked about
+    /// once a second.
+    pub fn lingers(&mut self, now_us: u64, age_max_us: u64) -> bool {
+        if self.stream_seen.0 != self.streams {
+            self.stream_seen = (self.streams, now_us);
+        }
+        self.is_half_out() && now_us.saturating_sub(self.stream_seen.1) > age_max_us
     }
 
     /// The kind of client that it is, which decides how much it may leave unread.

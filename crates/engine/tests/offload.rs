@@ -367,3 +367,38 @@ fn a_pause_keeps_expired_keys_wherever_they_are() {
         assert_eq!(server.info(0, "expired_keys"), "51", "{pause:?}");
     }
 }
+
+#[test]
+fn a_client_that_does_not_read_keeps_no_files_of_the_base_for_ever() {
+    let mut server = Server::new();
+    let element = "x".repeat(10_000);
+    for _ in 0..60 {
+        let elements = vec![element.as_str(); 10].join(" ");
+        server.ask(0, &format!("RPUSH list {elements}"));
+    }
+    server.freeze();
+    let store = server.store.store.clone();
+    // A client that goes on reading may have one long reply after the other, however long that takes.
+    for _ in 0..3 {
+        server.look(0);
+        server.send(0, "LRANGE list 0 -1");
+        let mut bytes = server.reply_so_far(0).len();
+        while server.waits(0) {
+            bytes += server.reply_so_far(0).len();
+        }
+        assert!(bytes + server.reply_so_far(0).len() > 6_000_000);
+        server.now_ms += 400_000;
+    }
+    server.look(0);
+    assert_eq!((server.clients(), store.views()), (1, 0));
+    server.send(0, "LRANGE list 0 -1");
+    while !server.reply_begun(0) {}
+    server.look(0);
+    assert_eq!(store.views(), 1, "nothing is read, and the reply is far from its end");
+    server.now_ms += 599_000;
+    server.look(0);
+    assert_eq!((server.clients(), store.views()), (1, 1));
+    server.now_ms += 2_000;
+    server.look(0);
+    assert_eq!((server.clients(), store.views()), (0, 0));
+}

@@ -472,6 +472,15 @@ impl Connection {
         }
     }
 
+    /// Closes the connection if its client has been reading one reply for longer than `age_max_us`: the base keeps files for it.
+    pub fn close_if_lingering(&self, now_us: u64, age_max_us: u64) {
+        let mut state = self.state.borrow_mut();
+        if !self.lost.get() && state.session.lingers(now_us, age_max_us) {
+            tracing::warn!("client {} is closed: it reads a long reply too slowly", self.id);
+            self.close(&mut state.output);
+        }
+    }
+
     /// Adds what ran since the last tick to the loop's numbers.
     pub fn count_turns(&self, counters: &Counters, now_us: u64) {
         let Turns { since_us, commands, waited } = self.turns.take();

@@ -367,15 +367,19 @@ impl EventLoop {
         }
     }
 
-    /// Closes clients that have not said a word for `timeout` seconds, and those that leave too much unread for too long.
+    /// Closes clients that have not said a word for `timeout` seconds, those that leave too much unread for too long, and
+    /// those that take too long to read what keeps files of the base.
     fn look_at_clients(&self) {
         let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
         let (now_us, limits) = (now_us(), self.output_limits.get());
+        let age_max = self.engine.store().map_or(Duration::MAX, |store| store.view_age_max());
+        let age_max_us = u64::try_from(age_max.as_micros()).unwrap_or(u64::MAX);
         for connection in self.connections.borrow().values() {
             if timeout_us > 0 {
                 connection.close_if_idle(now_us, timeout_us);
             }
             connection.close_if_unread(now_us, &limits);
+            connection.close_if_lingering(now_us, age_max_us);
         }
     }
 }

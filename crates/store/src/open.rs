@@ -75,6 +75,7 @@ impl Store {
             views_bytes: Arc::default(),
             stops_commands: Arc::default(),
             is_closed: AtomicBool::new(false),
+            view_age_max_ms: AtomicU64::new(crate::view::AGE_MAX.as_millis() as u64),
             history: opened.history,
             log: opened.log,
             base: base.clone(),

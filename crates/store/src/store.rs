@@ -128,6 +128,7 @@ pub struct Store {
     pub(crate) stops_commands: Arc<AtomicBool>,
     pub(crate) is_closed: AtomicBool,
 }
+    pub(crate) view_age_max_ms: AtomicU64,
 
 /// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size at
 /// which it is frozen itself: early enough that they hardly ever get to the end of it.

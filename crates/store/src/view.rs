@@ -27,8 +27,8 @@ pub struct View {
     base: Option<Box<dyn Cursor + Send>>,
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
-    /// Nobody waits for it where the base is only read.
-    opened: Option<Instant>,
+    /// When it was opened, and how old it may get; `None` where the base is only read: nobody waits for it there.
+    opened: Option<(Instant, Duration)>,
     /// Bytes that it takes, and what all views of the store take.
     bytes: u64,
     all_bytes: Arc<AtomicU64>,
@@ -37,7 +37,7 @@ pub struct View {
 }
 
 /// A view holds up the removal of the base's files: whoever reads it more slowly than this is sent away.
-const AGE_MAX: Duration = Duration::from_secs(600);
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A generation's rows in a range, and the newest record that wrote any of them.
 type Gathered = (Vec<RowEntry>, Index);
@@ -70,7 +70,7 @@ impl Txn<'_> {
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
         let memory = memory.into_iter().peekable();
         let stops = self.store.stops_commands.clone();
-        let opened = (!self.store.base.is_read_only()).then(Instant::now);
+        let opened = (!self.store.base.is_read_only()).then(|| (Instant::now(), self.store.view_age_max()));
         Ok(View { memory, direction, base, ahead: None, opened, bytes, all_bytes, stops })
     }
 
@@ -162,6 +162,16 @@ impl Store {
 }
 
 impl Store {
+    /// How old a view may get. Whoever has one and waits for its client to read has to see to it.
+    pub fn view_age_max(&self) -> Duration {
+        Duration::from_millis(self.view_age_max_ms.load(Ordering::Relaxed))
+    }
+
+    /// Bounds the age of views that are opened from now on.
+    pub fn set_view_age_max(&self, age_max: Duration) {
+        self.view_age_max_ms.store(age_max.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// Views that have not been dropped.
     pub fn views(&self) -> usize {
         Arc::strong_count(&self.views_bytes) - 1
@@ -171,7 +181,7 @@ impl Store {
 impl View {
     /// The next row, or the end. An error's text says what failed.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
-        if self.opened.is_some_and(|opened| opened.elapsed() > AGE_MAX) {
+        if self.opened.is_some_and(|(opened, age_max)| opened.elapsed() > age_max) {
             return Err("the reply was read too slowly".into());
         }
         if self.stops.load(Ordering::Relaxed) {

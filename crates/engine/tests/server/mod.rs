@@ -6,6 +6,7 @@ use haypile_commands::Table;
 use haypile_config::Settings;
 use haypile_config::read::CommandLine;
 use haypile_engine::{Delivery, Engine, Event, Next, Opener, Peer, Process, Session, Worker};
+use haypile_log::Index;
 use haypile_store::testing::FaultBase;
 use haypile_store::{MemoryBase, Store, StoreOptions};
 use std::path::PathBuf;
@@ -102,6 +103,8 @@ pub struct Client {
     pub next: Next,
     /// It was found to wait for a moment, or for somebody, at this time.
     blocked_at: Option<u64>,
+    /// The record that the last message to it depends on.
+    pub heard_gate: Index,
 }
 
 /// The defaults, but for who may call DEBUG.
@@ -196,6 +199,7 @@ impl Server {
                 output: Vec::new(),
                 next: Next::Read,
                 blocked_at: None,
+                heard_gate: Index(0),
             });
         }
         self.clients[client].input.extend_from_slice(bytes);
@@ -243,7 +247,10 @@ impl Server {
             let client = clients.iter_mut().find(|client| client.session.id == session);
             let client = client.expect("a notice is for a session");
             match delivery {
-                Delivery::Push { bytes, gate } => client.session.push(bytes, gate, &mut client.output),
+                Delivery::Push { bytes, gate } => {
+                    client.heard_gate = gate;
+                    client.session.push(bytes, gate, &mut client.output);
+                }
                 Delivery::Event(event) => _ = client.session.deliver_unasked(event),
                 Delivery::Close => client.next = Next::Close,
             }
@@ -308,6 +315,31 @@ impl Server {
     /// Bytes that the client has not read.
     pub fn unread(&self, client: usize) -> usize {
         self.clients[client].output.len()
+    }
+
+    /// The look at clients that is taken once a second: closes the client if it takes too long over a long reply.
+    pub fn look(&mut self, client: usize) {
+        let (now_us, age_max) = (self.now_ms * 1000, self.store.store.view_age_max());
+        let at = client;
+        let client = &mut self.clients[at];
+        if client.session.lingers(now_us, age_max.as_micros() as u64) {
+            self.leave(at);
+        }
+    }
+
+    /// Takes what comes for the client, which reads nothing; whether its reply has filled its output.
+    pub fn reply_begun(&mut self, client: usize) -> bool {
+        assert!(self.clients[client].next == Next::Drain || self.receive(), "client {client} waits for ever");
+        self.clients[client].next == Next::Drain
+    }
+
+    /// The record that the last message to the client depends on.
+    pub fn heard_gate(&self, client: usize) -> Index {
+        self.clients[client].heard_gate
+    }
+
+    pub fn clients(&self) -> usize {
+        self.clients.len()
     }
 
     /// Whether the client's last command has not been answered.
