@@ -11,22 +11,23 @@ use haypile_resp::Limits;
 use std::sync::Arc;
 
 impl Workbench {
-    /// Makes what session commands have changed true for everybody else.
+    /// Makes what session commands have changed true for everybody else. What they tell others depends on the record `gate`, as
+    /// their replies do.
     #[inline]
-    pub(crate) fn adopt(&mut self, engine: &Engine, session: &mut Session) {
+    pub(crate) fn adopt(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
         if session.state.changed {
-            self.adopt_changed(engine, session);
+            self.adopt_changed(engine, session, gate);
         }
     }
 
     #[cold]
-    fn adopt_changed(&mut self, engine: &Engine, session: &mut Session) {
+    fn adopt_changed(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
         session.state.changed = false;
         for effect in std::mem::take(&mut session.state.effects) {
             match effect {
                 Effect::Subscription(change) => self.subscribers.change(engine, self.index, session.id, &change),
                 Effect::Publish { kind, channel, payload, audience } => {
-                    engine.publish(kind, channel, &payload, audience, Index(0));
+                    engine.publish(kind, channel, &payload, audience, gate);
                 }
                 Effect::Close(client) => engine.close_client(&client),
                 Effect::Unblock(client, how) => _ = engine.unblock(client, how),
@@ -66,7 +67,7 @@ impl Workbench {
             is_local: session.state.is_local,
             ..fresh
         };
-        self.adopt_changed(engine, session);
+        self.adopt_changed(engine, session, Index(0));
     }
 
     pub(crate) fn set_limits(&self, session: &mut Session) {

@@ -256,7 +256,7 @@ impl Workbench {
                         }
                         let reply = reply.unwrap_or_else(Error::into_reply);
                         let reply = engine.carry_out(&mut session.state, reply, false);
-                        self.adopt(engine, session);
+                        self.adopt(engine, session, Index(0));
                         Ok(self.reply(engine, session, reply, Index(0), out))
                     }
                 }

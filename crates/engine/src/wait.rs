@@ -83,7 +83,7 @@ impl Workbench {
             (Waiting::Pool, What::Finished(finished)) => {
                 self.on_pool -= 1;
                 session.state = finished.state;
-                self.adopt(engine, session);
+                self.adopt(engine, session, finished.gate);
                 if finished.was_block {
                     engine.unwatch(session);
                 }
@@ -204,7 +204,7 @@ impl Workbench {
                 let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
                 session.state = state;
                 self.settle_block(engine, session, ran.called);
-                self.adopt(engine, session);
+                self.adopt(engine, session, ran.gate);
                 if let Some(waiter) = ran.waiter {
                     return self.wait_for_keys(engine, session, waiter, out);
                 }

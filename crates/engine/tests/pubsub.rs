@@ -145,6 +145,37 @@ fn a_transaction_publishes_when_it_has_taken_effect() {
     );
 }
 
+/// Nobody may hear of what a power loss could take back.
+#[test]
+fn what_a_transaction_publishes_waits_for_its_record() {
+    let mut server = Server::new();
+    server.ask(1, "SUBSCRIBE a");
+    server.ask(0, "SET cold value");
+    let last = |server: &Server| server.store.store.log().last();
+    for block in [
+        &["SET k v", "PUBLISH a inline"][..],
+        &["PUBLISH a first", "SET k w"],
+        &["GET cold", "PUBLISH a pool", "INCR n"],
+    ] {
+        server.freeze();
+        let before = last(&server);
+        server.ask(0, "MULTI");
+        block.iter().for_each(|command| assert_eq!(server.ask(0, command), "+QUEUED"));
+        server.ask(0, "EXEC");
+        server.reply(1);
+        assert!(last(&server) > before);
+        assert_eq!(server.heard_gate(1), last(&server), "{block:?}");
+    }
+    // Also of what a block has only read.
+    server.ask(0, "SET k x");
+    server.ask(0, "MULTI");
+    server.ask(0, "GET k");
+    server.ask(0, "PUBLISH a read");
+    server.ask(0, "EXEC");
+    server.reply(1);
+    assert_eq!(server.heard_gate(1), last(&server));
+}
+
 #[test]
 fn monitor_shows_commands_before_they_run() {
     let mut server = Server::new();
