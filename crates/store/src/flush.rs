@@ -503,7 +503,7 @@ impl Store {
                 return None;
             }
             *gone = self.unlink_flushed();
-            // Before the latches: who issues an object holds the ids and then takes a latch. An early bound is a safe one.
+            // Before the latches, which it needs none of. An early bound is a safe one.
             let objects_below = self.settled_below();
             let still = self.memtable.still();
             let index = self.last_applied();

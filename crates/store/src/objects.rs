@@ -13,9 +13,20 @@ pub fn lease_row() -> RowKey {
     system_row(SystemScope::Replicated, b"next-object")
 }
 
-#[derive(Default)]
-pub struct Objects(Mutex<Ids>);
+/// More are leased when so many are left: event loops go on with these while somebody waits for the log.
+const LEASE_AHEAD: u64 = LEASE / 2;
 
+/// Where the log takes no record now, the next attempt to lease ahead comes after so many ids.
+const ATTEMPT_EVERY: u64 = 1024;
+
+#[derive(Default)]
+pub struct Objects {
+    ids: Mutex<Ids>,
+    /// Held by the one who asks the log for more, which may take long; nobody else ever waits for it but threads that may.
+    leasing: Mutex<()>,
+}
+
+/// Never held while anything waits.
 #[derive(Default)]
 struct Ids {
     next: u64,
@@ -27,29 +38,54 @@ struct Ids {
 impl Objects {
     /// Every id below is taken: what the log or the base says at open.
     pub fn on_lease(&self, leased: u64) {
-        let mut ids = self.0.lock();
+        let mut ids = self.ids.lock();
         ids.next = ids.next.max(leased);
         ids.leased = ids.leased.max(leased);
     }
 
-    /// A fresh id. `lease` writes the row that reserves all ids below its argument, when the last lease is used up.
-    pub fn issue<E>(&self, lease: impl FnOnce(u64) -> Result<(), E>) -> Result<ObjectId, E> {
-        let mut ids = self.0.lock();
-        if ids.next >= ids.leased {
-            // Id 0 is never issued.
-            let from = ids.next.max(1);
-            lease(from + LEASE)?;
-            (ids.next, ids.leased) = (from, from + LEASE);
+    /// A fresh id; `None` if there is none and the caller may not wait (`waits`) for the thread that gets more. `lease` writes
+    /// the row that reserves all ids below its argument; it waits for room in the log only where its second argument says so.
+    pub fn issue<E>(&self, waits: bool, lease: impl Fn(u64, bool) -> Result<(), E>) -> Result<Option<ObjectId>, E> {
+        loop {
+            let (id, leased, left) = {
+                let mut ids = self.ids.lock();
+                (ids.take(), ids.leased, ids.leased.saturating_sub(ids.next))
+            };
+            if let Some(id) = id {
+                if left <= LEASE_AHEAD
+                    && left.is_multiple_of(ATTEMPT_EVERY)
+                    && let Some(_leasing) = self.leasing.try_lock()
+                {
+                    // Without it there are still some left.
+                    drop(self.extend(leased, |until| lease(until, false)));
+                }
+                return Ok(Some(id));
+            }
+            let leasing = if waits { Some(self.leasing.lock()) } else { self.leasing.try_lock() };
+            if leasing.is_none() {
+                return Ok(None);
+            }
+            self.extend(leased, |until| lease(until, waits))?;
         }
-        let id = ids.next;
-        ids.next += 1;
-        ids.in_flight.insert(id);
-        Ok(ObjectId(id))
+    }
+
+    /// Leases more ids, unless somebody has since the lease ended with `leased`. The caller holds `leasing`.
+    fn extend<E>(&self, leased: u64, lease: impl FnOnce(u64) -> Result<(), E>) -> Result<(), E> {
+        if self.ids.lock().leased != leased {
+            return Ok(());
+        }
+        // Id 0 is never issued.
+        let until = leased.max(1) + LEASE;
+        lease(until)?;
+        let mut ids = self.ids.lock();
+        ids.next = ids.next.max(1);
+        ids.leased = until;
+        Ok(())
     }
 
     /// The transaction that got these ids has ended: committed, or dropped without effect.
     pub fn settle(&self, issued: &[ObjectId]) {
-        let mut ids = self.0.lock();
+        let mut ids = self.ids.lock();
         for id in issued {
             ids.in_flight.remove(&id.0);
         }
@@ -57,36 +93,87 @@ impl Objects {
 
     /// Everything below this id belongs to transactions that have ended: for a freeze, under all latches.
     pub fn settled_below(&self) -> u64 {
-        let ids = self.0.lock();
+        let ids = self.ids.lock();
         ids.in_flight.first().copied().unwrap_or(ids.next)
+    }
+}
+
+impl Ids {
+    fn take(&mut self) -> Option<ObjectId> {
+        (self.next < self.leased).then(|| {
+            let id = self.next;
+            self.next += 1;
+            self.in_flight.insert(id);
+            ObjectId(id)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
     use std::convert::Infallible;
+
+    fn issue(objects: &Objects) -> ObjectId {
+        objects.issue::<Infallible>(true, |_, _| Ok(())).expect("cannot fail").expect("it waits")
+    }
 
     #[test]
     fn ids_are_leased_before_they_are_issued_and_never_twice() {
         let objects = Objects::default();
         objects.on_lease(100);
-        let mut leases = Vec::new();
-        let first = objects
-            .issue::<Infallible>(|until| {
-                leases.push(until);
+        let leases = RefCell::new(Vec::new());
+        let issue = || {
+            let lease = |until, waits| {
+                leases.borrow_mut().push((until, waits));
                 Ok(())
-            })
-            .expect("cannot fail");
-        let second = objects.issue::<Infallible>(|_| panic!("the lease is not used up")).expect("cannot fail");
-        assert_eq!((first, second, &leases[..]), (ObjectId(100), ObjectId(101), &[100 + LEASE][..]));
+            };
+            objects.issue::<Infallible>(true, lease).expect("cannot fail")
+        };
+        assert_eq!((issue(), issue()), (Some(ObjectId(100)), Some(ObjectId(101))));
+        assert_eq!(*leases.borrow(), [(100 + LEASE, true)]);
+        let issued: Vec<u64> = (0..LEASE).map(|_| issue().expect("it waits").0).collect();
+        assert_eq!(issued, (102..102 + LEASE).collect::<Vec<_>>());
+        assert_eq!(*leases.borrow(), [(100 + LEASE, true), (100 + 2 * LEASE, false)], "ahead, and without waiting");
+    }
+
+    #[test]
+    fn who_may_not_wait_never_waits_for_who_leases() {
+        let objects = Objects::default();
+        let leasing = objects.leasing.lock();
+        assert_eq!(objects.issue::<Infallible>(false, |_, _| panic!("another thread is at it")), Ok(None));
+        drop(leasing);
+        assert_eq!(objects.issue(false, |_, waits| Err(waits)), Err(false));
+        // While one waits for the log, the others take what is left.
+        objects.issue::<Infallible>(true, |_, _| Ok(())).expect("cannot fail");
+        let _leasing = objects.leasing.lock();
+        for _ in 1..LEASE {
+            assert!(objects.issue::<Infallible>(false, |_, _| panic!("not twice")).expect("cannot fail").is_some());
+        }
+        assert_eq!(objects.issue::<Infallible>(false, |_, _| panic!("not twice")), Ok(None));
+    }
+
+    #[test]
+    fn a_log_that_takes_nothing_is_not_asked_for_each_id() {
+        let objects = Objects::default();
+        issue(&objects);
+        let attempts = RefCell::new(0);
+        for _ in 1..LEASE {
+            let lease = |_, _| {
+                *attempts.borrow_mut() += 1;
+                Err(())
+            };
+            assert!(objects.issue(true, lease).expect("there are some left").is_some());
+        }
+        assert_eq!(*attempts.borrow(), LEASE_AHEAD / ATTEMPT_EVERY + 1);
+        assert_eq!(objects.issue(true, |_, _| Err(())), Err(()), "the lease is used up");
     }
 
     #[test]
     fn an_unfinished_transaction_holds_the_bound() {
         let objects = Objects::default();
-        let issue = || objects.issue::<Infallible>(|_| Ok(())).expect("cannot fail");
-        let (first, second) = (issue(), issue());
+        let (first, second) = (issue(&objects), issue(&objects));
         objects.settle(&[second]);
         assert_eq!(objects.settled_below(), first.0);
         objects.settle(&[first]);

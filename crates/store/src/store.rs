@@ -384,7 +384,12 @@ impl Store {
 
     /// A fresh object id.
     pub(crate) fn issue_object(&self, mode: Mode) -> Result<ObjectId, Stop> {
-        self.objects.issue(|until| self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))], mode))
+        let lease = |until: u64, waits: bool| {
+            let mode = if waits { mode } else { Mode::Memory };
+            self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))], mode)
+        };
+        // An event loop that finds the lease used up while another thread asks for more goes to the I/O pool.
+        self.objects.issue(mode == Mode::Disk, lease)?.ok_or(Stop::Long)
     }
 
     /// Writes system rows of the store's own as a record.
@@ -409,7 +414,7 @@ impl Store {
                 self.hash_seed.store(seed, Ordering::Relaxed);
             }
         } else if row == &lease_row()[..] {
-            // While running, the lease is noted by who asked for it, under the lock that is held now.
+            // While running, the lease is noted by who asked for it.
             if let Some(leased) = number().filter(|_| self.replaying.load(Ordering::Relaxed)) {
                 self.objects.on_lease(leased);
             }
