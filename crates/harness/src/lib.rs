@@ -12,5 +12,6 @@ pub mod port;
 pub mod quoted;
 pub mod random;
 pub mod server;
+pub mod small_disk;
 pub mod soak;
 pub mod values;
