@@ -36,7 +36,7 @@ pub use format::{
     FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,
 };
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
-pub use log::{AppendError, Log, Opened, Reservation, Stats, SyncError};
+pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Durability, Options, Retention};
 pub use reader::{Next, Reader};
 pub use replay::{Progress, Record, Replay};

@@ -117,6 +117,15 @@ impl fmt::Display for SyncError {
 
 impl std::error::Error for SyncError {}
 
+/// How a log was closed without losing what was durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// With everything, and the mark of a clean stop.
+    Marked,
+    /// Without the mark, and without what was never written; why.
+    Unmarked(SyncError),
+}
+
 /// Numbers for INFO and metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -361,32 +370,35 @@ impl Log {
     }
 
     /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from here on.
-    pub fn close(&self) -> Result<(), SyncError> {
+    /// Where that fails, it is an error only if records that were written are not on the disk: those that were never written
+    /// have never been durable to anybody.
+    pub fn close(&self) -> Result<Closed, SyncError> {
         let shared = &*self.shared;
         {
             let mut state = shared.state.lock();
             if !state.started || state.stop {
-                return Ok(());
+                return Ok(Closed::Marked);
             }
             state.closed = true;
             shared.set_limit(&state);
             shared.progress_cv.notify_all();
         }
         // The mark then is the only group that nothing knows to be synced: an open after it has little to make sure of.
-        let result = self.sync_through(self.last());
-        if result.is_err() {
-            self.stop();
-            return result;
-        }
-        shared.budget.force(RECORD_CHARGE_BYTES);
-        let now_ms = (shared.options.now_ms)();
-        let mark = shared.append(Kind::CleanStop, now_ms, &[], crate::body_crc(&[]), RECORD_CHARGE_BYTES);
-        let result = self.sync_through(mark);
+        let marked = self.sync_through(self.last()).and_then(|()| {
+            shared.budget.force(RECORD_CHARGE_BYTES);
+            let now_ms = (shared.options.now_ms)();
+            let mark = shared.append(Kind::CleanStop, now_ms, &[], crate::body_crc(&[]), RECORD_CHARGE_BYTES);
+            self.sync_through(mark)
+        });
         self.stop();
-        if result.is_ok() {
-            shared.trim();
+        match marked {
+            Ok(()) => {
+                shared.trim();
+                Ok(Closed::Marked)
+            }
+            Err(error) if self.written() > self.synced() => Err(error),
+            Err(error) => Ok(Closed::Unmarked(error)),
         }
-        result
     }
 
     fn stop(&self) {

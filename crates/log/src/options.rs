@@ -30,8 +30,11 @@ pub struct Retention {
 pub struct Options {
     /// The directory, of which all files belong to the log.
     pub dir: PathBuf,
-    /// Bytes of a segment, preallocated. A record that is larger gets a segment of its own.
+    /// Bytes of a segment, preallocated. A record that is larger gets a segment of its own; where the disk is short,
+    /// segments are shorter.
     pub segment_bytes: u64,
+    /// Bytes that the disk has to spare, if that can be told: a segment takes no more, unless it is one of the shortest.
+    pub room: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
     pub durability: Durability,
     /// In `Durability::Os`: the longest time in milliseconds for which written records stay unsynced.
     pub sync_interval_ms: u64,
@@ -54,6 +57,7 @@ impl Options {
             dir: dir.into(),
             // A rotation waits for a sync: it should be rare. A replay after a kill reads a few of them.
             segment_bytes: 64 << 20,
+            room: Arc::new(|| None),
             durability: Durability::Os,
             sync_interval_ms: 1000,
             unsynced_bytes_max: 32 << 20,

@@ -4,10 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::format::{Index, SEGMENT_HEADER_BYTES};
-use crate::state::{Held, Segment, Shared, Spare, State};
+use crate::files::File;
+use crate::format::{Index, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::state::{Failure, Held, Segment, Shared, Spare, State};
 
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Bytes of a segment where the disk is short: most of what is left is for the base, and a rotation costs one sync.
+const SHORT_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Bytes of a segment where there is next to nothing left: room for hundreds of deletions.
+const SHORTEST_SEGMENT_BYTES: u64 = 64 << 10;
 
 impl Shared {
     pub(crate) fn space_thread(&self) {
@@ -36,14 +43,14 @@ impl Shared {
 
     fn prepare_spare(&self, state: &mut parking_lot::MutexGuard<'_, State>) {
         let need = state.need;
+        let least = need + (2 * SEGMENT_HEADER_BYTES).saturating_sub(self.options.segment_bytes);
         let number = state.next_number;
         state.next_number += 1;
         let header = self.segment_header(state, number, Index(0));
-        let bytes = self.options.segment_bytes.max(2 * SEGMENT_HEADER_BYTES) + need;
-        let made = parking_lot::MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &[]));
+        let made = parking_lot::MutexGuard::unlocked(state, || self.make_segment(&header, least, &[]));
         let mut useless = None;
         match made {
-            Ok((segment, file)) => {
+            Ok((segment, file, bytes)) => {
                 let spare = Spare { segment, file, bytes };
                 state.space_error = None;
                 state.need = if state.need > need { state.need } else { 0 };
@@ -69,6 +76,35 @@ impl Shared {
             }
             self.wake();
         });
+    }
+
+    /// Makes a segment with `groups` in it and room for `need` bytes, `groups` among them, and for more as far as the disk
+    /// has it; returns its length, too.
+    pub(crate) fn make_segment(
+        &self,
+        header: &SegmentHeader,
+        need: u64,
+        groups: &[u8],
+    ) -> Result<(Arc<Segment>, Arc<dyn File>, u64), Failure> {
+        let usual = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES);
+        let room = (self.options.room)().unwrap_or(u64::MAX);
+        let mut sizes =
+            [usual, usual.min(SHORT_SEGMENT_BYTES), usual.min(SHORTEST_SEGMENT_BYTES)].map(|size| size + need);
+        if room < sizes[0] {
+            sizes[0] = sizes[1];
+        }
+        let mut failure = None;
+        for (at, bytes) in sizes.into_iter().enumerate() {
+            if at > 0 && bytes == sizes[at - 1] {
+                continue;
+            }
+            match self.complete_segment(header.clone(), bytes, groups) {
+                Ok((segment, file)) => return Ok((segment, file, bytes)),
+                Err(error) if error.full => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure.expect("each size has failed"))
     }
 
     /// Removes segments that hold nothing above `applied` and that retention does not ask for.

@@ -144,11 +144,11 @@ impl Shared {
         let header = self.segment_header(state, number, synced.next());
         let (image, last) = state.unsynced_image(&header);
         let outstanding = charged - state.synced_charge;
-        let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES) + outstanding + state.need;
-        let result = MutexGuard::unlocked(state, || self.complete_segment(header, bytes, &image));
+        let need = outstanding + state.need;
+        let result = MutexGuard::unlocked(state, || self.make_segment(&header, need, &image));
         (state.writing, state.recovering) = (false, false);
         match result {
-            Ok((segment, file)) => {
+            Ok((segment, file, bytes)) => {
                 let end = SEGMENT_HEADER_BYTES + image.len() as u64;
                 if let Some(old) = state.segments.last_mut() {
                     old.last = old.last.min(synced);

@@ -154,6 +154,58 @@ fn a_write_that_finds_the_disk_full_is_told_as_such() {
 }
 
 #[test]
+fn segments_are_short_where_the_disk_is() {
+    const LARGE: u64 = 8 << 20;
+    let cases = [
+        ("there is room", u64::MAX, None, LARGE),
+        ("all other room is to stay", 1 << 20, None, 1 << 20),
+        ("the disk says otherwise", u64::MAX, Some(2 << 20), 1 << 20),
+        ("there is next to nothing", 0, Some(200 << 10), 64 << 10),
+    ];
+    for (what, room, allocation_max, expected) in cases {
+        let mut rig = Rig::new(9);
+        let (mut options, faults) = rig.options();
+        options.segment_bytes = LARGE;
+        options.room = Arc::new(move || Some(room));
+        faults.limit_allocations(allocation_max);
+        let life = Life::open(options, faults, Index(0)).unwrap();
+        life.wait_for_spare();
+        let bytes = life.log.stats().bytes;
+        assert!((2 * expected..2 * expected + 8192).contains(&bytes), "{what}: {bytes}");
+        // The last one is longer than the shortest segments.
+        let bodies = [body(2, 10), body(3, 30_000), body(4, 30_000), body(5, 90_000)];
+        bodies.iter().for_each(|body| _ = life.sync(body));
+        drop(life);
+        rig.disk.kill();
+        let found: Vec<_> = rig.open().bodies().into_iter().map(|(_, body)| body).collect();
+        assert_eq!(found, bodies, "{what}");
+    }
+}
+
+#[test]
+fn a_close_is_an_error_only_where_something_durable_may_be_lost() {
+    let mut rig = Rig::new(10);
+    rig.open().sync(b"first");
+    rig.disk.kill();
+    let (options, faults) = rig.options();
+    faults.set_full(true);
+    let life = Life::open(options, faults, Index(0)).unwrap();
+    assert!(life.log.failed().is_some(), "not even the first record is written");
+    assert!(matches!(life.log.close(), Ok(Closed::Unmarked(_))));
+    drop(life);
+    rig.disk.kill();
+
+    let life = rig.open();
+    assert!(!life.clean);
+    assert_eq!(life.bodies().len(), 1);
+    life.wait_for_spare();
+    let index = life.write(b"second");
+    assert_eq!(life.log.durable(), index, "handed to the operating system");
+    life.faults.fail_syncs(0, u64::MAX / 2);
+    life.log.close().unwrap_err();
+}
+
+#[test]
 fn a_failure_at_the_beginning_is_an_error_of_open() {
     let mut rig = Rig::new(5);
     let error = {
@@ -272,7 +324,7 @@ impl Model {
         let (durable, synced) = (life.log.durable().0, life.log.synced().0);
         let clean = match self.random.below(10) {
             0..3 => {
-                let clean = life.log.close().is_ok();
+                let clean = life.log.close() == Ok(Closed::Marked);
                 self.acknowledged = if clean { life.log.last().0 } else { synced };
                 if life.log.last().0 > self.log.len() as u64 {
                     self.note(life.history, life.log.last(), Vec::new());

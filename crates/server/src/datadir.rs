@@ -27,6 +27,11 @@ pub fn base_dir(dir: &Path) -> PathBuf {
     dir.join("base")
 }
 
+/// What is held of the disk for what makes room.
+pub fn reserve_file(dir: &Path) -> PathBuf {
+    dir.join("reserve")
+}
+
 /// Where backups are.
 pub fn backups_dir(dir: &Path) -> PathBuf {
     dir.join("backups")

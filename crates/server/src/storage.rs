@@ -6,7 +6,7 @@ use haypile_config::{Compression, Config, Durability, ENCODING_LIMITS, Engine as
 use haypile_engine::Engine;
 use haypile_log::Index;
 use haypile_store::base::Base;
-use haypile_store::{DiskFree, EncodingLimit, MemoryBase, Progress, Store, StoreOptions};
+use haypile_store::{DiskFree, EncodingLimit, MemoryBase, Progress, Reserve, Store, StoreOptions};
 use haypile_store_rocks::{Options as RocksOptions, Rocks};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -84,6 +84,11 @@ impl Budget {
 /// # Errors
 /// A text for people.
 pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) -> Result<Arc<Store>, String> {
+    let mut options = store_options(config, budget);
+    if let (Some(reserve), Some(free)) = (&options.reserve, (options.disk_free.0)()) {
+        // On a full disk the base cannot even be opened without it.
+        reserve.settle(free, config.disk_free_bytes_min, false);
+    }
     let base: Arc<dyn Base> = match config.engine {
         EngineKind::Memory => Arc::new(MemoryBase::default()),
         EngineKind::RocksDb => {
@@ -91,7 +96,6 @@ pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) ->
             Arc::new(base.map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?)
         }
     };
-    let mut options = store_options(config, budget);
     options.log.complete_through = Index(datadir::complete_through(&config.dir)?);
     let store = Store::open(options, base, progress)
         .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?;
@@ -106,6 +110,7 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
     log.unsynced_bytes_max = budget.unsynced;
     log.retention.bytes = config.log_retention_bytes;
     log.retention.age_ms = if config.log_retention_age_s == 0 { u64::MAX } else { config.log_retention_age_s * 1000 };
+    let reserve = Reserve::at(log.files.clone(), datadir::reserve_file(&config.dir));
     StoreOptions {
         log,
         databases: config.databases,
@@ -118,6 +123,7 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
         memory_only: config.engine == EngineKind::Memory,
         disk_free_min_bytes: config.disk_free_bytes_min,
         disk_free: disk_free(&config.dir),
+        reserve: Some(Arc::new(reserve)),
         hash_seed: RandomState::new().build_hasher().finish(),
     }
 }

@@ -2,7 +2,127 @@
 
 mod process;
 
-use process::{Server, SmallDisk, TempDir, wait_until};
+use haypile_harness::small_disk::SmallDisk;
+use process::{Server, TempDir, wait_until};
+use std::net::TcpStream;
+
+type Client = process::Client<TcpStream>;
+
+/// Bytes that do not compress.
+struct Noise(u64);
+
+impl Noise {
+    fn megabyte(&mut self) -> Vec<u8> {
+        let mut next = || {
+            self.0 = self.0.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+            (self.0 >> 56) as u8
+        };
+        (0..1 << 20).map(|_| next()).collect()
+    }
+}
+
+/// Writes keys of a megabyte until that is refused; how many there are.
+fn fill_with_keys(client: &mut Client) -> usize {
+    let mut noise = Noise(1);
+    for n in 0.. {
+        let reply = client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &noise.megabyte()]);
+        if reply != "+OK\r\n" {
+            assert!(reply.starts_with("-MISCONF Haypile cannot write: "), "{reply}");
+            return n;
+        }
+    }
+    unreachable!("the disk is small")
+}
+
+#[test]
+fn a_server_that_was_killed_on_a_disk_it_had_filled_answers_and_makes_room() {
+    let dir = TempDir::new();
+    let Some(disk) = SmallDisk::mount(dir.path(), "size=200m") else { return };
+    // A segment of the log has the default size: eight times what shall stay free.
+    let small = ["--disk-free-min", "8mb"];
+    let server = Server::start(&disk.0, &small);
+    let keys = fill_with_keys(&mut server.client());
+    server.kill();
+    for deletes in [&["DEL k0", "UNLINK k1 k2", "PEXPIRE k3 -1", "GETDEL k4"][..], &["FLUSHALL"]] {
+        let server = Server::start(&disk.0, &small);
+        let mut client = server.client();
+        assert_eq!(client.ask("STRLEN k5"), format!(":{}\r\n", 1 << 20));
+        assert_eq!(client.ask("DBSIZE"), format!(":{}\r\n", if deletes.len() > 1 { keys } else { keys - 5 }));
+        for delete in deletes {
+            let reply = client.ask(delete);
+            assert!(!reply.starts_with('-'), "{delete}: {reply}");
+        }
+        wait_until("writes go on", || client.ask("SET after 1") == "+OK\r\n");
+        assert_eq!(client.ask("DEL after"), ":1\r\n");
+        if deletes.len() > 1 {
+            server.kill();
+        } else {
+            wait_until("the room comes back", || disk.free_bytes() > 40 << 20);
+            server.stop();
+        }
+    }
+    let server = Server::start(&disk.0, &small);
+    assert_eq!(server.client().ask("DBSIZE"), ":0\r\n");
+    server.stop();
+}
+
+#[test]
+fn where_others_have_filled_the_disk_what_makes_room_goes_on_before_and_after_a_restart() {
+    let dir = TempDir::new();
+    let Some(disk) = SmallDisk::mount(dir.path(), "size=400m") else { return };
+    let small = ["--disk-free-min", "64mb"];
+    let server = Server::start(&disk.0, &small);
+    let mut client = server.client();
+    let mut noise = Noise(1);
+    for n in 0..20 {
+        assert_eq!(client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &noise.megabyte()]), "+OK\r\n");
+    }
+    wait_until("the reserve is kept", || client.info("disk_reserve_bytes") == (16 << 20).to_string());
+    disk.leave(0).expect("the disk can be filled");
+    for (delete, reply) in [("DEL k0", ":1"), ("UNLINK k1 k2", ":2"), ("PEXPIRE k3 -1", ":1")] {
+        assert_eq!(client.ask(delete), format!("{reply}\r\n"), "{delete}");
+    }
+    wait_until("writes are refused", || client.ask("SET k4 v NX").starts_with("-MISCONF "));
+    // What is let go is for the server alone.
+    disk.leave(1 << 20).expect("the disk can be filled");
+    server.kill();
+    disk.leave(1 << 20).expect("the disk can be filled");
+
+    let server = Server::start(&disk.0, &small);
+    let mut client = server.client();
+    assert_eq!(client.ask("DBSIZE"), ":16\r\n");
+    assert_eq!(client.ask("DEL k5"), ":1\r\n");
+    assert_eq!(client.ask("FLUSHALL"), "+OK\r\n");
+    wait_until("the server lowers its demand", || client.ask("CONFIG SET disk-free-min 1kb") == "+OK\r\n");
+    wait_until("writes go on", || client.ask("SET after 1") == "+OK\r\n");
+    server.stop();
+    disk.clear();
+    let server = Server::start(&disk.0, &small);
+    let mut client = server.client();
+    assert_eq!(client.ask("KEYS *"), "*1\r\n$5\r\nafter\r\n");
+    wait_until("the reserve is taken again", || client.info("disk_reserve_bytes") == (16 << 20).to_string());
+    server.stop();
+}
+
+#[test]
+fn a_stop_on_a_disk_without_any_room_loses_nothing_and_says_so() {
+    let dir = TempDir::new();
+    let Some(disk) = SmallDisk::mount(dir.path(), "size=200m") else { return };
+    // Nothing is reserved.
+    let small = ["--disk-free-min", "0"];
+    let server = Server::start(&disk.0, &small);
+    let mut noise = Noise(1);
+    let mut client = server.client();
+    for n in 0..5 {
+        assert_eq!(client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &noise.megabyte()]), "+OK\r\n");
+    }
+    disk.leave(0).expect("the disk can be filled");
+    server.stop();
+    disk.clear();
+    let server = Server::start(&disk.0, &small);
+    assert_eq!(server.client().ask("DBSIZE"), ":5\r\n");
+    server.stop();
+}
 
 #[test]
 fn deletions_go_on_while_the_disk_is_short_and_make_room() {
@@ -11,20 +131,13 @@ fn deletions_go_on_while_the_disk_is_short_and_make_room() {
     let small = ["--disk-free-min", "80mb", "--log-segment-size", "1mb", "--memtable-size", "4mb"];
     let server = Server::start(&disk.0, &small);
     let mut client = server.client();
-    // Nothing that compresses.
-    let mut state = 1u64;
-    let mut noise = || {
-        state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-        (state >> 56) as u8
-    };
+    let mut noise = Noise(1);
     for n in 0..60 {
-        let value: Vec<u8> = (0..1 << 20).map(|_| noise()).collect();
-        assert_eq!(client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &value]), "+OK\r\n");
+        assert_eq!(client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &noise.megabyte()]), "+OK\r\n");
     }
     assert_eq!(client.ask("PFADD sketch a b c"), ":1\r\n");
-    let disk_now = rustix::fs::statvfs(&disk.0).expect("it is mounted");
-    let free = (disk_now.f_bavail * disk_now.f_frsize) as usize;
-    std::fs::write(disk.0.join("filler.conf"), vec![0; free - (60 << 20)]).expect("there is room");
+    // Beside the reserve of 20 MB.
+    disk.leave(35 << 20).expect("the disk can be filled");
     let mut reply = String::new();
     wait_until("writes are refused", || {
         reply = client.ask("SET k0 v NX");

@@ -51,6 +51,6 @@ impl Store {
 
     /// Free bytes of the disk, if they can be told, and how many it should keep.
     pub fn disk_room(&self) -> (Option<u64>, u64) {
-        ((self.options.disk_free.0)(), self.flush.disk_free_min_bytes())
+        ((self.options.disk_free.0)().map(|_| self.disk_free()), self.flush.disk_free_min_bytes())
     }
 }

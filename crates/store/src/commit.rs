@@ -201,7 +201,8 @@ impl Store {
     }
 }
 
-fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
+/// The row that an effect is about.
+pub(crate) fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
     match *effect {
         Effect::Put { key, .. } | Effect::Delete { key } | Effect::Patch { key, .. } | Effect::Splice { key, .. } => {
             Some(key)

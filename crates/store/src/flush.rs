@@ -5,7 +5,7 @@
 //! unlinked right before the next freeze: until then its room is free, and it is read. Runs on a thread of its own. A failure leaves the frozen generation where it is and tries again.
 
 use crate::base::{BaseError, Reclaim, Rows};
-use crate::databases::{CountsAt, counts_row, encode_counts};
+use crate::databases::{CountsAt, counts_row, dead_row, encode_counts};
 use crate::memtable::{TOGETHER_MAX, Table};
 use crate::presence::Presence;
 use crate::reclaim::Orphan;
@@ -52,10 +52,7 @@ pub fn settled_row() -> RowKey {
     system_row(SystemScope::Local, b"objects-settled")
 }
 
-/// The part of `disk-free-min` that is left to flushes and the log: what only makes room goes on down to here.
-const RESERVE_PART: u64 = 4;
-
-/// How far apart flushes are that make such room.
+/// How far apart flushes are that make room.
 const ROOM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why there are no writes now.
@@ -69,6 +66,10 @@ impl Stopped {
     fn wholly(reason: &str) -> Stopped {
         Stopped { why: format!("MISCONF Haypile cannot write: {reason}. Reads go on."), shrinking_goes_on: false }
     }
+
+    fn but_for_deletions(why: String) -> Stopped {
+        Stopped { why, shrinking_goes_on: true }
+    }
 }
 
 /// What the flush thread and the others tell each other.
@@ -77,7 +78,13 @@ pub struct FlushControl {
     /// Log bytes above the applied index that start a flush.
     log_bytes: AtomicU64,
     /// Free bytes of the disk below which there are no writes.
-    disk_free_min_bytes: AtomicU64,
+    disk_free_min_bytes: Arc<AtomicU64>,
+    /// The active generation may grow to this: by the last look, the disk has room for no more.
+    active_bytes_max: AtomicU64,
+    /// Free bytes of the disk at that look.
+    disk_free_bytes: AtomicU64,
+    /// Writes wait for a flush: what is not flushed needs the room that they want.
+    is_crowded: AtomicBool,
     requested: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -135,11 +142,14 @@ struct Work {
 }
 
 impl FlushControl {
-    pub fn new(memtable_bytes: u64, log_bytes: u64, disk_free_min_bytes: u64) -> Self {
+    pub fn new(memtable_bytes: u64, log_bytes: u64, disk_free_min_bytes: Arc<AtomicU64>) -> Self {
         FlushControl {
             memtable_bytes: AtomicU64::new(memtable_bytes),
             log_bytes: AtomicU64::new(log_bytes),
-            disk_free_min_bytes: AtomicU64::new(disk_free_min_bytes),
+            disk_free_min_bytes,
+            active_bytes_max: AtomicU64::new(u64::MAX),
+            disk_free_bytes: AtomicU64::new(u64::MAX),
+            is_crowded: AtomicBool::new(false),
             requested: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -170,6 +180,11 @@ impl FlushControl {
 
     pub fn set_disk_free_min_bytes(&self, bytes: u64) {
         self.disk_free_min_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn active_bytes_max(&self) -> u64 {
+        self.active_bytes_max.load(Ordering::Relaxed)
     }
 
     pub fn set_memtable_bytes(&self, bytes: u64) {
@@ -344,38 +359,75 @@ impl Store {
         self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > logged_max
     }
 
-    /// Deletions on a short disk: what they give back comes after the flush, which needs room itself.
+    /// On a short disk, what deletions give back and what the log takes come free with a flush.
     fn flush_makes_room(&self) -> bool {
-        self.flush.shrunk.load(Ordering::Relaxed)
+        (self.flush.shrunk.load(Ordering::Relaxed) || self.flush.is_crowded.load(Ordering::Relaxed))
             && self.flush.last_freeze().is_none_or(|frozen| frozen.elapsed() > ROOM_INTERVAL)
-            && self.memtable.active_bytes() < self.disk_free()
     }
 
+    /// Free bytes of the disk, the reserve among them.
     pub(crate) fn disk_free(&self) -> u64 {
-        (self.options.disk_free.0)().unwrap_or(u64::MAX)
+        let held = self.options.reserve.as_ref().map_or(0, |reserve| reserve.held_bytes());
+        (self.options.disk_free.0)().map_or(u64::MAX, |free| free.saturating_add(held))
+    }
+
+    /// What the disk must have for writes: `disk-free-min`, and room for the flush of what is in memory. So a disk that only
+    /// this store fills never lacks the room for a flush.
+    fn disk_demand(&self) -> u64 {
+        let least = self.flush.disk_free_min_bytes();
+        if least == 0 || self.options.memory_only {
+            return least;
+        }
+        least.saturating_add(self.memtable.active_bytes() + self.memtable.frozen_bytes())
+    }
+
+    /// Sets how far the active generation may grow until the next look.
+    fn bound_active(&self, free: u64) {
+        let demand = self.disk_demand();
+        let is_bounded = demand > 0 && !self.options.memory_only;
+        let more = if is_bounded { free.saturating_sub(demand) } else { u64::MAX };
+        self.flush.disk_free_bytes.store(free, Ordering::Relaxed);
+        self.flush.active_bytes_max.store(self.memtable.active_bytes().saturating_add(more), Ordering::Relaxed);
+    }
+
+    /// The error reply of writes that the disk has no room for.
+    pub(crate) fn short_of_disk(&self) -> String {
+        let free = self.flush.disk_free_bytes.load(Ordering::Relaxed);
+        let unflushed = match self.flush.disk_free_min_bytes() {
+            least if free < least => "less than disk-free-min".into(),
+            least => format!("{} of which are for a flush, disk-free-min is {least}", self.disk_demand() - least),
+        };
+        format!("MISCONF Haypile cannot write: the disk has {free} bytes left, {unflushed}. Reads and deletions go on.")
     }
 
     /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by itself.
     fn look_at_the_disk(&self, failure: Option<&String>) {
-        let (free, least) = (self.disk_free(), self.flush.disk_free_min_bytes());
+        let least = self.flush.disk_free_min_bytes();
+        let refused = self.flush.log_refused.lock().is_some();
+        let log_failure = self.log.failed();
+        if let Some(reserve) = &self.options.reserve {
+            let beside = self.disk_free().saturating_sub(reserve.held_bytes());
+            let needed = failure.is_some() || log_failure.is_some() || refused;
+            if reserve.settle(beside, least, needed) {
+                self.log.retry();
+            }
+        }
+        let free = self.disk_free();
         let full = self.memtable.active_bytes() > self.flush.memtable_bytes();
-        let stopped = if free < least / RESERVE_PART {
-            Some(Stopped::wholly(&format!("the disk has {free} bytes left, far less than disk-free-min")))
-        } else if let (Some(failure), true) = (failure, full) {
-            Some(Stopped::wholly(failure))
-        } else if let Some(failure) = self.log.failed() {
+        self.bound_active(free);
+        let is_short = free < self.disk_demand();
+        let stopped = if let Some(failure) = log_failure {
             Some(Stopped::wholly(&failure))
-        } else if free < least {
-            let why = format!(
-                "MISCONF Haypile cannot write: the disk has {free} bytes left, less than disk-free-min. Reads and deletions go on."
-            );
-            Some(Stopped { why, shrinking_goes_on: true })
+        } else if let (Some(failure), true) = (failure, full) {
+            let why = format!("MISCONF Haypile cannot write: {failure}. Reads and deletions go on.");
+            Some(Stopped::but_for_deletions(why))
         } else {
-            None
+            is_short.then(|| Stopped::but_for_deletions(self.short_of_disk()))
         };
-        let mut refused = self.flush.log_refused.lock();
-        self.base.pace_removals(stopped.is_some() || refused.is_some());
+        self.flush.is_crowded.store(is_short && free >= least, Ordering::Relaxed);
+        self.base.pace_removals(stopped.is_some() || refused);
         self.flush.set_stopped(stopped);
+        let mut refused = self.flush.log_refused.lock();
         if refused.is_some_and(|since| since.elapsed() > RETRY_INTERVAL) {
             // If it refuses again, that begins anew.
             *refused = None;
@@ -438,21 +490,33 @@ impl Store {
     fn flush_once(&self) -> Result<(), String> {
         let started = Instant::now();
         if let Some(error) = self.base.background_error() {
-            self.base.resume().map_err(|again| format!("{error}; after another attempt: {again}"))?;
+            match self.base.resume() {
+                // A compaction may wait for room that only this flush can bring: it takes what is there.
+                Ok(()) | Err(BaseError::Full(_)) => {}
+                Err(again) => return Err(format!("{error}; after another attempt: {again}")),
+            }
         }
         let frozen = self.frozen_or_freeze();
         let Some(frozen) = frozen else { return Ok(()) };
-        self.log.sync_through(frozen.index).map_err(|error| error.to_string())?;
+        self.bound_active(self.disk_free());
+        // A flush that failed for want of room leaves out what has died since. The record that says so has to outlive what is
+        // left out.
+        let mut dead = self.databases.dead();
+        dead.extend(&frozen.dead);
+        dead.sort_unstable();
+        dead.dedup();
+        let needed = if dead == frozen.dead { frozen.index } else { self.log.last() };
+        self.log.sync_through(needed).map_err(|error| error.to_string())?;
         self.wait_for_base();
-        let own = frozen.own_rows(&self.history.0);
-        let mut rows = Noted::new(SortedRows::new(&frozen.tables, &frozen.dead, &own), &self.presence);
+        let own = frozen.own_rows(&self.history.0, &dead);
+        let mut rows = Noted::new(SortedRows::new(&frozen.tables, &dead, &own), &self.presence);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
         let Noted { count, orphans, .. } = rows;
         self.on_ingested(&frozen);
         self.memtable.keep_flushed();
         *self.frozen.lock() = None;
-        self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: frozen.dead.clone() });
-        self.on_dead(&frozen.dead, &orphans);
+        self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: dead.clone() });
+        self.on_dead(&dead, &orphans);
         self.log.purge(frozen.index);
         self.flush.rows.fetch_add(count, Ordering::Relaxed);
         self.flush.completed.fetch_add(1, Ordering::Relaxed);
@@ -588,14 +652,17 @@ impl Rows for Noted<'_> {
 }
 
 impl Frozen {
-    /// The rows that say what the base holds from now on.
-    fn own_rows(&self, history: &[u8]) -> OwnRows {
+    /// The rows that say what the base holds from now on. Spaces that have died since its index are dead in the base at once:
+    /// the replay passes over what earlier records say of their rows.
+    fn own_rows(&self, history: &[u8], dead: &[Space]) -> OwnRows {
         let mut rows = OwnRows::new();
         rows.insert(applied_row(), Some([&self.index.0.to_be_bytes()[..], history].concat()));
         rows.insert(settled_row(), Some(self.objects_below.to_be_bytes().to_vec()));
-        // Dead spaces have no counters any more.
-        rows.extend(self.dead.iter().map(|space| (counts_row(*space), None)));
         rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))));
+        // Dead spaces have no counters any more.
+        rows.extend(dead.iter().map(|space| (counts_row(*space), None)));
+        let late = dead.iter().filter(|space| self.dead.binary_search(space).is_err());
+        rows.extend(late.map(|space| (dead_row(*space), Some(Vec::new()))));
         rows
     }
 }

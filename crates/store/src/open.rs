@@ -13,7 +13,7 @@ use crate::reclaim::Reclaimer;
 use crate::row::{SystemScope, system_row};
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::txn::Mode;
-use haypile_log::{Index, Log, Progress, Replay};
+use haypile_log::{Closed, Index, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,15 +47,17 @@ impl Store {
         let number = |row: &[u8]| read_number(&*base, row);
         let applied = number(&applied_row())?;
         let settled = number(&settled_row())?.unwrap_or(0);
-        let opened = Log::open(options.log.clone(), Index(applied.unwrap_or(0)))
-            .map_err(|error| OpenError(error.to_string()))?;
+        let disk_free_min = Arc::new(AtomicU64::new(options.disk_free_min_bytes));
+        let mut log = options.log.clone();
+        log.room = room(&options, disk_free_min.clone());
+        let opened = Log::open(log, Index(applied.unwrap_or(0))).map_err(|error| OpenError(error.to_string()))?;
         let store = Arc::new(Store {
             memtable: Memtable::new(!options.memory_only),
             cache: RowCache::new(options.row_cache_bytes),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             databases: Databases::new(options.databases),
             objects: Objects::default(),
-            flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, options.disk_free_min_bytes),
+            flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, disk_free_min),
             reclaimer: Reclaimer::default(),
             frozen: Mutex::new(None),
             applied: AtomicU64::new(applied.unwrap_or(0)),
@@ -69,13 +71,14 @@ impl Store {
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             replaying: AtomicBool::new(true),
             settled_at_open: settled,
+            opened_at: AtomicU64::new(0),
             base_ids_end: AtomicU64::new(0),
             orphans: Mutex::default(),
             dying: Dying::default(),
+            view_age_max_ms: AtomicU64::new(crate::view::AGE_MAX.as_millis() as u64),
             views_bytes: Arc::default(),
             stops_commands: Arc::default(),
             is_closed: AtomicBool::new(false),
-            view_age_max_ms: AtomicU64::new(crate::view::AGE_MAX.as_millis() as u64),
             history: opened.history,
             log: opened.log,
             base: base.clone(),
@@ -96,6 +99,7 @@ impl Store {
     /// From what the base knows to what the log knows; ready for transactions then.
     fn catch_up(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
         self.replay_all(&mut replay, progress)?;
+        self.opened_at.store(self.log.last().0, Ordering::Relaxed);
         self.replaying.store(false, Ordering::Release);
         // Not only a store that was never opened has none: the last start may have died right before it wrote it.
         if !self.has_row(&hash_seed_row())? {
@@ -165,10 +169,26 @@ impl Store {
         }
         self.stop_reclaims();
         self.stop_flushes(last_flush);
-        let closed = self.log.close().map_err(|error| error.to_string());
+        let closed = self.log.close();
         self.base.close();
-        closed
+        match closed {
+            Ok(Closed::Marked) => Ok(()),
+            Ok(Closed::Unmarked(why)) => {
+                tracing::warn!("nothing that was acknowledged is lost, but the log has no mark of this stop: {why}");
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
+}
+
+/// What segments of the log may take: the disk keeps `disk-free-min`.
+fn room(options: &StoreOptions, disk_free_min: Arc<AtomicU64>) -> Arc<dyn Fn() -> Option<u64> + Send + Sync> {
+    let (free, reserve) = (options.disk_free.0.clone(), options.reserve.clone());
+    Arc::new(move || {
+        let free = free()? + reserve.as_ref().map_or(0, |reserve| reserve.held_bytes());
+        Some(free.saturating_sub(disk_free_min.load(Ordering::Relaxed)))
+    })
 }
 
 fn unreadable(error: crate::base::BaseError) -> OpenError {

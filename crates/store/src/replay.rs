@@ -1,10 +1,10 @@
 //! The replay of the log at open: one thread reads and checks records, some at a time; another locates what they write and
 //! has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
 
-use crate::commit::parse;
+use crate::commit::{parse, row_of};
 use crate::memtable::{Change, Found, TOGETHER_MAX};
 use crate::open::OpenError;
-use crate::row::{Key, parse_meta_row};
+use crate::row::{Key, parse_meta_row, space_of};
 use crate::store::Store;
 use crate::value::Value;
 use haypile_log::{Effect, Index, Kind, Progress, Replay};
@@ -89,7 +89,9 @@ impl Store {
         let mut ends: SmallVec<[usize; TOGETHER_MAX]> = SmallVec::new();
         for (index, kind, _, body) in records {
             if is_applied(*kind) {
+                let from = effects.len();
                 parse(&bodies[body.clone()], &mut effects).map_err(|why| error(*index, why))?;
+                self.pass_over_dead(&mut effects, from);
             }
             ends.push(effects.len());
         }
@@ -104,6 +106,17 @@ impl Store {
             from = until;
         }
         Ok(())
+    }
+
+    /// Takes out what is said of spaces that are dead: the base need not have had their rows.
+    fn pass_over_dead(&self, effects: &mut Vec<Effect<'_>>, from: usize) {
+        if self.databases.dead_count() == 0 {
+            return;
+        }
+        let is_dead = |effect: &mut Effect<'_>| {
+            row_of(effect).and_then(space_of).is_some_and(|space| self.databases.is_dead(space))
+        };
+        effects.extract_if(from.., is_dead).for_each(drop);
     }
 
     /// Has the places of the user keys among these effects fetched from memory together.

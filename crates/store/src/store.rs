@@ -11,6 +11,7 @@ use crate::memtable::{Memtable, Sought};
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::{Orphan, Reclaimer};
+use crate::reserve::Reserve;
 use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
 use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
 use crate::value::Value;
@@ -49,10 +50,12 @@ pub struct StoreOptions {
     pub blind_set: bool,
     /// No base: nothing is ever flushed, `memtable_bytes` is the bound of the data, nothing survives a stop.
     pub memory_only: bool,
-    /// Writes stop while the disk has less room than this.
+    /// Writes stop while the disk has less room than this, beside what is still to be flushed. 0: they never stop.
     pub disk_free_min_bytes: u64,
     /// Free bytes of the disk, if they can be told.
     pub disk_free: DiskFree,
+    /// Holds a part of `disk_free_min_bytes`.
+    pub reserve: Option<Arc<Reserve>>,
     /// The secret of a new store's key hashes. An existing one keeps its own.
     pub hash_seed: u64,
 }
@@ -117,18 +120,20 @@ pub struct Store {
     pub(crate) replaying: AtomicBool,
     /// Objects below this id were wholly in the base when it was opened.
     pub(crate) settled_at_open: u64,
+    /// The last record before the first commit: all that came before was on the disk when the store was opened.
+    pub(crate) opened_at: AtomicU64,
     /// No object with this id or a higher one has rows in the base that the memtable does not have too: raised when a
     /// generation that was flushed is let go of, before its rows leave the memtable.
     pub(crate) base_ids_end: AtomicU64,
     /// `engine memory`: objects without owner whose rows are still there.
     pub(crate) orphans: Mutex<Vec<Orphan>>,
+    pub(crate) view_age_max_ms: AtomicU64,
     /// What views have copied out of the memtable.
     pub(crate) views_bytes: Arc<AtomicU64>,
     /// Set when the server stops: what runs on the I/O pool ends at its next read or write.
     pub(crate) stops_commands: Arc<AtomicBool>,
     pub(crate) is_closed: AtomicBool,
 }
-    pub(crate) view_age_max_ms: AtomicU64,
 
 /// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size at
 /// which it is frozen itself: early enough that they hardly ever get to the end of it.
@@ -280,7 +285,9 @@ impl Store {
 
     /// Whether writes may come, should slow down, or must stop.
     pub fn pressure(&self) -> WritePressure {
-        self.pressure_unless(self.flush.stopped(false))
+        let stopped = self.flush.stopped(false);
+        let is_beyond = stopped.is_none() && self.memtable.active_bytes() > self.flush.active_bytes_max();
+        self.pressure_unless(if is_beyond { Some(self.short_of_disk()) } else { stopped })
     }
 
     /// Whether writes are refused now.
@@ -317,10 +324,13 @@ impl Store {
     /// The same for a command that cannot make the data larger: in `engine memory`, and on a disk that is short, it is what
     /// makes room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
-        match (self.options.memory_only, self.flush.stopped(true)) {
-            (true, None) => WritePressure::Go,
-            (_, stopped) => self.pressure_unless(stopped),
+        let stopped = self.flush.stopped(true);
+        // A flush that fails for want of room may need what is deleted now.
+        let has_memory = || self.memtable.active_bytes() as f64 <= self.flush.memtable_bytes() as f64 * SLOW_UNTIL;
+        if stopped.is_none() && (self.options.memory_only || self.flush.failure().is_some() && has_memory()) {
+            return WritePressure::Go;
         }
+        self.pressure_unless(stopped)
     }
 
     /// Divides the memory anew, from now on: the size at which a generation of the memtable is frozen, the bounds of the
@@ -500,6 +510,7 @@ impl Store {
             ("store", "views_bytes", self.views_bytes.load(Ordering::Relaxed)),
             ("store", "dead_spaces", self.databases.dead_count() as u64),
             ("store", "writes_refused", self.refuses_writes().into()),
+            ("store", "disk_reserve_bytes", self.options.reserve.as_ref().map_or(0, |reserve| reserve.held_bytes())),
         ];
         figures.extend(self.flush.figures().map(|(name, value)| ("store", name, value)));
         figures.extend(self.reclaimer.figures().map(|(name, value)| ("store", name, value)));

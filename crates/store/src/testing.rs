@@ -33,6 +33,7 @@ pub fn options(dir: &Path) -> StoreOptions {
         memory_only: false,
         disk_free_min_bytes: 0,
         disk_free: DiskFree(Arc::new(|| None)),
+        reserve: None,
         hash_seed: 0x5eed,
     }
 }

@@ -4,12 +4,13 @@ mod machine;
 
 use haypile_log::testing::Random;
 use haypile_log::{Body, Files, Kind, body_crc};
-use haypile_store::base::BaseError;
+use haypile_store::base::{Base, BaseError, Lookup, Tier};
 use haypile_store::testing::{FaultBase, options};
-use haypile_store::{Counter, MemoryBase, Mode, OpenError, Space, Store, StoreOptions, TxnBuffers, row};
-use machine::{Machine, call};
+use haypile_store::{Counter, MemoryBase, Mode, ObjectId, OpenError, Space, Store, StoreOptions, Txn, TxnBuffers, row};
+use machine::{Machine, call, usual};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What is written stays in the log, however slowly.
 fn never_flushing(options: &mut StoreOptions) {
@@ -312,4 +313,48 @@ mod eager {
         }
         fn close(&self) {}
     }
+}
+
+/// A flush that waited for room leaves out what was emptied meanwhile, and so needs next to none. What the log says of those rows
+/// is passed over at the next start.
+#[test]
+fn a_flush_that_comes_late_leaves_out_what_has_died_since() {
+    let machine = Machine::new(usual);
+    let element = |txn: &Txn<'_>| row::data_row(txn.space(0), row::Slot(1), ObjectId(1), b"e");
+    let mut txn = machine.begin();
+    let row = element(&txn);
+    txn.put_row(&row, &[b"a row of this length"]).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    machine.put("k", b"v").expect("room");
+    machine.base.set_fault(Some(BaseError::Full("injected".into())));
+    machine.store.flush_now().expect_err("there is no room");
+    // Neither fits a base without the row.
+    let mut txn = machine.begin();
+    txn.splice_row(&row, 2, 4, b"x").expect("small");
+    txn.patch_row(&row, 1, b"y", 5).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    let mut txn = machine.begin();
+    txn.flush_database(0).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    machine.put("after", b"v").expect("room");
+    let flushes =
+        || machine.store.figures().into_iter().find(|(_, name, _)| *name == "flushes_completed").expect("there").2;
+    let before = flushes();
+    machine.base.set_fault(None);
+    let begun = Instant::now();
+    while flushes() == before {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(machine.rows.get(&row, Tier::Disk), Ok(Lookup::Absent), "the flush needed no room for it");
+    machine.store.log().sync_through(machine.store.log().last()).expect("room");
+    let machine = machine.kill();
+    assert_eq!((machine.get("k"), machine.get("after").as_deref()), (None, Some(&b"v"[..])));
+    assert_eq!(machine.begin().counter(machine.begin().space(0), Counter::Keys), 1);
+    machine.store.flush_now().expect("nothing is broken");
+    let machine = machine.kill();
+    assert_eq!((machine.get("k"), machine.get("after").as_deref()), (None, Some(&b"v"[..])));
 }

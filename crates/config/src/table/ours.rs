@@ -50,6 +50,6 @@ pub(super) const ROWS: &[Row] = &[
     .immutable()
     .ours(),
     Row::used("backups-keep", COUNT, "2", "Backups that are kept in `backups`; when SAVE or BGSAVE has made one more, the oldest goes. 0 keeps all of them.").ours(),
-    Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error; those that cannot make the data larger go on down to a quarter of it.").ours(),
+    Row::used("disk-free-min", BYTES, "256mb", "Free disk space below which writes get an error, beside what the next flush needs; a quarter of it, up to 64mb, is held in the file `reserve` for those that cannot make the data larger. 0 checks and reserves nothing.").ours(),
     Row::used("background-io-rate", BYTES, "0", "Bytes a second that compactions write at most; 0 is no bound. Flushes are never held up.").immutable().ours(),
 ];

@@ -20,6 +20,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     ("views_bytes", No, "Bytes that long reads keep."),
     ("dead_spaces", No, "Emptied databases whose space is not reclaimed yet."),
     ("writes_refused", No, "Whether writes are refused, because the disk is short or fails, or memory is."),
+    ("disk_reserve_bytes", No, "Bytes of the disk that are held for deletions."),
     ("flush_waits_for_base_us", Yes, "Microseconds in which flushes waited for compactions."),
     ("flushes_completed", Yes, "Flushes."),
     ("flushed_rows", Yes, "Rows that flushes wrote."),

@@ -29,6 +29,7 @@ struct State {
     fail_syncs: Option<(u64, u64)>,
     write_bytes_max: Option<usize>,
     full: bool,
+    allocation_bytes_max: Option<u64>,
     crash_at: Option<u64>,
     crashed: bool,
     hold_writes: bool,
@@ -63,6 +64,11 @@ impl FaultFiles {
     /// While set, nothing can be created or allocated; what is allocated can be written.
     pub fn set_full(&self, full: bool) {
         self.script.lock().full = full;
+    }
+
+    /// The disk has room for files of so many bytes at the most.
+    pub fn limit_allocations(&self, bytes_max: Option<u64>) {
+        self.script.lock().allocation_bytes_max = bytes_max;
     }
 
     /// After so many more bytes have been written, exactly, every call fails.
@@ -221,9 +227,11 @@ impl File for FaultFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        if self.script.alive()?.full {
+        let state = self.script.alive()?;
+        if state.full || state.allocation_bytes_max.is_some_and(|max| bytes > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        drop(state);
         self.inner.allocate(bytes)
     }
 

@@ -54,6 +54,7 @@ impl Directory {
             memory_only: false,
             disk_free_min_bytes: 0,
             disk_free: DiskFree(Arc::new(|| None)),
+            reserve: None,
             hash_seed: 0,
         };
         let store = Store::open(options, Arc::new(base), |_| ()).map_err(|error| fails(&error))?;

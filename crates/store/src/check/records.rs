@@ -3,10 +3,10 @@
 
 use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
 use crate::base::BaseError;
-use crate::commit::parse;
-use crate::databases::CountsAt;
+use crate::commit::{parse, row_of};
+use crate::databases::{CountsAt, dead_row};
 use crate::memtable::Change;
-use crate::row::RowKey;
+use crate::row::{RowKey, Space, space_of};
 use haypile_log::Kind as RecordKind;
 use haypile_log::{Damage, DumpEntry, Effect, Files, Index, OpenError, RECORD_HEADER_BYTES, dump, inspect};
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ pub struct LogSource<'l> {
 pub struct Above {
     /// None is a row that was deleted.
     pub(super) rows: BTreeMap<RowKey, Option<Vec<u8>>>,
+    /// Whether the base knows a space to be dead: it need not have the rows then that records change.
+    dead: BTreeMap<Space, bool>,
     /// By how much counters of spaces have changed.
     pub(super) counts: BTreeMap<u32, CountsAt>,
     pub records: u64,
@@ -115,8 +117,22 @@ impl Above {
         Ok(damages)
     }
 
+    /// Whether the replay passes over an effect.
+    fn is_dead(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<bool, BaseError> {
+        let Some(space) = row_of(effect).and_then(space_of) else { return Ok(false) };
+        if let Some(dead) = self.dead.get(&space) {
+            return Ok(*dead);
+        }
+        let dead = base.row(&dead_row(space))?.is_some();
+        self.dead.insert(space, dead);
+        Ok(dead)
+    }
+
     /// As the replay does; the inner error is why that would refuse it.
     fn apply(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<Result<(), String>, BaseError> {
+        if self.is_dead(effect, base)? {
+            return Ok(Ok(()));
+        }
         let (row, value) = match *effect {
             Effect::Put { key, value } => (key, Some(value.to_vec())),
             Effect::Delete { key } => (key, None),

@@ -6,6 +6,7 @@ use crate::memtable::{Change, Patch, Splice};
 use crate::own::{print_of_key, print_of_row};
 use crate::row::{self, Key, ObjectId, Space};
 use crate::value::Value;
+use std::sync::atomic::Ordering;
 
 impl Txn<'_> {
     /// Writes the meta row of a key: the parts, one after the other.
@@ -133,8 +134,11 @@ impl Txn<'_> {
     /// A counter with this transaction's own changes.
     pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
         let sum = self.peek_counter(space, counter);
-        // It stands for all records so far.
-        self.gate = self.gate.max(self.store.log.last());
+        // It stands for all records so far. The one with which a log begins is no commit, and waits where there is no room.
+        let last = self.store.log.last();
+        if last.0 > self.store.opened_at.load(Ordering::Relaxed) {
+            self.gate = self.gate.max(last);
+        }
         sum
     }
 

@@ -24,7 +24,18 @@ impl Machine {
     }
 
     pub fn start(disk: ForgetfulFiles, rows: Arc<MemoryBase>, change: fn(&mut StoreOptions)) -> Machine {
+        Machine::start_on(disk, rows, change, |_| {})
+    }
+
+    /// Starts with files that do what `prepare` asks of them.
+    fn start_on(
+        disk: ForgetfulFiles,
+        rows: Arc<MemoryBase>,
+        change: fn(&mut StoreOptions),
+        prepare: impl FnOnce(&FaultFiles),
+    ) -> Machine {
         let faults = Arc::new(FaultFiles::new(Arc::new(disk.clone())));
+        prepare(&faults);
         let process = Arc::new(MortalFiles::new(faults.clone()));
         let base = FaultBase::new(rows.clone());
         let mut options = options(Path::new("/"));
@@ -39,6 +50,12 @@ impl Machine {
     pub fn kill(self) -> Machine {
         self.die();
         Machine::start(self.disk.clone(), self.rows.clone(), self.change)
+    }
+
+    /// The process dies and is started again on files that do what `prepare` asks of them.
+    pub fn kill_and(self, prepare: impl FnOnce(&FaultFiles)) -> Machine {
+        self.die();
+        Machine::start_on(self.disk.clone(), self.rows.clone(), self.change, prepare)
     }
 
     pub fn die(&self) {
