@@ -5,8 +5,9 @@
 
 use crate::accesses::Written;
 use crate::databases::dead_space;
+use crate::intent::{intent_row, intent_value};
 use crate::memtable::{Change, Memtable, Shard, shard_of_row};
-use crate::own::Op;
+use crate::own::{Op, print_of_row};
 use crate::reclaim::Orphan;
 use crate::row::{Family, Space, parse_expire_row};
 use crate::store::Store;
@@ -41,6 +42,10 @@ impl Txn<'_> {
         if !self.is_read_only() {
             // A block of which a command was ended has no effect, or it would be done in half.
             self.goes_on()?;
+        }
+        for object in self.ahead.iter().filter(|_| !self.store.options.memory_only) {
+            let row = intent_row(object.id);
+            self.overlay.delete(print_of_row(&row), &[&row], false);
         }
         self.overlay.join();
         let rows_bytes = self.overlay.main_bytes();
@@ -89,6 +94,7 @@ impl Txn<'_> {
         self.goes_on()?;
         let store = self.store;
         store.wait_for_room()?;
+        self.note_ahead();
         let body = self.overlay.ahead_body();
         store.log.leave_room(body.len(), LEAVE_ROOM_WAIT);
         let reserved = store.reserve(body.len(), self.call.mode)?;
@@ -96,18 +102,32 @@ impl Txn<'_> {
         let mut latches = latch_all(&store.memtable, self.overlay.keys_of(true));
         let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, body, crc);
         let (mut grown, written) = (0, self.written());
-        let ahead = &mut self.ahead;
         self.overlay.on_written_ahead(|row, op, value, before| {
             grown += store.write_applied(&mut latches, row, op, value, before, index, written);
-            if store.options.memory_only {
-                ahead.extend(Orphan::of(row).filter(|orphan| ahead.last() != Some(orphan) && !ahead.contains(orphan)));
-            }
         });
         store.memtable.account(grown);
         drop(latches);
         store.after_commit();
         store.log.write();
         Ok(())
+    }
+
+    /// Notes the objects whose first rows are about to be written ahead; in the log, an intent says so.
+    fn note_ahead(&mut self) {
+        let noted = self.ahead.len();
+        for object in self.overlay.keys_of(true).filter_map(Orphan::of) {
+            if self.ahead.last() != Some(&object) && !self.ahead.contains(&object) {
+                self.ahead.push(object);
+            }
+        }
+        if self.store.options.memory_only {
+            // Nothing of the log is read again.
+            return;
+        }
+        for object in &self.ahead[noted..] {
+            let row = intent_row(object.id);
+            self.overlay.put(print_of_row(&row), &[&row], &[&intent_value(object)], true);
+        }
     }
 }
 

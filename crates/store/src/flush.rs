@@ -315,6 +315,9 @@ impl Store {
         if self.base.is_read_only() {
             return Ok(());
         }
+        if !self.replaying.load(Ordering::Acquire) {
+            self.disown_orphans();
+        }
         let held_over = self.frozen.lock().is_some();
         let whole = work.is_forced || work.closing;
         let due = whole || held_over || self.flush_is_due() || self.flush_makes_room() || self.flush_gives_room();

@@ -15,6 +15,7 @@ mod databases;
 mod draw;
 mod dying;
 mod flush;
+mod intent;
 mod limits;
 mod load;
 mod memory_base;

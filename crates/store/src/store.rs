@@ -125,7 +125,8 @@ pub struct Store {
     /// No object with this id or a higher one has rows in the base that the memtable does not have too: raised when a
     /// generation that was flushed is let go of, before its rows leave the memtable.
     pub(crate) base_ids_end: AtomicU64,
-    /// `engine memory`: objects without owner whose rows are still there.
+    /// Objects that nobody will own: of transactions that wrote ahead and did not commit, and in `engine memory` of any. While
+    /// the log is replayed, those of transactions that have not committed yet.
     pub(crate) orphans: Mutex<Vec<Orphan>>,
     pub(crate) view_age_max_ms: AtomicU64,
     /// What views have copied out of the memtable.
@@ -429,6 +430,9 @@ impl Store {
                 self.objects.on_lease(leased);
             }
         } else {
+            if self.replaying.load(Ordering::Relaxed) {
+                self.on_intent(row, value);
+            }
             self.databases.on_system_row(row, value, index);
         }
     }

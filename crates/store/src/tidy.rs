@@ -14,11 +14,9 @@ use crate::txn::Mode;
 const STEP_ROWS: usize = 256;
 
 impl Store {
-    /// These objects have no owner any more, or never will have one. With a base below, compaction finds that out.
+    /// These objects have no owner any more, or never will have one.
     pub(crate) fn on_orphans(&self, orphans: impl IntoIterator<Item = Orphan>) {
-        if self.options.memory_only {
-            self.orphans.lock().extend(orphans);
-        }
+        self.orphans.lock().extend(orphans);
     }
 
     pub(crate) fn tidy_memory(&self) {

@@ -149,8 +149,10 @@ pub struct Txn<'s> {
     /// How many of them are older than the last savepoint. Rows of the others may be written ahead of the rest: who goes
     /// back to the savepoint has no need of them any more.
     issued_before: usize,
-    /// Objects of which rows were written ahead, noted where nothing else will find them if nobody comes to own them.
+    /// Objects of which rows were written ahead: garbage unless this transaction commits.
     pub(crate) ahead: Vec<Orphan>,
+    /// Those of commands that were undone: garbage when it ends.
+    undone: Vec<Orphan>,
     /// Its own writes are what everybody sees.
     pub(crate) committed: bool,
     /// The newest record whose effects were read.
@@ -221,6 +223,7 @@ impl<'s> Txn<'s> {
             issued: Vec::new(),
             issued_before: 0,
             ahead: Vec::new(),
+            undone: Vec::new(),
             committed: false,
             // Which space a database is comes from a record, too.
             gate: store.databases.exchanged_at(),
@@ -378,10 +381,7 @@ impl<'s> Txn<'s> {
         self.expired = to.expired;
         self.rollback_accesses(to.accesses);
         let undone = &self.issued[to.issued..];
-        let garbage: Vec<Orphan> = self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)).collect();
-        if !garbage.is_empty() {
-            self.store.on_orphans(garbage);
-        }
+        self.undone.extend(self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)));
     }
 
     /// The newest record whose effects this transaction has read.
@@ -418,12 +418,16 @@ impl<'s> Txn<'s> {
     }
 
     fn settle(&mut self) {
-        if !self.ahead.is_empty() && !self.committed {
-            self.store.on_orphans(std::mem::take(&mut self.ahead));
-        }
         if !self.issued.is_empty() {
             self.store.objects.settle(&self.issued);
             self.issued.clear();
+        }
+        // Only now: the base reclaims nothing of an object that may still come to be.
+        let ahead = std::mem::take(&mut self.ahead);
+        let garbage = self.undone.drain(..).chain(ahead.into_iter().filter(|_| !self.committed));
+        let garbage: Vec<Orphan> = garbage.collect();
+        if !garbage.is_empty() {
+            self.store.on_orphans(garbage);
         }
     }
 }

@@ -37,17 +37,17 @@ pub struct Facts {
 struct Name {
     scope: SystemScope,
     name: &'static [u8],
-    has_number: bool,
+    number_bytes: usize,
     value_bytes: usize,
     note: fn(&mut Facts, u32, &[u8]),
 }
 
 /// The system rows. One that is not here is a defect.
-const NAMES: [Name; 8] = [
+const NAMES: [Name; 9] = [
     Name {
         scope: SystemScope::Replicated,
         name: b"database/",
-        has_number: true,
+        number_bytes: 4,
         value_bytes: 4,
         note: |facts, database, value| {
             facts.databases.insert(database, Space(u32_of(value)));
@@ -56,21 +56,21 @@ const NAMES: [Name; 8] = [
     Name {
         scope: SystemScope::Replicated,
         name: b"dead/",
-        has_number: true,
+        number_bytes: 4,
         value_bytes: 0,
         note: |facts, space, _| facts.dead.push(Space(space)),
     },
     Name {
         scope: SystemScope::Replicated,
         name: b"next-space",
-        has_number: false,
+        number_bytes: 0,
         value_bytes: 4,
         note: |facts, _, value| facts.next_space = u32_of(value),
     },
     Name {
         scope: SystemScope::Replicated,
         name: b"counts/",
-        has_number: true,
+        number_bytes: 4,
         value_bytes: COUNTERS * 8,
         note: |facts, space, value| {
             facts.counts.insert(space, counts_of(value));
@@ -79,22 +79,24 @@ const NAMES: [Name; 8] = [
     Name {
         scope: SystemScope::Replicated,
         name: b"next-object",
-        has_number: false,
+        number_bytes: 0,
         value_bytes: 8,
         note: |facts, _, value| facts.next_object = u64_of(value),
     },
     Name {
         scope: SystemScope::Replicated,
         name: b"hash-seed",
-        has_number: false,
+        number_bytes: 0,
         value_bytes: 8,
         note: |facts, _, value| facts.hash_seed = Some(u64_of(value)),
     },
-    Name { scope: SystemScope::Local, name: b"applied", has_number: false, value_bytes: 28, note: |_, _, _| {} },
+    // Of a transaction that may not have committed: its object's rows are garbage then, as those of any other without an owner.
+    Name { scope: SystemScope::Replicated, name: b"ahead/", number_bytes: 8, value_bytes: 6, note: |_, _, _| {} },
+    Name { scope: SystemScope::Local, name: b"applied", number_bytes: 0, value_bytes: 28, note: |_, _, _| {} },
     Name {
         scope: SystemScope::Local,
         name: b"objects-settled",
-        has_number: false,
+        number_bytes: 0,
         value_bytes: 8,
         note: |facts, _, value| facts.settled = u64_of(value),
     },
@@ -141,8 +143,8 @@ impl Facts {
     fn note(&mut self, row: &[u8], value: &[u8]) -> Result<(), String> {
         let [_, scope, text @ ..] = row else { return Err("its key is too short".into()) };
         let of_name = |name: &&Name| {
-            let rest_bytes = if name.has_number { 4 } else { 0 };
-            *scope == name.scope as u8 && text.strip_prefix(name.name).is_some_and(|rest| rest.len() == rest_bytes)
+            *scope == name.scope as u8
+                && text.strip_prefix(name.name).is_some_and(|rest| rest.len() == name.number_bytes)
         };
         let name = NAMES.iter().find(of_name).ok_or("nothing is known by this name")?;
         if value.len() != name.value_bytes {
