@@ -5,6 +5,7 @@
 //! drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's periodic
 //! compaction. Runs on a thread of its own.
 
+use crate::base::BaseError;
 use crate::databases::dead_row;
 use crate::row::{
     Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of,
@@ -13,6 +14,7 @@ use crate::store::Store;
 use crate::txn::Mode;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// An object of this size is worth a compaction of its own range.
 pub(crate) const BIG_OBJECT_BYTES: u64 = 32 << 20;
@@ -26,6 +28,9 @@ const RANGE_SLOTS: usize = 64;
 
 /// Objects of one flush whose size is asked for; the others count as the average of these.
 const MEASURED_MAX: usize = 1000;
+
+/// How long the thread waits after a job for which the disk has no room.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Jobs that wait at the most; what is beyond is left to periodic compaction.
 const JOBS_MAX: usize = 10_000;
@@ -121,9 +126,20 @@ impl Store {
 
     /// The reclaiming thread's life: until `close`.
     pub(crate) fn run_reclaims(&self) {
+        let mut is_short = false;
         while let Some(job) = self.next_job() {
-            if let Err(error) = self.reclaim(&job) {
-                tracing::warn!("room could not be given back, periodic compaction will: {error}");
+            let result = self.reclaim(&job);
+            let was_short = std::mem::replace(&mut is_short, matches!(result, Err(BaseError::Full(_))));
+            match result {
+                Ok(()) => {}
+                Err(BaseError::Full(why)) => {
+                    if !was_short {
+                        tracing::warn!("room cannot be given back yet: {why}");
+                    }
+                    self.put_off(job);
+                    continue;
+                }
+                Err(error) => tracing::warn!("room could not be given back, periodic compaction will: {error}"),
             }
             let mut state = self.reclaimer.state.lock();
             match job {
@@ -145,17 +161,25 @@ impl Store {
         if state.closing { None } else { state.jobs.pop_front() }
     }
 
-    fn reclaim(&self, job: &Job) -> Result<(), String> {
+    /// Another job may need less room than this one.
+    fn put_off(&self, job: Job) {
+        let mut state = self.reclaimer.state.lock();
+        state.jobs.push_back(job);
+        self.reclaimer.changed.wait_while_for(&mut state, |state| !state.closing, RETRY_INTERVAL);
+    }
+
+    fn reclaim(&self, job: &Job) -> Result<(), BaseError> {
         match job {
-            Job::Range(from, until) => self.base.reclaim_range(from, until).map_err(|error| error.to_string()),
+            Job::Range(from, until) => self.base.reclaim_range(from, until),
             Job::Space(space) => {
                 for family in [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire] {
                     let (from, until) = family_range(family, *space);
-                    self.base.reclaim_range(&from, &until).map_err(|error| error.to_string())?;
+                    self.base.reclaim_range(&from, &until)?;
                 }
                 let _no_backup = self.reclaimer.backup.lock();
-                // Nothing of it is left: the space need not be remembered as dead any more.
-                self.put_system(&[(&dead_row(*space), None)], Mode::Disk).map_err(|stop| format!("{stop:?}"))?;
+                // Nothing of it is left: the space need not be remembered as dead any more. The log tells why it takes nothing.
+                let forgotten = self.put_system(&[(&dead_row(*space), None)], Mode::Disk);
+                forgotten.map_err(|stop| BaseError::Full(format!("{stop:?}")))?;
                 self.log.write();
                 Ok(())
             }

@@ -5,7 +5,7 @@ mod machine;
 
 use haypile_log::testing::{FaultFiles, ForgetfulFiles};
 use haypile_log::{Durability, Index};
-use haypile_store::base::{BaseError, Pressure};
+use haypile_store::base::{Base, BaseError, Lookup, Pressure, Tier};
 use haypile_store::testing::options;
 use haypile_store::{
     Counter, Direction, DiskFree, MemoryBase, Mode, ObjectId, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store,
@@ -96,6 +96,49 @@ fn a_view_misses_nothing_when_a_flush_ends_while_it_is_opened() {
 }
 
 #[test]
+fn room_that_could_not_be_given_back_for_want_of_room_is_given_back_later() {
+    let machine = Machine::new(usual);
+    machine.put("k", b"v").expect("room");
+    machine.base.set_reclaim_fault(Some(BaseError::Full("injected".into())));
+    machine.store.flush_now().expect("nothing is broken");
+    let mut txn = machine.begin();
+    let row = row::meta_row(&txn.key(b"k"));
+    txn.flush_database(0).expect("small");
+    txn.commit().expect("room");
+    drop(txn);
+    machine.store.flush_now().expect("nothing is broken");
+    let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
+    let begun = Instant::now();
+    while figure("reclaim_jobs") == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the job waits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(figure("dead_spaces"), 1);
+    machine.base.set_reclaim_fault(None);
+    while figure("dead_spaces") == 1 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is done");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(machine.rows.get(&row, Tier::Disk), Ok(Lookup::Absent));
+}
+
+#[test]
+fn a_view_ends_when_it_is_too_old() {
+    let machine = Machine::new(usual);
+    let view_of = |machine: &Machine| {
+        let mut txn = machine.begin();
+        let (from, until) = row::object_range(row::Family::Data, Space(0), row::Slot(1), ObjectId(1));
+        txn.view(&from, &until, Direction::Forward).expect("reads")
+    };
+    assert_eq!(view_of(&machine).next_row(), Ok(None));
+    assert_eq!(machine.store.view_age_max(), Duration::from_secs(600));
+    machine.store.set_view_age_max(Duration::ZERO);
+    let mut view = view_of(&machine);
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(view.next_row(), Err("the reply was read too slowly".into()));
+}
+
+#[test]
 fn an_absent_key_of_a_database_that_was_just_flushed_depends_on_that() {
     let machine = Machine::new(usual);
     machine.put("k", b"v").expect("room");
@@ -135,10 +178,65 @@ fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
     assert_eq!(store.pressure_to_shrink(), WritePressure::Go);
     wait_for("what was deleted gives its room back", &|| flushes() == 1);
 
-    FREE.store(200 << 20, Ordering::Relaxed);
-    wait_for("everything stops", &|| stops(store.pressure_to_shrink(), "far less than disk-free-min. Reads go on."));
-    FREE.store(u64::MAX, Ordering::Relaxed);
+    FREE.store(0, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(store.pressure_to_shrink(), WritePressure::Go, "the log tells where it has no room");
+    FREE.store(1 << 50, Ordering::Relaxed);
     wait_for("all goes on", &|| store.pressure() == WritePressure::Go);
+}
+
+/// What is in memory needs room on the disk when it is flushed: writes stop while there still is some.
+#[test]
+fn writes_leave_room_for_the_flush_of_what_is_in_memory() {
+    static FREE: AtomicU64 = AtomicU64::new(0);
+    const LEAST: u64 = 1 << 30;
+    FREE.store(LEAST + (300 << 10), Ordering::Relaxed);
+    let machine = Machine::new(|options| {
+        options.memtable_bytes = 1 << 30;
+        options.disk_free_min_bytes = LEAST;
+        options.disk_free = DiskFree(Arc::new(|| Some(FREE.load(Ordering::Relaxed))));
+    });
+    let store = &machine.store;
+    // Faster than anybody looks at the disk.
+    store.flush_now().expect("nothing is broken");
+    let mut n = 0;
+    let why = loop {
+        match store.pressure() {
+            WritePressure::Go => machine.put(&format!("k{n}"), &[0; 10_000]).expect("room"),
+            WritePressure::Slow(_) => continue,
+            WritePressure::Stop(why) => break why,
+        };
+        n += 1;
+        assert!(n < 100, "the disk has room for thirty");
+    };
+    assert!(n > 10, "{n}");
+    assert!(why.contains("which are for a flush, disk-free-min is 1073741824. Reads and deletions go on."), "{why}");
+    assert_eq!(store.pressure_to_shrink(), WritePressure::Go);
+    let begun = Instant::now();
+    // The flush comes by itself, and writes go on.
+    while store.pressure() != WritePressure::Go {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_store_that_opens_on_a_full_disk_answers_and_waits_for_nothing() {
+    let machine = Machine::new(usual);
+    machine.put("k", b"v").expect("room");
+    machine.store.log().write();
+    machine.store.log().sync_through(machine.store.log().last()).expect("room");
+    let machine = machine.kill_and(|faults| faults.set_full(true));
+    assert!(machine.store.log().failed().is_some());
+    let mut txn = machine.begin();
+    assert_eq!(txn.counter(Space(0), Counter::Keys), 1);
+    assert!(txn.gate() <= machine.store.log().durable(), "the reply leaves");
+    drop(txn);
+    assert!(matches!(machine.put("more", b"v"), Err(Stop::Refused(_))));
+    machine.store.close().expect("nothing acknowledged is lost");
+    let machine = machine.kill();
+    assert_eq!(machine.get("k").as_deref(), Some(&b"v"[..]));
+    machine.put("more", b"v").expect("room");
 }
 
 #[test]

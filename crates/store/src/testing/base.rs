@@ -28,6 +28,7 @@ struct Script {
     warm: HashSet<Vec<u8>>,
     ingest_fault: Option<BaseError>,
     get_fault: Option<BaseError>,
+    reclaim_fault: Option<BaseError>,
     hold_ingests: bool,
     held: u64,
     short_of_space: bool,
@@ -61,6 +62,11 @@ impl FaultBase {
     /// Makes reads of a row that may go to the disk fail, or work again.
     pub fn set_get_fault(&self, fault: Option<BaseError>) {
         self.script.lock().get_fault = fault;
+    }
+
+    /// Makes compactions that give room back fail, or work again.
+    pub fn set_reclaim_fault(&self, fault: Option<BaseError>) {
+        self.script.lock().reclaim_fault = fault;
     }
 
     /// While set, ingestions wait before they begin.
@@ -237,6 +243,9 @@ impl Base for FaultBase {
     }
 
     fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+        if let Some(fault) = &self.script.lock().reclaim_fault {
+            return Err(fault.clone());
+        }
         self.change(self.script.lock(), || self.inner.reclaim_range(from, until))
     }
 
