@@ -65,6 +65,74 @@ fn after_closing_nothing_is_read_and_nothing_panics() {
     assert!(!base.figures().is_empty());
 }
 
+/// System calls by which this thread has read so far; `None` where the kernel does not tell.
+fn reads_of_this_thread() -> Option<u64> {
+    let counts = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
+}
+
+/// An event loop reads in the tier of memory: whatever is not there, rows, indexes or filters, and at whatever level, it is told
+/// so. Beyond level 0 indexes and filters are not pinned, only the top of those that are partitioned.
+#[test]
+fn the_tier_of_memory_never_reads_a_file() {
+    if reads_of_this_thread().is_none() {
+        eprintln!("the kernel does not count reads here: nothing was tested");
+        return;
+    }
+    let directory = Directory::new("memory-tier");
+    // The data is far larger than the cache, and so indexes are partitioned; or it is not.
+    for (cache_bytes, cold) in [(1 << 20, true), (256 << 20, true), (1 << 20, false)] {
+        let open = || {
+            let options = Options { cache_bytes, level0_files: 100, ..Options::default() };
+            Rocks::open(directory.path(), options).expect("the base opens")
+        };
+        let base = open();
+        let mut random = Random(7);
+        for round in 0..3u32 {
+            let mut flush = Flush::default();
+            for key in 0..20_000u32 {
+                flush.set(&(key * 3 + round).to_be_bytes(), Some((0..300).map(|_| random.next() as u8).collect()));
+            }
+            flush.into_base(&base).expect("a flush");
+            if round == 1 {
+                base.reclaim_range(b"", &[255]).expect("a compaction");
+            }
+        }
+        let base = if cold {
+            base.close();
+            open()
+        } else {
+            base
+        };
+        let mut found = [0; 3];
+        let before = reads_of_this_thread().expect("it was there before");
+        for key in (0..80_000u32).step_by(37) {
+            match base.get(&key.to_be_bytes(), Tier::Memory).expect("a read") {
+                Lookup::Row(_) => found[0] += 1,
+                Lookup::Absent => found[1] += 1,
+                Lookup::WouldBlock => found[2] += 1,
+            }
+            if key % 10 == 0 {
+                let (from, until) = (key.to_be_bytes(), (key + 50).to_be_bytes());
+                for direction in [Direction::Forward, Direction::Backward] {
+                    let mut cursor = base.scan(&from, &until, direction, Tier::Memory).expect("a read");
+                    while let Step::Row { .. } = cursor.step().expect("a read") {}
+                }
+            }
+        }
+        let after = reads_of_this_thread().expect("it was there before");
+        println!("cache {cache_bytes}, cold {cold}: {found:?} rows, absent, blocked");
+        // Reading the count is a read, too.
+        assert!(after - before <= 3, "{} reads", after - before);
+        assert!(found[2] > 100, "{found:?}: not all of it is in memory");
+        assert!(
+            read(&base, &3u32.to_be_bytes()).is_some() && reads_of_this_thread() > Some(after + 1),
+            "the disk is read there"
+        );
+        base.close();
+    }
+}
+
 #[test]
 fn a_directory_is_open_once() {
     let directory = Directory::new("once");

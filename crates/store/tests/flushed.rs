@@ -1,7 +1,9 @@
-//! What a flush has brought to the base is read from the memtable as long as that has it too: the base is not asked.
+//! What a flush has brought to the base is read from the memtable as long as that has it too: the base is not asked. And what a flush
+//! brings there is in the log before.
 
 mod machine;
 
+use haypile_log::Durability;
 use haypile_store::base::Direction;
 use haypile_store::{Mode, ObjectId, Slot, Space, Stop, TxnBuffers, row};
 use machine::{Machine, call};
@@ -67,4 +69,30 @@ fn an_object_of_the_generation_that_was_flushed_last_needs_no_base() {
     assert!(matches!(rows_in_memory(&machine, first), Err(Stop::WouldBlock)), "most of it is only in the base");
     machine.base.set_cold(false);
     assert_eq!(rows_in_memory(&machine, first).expect("the base answers"), ROWS - 1);
+}
+
+/// The base must never hold what the log may lose: after a power loss it would be ahead of it.
+#[test]
+fn the_log_is_on_the_disk_before_the_base_takes_what_it_says() {
+    for durability in [Durability::Os, Durability::Fsync] {
+        let mut machine = Machine::new(|options| {
+            // Nothing else syncs.
+            options.log.sync_interval_ms = 3_600_000;
+        });
+        machine.store.log().set_durability(durability);
+        for round in 0..3 {
+            let written = machine.put(&format!("k{round}"), b"v").expect("room").index.expect("a record");
+            machine.base.hold_ingests(true);
+            std::thread::scope(|scope| {
+                let flush = scope.spawn(|| machine.store.flush_now());
+                machine.base.wait_for_held_ingest();
+                let synced = machine.store.log().synced();
+                machine.base.hold_ingests(false);
+                flush.join().expect("no panic").expect("nothing is broken");
+                assert!(synced >= written, "{durability:?}: synced through {synced}, of {written}");
+            });
+        }
+        machine = machine.kill();
+        assert!(machine.get("k2").is_some());
+    }
 }
