@@ -2,7 +2,8 @@
 
 mod process;
 
-use process::{Client, Server, SmallDisk, TempDir, fails, free_port, wait_until};
+use haypile_harness::small_disk::SmallDisk;
+use process::{Client, Server, TempDir, fails, free_port, wait_until};
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;

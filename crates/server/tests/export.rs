@@ -3,8 +3,9 @@
 
 mod process;
 
+use haypile_harness::small_disk::SmallDisk;
 use haypile_rdb::{Event, Kind, Sink, VERSION, VERSION_WITH_FIELD_DEADLINES, read_file};
-use process::{Client, Server, SmallDisk, TempDir};
+use process::{Client, Server, TempDir};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::TcpStream;

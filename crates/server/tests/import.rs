@@ -3,8 +3,9 @@
 
 mod process;
 
+use haypile_harness::small_disk::SmallDisk;
 use haypile_rdb::{Key, Kind, VERSION, Writer};
-use process::{Server, SmallDisk, TempDir};
+use process::{Server, TempDir};
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::Path;

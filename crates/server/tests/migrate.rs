@@ -2,7 +2,8 @@
 
 mod process;
 
-use process::{Client, PATIENCE, Server, SmallDisk, TempDir, free_port, request, wait_until};
+use haypile_harness::small_disk::SmallDisk;
+use process::{Client, PATIENCE, Server, TempDir, free_port, request, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};

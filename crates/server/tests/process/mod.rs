@@ -38,28 +38,6 @@ impl Drop for TempDir {
     }
 }
 
-/// A small tmpfs; unmounted when dropped.
-pub struct SmallDisk(pub PathBuf);
-
-impl SmallDisk {
-    /// Where this process may mount one; elsewhere the test says so and ends.
-    pub fn mount(path: &Path, size: &str) -> Option<SmallDisk> {
-        std::fs::create_dir_all(path).expect("a directory can be made");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(path).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(SmallDisk(path.to_owned()));
-        }
-        eprintln!("no tmpfs can be mounted here: nothing was tested");
-        None
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 /// A port that nobody listens on, and that no other test of this process gets.
 pub fn free_port() -> u16 {
     haypile_harness::port::free_port().expect("one is free")
