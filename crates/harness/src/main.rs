@@ -102,8 +102,11 @@ struct Crash {
     #[arg(long, default_value = "os")]
     durability: String,
     /// Directives that make flushes, segments and chunks small, so that kills meet them.
-    #[arg(long, default_value = crash::SMALL_STORE)]
+    #[arg(long, default_value = crash::SMALL_STORE, default_value_if("short_disk", "true", crash::short_disk::SMALL_STORE))]
     base_options: String,
+    /// On a small disk that others fill and empty again, a tmpfs.
+    #[arg(long)]
+    short_disk: bool,
 }
 
 #[derive(Args)]
@@ -372,7 +375,8 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
 
 fn run_crash(arguments: &Crash) -> Result<bool> {
     let durability = format!("--durability {}", arguments.durability);
-    crash::run(&crash::Options {
+    let run = if arguments.short_disk { crash::short_disk::run } else { crash::run };
+    run(&crash::Options {
         server: arguments.under.template(&format!("{durability} {}", arguments.base_options))?,
         seed: arguments.seed.unwrap_or_else(fresh_seed),
         time: Duration::from_secs_f64(arguments.minutes * 60.0),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haypile_harness::crash::{Options, SMALL_STORE, run};
+use haypile_harness::crash::{Options, SMALL_STORE, run, short_disk};
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, haypile_binary};
 
@@ -18,4 +18,12 @@ fn crash(durability: &str, seconds: u64) {
 fn nothing_acknowledged_is_lost_to_a_kill() {
     crash("os", 15);
     crash("fsync", 8);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_a_disk_that_turns_short() {
+    let binary = haypile_binary().expect("the server is built before its tests");
+    let server = Template::haypile(&binary, short_disk::SMALL_STORE).expect("the template has its marks");
+    let options = Options { server, seed: fresh_seed(), time: Duration::from_secs(15), writers: 8 };
+    assert!(short_disk::run(&options).expect("the server can be run"), "see the seed and the log above");
 }

@@ -3,7 +3,7 @@
 //!
 //! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its operations),
 //! `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and opens them, `pops`
-//! has elements wander through blocked pops, `groups` entries through consumer groups. A loss ends the run and leaves the data directory where it is.
+//! has elements wander through blocked pops, `groups` entries through consumer groups; `short_disk` is a program of its own. A loss ends the run and leaves the data directory where it is.
 
 pub mod model;
 mod value;
@@ -19,6 +19,7 @@ mod observe;
 mod backups;
 mod groups;
 mod pops;
+pub mod short_disk;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
