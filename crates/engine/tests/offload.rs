@@ -373,7 +373,7 @@ fn a_client_that_does_not_read_keeps_no_files_of_the_base_for_ever() {
     let mut server = Server::new();
     let element = "x".repeat(10_000);
     for _ in 0..60 {
-        let elements = vec![element.as_str(); 10].join(" ");
+        let elements = [element.as_str(); 10].join(" ");
         server.ask(0, &format!("RPUSH list {elements}"));
     }
     server.freeze();
