@@ -62,6 +62,7 @@ diff: test-tools build harness ## compare replies with redis-server (SEED=, CASE
 
 crash: build harness ## kill and verify (MINUTES=, SEED=)
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --short-disk --minutes 2 --seed $(SEED)
 
 soak: build harness ## mixed load for long (MINUTES=), then attacks beside an innocent client
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
