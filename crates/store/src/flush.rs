@@ -519,7 +519,8 @@ impl Store {
         self.memtable.keep_flushed();
         *self.frozen.lock() = None;
         self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: dead.clone() });
-        self.on_dead(&dead, &orphans);
+        // What has died since is looked after when the generation that says so is flushed: it may hold rows of it.
+        self.on_dead(&frozen.dead, &orphans);
         self.log.purge(frozen.index);
         self.flush.rows.fetch_add(count, Ordering::Relaxed);
         self.flush.completed.fetch_add(1, Ordering::Relaxed);

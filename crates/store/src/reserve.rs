@@ -82,8 +82,9 @@ mod tests {
     #[test]
     fn it_is_taken_let_go_and_taken_back_by_what_the_disk_has() {
         let disk = ForgetfulFiles::new();
+        disk.create_dir_all("/dir".as_ref()).expect("a directory");
         let faults = Arc::new(FaultFiles::new(disk.process()));
-        let reserve = Reserve::at(faults.clone(), "/reserve".into());
+        let reserve = Reserve::at(faults.clone(), "/dir/reserve".into());
         let settle = |free: u64, needed: bool| (reserve.settle(free, MIN, needed), reserve.held_bytes());
         assert_eq!(settle(MIN - 1, false), (false, 0), "nothing is taken that writes have no room without");
         assert_eq!(settle(MIN, false), (false, MIN / 4));
@@ -99,12 +100,12 @@ mod tests {
         assert_eq!(settle(MIN, false), (false, MIN / 4));
         assert!(reserve.settle(u64::MAX, MIN / 2, false), "the demand was lowered");
         assert_eq!((reserve.settle(u64::MAX, MIN / 2, false), reserve.held_bytes()), (false, MIN / 8));
-        assert_eq!(Reserve::at(faults, "/reserve".into()).held_bytes(), MIN / 8, "the next run finds it");
+        assert_eq!(Reserve::at(faults, "/dir/reserve".into()).held_bytes(), MIN / 8, "the next run finds it");
     }
 
     #[test]
     fn without_a_demand_there_is_none() {
-        let reserve = Reserve::at(Arc::new(ForgetfulFiles::new()), "/reserve".into());
+        let reserve = Reserve::at(Arc::new(ForgetfulFiles::new()), "/dir/reserve".into());
         assert!(!reserve.settle(u64::MAX, 0, false));
         assert_eq!(reserve.held_bytes(), 0);
         assert_eq!(Reserve::wanted_bytes(1 << 40), BYTES_MAX);
