@@ -55,7 +55,16 @@ impl Rocks {
         let events = Arc::new(Events::default());
         let removal = Removal::new(options.removal_bytes_per_s);
         let ingest = Ingest::new(directory, &options, &cache);
-        let db = DB::open(&options.database(&cache, &reclaimer, &events, &removal), directory).map_err(open_error)?;
+        let settings = options.database(&cache, &reclaimer, &events, &removal);
+        let opened = DB::open(&settings, directory).map_err(open_error);
+        let db = match opened {
+            // It got as far as to write, so that the directory is ours, with what an unfinished flush has left.
+            Err(OpenError::Full(_)) => {
+                ingest.clean().map_err(not_opened)?;
+                DB::open(&settings, directory).map_err(open_error)?
+            }
+            opened => opened?,
+        };
         // Only now: the lock is ours, so that these are no other's files.
         ingest.clean().map_err(not_opened)?;
         let (handle, open) = Handle::new(db);

@@ -137,6 +137,23 @@ fn wherever_the_room_ends_a_flush_is_whole_or_not_there() {
     assert!(refused > 20 && taken > 5, "{refused} refused, {taken} taken");
 }
 
+#[test]
+fn what_an_unfinished_flush_left_is_room_for_an_open() {
+    let Some(disk) = SmallDisk::mount(24) else {
+        eprintln!("no tmpfs can be mounted here: nothing was tested");
+        return;
+    };
+    let directory = disk.path().join("base");
+    let base = Rocks::open(&directory, Options::default()).expect("the base opens");
+    rows(0, 1 << 20).into_base(&base).expect("a flush");
+    base.close();
+    std::fs::write(directory.join("ingest/0.sst"), vec![0; 1 << 20]).expect("there is room");
+    fill(&disk.path().join("filler"), 0);
+    let base = Rocks::open(&directory, Options::default()).expect("the base opens");
+    assert_eq!(all(&base).len(), (1 << 20) / 1000);
+    base.close();
+}
+
 /// Takes all room of the file's disk but some pages.
 fn fill(path: &Path, pages: usize) {
     use std::io::Write;
