@@ -86,6 +86,7 @@ fn where_others_have_filled_the_disk_what_makes_room_goes_on_before_and_after_a_
     // What is let go is for the server alone.
     disk.leave(1 << 20).expect("the disk can be filled");
     server.kill();
+    disk.clear();
     disk.leave(1 << 20).expect("the disk can be filled");
 
     let server = Server::start(&disk.0, &small);
