@@ -216,7 +216,7 @@ impl Log {
             // Set before the look at what is charged: whoever makes room after that look sees it.
             shared.busy.store(true, Ordering::SeqCst);
             let charged = shared.budget.charged();
-            let fits = charged + charge <= state.limit(unsynced_bytes_max / 2);
+            let fits = charged + charge <= state.memory_limit(unsynced_bytes_max / 2);
             if fits || state.failed.is_some() || state.closed || state.stop || !state.started {
                 return;
             }
