@@ -3,7 +3,8 @@
 //!
 //! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its operations),
 //! `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and opens them, `pops`
-//! has elements wander through blocked pops, `groups` entries through consumer groups; `short_disk` is a program of its own. A loss ends the run and leaves the data directory where it is.
+//! has elements wander through blocked pops, `groups` entries through consumer groups, `counters` has connections raise counters
+//! that others raise meanwhile; `short_disk` is a program of its own. A loss ends the run and leaves the data directory where it is.
 
 pub mod model;
 mod value;
@@ -17,6 +18,7 @@ mod inspect;
 mod observe;
 
 mod backups;
+mod counters;
 mod groups;
 mod pops;
 pub mod short_disk;
@@ -32,6 +34,7 @@ use crate::client::{Client, info_field};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use backups::Backups;
+use counters::Counters;
 use groups::Groups;
 use model::{Database, Seen, State, find_survivor};
 use observe::{check_sizes, observe};
@@ -46,7 +49,8 @@ pub struct Options {
 }
 
 /// Directives of our server under which a second of writing fills several memtables and log segments.
-pub const SMALL_STORE: &str = "--maxmemory 64mb --memtable-size 2mb --flush-log-bytes 16mb --log-segment-size 1mb";
+pub const SMALL_STORE: &str =
+    "--maxmemory 64mb --memtable-size 2mb --flush-log-bytes 16mb --log-segment-size 1mb --txn-bytes-max 4mb";
 
 /// Databases that several writers share.
 const SHARED: u64 = 4;
@@ -133,6 +137,8 @@ pub fn run(options: &Options) -> Result<bool> {
     println!(
         "crash: {added} entries added to streams, {delivered} delivered to consumer groups, {acknowledged} acknowledged"
     );
+    let Counters { raised, refused, .. } = run.counters;
+    println!("crash: {raised} increments of counters, {refused} blocks refused as a whole");
     let Backups { attempts, opened, opened_again, cut_off, .. } = run.backups;
     println!(
         "crash: {attempts} backups begun, {opened} opened ({opened_again} once more in a later round, {cut_off} complete when the server died)"
@@ -161,6 +167,7 @@ struct Run<'a> {
     backups: Backups,
     pops: Pops,
     groups: Groups,
+    counters: Counters,
 }
 
 impl<'a> Run<'a> {
@@ -185,6 +192,7 @@ impl<'a> Run<'a> {
             backups: Backups::default(),
             pops: Pops::new(options.seed),
             groups: Groups::new(options.seed),
+            counters: Counters::new(options.seed),
         })
     }
 
@@ -248,7 +256,8 @@ impl<'a> Run<'a> {
         let backup_random = Random::of_part(self.options.seed ^ self.totals.rounds, u64::MAX - 1);
         let tasks = self.pops.tasks();
         let group_tasks = self.groups.tasks();
-        let (ends, pop_ends, group_ends, attempts) = thread::scope(|scope| {
+        let counter_tasks = self.counters.tasks();
+        let (ends, pop_ends, group_ends, counter_ends, attempts) = thread::scope(|scope| {
             let stop = &stop;
             let ruler = watch.as_ref().map(|watch| scope.spawn(move || watch.rule(port, stop)));
             let backups = watch.as_ref().map(|watch| scope.spawn(move || watch.take(port, backup_random, stop)));
@@ -258,7 +267,12 @@ impl<'a> Run<'a> {
             let pops: Vec<_> = tasks.into_iter().map(|task| scope.spawn(move || task.run(port, stop))).collect();
             let groups: Vec<_> =
                 group_tasks.into_iter().map(|task| scope.spawn(move || task.run(port, stop))).collect();
-            let finished = || threads.iter().chain(&pops).chain(&groups).any(|thread| thread.is_finished());
+            let counters: Vec<_> =
+                counter_tasks.into_iter().map(|task| scope.spawn(move || task.run(port, stop))).collect();
+            let finished = || {
+                threads.iter().chain(&pops).chain(&groups).any(|thread| thread.is_finished())
+                    || counters.iter().any(|thread| thread.is_finished())
+            };
             // The moment of the kill is what the seed decides; nothing is waited for.
             let begin = Instant::now();
             while begin.elapsed() < time && !finished() {
@@ -275,6 +289,9 @@ impl<'a> Run<'a> {
                 if early { mark_early(ends) } else { ends }
             };
             let (ends, pop_ends, group_ends) = (join(threads), join(pops), join(groups));
+            let counter_ends = counters.into_iter().map(|t| t.join().expect("a thread that counts does not panic"));
+            let (counter_ends, refused): (Vec<End>, Vec<u64>) = counter_ends.unzip();
+            let counter_ends = (if early { mark_early(counter_ends) } else { counter_ends }, refused.iter().sum());
             if let Some(ruler) = ruler {
                 ruler.join().expect("it does not panic")?;
             }
@@ -282,12 +299,15 @@ impl<'a> Run<'a> {
                 Some(backups) => backups.join().expect("it does not panic")?,
                 None => Vec::new(),
             };
-            ended.map(|()| (ends, pop_ends, group_ends, attempts))
+            ended.map(|()| (ends, pop_ends, group_ends, counter_ends, attempts))
         })?;
+        let (counter_ends, refused) = counter_ends;
+        self.counters.note_refused(refused);
         let of_writers = self.writers.iter().map(|writer| writer.prefix.as_str()).zip(&ends);
         let of_pops = pop_ends.iter().map(|end| ("blocked pops:", end));
         let of_groups = group_ends.iter().map(|end| ("consumer groups:", end));
-        for (name, end) in of_writers.chain(of_pops).chain(of_groups) {
+        let of_counters = counter_ends.iter().map(|end| ("counters:", end));
+        for (name, end) in of_writers.chain(of_pops).chain(of_groups).chain(of_counters) {
             match end {
                 End::Wrong(text) => bail!("{name} {text}"),
                 End::Broken(error) if ending == Ending::KillInFlushall => bail!("{name} its connection broke: {error}"),
@@ -328,6 +348,7 @@ impl<'a> Run<'a> {
             self.writers.iter_mut().for_each(|writer| writer.resume_from(State::default()));
             self.pops.forget();
             self.groups.forget();
+            self.counters.forget();
         }
         self.server = Some(server);
         self.verify().context("after a kill in FLUSHALL")?;
@@ -357,7 +378,8 @@ impl<'a> Run<'a> {
         }
         check_sizes(&mut client, &USED, true)?;
         self.pops.verify(&mut client).context("blocked pops")?;
-        self.groups.verify(&mut client).context("consumer groups")
+        self.groups.verify(&mut client).context("consumer groups")?;
+        self.counters.verify(&mut client).context("counters")
     }
 }
 
