@@ -423,11 +423,11 @@ impl<'s> Txn<'s> {
             self.issued.clear();
         }
         // Only now: the base reclaims nothing of an object that may still come to be.
-        let ahead = std::mem::take(&mut self.ahead);
-        let garbage = self.undone.drain(..).chain(ahead.into_iter().filter(|_| !self.committed));
-        let garbage: Vec<Orphan> = garbage.collect();
-        if !garbage.is_empty() {
-            self.store.on_orphans(garbage);
+        if !self.ahead.is_empty() && !self.committed {
+            self.store.on_orphans(std::mem::take(&mut self.ahead));
+        }
+        if !self.undone.is_empty() {
+            self.store.on_orphans(std::mem::take(&mut self.undone));
         }
     }
 }
