@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigError, Origin, os_text};
-use crate::words;
+use crate::{table, words};
 
 /// A file of more bytes than this is none of ours.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -110,8 +110,20 @@ fn line(trimmed: &[u8], origin: Origin) -> Result<Option<Line>, ConfigError> {
     match words::split(trimmed) {
         Ok(words) if words.is_empty() => Ok(None),
         Ok(words) => Ok(Some(Line { words, origin })),
-        Err(words::Unbalanced) => Err(ConfigError::at(&origin, "Unbalanced quotes in configuration line")
-            .hint("Close each quote, with a blank or nothing after it; write \\\" for a quote inside double quotes.")),
+        Err(words::Unbalanced) => {
+            Err(ConfigError::at(&seen(trimmed, &origin), "Unbalanced quotes in configuration line").hint(
+                "Close each quote, with a blank or nothing after it; write \\\" for a quote inside double quotes.",
+            ))
+        }
+    }
+}
+
+/// The place of a line that cannot be read, without its values where its directive's are secret.
+fn seen(line: &[u8], origin: &Origin) -> Origin {
+    let name = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    match table::find(name) {
+        Some(found) if found.row.sensitive => origin.without_values(),
+        _ => origin.clone(),
     }
 }
 

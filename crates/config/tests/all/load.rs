@@ -95,6 +95,7 @@ fn what_is_not_there_yet_stops_the_start_unless_it_is_off() {
         refused(&format!("port 6380\n{line}"), &["at line 2", "is not supported yet"]);
     }
     refused("masterauth secret", &["at line 1", ">>> 'masterauth (not shown)'"]);
+    refused("requirepass \"secret", &["Unbalanced quotes", ">>> 'requirepass (not shown)'"]);
     let scratch = Scratch::new();
     let off = "masterauth a\nmasterauth \"\"\naclfile \"\"\ntls-port 0\nreplicaof a 1\nreplicaof no one\ncluster-enabled no\nmin-slaves-to-write 0\n\
                notify-keyspace-events \"\"\nuser default on nopass ~* &* +@all";
