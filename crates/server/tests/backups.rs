@@ -220,7 +220,7 @@ fn a_full_disk_fails_the_backup_and_nothing_else() {
     assert!(reply.starts_with("-ERR the backup failed: ") && reply.contains("No space left"), "{reply}");
     assert_eq!(all_names(&disk.0), Vec::<String>::new(), "nothing is left of it");
     drop(tiny);
-    assert_eq!(client.ask("SET after 2"), "+OK\r\n");
+    wait_until("the server has looked at the disk again", || client.ask("SET after 2") == "+OK\r\n");
     assert_eq!(client.ask("SAVE"), "+OK\r\n");
     server.kill();
     let names = backups(&disk.0);
