@@ -332,7 +332,8 @@ impl Workbench {
         }
         self.claims.arrange();
         // What reads one row sees it as it is at one moment, without waiting for who holds its key.
-        let mut locked = WRITES || keys.len() != 1 || !entry.looks_at_one_row;
+        let mut locked =
+            WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
         // It has touched its key already.
         let mut is_again = false;
         loop {

@@ -8,6 +8,7 @@ use crate::access::{Access, Touch};
 use crate::commit::Latches;
 use crate::memtable::{RowEntry, Shard};
 use crate::row::{self, Key, RowKey};
+use crate::staged::OneLatch;
 use crate::store::Store;
 use crate::txn::{Txn, next_random};
 use std::collections::HashMap;
@@ -152,15 +153,24 @@ impl<'s> Txn<'s> {
     /// Its rows are in the memtable: the keys are as it knows.
     #[cold]
     pub(crate) fn settle_accesses(&self, own: &OwnAccesses, latches: &Latches<'_>) {
-        for (row, access) in &own.noted {
-            let shard = crate::memtable::shard_of_row(row);
-            if let Some(key) = row::parse_meta_row(row)
-                && let Ok(at) = latches.binary_search_by_key(&shard, |(shard, _)| *shard)
-                && let Some(entry) = latches[at].1.active.find(&key)
-            {
-                entry.stamp().set(*access);
-            }
-        }
+        own.noted.iter().for_each(|(row, access)| settle_access(row, *access, latches));
+    }
+
+    /// As `settle_accesses`, one latch after the other.
+    #[cold]
+    pub(crate) fn settle_accesses_in_steps(&self, own: &OwnAccesses, latch: &mut OneLatch<'_>) {
+        own.noted.iter().for_each(|(row, access)| settle_access(row, *access, latch.of(row)));
+    }
+}
+
+/// Leaves on a row, which lies under one of the latches, what was noted of it.
+fn settle_access(row: &[u8], access: Access, latches: &Latches<'_>) {
+    let shard = crate::memtable::shard_of_row(row);
+    if let Some(key) = row::parse_meta_row(row)
+        && let Ok(at) = latches.binary_search_by_key(&shard, |(shard, _)| *shard)
+        && let Some(entry) = latches[at].1.active.find(&key)
+    {
+        entry.stamp().set(access);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The commit: from a transaction's own writes to a record in the log and rows in the memtable, in one step.
 //!
 //! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in. So the
-//! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half.
+//! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half. What
+//! writes very many rows is applied in steps (`staged`).
 
 use crate::accesses::Written;
 use crate::databases::dead_space;
@@ -9,7 +10,8 @@ use crate::intent::{intent_row, intent_value};
 use crate::memtable::{Change, Memtable, Shard, shard_of_row};
 use crate::own::{Op, print_of_row};
 use crate::reclaim::Orphan;
-use crate::row::{Family, Space, parse_expire_row};
+use crate::row::{Family, Space, parse_expire_row, parse_meta_row};
+use crate::staged::{OneLatch, ROWS_AT_ONCE};
 use crate::store::Store;
 use crate::txn::{Mode, Stop, Txn};
 use crate::value::Value;
@@ -65,8 +67,22 @@ impl Txn<'_> {
             }
         };
         let crc = body_crc(body);
+        let index = match self.overlay.len() > ROWS_AT_ONCE {
+            true => self.commit_in_steps(reserved, crc),
+            false => self.commit_at_once(reserved, crc),
+        };
+        store.after_commit();
+        self.committed = true;
+        self.gate = self.gate.max(index);
+        Ok(Committed { index: Some(index), gate: self.gate })
+    }
+
+    /// Under the latches of all shards that it writes to.
+    #[inline]
+    fn commit_at_once(&mut self, reserved: Reservation<'_>, crc: u32) -> Index {
+        let store = self.store;
         let mut latches = latch_all(&store.memtable, self.overlay.keys());
-        let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, body, crc);
+        let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, self.overlay.body_bytes(), crc);
         let (mut grown, written) = (0, self.written());
         self.overlay.take_writes(false, |row, op, value, before| {
             grown += store.write_applied(&mut latches, row, op, value, before, index, written);
@@ -74,15 +90,33 @@ impl Txn<'_> {
         if let Some(own) = &self.accesses {
             self.settle_accesses(own, &latches);
         }
-        for &(space, counter, delta) in &self.counts {
-            store.databases.add(space, counter as u8, delta);
+        self.settle_counts(grown);
+        index
+    }
+
+    /// Under one latch after the other, see `staged`.
+    #[cold]
+    fn commit_in_steps(&mut self, reserved: Reservation<'_>, crc: u32) -> Index {
+        let store = self.store;
+        let _turn = store.staged.begin(self.overlay.keys().filter_map(parse_meta_row));
+        let index = store.log.append(reserved, Kind::Effects, self.call.now_ms, self.overlay.body_bytes(), crc);
+        let (mut grown, written) = (0, self.written());
+        let mut latch = OneLatch::new(&store.memtable);
+        self.overlay.take_writes(false, |row, op, value, before| {
+            grown += store.write_applied(latch.of(row), row, op, value, before, index, written);
+        });
+        if let Some(own) = &self.accesses {
+            self.settle_accesses_in_steps(own, &mut latch);
         }
-        store.memtable.account(grown);
-        drop(latches);
-        store.after_commit();
-        self.committed = true;
-        self.gate = self.gate.max(index);
-        Ok(Committed { index: Some(index), gate: self.gate })
+        self.settle_counts(grown);
+        index
+    }
+
+    fn settle_counts(&self, grown: i64) {
+        for &(space, counter, delta) in &self.counts {
+            self.store.databases.add(space, counter as u8, delta);
+        }
+        self.store.memtable.account(grown);
     }
 
     /// Writes rows of this transaction's own objects ahead of the rest, as a record of their own.

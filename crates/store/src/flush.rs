@@ -564,6 +564,8 @@ impl Store {
 
     /// The same; `gone` gets the generation that it takes out of the memtable before.
     fn freeze_after(&self, gone: &mut Vec<Arc<Table>>) -> Option<Arc<Frozen>> {
+        // A record that is being applied in steps is in this generation as a whole.
+        let _staged = self.staged.keep_out();
         let mut held = self.frozen.lock();
         if held.is_none() {
             // So that the latches are not taken, nor the generation before given up, for nothing.

@@ -32,6 +32,7 @@ mod reserve;
 pub mod row;
 mod scan;
 mod sorted;
+mod staged;
 mod store;
 pub mod testing;
 mod tidy;

@@ -11,6 +11,7 @@ use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
 use crate::row::{SystemScope, system_row};
+use crate::staged::Staged;
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::txn::Mode;
 use haypile_log::{Closed, Index, Log, Progress, Replay};
@@ -53,6 +54,7 @@ impl Store {
         let opened = Log::open(log, Index(applied.unwrap_or(0))).map_err(|error| OpenError(error.to_string()))?;
         let store = Arc::new(Store {
             memtable: Memtable::new(!options.memory_only),
+            staged: Staged::default(),
             cache: RowCache::new(options.row_cache_bytes),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
             databases: Databases::new(options.databases),

@@ -120,6 +120,12 @@ impl Overlay {
         self.own.is_empty()
     }
 
+    /// How many writes there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.own.len()
+    }
+
     pub fn main_bytes(&self) -> usize {
         self.main.len()
     }

@@ -13,6 +13,7 @@ use crate::presence::Presence;
 use crate::reclaim::{Orphan, Reclaimer};
 use crate::reserve::Reserve;
 use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
+use crate::staged::Staged;
 use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
 use crate::value::Value;
 use haypile_log::{AppendError, Body, History, Index, Log, Reservation};
@@ -96,6 +97,8 @@ pub struct Store {
     pub(crate) history: History,
     pub(crate) base: Arc<dyn Base>,
     pub(crate) memtable: Memtable,
+    /// The commit that is being applied in steps.
+    pub(crate) staged: Staged,
     pub(crate) cache: RowCache,
     pub(crate) presence: Presence,
     pub(crate) databases: Databases,
@@ -453,6 +456,12 @@ impl Store {
         } else {
             self.log.last()
         }
+    }
+
+    /// Whether a key is about to be changed together with very many others: then it is read under its lock only.
+    #[inline]
+    pub fn is_staged(&self, key: &Key<'_>) -> bool {
+        self.staged.holds(key)
     }
 
     /// Deadlines that have passed, as far as the memtable knows: candidates for active expiry, at most `max`.

@@ -1,0 +1,132 @@
+//! Commits of very many rows, which are applied in steps, so that no latch is held for longer than a moment.
+//!
+//! Their key locks are held meanwhile. Who reads without key locks could see one row after such a commit and another one before it: so the
+//! keys that it touches are known here while it is under way, and are read under their locks. A freeze waits for its end: a
+//! generation has all of a record or nothing.
+
+use crate::commit::Latches;
+use crate::memtable::{Memtable, shard_of_row};
+use crate::row::Key;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Commits of more rows are applied in steps: those of fewer hold their latches for about a tenth of a millisecond.
+pub(crate) const ROWS_AT_ONCE: usize = 512;
+
+/// Rows of one shard that are applied before others have a chance to take its latch.
+const ROWS_IN_STEP: usize = 64;
+
+/// A key by its slot and its hash: that another one has both is so rare that it may wait.
+#[inline]
+fn print_of(key: &Key<'_>) -> u64 {
+    u64::from(key.slot.0) << 32 | u64::from(key.hash)
+}
+
+/// The one commit that is being applied in steps, if any.
+#[derive(Default)]
+pub(crate) struct Staged {
+    /// Invariant: set before the first row is applied, and cleared after the last one. Whoever has seen a row of it has taken a
+    /// latch after its committer did, and so sees this set.
+    any: AtomicBool,
+    /// The prints of its keys, ascending.
+    keys: RwLock<Vec<u64>>,
+    /// Held by the commit, and by a freeze.
+    turn: Mutex<()>,
+}
+
+/// The turn of one commit; its end is the commit's.
+pub(crate) struct Turn<'s> {
+    staged: &'s Staged,
+    _turn: MutexGuard<'s, ()>,
+}
+
+impl Staged {
+    /// Begins a commit that touches these keys. Waits for the one before.
+    pub fn begin<'k>(&self, keys: impl Iterator<Item = Key<'k>>) -> Turn<'_> {
+        let mut prints: Vec<u64> = keys.map(|key| print_of(&key)).collect();
+        prints.sort_unstable();
+        let turn = self.turn.lock();
+        *self.keys.write() = prints;
+        self.any.store(true, Ordering::Release);
+        Turn { staged: self, _turn: turn }
+    }
+
+    /// Waits until no commit is half applied, and keeps others from beginning.
+    pub fn keep_out(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// Whether a key may be touched by a commit under way.
+    #[inline]
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        self.any.load(Ordering::Relaxed) && self.look(key)
+    }
+
+    #[cold]
+    fn look(&self, key: &Key<'_>) -> bool {
+        self.keys.read().binary_search(&print_of(key)).is_ok()
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.staged.any.store(false, Ordering::Release);
+        *self.staged.keys.write() = Vec::new();
+    }
+}
+
+/// The latch of one shard at a time, changed from row to row.
+pub(crate) struct OneLatch<'a> {
+    memtable: &'a Memtable,
+    latches: Latches<'a>,
+    rows: usize,
+}
+
+impl<'a> OneLatch<'a> {
+    pub fn new(memtable: &'a Memtable) -> Self {
+        OneLatch { memtable, latches: Latches::new(), rows: 0 }
+    }
+
+    /// The latch for a row.
+    pub fn of(&mut self, row: &[u8]) -> &mut Latches<'a> {
+        let shard = shard_of_row(row);
+        let is_held = self.latches.first().is_some_and(|(held, _)| *held == shard);
+        if !is_held || self.rows == ROWS_IN_STEP {
+            if let Some((_, latch)) = self.latches.pop() {
+                // Those who wait have it first.
+                MutexGuard::unlock_fair(latch);
+            }
+            self.latches.push((shard, self.memtable.latch(shard)));
+            self.rows = 0;
+        }
+        self.rows += 1;
+        &mut self.latches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::{Slot, Space, hash_of, slot_of};
+
+    #[test]
+    fn keys_are_known_while_their_commit_is_under_way() {
+        let names: Vec<String> = (0..5000).map(|number| format!("key:{number}")).collect();
+        let key =
+            |name: &'_ str| -> (Space, Slot, u32) { (Space(0), slot_of(name.as_bytes()), hash_of(name.as_bytes(), 7)) };
+        let holds = |staged: &Staged, name: &str| {
+            let (space, slot, hash) = key(name);
+            staged.holds(&Key { space, slot, hash, name: name.as_bytes() })
+        };
+        let staged = Staged::default();
+        assert!(!names.iter().any(|name| holds(&staged, name)));
+        let turn = staged.begin(names.iter().map(|name| {
+            let (space, slot, hash) = key(name);
+            Key { space, slot, hash, name: name.as_bytes() }
+        }));
+        assert!(names.iter().all(|name| holds(&staged, name)));
+        assert!(!(0..5000).any(|number| holds(&staged, &format!("other:{number}"))), "nobody else waits");
+        drop(turn);
+        assert!(!names.iter().any(|name| holds(&staged, name)));
+    }
+}
