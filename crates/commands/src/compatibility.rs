@@ -182,6 +182,13 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "sorting_leaves_an_encoding_as_it_is",
     },
     Difference {
+        commands: &["sort", "sort_ro"],
+        what: "The keys that the patterns of BY and GET name are read at one moment with the key that is sorted up to 1024 of \
+               them; where there are more, each is read at a moment of its own while the command runs.",
+        why: "A moment for all of a million keys would have everybody wait for seconds.",
+        test: "a_long_sort_reads_each_key_at_a_moment_of_its_own",
+    },
+    Difference {
         commands: &["object|idletime"],
         what: "It is exact while the key is in memory. For a key that was only on disk it counts from when it was loaded, \
                which asking does, too; after a start, of what the log had to bring back, from the last write.",

@@ -105,9 +105,7 @@ impl Error {
 fn stop_reply(stop: Stop) -> Reply {
     match stop {
         // Never sent: the engine runs the command again where it may wait.
-        Stop::WouldBlock | Stop::Long | Stop::NeedsLocks | Stop::Alone => {
-            Reply::error("ERR the command has to wait for others")
-        }
+        Stop::WouldBlock | Stop::Long | Stop::NeedsLocks => Reply::error("ERR the command has to wait for others"),
         Stop::TooLarge => Reply::error("ERR the command changes more than txn-bytes-max allows"),
         Stop::Refused(text) | Stop::Failed(text) => Reply::error(text),
     }

@@ -438,7 +438,8 @@ fn destination<'a>(txn: &mut Txn, args: Args<'a>, to: usize, form: &Form) -> Res
     if form.stores == Stores::Asked {
         let first = |word| (form.first..args.len()).find(|&i| args.is(i, word)).map(|i| i + 1);
         if ![first("store"), first("storedist")].contains(&Some(to)) {
-            txn.alone()?;
+            let hash = args.key(txn, to).hash;
+            txn.claim(std::iter::once(hash), true)?;
         }
     }
     Ok(args.key(txn, to))

@@ -1,7 +1,10 @@
 //! SORT and SORT_RO: the elements of a list, a set or a sorted set in an order of their own, or by what other keys say of them.
 //!
-//! Owns options, weights and replies. What BY and GET ask for lies in keys that nobody has locked: such a call runs while no
-//! other does. What is too much for memory is sorted by the store's own order of rows (`sort_large`).
+//! Owns options, weights and replies. What BY and GET ask for lies in keys that are not among the arguments. Up to a bound
+//! they are locked before anything is read, so that all of it is from one moment, as in Redis; beyond it each is looked at
+//! under its own lock, at a moment of its own, because nobody else is to wait for a million keys. The key that is sorted and
+//! the one that is stored to are locked from beginning to end. What is too much for memory is sorted by the store's own order
+//! of rows (`sort_large`).
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -66,6 +69,9 @@ const SORT_RO: Command = Command {
 /// Elements and weights of more bytes are not sorted in memory.
 pub(crate) const MEMORY_BYTES_MAX: usize = 8 << 20;
 
+/// Keys named by patterns that are read at one moment together. About as many fit an event loop's run.
+const TOGETHER_MAX: u64 = 1024;
+
 /// A call, its options parsed.
 pub(crate) struct Call<'a> {
     pub key: Key<'a>,
@@ -126,7 +132,27 @@ impl<'a> Call<'a> {
 
     /// Whether it looks into keys that it does not name.
     fn looks_elsewhere(&self) -> bool {
-        self.by.is_some() || self.gets.iter().any(|pattern| *pattern != b"#")
+        self.patterns().next().is_some()
+    }
+
+    /// The patterns that name a key for each element.
+    fn patterns(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.by.into_iter().chain(self.gets.iter().copied()).filter(|pattern| pattern.contains(&b'*'))
+    }
+
+    /// Has the keys that the patterns name locked, if these are few enough to be read together.
+    fn claim_keys(&self, txn: &mut Txn, source: &mut Source) -> Result<()> {
+        let keys = source.count()?.saturating_mul(self.patterns().count() as u64);
+        if keys > TOGETHER_MAX {
+            // Each of them is visited by itself, and that takes its time.
+            return Ok(txn.long()?);
+        }
+        let elements = source.elements(txn, Direction::Forward)?;
+        let names = elements
+            .iter()
+            .flat_map(|element| self.patterns().filter_map(|pattern| Some(Named::by(pattern, element)?.key)));
+        let hashes: Vec<u32> = names.map(|name| txn.key(&name).hash).collect();
+        Ok(txn.claim_if_possible(hashes.into_iter())?)
     }
 
     /// What an element is sorted by.
@@ -211,19 +237,35 @@ fn lookup_pattern(txn: &mut Txn, pattern: &[u8], element: &[u8]) -> Result<Optio
     if pattern == b"#" {
         return Ok(Some(Found::Element));
     }
-    let Some(star) = pattern.iter().position(|byte| *byte == b'*') else { return Ok(None) };
-    let arrow = pattern[star + 1..].windows(2).position(|two| two == b"->").map(|at| star + 1 + at);
-    // An arrow at the end is a part of the name.
-    let arrow = arrow.filter(|arrow| arrow + 2 < pattern.len());
-    let name = [&pattern[..star], element, &pattern[star + 1..arrow.unwrap_or(pattern.len())]].concat();
+    let Some(Named { key: name, field }) = Named::by(pattern, element) else { return Ok(None) };
     let key = txn.key(&name);
-    let Some(entry) = key::lookup(txn, &key)? else { return Ok(None) };
-    let bytes = match (arrow, entry.header.type_of()) {
-        (Some(arrow), Type::Hash) => hash::get(txn, &key, entry, &pattern[arrow + 2..])?.map(|value| value.to_vec()),
-        (None, Type::String) => Some(bytes_of(string::content(txn, &key, entry)?)?),
-        _ => None,
-    };
+    let bytes = txn.visit_key(&key, |txn| -> Result<Option<Vec<u8>>> {
+        let Some(entry) = key::lookup(txn, &key)? else { return Ok(None) };
+        Ok(match (field, entry.header.type_of()) {
+            (Some(field), Type::Hash) => hash::get(txn, &key, entry, field)?.map(|value| value.to_vec()),
+            (None, Type::String) => Some(bytes_of(string::content(txn, &key, entry)?)?),
+            _ => None,
+        })
+    })?;
     Ok(bytes.map(Found::Bytes))
+}
+
+/// The key, and the field if it is to be a hash, that a pattern names for an element.
+struct Named<'p> {
+    key: Vec<u8>,
+    field: Option<&'p [u8]>,
+}
+
+impl<'p> Named<'p> {
+    /// Nothing if the pattern has no place for the element.
+    fn by(pattern: &'p [u8], element: &[u8]) -> Option<Named<'p>> {
+        let star = pattern.iter().position(|byte| *byte == b'*')?;
+        let arrow = pattern[star + 1..].windows(2).position(|two| two == b"->").map(|at| star + 1 + at);
+        // An arrow at the end is a part of the name.
+        let arrow = arrow.filter(|arrow| arrow + 2 < pattern.len());
+        let key = [&pattern[..star], element, &pattern[star + 1..arrow.unwrap_or(pattern.len())]].concat();
+        Some(Named { key, field: arrow.map(|arrow| &pattern[arrow + 2..]) })
+    }
 }
 
 fn bytes_of(content: Content) -> Result<Vec<u8>> {
@@ -350,9 +392,9 @@ fn sort_ro(txn: &mut Txn, args: Args) -> Result<Reply> {
 fn run(txn: &mut Txn, mut call: Call) -> Result<Reply> {
     let mut outputs = Outputs::new();
     if let Some(entry) = key::lookup(txn, &call.key)? {
-        let source = Source::of(&call.key, entry)?;
+        let mut source = Source::of(&call.key, entry)?;
         if call.looks_elsewhere() {
-            txn.alone()?;
+            call.claim_keys(txn, &mut source)?;
         }
         if !call.sorts && call.store.is_some() && matches!(source, Source::Set(_)) {
             // A list has an order, which must not depend on how a set lies.

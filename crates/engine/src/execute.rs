@@ -36,12 +36,12 @@ pub(crate) enum Hindrance {
     /// It is going to take long.
     Long,
     Slow(Duration),
-    /// It waits for another server.
-    Remote,
+    /// It waits for another server, and for its turn to do so no longer than this.
+    Remote(Duration),
     /// It has to be alone, is a block, or has to wait for keys: only the long way can do that.
     LongWay,
-    /// It has found that it has to be alone.
-    Alone,
+    /// It has come to keys that are not among its arguments.
+    MoreLocks,
     /// Somebody waits for what it makes: the long way serves those.
     Awaited,
     /// It has found something out that is to be kept: the short way goes on as a write.
@@ -409,7 +409,7 @@ impl Workbench {
                 }
                 Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
                 Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
-                Err(Error::Stop(Stop::Alone)) => Err(Hindrance::Alone),
+                Err(Error::Stop(Stop::NeedsLocks)) => Err(Hindrance::MoreLocks),
                 Err(error) => {
                     if !matches!(error, Error::Stop(_)) {
                         engine.counters(self.index).add_lookups(lookups);
@@ -438,10 +438,9 @@ impl Workbench {
         let seed = self.next_seed();
         let mut pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
         // What the short way has waited for is not waited for again.
-        pending.slowed = matches!(hindrance, Hindrance::Alone | Hindrance::Awaited);
-        pending.more.alone = matches!(hindrance, Hindrance::Alone);
+        pending.slowed = matches!(hindrance, Hindrance::MoreLocks | Hindrance::Awaited);
         match hindrance {
-            Hindrance::LongWay | Hindrance::Alone | Hindrance::Awaited => {
+            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited => {
                 self.run_pending(engine, session, pending, out)
             }
             Hindrance::Load => self.load_together(engine, session, pending, calls),

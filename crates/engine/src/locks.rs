@@ -7,9 +7,11 @@
 //! arrival; it then tries again. Nothing here blocks a thread, and nothing here knows what a waiter does.
 //! The lock over all keys at once is `exclusion`.
 
-use crate::sync::{AtomicU32, Mutex, Ordering, lock, spin};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock, pause, spin};
+use haypile_store::KeyLocks;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 /// How many lock words there are. 64 KiB of them stay in a core's second-level cache, and with a hundred keys held for
 /// long by the I/O pool fewer than one in a hundred other commands meets a foreign one.
@@ -97,9 +99,15 @@ impl Claims {
         claims
     }
 
-    /// Whether the stripe of a key is among them, to be held alone; they are arranged.
-    pub fn covers(&self, hash: u32) -> bool {
-        self.claims.binary_search(&(u32::from(Stripe::of(hash).0) << 1 | 1)).is_ok()
+    /// Whether the stripe of a key is among them, to be held alone if asked; they are arranged.
+    pub fn covers(&self, hash: u32, alone: bool) -> bool {
+        let stripe = u32::from(Stripe::of(hash).0) << 1;
+        self.claims.binary_search(&(stripe | 1)).is_ok() || !alone && self.claims.binary_search(&stripe).is_ok()
+    }
+
+    /// How many stripes there are.
+    pub fn len(&self) -> usize {
+        self.claims.len()
     }
 
     #[inline]
@@ -141,6 +149,55 @@ pub enum Parked {
     Queued,
     /// The stripe became free meanwhile: try again.
     Retry(Waiter),
+}
+
+/// Stripes with which a run asks for no more, so that it comes to an end however its keys change meanwhile.
+const CLAIMS_MAX: usize = STRIPES / 4;
+
+/// How often, and after what time each, a run on the I/O pool tries to have a key for a moment before it asks to have it
+/// from its beginning. Invariant: the wait has an end, because its thread holds other keys meanwhile.
+const TRIES_MAX: u32 = 100;
+const TRY_EVERY: Duration = Duration::from_micros(100);
+
+/// The locks of a run, and those that it takes for a moment besides.
+pub struct Visits<'a> {
+    locks: &'a Locks,
+    claims: &'a Claims,
+    held_for: HeldFor,
+}
+
+impl<'a> Visits<'a> {
+    pub fn new(locks: &'a Locks, claims: &'a Claims, held_for: HeldFor) -> Self {
+        Visits { locks, claims, held_for }
+    }
+}
+
+impl KeyLocks for Visits<'_> {
+    fn holds(&self, hash: u32, alone: bool) -> bool {
+        self.claims.covers(hash, alone)
+    }
+
+    fn try_share(&self, hash: u32) -> bool {
+        let stripe = Stripe::of(hash);
+        let tries = if self.held_for == HeldFor::Long { TRIES_MAX } else { 1 };
+        for number in 0..tries {
+            if number > 0 {
+                pause(TRY_EVERY);
+            }
+            if self.locks.take(stripe, Hold::Shared, false, HeldFor::Moment) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn give_back(&self, hash: u32) {
+        self.locks.release(Stripe::of(hash), Hold::Shared);
+    }
+
+    fn takes_more(&self) -> bool {
+        self.claims.len() < CLAIMS_MAX
+    }
 }
 
 /// All lock words and those who wait for one.

@@ -390,12 +390,11 @@ fn run(
     let (gate, called, waiter) = (ran.gate, ran.called, ran.waiter);
     Some(match ran.reply {
         Ok(reply) => {
-            let reply = engine.carry_out(&mut state, reply, was_block);
+            let reply = encoded_if_long(engine.carry_out(&mut state, reply, was_block), state.protocol);
             Finished { state, reply, gate, was_block, was_locked, called, waiter }
         }
-        Err(stop @ (Stop::NeedsLocks | Stop::Alone)) => {
-            pending.more.alone |= stop == Stop::Alone;
-            pending.more.keys.extend(ran.missing);
+        Err(Stop::NeedsLocks) => {
+            pending.more.extend(ran.missing);
             pending.turn = Turn::Newcomer;
             again(pending, before)();
             return None;

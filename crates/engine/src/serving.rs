@@ -149,7 +149,7 @@ impl<'a> Service<'a> {
                 }
                 return Ok(());
             }
-            Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long | Stop::NeedsLocks | Stop::Alone))) => {
+            Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long | Stop::NeedsLocks))) => {
                 return Err(stop);
             }
             Err(error) => {
@@ -168,7 +168,7 @@ impl<'a> Service<'a> {
         let (Place::Locked { claims, held_for, .. } | Place::Expiry { claims, held_for }) = self.place else {
             return Ok(());
         };
-        let is_held = |hash: &u32| claims.covers(*hash) || self.more.iter().any(|more| more.covers(*hash));
+        let is_held = |hash: &u32| claims.covers(*hash, true) || self.more.iter().any(|more| more.covers(*hash, true));
         let lacking: Vec<u32> = self.hashes_of(waiter).filter(|hash| !is_held(hash)).collect();
         if lacking.is_empty() {
             return Ok(());

@@ -15,7 +15,7 @@ use haypile_commands::CommandId;
 use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
 use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
-use haypile_store::Pins;
+use haypile_store::{Lacking, Pins};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,17 +157,8 @@ pub(crate) struct Pending {
     pub alone: bool,
     /// It has waited because of the write pressure once: that is its share.
     pub slowed: bool,
-    /// What an earlier run has found that it needs.
-    pub more: More,
-}
-
-/// What a piece of work needs beyond what its arguments say.
-#[derive(Default)]
-pub(crate) struct More {
-    /// To be alone.
-    pub alone: bool,
-    /// The keys of those whom it serves, by hash.
-    pub keys: Vec<u32>,
+    /// Keys that it needs beyond what its arguments say, as an earlier run has found.
+    pub more: Vec<Lacking>,
 }
 
 /// What runs as one transaction.
@@ -395,7 +386,7 @@ impl Session {
 
 impl Pending {
     pub fn new(work: Work, seed: u64) -> Box<Self> {
-        let (turn, more) = (Turn::Newcomer, More::default());
+        let (turn, more) = (Turn::Newcomer, Vec::new());
         Box::new(Pending { work, seed, loads: 0, long: false, turn, alone: false, slowed: false, more })
     }
 }

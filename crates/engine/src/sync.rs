@@ -23,6 +23,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
+/// Has this thread, one that may wait, look again after some time.
+pub(crate) fn pause(_time: std::time::Duration) {
+    #[cfg(feature = "shuttle")]
+    shuttle::thread::yield_now();
+    #[cfg(not(feature = "shuttle"))]
+    std::thread::sleep(_time);
+}
+
 /// Tells the processor (or the scheduler under test) that this thread waits for another for a moment.
 pub(crate) fn spin() {
     #[cfg(feature = "shuttle")]

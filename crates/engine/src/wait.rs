@@ -210,9 +210,8 @@ impl Workbench {
                 }
                 reply
             }
-            Err(stop @ (Stop::NeedsLocks | Stop::Alone)) => {
-                pending.more.alone |= stop == Stop::Alone;
-                pending.more.keys.extend(ran.missing);
+            Err(Stop::NeedsLocks) => {
+                pending.more.extend(ran.missing);
                 session.waiting = Waiting::Here(pending);
                 session.event = Some(What::Retry);
                 return Next::Yield;
@@ -267,7 +266,7 @@ impl Workbench {
                 let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
                 matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
             }
-            Hindrance::LongWay | Hindrance::Alone | Hindrance::Awaited | Hindrance::Keeps => {
+            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited | Hindrance::Keeps => {
                 unreachable!("this is the long way")
             }
         };

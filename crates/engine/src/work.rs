@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::host::Desk;
-use crate::locks::{Claims, Hold};
+use crate::locks::{Claims, Hold, Visits};
 use crate::reply::discarded;
 use crate::serving::{Place, Service};
 use crate::session::{Block, Pending, State, Work};
@@ -15,7 +15,7 @@ use crate::waiters::Waiter;
 use haypile_commands::{Args, CommandId, Control, Entry, Error, Flag, Run, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
-use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use haypile_types::hash;
 use haypile_types::key as types_key;
 use std::sync::Arc;
@@ -40,15 +40,17 @@ pub(crate) struct Ran {
     pub called: Vec<Called>,
     /// It has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
-    /// The hashes of keys whose locks it lacked.
-    pub missing: Vec<u32>,
+    /// Keys whose locks it lacked.
+    pub missing: Vec<Lacking>,
 }
 
 impl Pending {
     pub fn needs(&self, table: &Table, store: &Store) -> Needs {
-        let mut needs = Needs { alone: self.more.alone, ..Needs::default() };
+        let mut needs = Needs::default();
         self.work.add_to(&mut needs, table, store);
-        self.more.keys.iter().for_each(|&hash| needs.claims.add(hash, Hold::Exclusive));
+        for Lacking { hash, alone } in &self.more {
+            needs.claims.add(*hash, if *alone { Hold::Exclusive } else { Hold::Shared });
+        }
         if needs.alone {
             needs.claims.clear();
         }
@@ -120,6 +122,10 @@ impl Work {
         let rehearsal = matches!(place, Place::Rehearsal);
         let mut called = Vec::new();
         let mut awaited = None;
+        let visits = match place {
+            Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
+            Place::Rehearsal | Place::Expiry { .. } | Place::Alone { .. } => None,
+        };
         let mut txn = store.begin(buffers, call);
         match place {
             Place::Rehearsal => {}
@@ -128,6 +134,9 @@ impl Work {
                 txn.note_events(engine.events());
                 txn.be_alone();
             }
+        }
+        if let Some(visits) = &visits {
+            txn.set_locks(visits);
         }
         if engine.waiters.any() {
             txn.note_ready();
@@ -177,7 +186,8 @@ impl Work {
                 waiter = Some(engine.begin_wait(session, inbox, id, args, call.database, awaited));
             }
         }
-        let missing = service.take_missing();
+        let mut missing = txn.take_lacking();
+        missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, alone: true }));
         drop(service);
         let (pins, reply) = (txn.take_pins(), reply.map(|(reply, _)| reply));
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }

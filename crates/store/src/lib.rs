@@ -55,7 +55,10 @@ pub use open::OpenError;
 pub use reserve::Reserve;
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};
-pub use txn::{Call, KeyEvent, Lookups, Mode, PLAIN_STRING, Pins, Presence, Ready, Savepoint, Stop, Txn, TxnBuffers};
+pub use txn::{
+    Call, KeyEvent, KeyLocks, Lacking, Lookups, Mode, PLAIN_STRING, Pins, Presence, Ready, Savepoint, Stop, Txn,
+    TxnBuffers,
+};
 pub use value::Value;
 pub use view::View;
 pub use visit::RowPresence;

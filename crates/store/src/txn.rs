@@ -8,7 +8,10 @@
 
 mod notes;
 mod reads;
+mod visiting;
 mod writes;
+
+pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
 use crate::accesses::OwnAccesses;
@@ -32,10 +35,8 @@ pub enum Stop {
     WouldBlock,
     /// This is going to take long: run it on the I/O pool under its locks.
     Long,
-    /// It needs key locks that are not held: run it under them.
+    /// It needs key locks that are not held: run it under those of its keys and under `Txn::take_lacking`.
     NeedsLocks,
-    /// It comes to keys that nobody could know of before: run it while nothing else runs.
-    Alone,
     /// It changes more than `txn-bytes-max` at once.
     TooLarge,
     /// The store takes no writes now; the text of the error reply.
@@ -176,6 +177,10 @@ pub struct Txn<'s> {
     ready: Vec<Ready>,
     /// Nothing else runs.
     is_alone: bool,
+    /// Where keys are locked that are not among the arguments.
+    locks: Option<&'s dyn KeyLocks>,
+    /// Keys whose locks it lacked.
+    lacking: Vec<Lacking>,
     random: u64,
     pins: Pins,
     /// What its lookups of keys leave on their rows.
@@ -238,6 +243,8 @@ impl<'s> Txn<'s> {
             notes_ready: false,
             ready: Vec::new(),
             is_alone: false,
+            locks: None,
+            lacking: Vec::new(),
             random: call.seed,
             pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
             touch,
@@ -249,11 +256,6 @@ impl<'s> Txn<'s> {
     /// Its caller lets nothing else run.
     pub fn be_alone(&mut self) {
         self.is_alone = true;
-    }
-
-    /// Ends a command that comes to keys which are not among its arguments, unless nothing else runs.
-    pub fn alone(&self) -> Result<(), Stop> {
-        if self.is_alone || self.is_rehearsal() { Ok(()) } else { Err(Stop::Alone) }
     }
 
     /// It runs without key locks and is going to be dropped: what it reads may change meanwhile, and nobody learns from it.

@@ -116,7 +116,7 @@ impl<'s> Client<'s> {
                 Ok(reply) => return reply,
                 Err(Error::Stop(Stop::Long)) => mode = Mode::Disk,
                 // Nobody else is here.
-                Err(Error::Stop(Stop::Alone)) => alone = true,
+                Err(Error::Stop(Stop::NeedsLocks)) => alone = true,
                 Err(Error::Stop(Stop::WouldBlock)) => {
                     mode = if loads < 3 { Mode::Load } else { Mode::Disk };
                     loads += 1;

@@ -323,7 +323,7 @@ impl World {
                     assert_ne!(mode, Mode::Disk, "the pool has time");
                     mode = Mode::Disk;
                 }
-                Err(Stop::NeedsLocks | Stop::Alone) => {
+                Err(Stop::NeedsLocks) => {
                     unreachable!("no transaction of this world asks to do without locks")
                 }
                 Err(Stop::TooLarge) => return,

@@ -1,0 +1,96 @@
+//! Commands that come to keys which are not among their arguments: SORT by patterns, and who waits for it meanwhile.
+#![cfg(not(feature = "shuttle"))]
+
+mod server;
+
+use server::{Server, check, check_on};
+
+/// More elements than are sorted under the locks of all keys.
+const MANY: usize = 1100;
+
+/// Makes a list of 0 to `MANY - 1`.
+fn push_list(server: &mut Server, name: &str) {
+    for first in (0..MANY).step_by(100) {
+        let elements: String = (first..first + 100).map(|number| format!(" {number}")).collect();
+        server.ask(0, &format!("RPUSH {name}{elements}"));
+    }
+}
+
+fn set_weights(server: &mut Server) {
+    for first in (0..MANY).step_by(100) {
+        let pairs: String = (first..first + 100).map(|number| format!(" w_{number} {number}")).collect();
+        server.ask(0, &format!("MSET{pairs}"));
+    }
+}
+
+#[test]
+fn patterns_name_keys_that_are_locked_together() {
+    let lines = "0: RPUSH l 1 2 3 => :3
+         0: MSET w_1 30 w_2 20 w_3 10 => +OK
+         0: HSET h_1 f one => :1
+         0: SORT l BY w_* => *3 $1 3 $1 2 $1 1
+         0: SORT l BY w_* GET w_* GET h_*->f GET # => *9 $2 10 $-1 $1 3 $2 20 $-1 $1 2 $2 30 $3 one $1 1
+         0: SORT_RO l BY w_* LIMIT 0 1 => *1 $1 3
+         0: SORT l BY nosort GET w_* => *3 $2 30 $2 20 $2 10
+         0: SORT l BY w_* STORE w_2 => :3
+         0: SORT w_2 BY nosort GET w_* => *3 $2 10 $-1 $2 30
+         0: MULTI => +OK
+         0: SET w_1 5 => +QUEUED
+         0: SORT l BY w_* STORE l => +QUEUED
+         0: EXEC => *2 +OK :3
+         0: LRANGE l 0 -1 => *3 $1 2 $1 1 $1 3";
+    check("in memory", lines);
+    let mut server = Server::new();
+    check_on(&mut server, "cold", &lines.replace("w_2 20 w_3 10 => +OK", "w_2 20 w_3 10 => +OK\nfreeze"));
+    check(
+        "the last destination counts, whichever the locks know of",
+        "0: GEOADD g 1 1 a => :1
+         0: GEORADIUS g 1 1 10 km STORE x STORE y => :1
+         0: ZCARD y => :1
+         0: EXISTS x => :0",
+    );
+}
+
+#[test]
+fn a_long_sort_reads_each_key_at_a_moment_of_its_own() {
+    let mut server = Server::new();
+    set_weights(&mut server);
+    server.ask(0, "SET hot 1");
+    server.freeze();
+    push_list(&mut server, "l");
+    server.ask(1, "SET w_1050 -1");
+    server.store.faults.hold_gets(true);
+    server.send(0, "SORT l BY w_* GET w_* LIMIT 0 2");
+    server.store.faults.wait_for_held_gets(1);
+    // It looks at its first key. Nobody else waits, not even for keys that it is going to look at.
+    assert_eq!(server.ask(1, "SET w_1050 -7"), "+OK");
+    assert_eq!(server.ask(1, "GET w_1050"), "$2 -7");
+    assert_eq!(server.ask(1, "LLEN l"), ":1100");
+    assert!(server.waits(0));
+    server.store.faults.hold_gets(false);
+    assert_eq!(server.reply(0), "*2 $2 -7 $1 0");
+}
+
+#[test]
+fn a_key_that_somebody_keeps_is_waited_for() {
+    let mut server = Server::new();
+    push_list(&mut server, "other");
+    server.freeze();
+    set_weights(&mut server);
+    push_list(&mut server, "l");
+    server.store.faults.hold_scans(true);
+    server.send(1, "SORT other ALPHA STORE w_5");
+    // Its rows are found to be many, then it runs on the pool.
+    server.reply_so_far(1);
+    server.store.faults.wait_for_scans(1);
+    server.send(0, "SORT l BY w_* GET w_* LIMIT 4 3");
+    // It gives up what it has found so far, and waits without a thread.
+    let begun = std::time::Instant::now();
+    while server.info(2, "commands_waiting_for_locks") == "0" {
+        assert!(begun.elapsed() < server::PATIENCE, "it waits for the key");
+    }
+    assert_eq!(server.ask(2, "PING"), "+PONG");
+    server.store.faults.hold_scans(false);
+    assert_eq!(server.reply(1), ":1100");
+    assert_eq!(server.reply(0), "*3 $1 3 $1 4 $1 6", "the key is a list now, which weighs nothing and comes first");
+}

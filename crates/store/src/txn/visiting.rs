@@ -1,0 +1,92 @@
+//! Keys that are not among a command's arguments: those that SORT's patterns name, and a few that only the command finds.
+//!
+//! A run holds the locks of its arguments' keys. For any other key it either makes sure that this is locked before it goes
+//! on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives that back at once
+//! (`visit_key`), so that each key is whole and nobody waits for all of them.
+
+use super::{Stop, Txn};
+use crate::row::Key;
+
+/// The locks of keys, as the one who runs the transaction keeps them. Keys are named by their hash.
+pub trait KeyLocks {
+    /// Whether the run holds the key until its end; `alone`: and nobody else reads it.
+    fn holds(&self, hash: u32, alone: bool) -> bool;
+    /// Takes a key for a moment, together with others who read it; false where somebody keeps it alone.
+    fn try_share(&self, hash: u32) -> bool;
+    /// Gives back what `try_share` took.
+    fn give_back(&self, hash: u32);
+    /// Whether the run may be repeated to have more keys from its beginning.
+    fn takes_more(&self) -> bool;
+}
+
+/// A key whose lock a run lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    pub hash: u32,
+    pub alone: bool,
+}
+
+impl<'s> Txn<'s> {
+    /// Has the transaction ask for other keys here. Without it a run that comes to such a key ends with `Stop::NeedsLocks`.
+    pub fn set_locks(&mut self, locks: &'s dyn KeyLocks) {
+        self.locks = Some(locks);
+    }
+
+    /// Makes sure that keys are locked which are not among the command's arguments; `alone`: to be written.
+    ///
+    /// # Errors
+    /// `Stop::NeedsLocks`: they are to be locked before the command runs again (`take_lacking`).
+    pub fn claim(&mut self, keys: impl Iterator<Item = u32>, alone: bool) -> Result<(), Stop> {
+        if self.needs_no_lock() {
+            return Ok(());
+        }
+        let locks = self.locks;
+        let lacking = keys.filter(|&hash| !locks.is_some_and(|locks| locks.holds(hash, alone)));
+        self.lacking.extend(lacking.map(|hash| Lacking { hash, alone }));
+        if self.lacking.is_empty() { Ok(()) } else { Err(Stop::NeedsLocks) }
+    }
+
+    /// As `claim`, for keys that are only read, as far as the run can still have more of them from its beginning. Those
+    /// that it does not get are visited one by one.
+    pub fn claim_if_possible(&mut self, keys: impl Iterator<Item = u32>) -> Result<(), Stop> {
+        if self.locks.is_some_and(|locks| !locks.takes_more()) {
+            return Ok(());
+        }
+        self.claim(keys, false)
+    }
+
+    /// Looks at a key under its lock, which is given back at once unless the run holds it anyway.
+    ///
+    /// # Errors
+    /// Those of `look`; `Stop::NeedsLocks` where somebody keeps the key: it is to be locked before the command runs again.
+    pub fn visit_key<R, E: From<Stop>>(
+        &mut self,
+        key: &Key<'_>,
+        look: impl FnOnce(&mut Txn<'s>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        if self.needs_no_lock() {
+            return look(self);
+        }
+        match self.locks {
+            Some(locks) if locks.holds(key.hash, false) => look(self),
+            Some(locks) if locks.try_share(key.hash) => {
+                let found = look(self);
+                locks.give_back(key.hash);
+                found
+            }
+            _ => {
+                self.lacking.push(Lacking { hash: key.hash, alone: false });
+                Err(Stop::NeedsLocks.into())
+            }
+        }
+    }
+
+    /// The keys that are to be locked before the command runs again.
+    pub fn take_lacking(&mut self) -> Vec<Lacking> {
+        std::mem::take(&mut self.lacking)
+    }
+
+    fn needs_no_lock(&self) -> bool {
+        self.is_alone || self.is_rehearsal()
+    }
+}
