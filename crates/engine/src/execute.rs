@@ -266,7 +266,7 @@ impl Workbench {
                 let refused = match (parse(Args::from(args)), pressure(store, false)) {
                     (Err(error), _) => error.into_reply(),
                     (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(why),
-                    _ => return Err(Hindrance::Remote),
+                    (Ok(migration), _) => return Err(Hindrance::Remote(migration.timeout)),
                 };
                 Ok(self.reply(engine, session, refused, Index(0), out))
             }

@@ -16,6 +16,7 @@ mod ahead;
 mod blocked;
 mod blocking;
 mod execute;
+mod movers;
 mod multi;
 mod reply;
 mod together;

@@ -25,7 +25,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reaches other servers; the server's part, which knows sockets.
 pub trait Targets: Send + Sync {
@@ -130,12 +130,14 @@ pub(crate) fn run(
     inbox: &Arc<Inbox>,
     mut pending: Box<Pending>,
     state: State,
+    until: Option<Instant>,
 ) -> Option<Finished> {
     let claims = pending.needs(&engine.table, store).claims;
     if let Err(refused) = engine.locks.try_lock(&claims, pending.turn, HeldFor::Long) {
         let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
         let (engine_again, inbox) = (engine.clone(), inbox.clone());
-        let again = move || engine_again.pool.submit(Job { session, inbox, task: Task::Migrate(pending, state) });
+        let again =
+            move || engine_again.pool.submit(Job { session, inbox, task: Task::Migrate(pending, state, until) });
         if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again)) {
             waiter();
         }
@@ -154,6 +156,19 @@ pub(crate) fn run(
     };
     engine.locks.unlock(&claims);
     Some(Finished { state, reply, gate, was_block: false, was_locked, called: Vec::new(), waiter: None })
+}
+
+/// The answer to a call whose time was over before a thread was free for it. It is not run any more.
+pub(crate) fn give_up(engine: &Engine, pending: &Pending, state: State) -> Finished {
+    let was_locked = match pending.turn {
+        Turn::Called(at) => {
+            engine.locks.pass_on(at);
+            true
+        }
+        Turn::Newcomer => false,
+    };
+    let (reply, called) = (connecting(), Vec::new());
+    Finished { state, reply, gate: Index(0), was_block: false, was_locked, called, waiter: None }
 }
 
 /// One call, from its first key to its reply.

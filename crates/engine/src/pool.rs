@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::exclusion::Alone;
 use crate::inbox::Inbox;
 use crate::locks::{HeldFor, Parked, Turn};
+use crate::movers::Movers;
 use crate::multi::Rewatch;
 use crate::serving::Place;
 use crate::session::{Event, Finished, Pending, State, What};
@@ -20,6 +21,7 @@ use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
@@ -43,8 +45,8 @@ pub(crate) enum Task {
     Ahead(Wanted, State, Arc<Together>),
     /// Runs a command under its locks.
     Run(Box<Pending>, State),
-    /// Hands keys to another server, under their locks.
-    Migrate(Box<Pending>, State),
+    /// Hands keys to another server, under their locks, unless its time is over before that begins.
+    Migrate(Box<Pending>, State, Option<Instant>),
     /// The next piece of a long reply.
     Piece(Box<ReplyPieces>, Protocol),
     /// Changes what a session watches, by many keys.
@@ -60,9 +62,6 @@ pub(crate) enum Task {
 /// Long commands have a thread for each so many that load rows, and at least two.
 const LOADERS_PER_RUNNER: usize = 2;
 
-/// Targets that are waited for at the same time: one that hangs takes one of these threads, for its caller's timeout.
-const MOVERS: usize = 4;
-
 /// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
 const LOADERS_PRIORITY: u8 = 10;
 const RUNNERS_PRIORITY: u8 = 40;
@@ -76,9 +75,8 @@ const RUNNERS_PRIORITY: u8 = 40;
 pub(crate) struct Pool {
     loaders: Lane,
     runners: Lane,
-    movers: Lane,
+    pub movers: Movers,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    moving: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Who does what.
@@ -111,27 +109,33 @@ impl Pool {
     /// Starts the threads, `loaders` of them to load rows. They end with `close`.
     pub fn start(engine: &Arc<Engine>, loaders: usize) -> std::io::Result<()> {
         let runners = (loaders / LOADERS_PER_RUNNER).max(2);
-        for (group, name, count) in
-            [(Group::Load, "io", loaders), (Group::Run, "long", runners), (Group::Move, "migrate", MOVERS)]
-        {
+        Movers::start(engine)?;
+        for (group, name, count) in [(Group::Load, "io", loaders), (Group::Run, "long", runners)] {
             for number in 0..count {
                 let engine_of_thread = engine.clone();
                 let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
                     let engine = engine_of_thread;
                     stand_back(group == Group::Load);
-                    while let Some(job) = engine.pool.lane(group).next() {
+                    let lane = if group == Group::Load { &engine.pool.loaders } else { &engine.pool.runners };
+                    while let Some(job) = lane.next() {
                         job.run(&engine);
                     }
                 })?;
                 let pool = &engine.pool;
-                lock(if group == Group::Move { &pool.moving } else { &pool.threads }).push(thread);
+                lock(&pool.threads).push(thread);
             }
         }
         Ok(())
     }
 
     pub fn submit(&self, job: Job) {
-        self.lane(job.task.group()).extend(std::iter::once(job));
+        let group = job.task.group();
+        let job = std::iter::once(job);
+        match group {
+            Group::Load => self.loaders.extend(job),
+            Group::Run => self.runners.extend(job),
+            Group::Move => self.movers.extend(job),
+        }
     }
 
     /// Leaves `jobs` empty.
@@ -148,7 +152,8 @@ impl Pool {
 
     /// Jobs that no thread has begun.
     pub fn queued(&self) -> usize {
-        [&self.loaders, &self.runners, &self.movers].map(|lane| lock(&lane.queue).jobs.len()).iter().sum()
+        let in_lanes: usize = [&self.loaders, &self.runners].map(|lane| lock(&lane.queue).jobs.len()).iter().sum();
+        in_lanes + self.movers.queued()
     }
 
     /// Ends the threads when the queues are empty, and waits for them.
@@ -161,15 +166,6 @@ impl Pool {
     /// Ends those that wait for other servers.
     pub fn close_movers(&self) {
         self.movers.close();
-        join(&self.moving);
-    }
-
-    fn lane(&self, group: Group) -> &Lane {
-        match group {
-            Group::Load => &self.loaders,
-            Group::Run => &self.runners,
-            Group::Move => &self.movers,
-        }
     }
 }
 
@@ -251,6 +247,14 @@ fn stand_back(loads: bool) {
 }
 
 impl Task {
+    /// When the time of one that waits in a queue is over, if that is so.
+    pub fn until(&self) -> Option<Instant> {
+        match self {
+            Task::Migrate(_, _, until) => *until,
+            _ => None,
+        }
+    }
+
     fn group(&self) -> Group {
         match self {
             // They only read, and hold no key lock.
@@ -262,7 +266,15 @@ impl Task {
 }
 
 impl Job {
-    fn run(self, engine: &Arc<Engine>) {
+    /// Answers an exchange that has not begun within its time.
+    pub fn give_up(self, engine: &Engine) {
+        let Task::Migrate(pending, state, _) = self.task else { unreachable!("nothing else has a time") };
+        let finished = crate::migrate::give_up(engine, &pending, state);
+        let what = What::Finished(Box::new(finished));
+        self.inbox.push(Event { session: self.session, what, begun: Some(engine.statistics.clock.now()) });
+    }
+
+    pub fn run(self, engine: &Arc<Engine>) {
         let Job { session, inbox, task } = self;
         let begun = Some(engine.statistics.clock.now());
         let event = |what| Event { session, what, begun };
@@ -292,8 +304,8 @@ impl Job {
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }
             }
-            Task::Migrate(pending, state) => {
-                let parked = crate::migrate::run(engine, &store, session, &inbox, pending, state);
+            Task::Migrate(pending, state, until) => {
+                let parked = crate::migrate::run(engine, &store, session, &inbox, pending, state, until);
                 if let Some(finished) = parked {
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }

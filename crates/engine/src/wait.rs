@@ -19,6 +19,7 @@ use crate::worker::{Next, Workbench};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::{Call, Mode, Stop, WritePressure};
+use std::time::Instant;
 
 impl Workbench {
     /// Goes on with what the session waits for, if it has come.
@@ -244,9 +245,10 @@ impl Workbench {
                 return self.offload(session, Waiting::Pool, task);
             }
             Hindrance::Long => return self.run_on_pool(engine, session, pending),
-            Hindrance::Remote => {
+            Hindrance::Remote(timeout) => {
                 timed(session).begin(clock, Wait::Pool);
-                let task = Task::Migrate(pending, session.state.clone());
+                let until = Instant::now().checked_add(timeout);
+                let task = Task::Migrate(pending, session.state.clone(), until);
                 return self.offload(session, Waiting::Pool, task);
             }
             Hindrance::Slow(wait) => {

@@ -417,11 +417,42 @@ fn targets_that_hang_take_no_thread_from_long_commands() {
         .collect();
     other.ask("SETRANGE long 1000000 x");
     assert!(other.ask("DUMP long").starts_with('$'));
-    // Four at a time, each for its second.
+    // Each for its second.
     for (mut client, _listener) in hung {
         assert_eq!(client.reply(), HUNG);
     }
     assert_eq!(other.ask("DBSIZE"), ":9\r\n");
+}
+
+#[test]
+fn a_call_is_answered_in_its_time_however_many_targets_hang() {
+    let dir = TempDir::new();
+    let server = ours(&dir, &[]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    // More than are waited for at the same time.
+    let mut hung: Vec<_> = (0..40)
+        .map(|number| {
+            let mut client = server.client();
+            client.ask(&format!("SET k{number} v"));
+            client.send(&request(&migrate_words(&port, &[&format!("k{number}"), "0", "6000"])));
+            client
+        })
+        .collect();
+    let mut one = server.client();
+    one.ask("SET one v");
+    let begun = std::time::Instant::now();
+    let answer = migrate(&mut one, free_port(), &["one", "0", "300"]);
+    assert_eq!(answer, "-IOERR error or timeout connecting to the client\r\n");
+    let took = begun.elapsed();
+    assert!(took.as_millis() >= 300 && took.as_millis() < 5000, "{took:?}");
+    assert_eq!(one.ask("GET one"), bulk("v"), "it can be asked for again");
+    // Those that had a thread were answered by the target, those that had none by the clock.
+    let answers: Vec<String> = hung.iter_mut().map(|client| client.reply()).collect();
+    let connecting = answers.iter().filter(|answer| answer.contains("connecting")).count();
+    assert!(answers.iter().all(|answer| answer.starts_with("-IOERR error or timeout ")), "{answers:?}");
+    assert_eq!(connecting, 8, "{answers:?}");
+    assert_eq!(one.ask("DBSIZE"), ":41\r\n");
 }
 
 #[test]
