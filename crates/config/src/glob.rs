@@ -8,20 +8,39 @@
 /// Redis 7.2 gives up below this many stars that have something after them.
 const STARS_MAX: usize = 1000;
 
+/// Strings of this length and more are searched for literals, which takes some preparation.
+const SEARCHED_BYTES_MIN: usize = 64;
+
 /// Whether the whole of `string` matches. `nocase` folds ASCII letters, but not escaped bytes in a class.
 pub fn matches(pattern: &[u8], string: &[u8], nocase: bool) -> bool {
+    let mut steps = u64::MAX;
+    matches_within(pattern, string, nocase, &mut steps) == Some(true)
+}
+
+/// As `matches`, unless that takes more than `steps`, of which those that were taken are subtracted: then `None`. A step is a
+/// byte of the pattern that is compared, or 16 bytes that are searched for a literal.
+pub fn matches_within(pattern: &[u8], string: &[u8], nocase: bool, steps: &mut u64) -> Option<bool> {
+    let is_searched = string.len() >= SEARCHED_BYTES_MIN && !nocase;
+    if is_searched && !may_end_with(pattern, string) {
+        return Some(false);
+    }
     let (mut at, mut from) = (0, 0);
     let mut last_star: Option<(usize, usize)> = None;
     let mut stars = 0;
     while at < pattern.len() && from < string.len() {
+        *steps = steps.checked_sub(1)?;
         if pattern[at] == b'*' {
             at = after_stars(pattern, at);
             if at == pattern.len() {
-                return true;
+                return Some(true);
             }
             stars += 1;
             if stars > STARS_MAX {
-                return false;
+                return Some(false);
+            }
+            if is_searched {
+                let Some(found) = next_literal(pattern, at, string, from, steps)? else { return Some(false) };
+                from = found;
             }
             last_star = Some((at, from));
             continue;
@@ -32,18 +51,63 @@ pub fn matches(pattern: &[u8], string: &[u8], nocase: bool) -> bool {
                 continue;
             }
             if from == string.len() && after_stars(pattern, at) == pattern.len() {
-                return true;
+                return Some(true);
             }
         }
-        match last_star {
-            Some((after_star, begun)) => {
-                (at, from) = (after_star, begun + 1);
-                last_star = Some((after_star, from));
-            }
-            None => return false,
+        let Some((after_star, begun)) = last_star else { return Some(false) };
+        let mut next = begun + 1;
+        if is_searched {
+            let Some(found) = next_literal(pattern, after_star, string, next, steps)? else { return Some(false) };
+            next = found;
         }
+        (at, from) = (after_star, next);
+        last_star = Some((after_star, from));
     }
-    at == pattern.len() && from == string.len()
+    Some(at == pattern.len() && from == string.len())
+}
+
+/// The literal bytes at `at`, up to the next byte that is special.
+fn literal(pattern: &[u8], at: usize) -> &[u8] {
+    let rest = &pattern[at..];
+    &rest[..rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())]
+}
+
+/// Where what stands at `at`, behind a star, can begin in `string` at the earliest, not before `from`: `Some(None)` if
+/// nowhere, `None` if that takes too many steps.
+#[allow(clippy::option_option, reason = "the outer one says whether there were steps enough")]
+fn next_literal(pattern: &[u8], at: usize, string: &[u8], from: usize, steps: &mut u64) -> Option<Option<usize>> {
+    let (literal, rest) = (literal(pattern, at), string.get(from..).unwrap_or(&[]));
+    let found = match literal {
+        [] => return Some(Some(from)),
+        [byte] => memchr::memchr(*byte, rest),
+        literal => memchr::memmem::find(rest, literal),
+    };
+    *steps = steps.checked_sub(found.unwrap_or(rest.len()) as u64 / 16)?;
+    Some(found.map(|offset| from + offset))
+}
+
+/// Whether a string can match that ends as this one does: what stands behind the last star is often literal.
+fn may_end_with(pattern: &[u8], string: &[u8]) -> bool {
+    literal_end(pattern).is_none_or(|end| string.ends_with(end))
+}
+
+/// The bytes that every string begins with that matches.
+pub fn literal_start(pattern: &[u8]) -> &[u8] {
+    literal(pattern, 0)
+}
+
+/// The bytes behind the last star, with which every string ends that matches; `None` if there is no star or they are not
+/// literal.
+pub fn literal_end(pattern: &[u8]) -> Option<&[u8]> {
+    let star = pattern.iter().rposition(|&byte| byte == b'*')?;
+    let end = &pattern[star + 1..];
+    // A star in a class, or behind a backslash, is a byte like others; behind a backslash its neighbours are, too.
+    let is_literal = !end.iter().any(|&byte| is_special(byte)) && !pattern[..star].contains(&b'[');
+    is_literal.then_some(end)
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'*' | b'?' | b'[' | b'\\')
 }
 
 /// Whether a pattern has anything special in it, so that a plain look-up would not do.
@@ -153,6 +217,88 @@ mod tests {
         assert!(matches(b"A[B-C]\\D", b"abd", true));
         assert!(matches(b"[x]", b"X", true));
         assert!(!matches(b"[\\x]", b"X", true));
+    }
+
+    /// The matcher without searches and shortcuts.
+    fn matches_plainly(pattern: &[u8], string: &[u8]) -> bool {
+        let (mut at, mut from) = (0, 0);
+        let mut last_star: Option<(usize, usize)> = None;
+        while at < pattern.len() && from < string.len() {
+            if pattern[at] == b'*' {
+                at = after_stars(pattern, at);
+                if at == pattern.len() {
+                    return true;
+                }
+                last_star = Some((at, from));
+                continue;
+            }
+            if let Some(after) = one(pattern, at, string[from], false) {
+                (at, from) = (after, from + 1);
+                if from < string.len() && at < pattern.len() {
+                    continue;
+                }
+                if from == string.len() && after_stars(pattern, at) == pattern.len() {
+                    return true;
+                }
+            }
+            let Some((after_star, begun)) = last_star else { return false };
+            (at, from) = (after_star, begun + 1);
+            last_star = Some((after_star, from));
+        }
+        at == pattern.len() && from == string.len()
+    }
+
+    #[test]
+    fn searches_and_shortcuts_find_the_same() {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x2545_f491_4f6c_dd1d);
+            (state >> 33) as usize % n
+        };
+        let (mut yes, mut no) = (0, 0);
+        for case in 0..200_000 {
+            // Few different bytes, so that much nearly matches; strings on both sides of the bound.
+            let string: Vec<u8> = (0..SEARCHED_BYTES_MIN - 3 + below(6)).map(|_| b"ab-]"[below(4)]).collect();
+            let mut pattern: Vec<u8> = (0..below(8)).map(|_| b"ab*?[]\\-^"[below(9)]).collect();
+            if below(2) == 0 {
+                // Pieces of the string with stars between them.
+                for _ in 0..below(4) {
+                    let start = below(string.len());
+                    pattern.push(b'*');
+                    pattern.extend_from_slice(&string[start..string.len().min(start + below(5))]);
+                }
+            }
+            if below(2) == 0 {
+                pattern.extend_from_slice(&string[string.len() - below(4)..]);
+            }
+            let expected = matches_plainly(&pattern, &string);
+            *(if expected { &mut yes } else { &mut no }) += 1;
+            assert_eq!(
+                matches(&pattern, &string, false),
+                expected,
+                "case {case}: {} and {}",
+                pattern.escape_ascii(),
+                string.escape_ascii()
+            );
+            assert!(!expected || string.starts_with(literal_start(&pattern)), "{}", pattern.escape_ascii());
+            let end = literal_end(&pattern).unwrap_or_default();
+            assert!(!expected || string.ends_with(end), "{}", pattern.escape_ascii());
+        }
+        assert!(yes > 10_000 && no > 10_000, "{yes} match, {no} do not");
+    }
+
+    #[test]
+    fn steps_are_counted_and_bounded() {
+        let string = b"abc".repeat(7000);
+        let mut steps = 10_000;
+        assert_eq!(matches_within(b"*a*b*c1*1", &string, false, &mut steps), Some(false));
+        assert_eq!(steps, 10_000, "the end says it");
+        assert_eq!(matches_within(b"*a*b*c1*c", &string, false, &mut steps), Some(false));
+        assert!(steps > 8000, "one search through the string: {steps} steps are left");
+        let mut steps = 10_000;
+        assert_eq!(matches_within(b"*b?c*c", &string, false, &mut steps), None);
+        assert!(steps < 10, "{steps}");
+        assert!(!matches(b"*b?c*c", &string, false));
     }
 
     #[test]
