@@ -98,8 +98,9 @@ pub trait Host {
     fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
     /// The same, without that one, if there was such a subscription.
     fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
-    /// Sends a message to all who are subscribed to its channel, when the command has taken effect; how many get it.
-    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> usize;
+    /// Sends a message to all who are subscribed to its channel, when the command has taken effect; how many get it. Where many
+    /// patterns take long to match, on the I/O pool only, as [`Host::config_rewrite`].
+    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> Result<usize>;
     /// The channels that somebody is subscribed to. Where there are many, on the I/O pool only, as [`Host::config_rewrite`].
     fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>>;
     /// How many clients are subscribed to a channel.

@@ -169,7 +169,7 @@ const PUBLISH: Command = Command {
 
 /// How many clients get it; one that is subscribed several ways counts as often.
 fn publish(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    Ok(Reply::Integer(host.publish(Channels::Plain, args.get(1), args.get(2)) as i64))
+    Ok(Reply::Integer(host.publish(Channels::Plain, args.get(1), args.get(2))? as i64))
 }
 
 const SPUBLISH: Command = Command {
@@ -187,7 +187,7 @@ const SPUBLISH: Command = Command {
 };
 
 fn spublish(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    Ok(Reply::Integer(host.publish(Channels::Shard, args.get(1), args.get(2)) as i64))
+    Ok(Reply::Integer(host.publish(Channels::Shard, args.get(1), args.get(2))? as i64))
 }
 
 const PUBSUB: Command = Command {

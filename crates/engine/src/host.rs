@@ -9,7 +9,7 @@ use crate::blocked::{self, Unblock};
 use crate::clients::{Asker, USER};
 use crate::engine::Engine;
 use crate::info;
-use crate::pubsub::{Audience, Change};
+use crate::pubsub::{Audience, Change, STEPS_AT_ONCE};
 use crate::session::{Effect, State};
 use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
@@ -269,12 +269,17 @@ impl Host for Desk<'_, '_> {
         self.state.subscriptions.count(kind)
     }
 
-    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> usize {
-        let mut audience = self.engine.pubsub.audience(kind, channel);
+    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> Result<usize> {
+        // Without data there is no I/O pool yet.
+        let may_take_long = self.may_wait || self.engine.store().is_none();
+        let steps = if may_take_long { u64::MAX } else { STEPS_AT_ONCE };
+        let Some(mut audience) = self.engine.pubsub.audience(kind, channel, steps) else {
+            return Err(Error::Stop(Stop::Long));
+        };
         let count = self.add_own(kind, channel, &mut audience);
         let (channel, payload) = (channel.into(), message.into());
         self.changing().effects.push(Effect::Publish { kind, channel, payload, audience });
-        count
+        Ok(count)
     }
 
     fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>> {

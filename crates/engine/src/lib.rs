@@ -37,6 +37,7 @@ mod inbox;
 mod session;
 
 mod monitor;
+mod patterns;
 mod pubsub;
 
 mod engine;

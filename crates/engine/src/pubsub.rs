@@ -2,14 +2,14 @@
 //!
 //! The registry, which all event loops share, knows for each channel how many subscribers each event loop has. A message
 //! goes to the event loops that have some, encoded once, and each of them hands it to its own sessions (`Subscribers`). The
-//! registry is locked for a lookup; patterns are matched outside of the lock, against a list that is replaced as a whole.
+//! registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the I/O pool where that takes long.
 
 use crate::engine::Engine;
 use crate::inbox::Notice;
+use crate::patterns::Patterns;
 use crate::session::Session;
 use foldhash::fast::RandomState;
 use haypile_commands::host::Channels;
-use haypile_config::glob;
 use haypile_log::Index;
 use haypile_resp::Protocol;
 use haypile_resp::write;
@@ -146,10 +146,13 @@ impl Audience {
     }
 }
 
+/// Steps of the matcher that an event loop spends on one message, about a tenth of a millisecond.
+pub(crate) const STEPS_AT_ONCE: u64 = 20_000;
+
 /// Subscribers of a channel or pattern, by event loop.
 type Counts = SmallVec<[(u16, u32); 4]>;
 
-type ByName<T> = HashMap<Name, T, RandomState>;
+pub(crate) type ByName<T> = HashMap<Name, T, RandomState>;
 
 /// All subscriptions of all sessions.
 #[derive(Default)]
@@ -162,9 +165,8 @@ struct Registry {
     plain: ByName<Counts>,
     shard: ByName<Counts>,
     patterns: ByName<Counts>,
-    /// The names of `patterns`, if they were asked for since they last changed: who comes or goes with thousands of them
-    /// has no list made for each. Whoever matches them keeps the list that it got.
-    pattern_list: Option<Arc<Vec<Name>>>,
+    /// The names of `patterns`.
+    by_place: Patterns,
 }
 
 impl Registry {
@@ -182,11 +184,6 @@ impl Registry {
             Channels::Pattern => &mut self.patterns,
             Channels::Shard => &mut self.shard,
         }
-    }
-
-    fn list_patterns(&mut self) -> Arc<Vec<Name>> {
-        let patterns = &self.patterns;
-        self.pattern_list.get_or_insert_with(|| Arc::new(patterns.keys().cloned().collect())).clone()
     }
 }
 
@@ -207,7 +204,7 @@ impl PubSub {
             None => counts.push((worker as u16, 1)),
         }
         if kind == Channels::Pattern && counts.len() == 1 && counts[0].1 == 1 {
-            registry.pattern_list = None;
+            registry.by_place.add(name);
         }
     }
 
@@ -219,26 +216,26 @@ impl PubSub {
         if counts.is_empty() {
             registry.of_mut(kind).remove(name);
             if kind == Channels::Pattern {
-                registry.pattern_list = None;
+                registry.by_place.remove(name);
             }
         }
     }
 
-    /// Who is subscribed to a channel now, by its name or by a pattern.
-    pub fn audience(&self, kind: Channels, channel: &[u8]) -> Audience {
+    /// Who is subscribed to a channel now, by its name or by a pattern; `None` if finding that out takes more than `steps` of
+    /// the matcher.
+    pub fn audience(&self, kind: Channels, channel: &[u8], steps: u64) -> Option<Audience> {
         let mut audience = Audience::default();
-        let list = {
+        let candidates = {
             let registry = self.read();
             if let Some(counts) = registry.of(kind).get(channel) {
                 audience.add(counts);
             }
-            if kind == Channels::Shard || registry.patterns.is_empty() {
-                return audience;
+            if kind == Channels::Shard || registry.by_place.is_empty() {
+                return Some(audience);
             }
-            registry.pattern_list.clone()
+            registry.by_place.candidates(channel)
         };
-        let list = list.unwrap_or_else(|| self.write().list_patterns());
-        audience.patterns = list.iter().filter(|pattern| glob::matches(pattern, channel, false)).cloned().collect();
+        audience.patterns = candidates.matching(channel, steps)?;
         if !audience.patterns.is_empty() {
             let registry = self.read();
             for pattern in audience.patterns.clone() {
@@ -247,7 +244,7 @@ impl PubSub {
                 }
             }
         }
-        audience
+        Some(audience)
     }
 
     /// The channels that somebody is subscribed to.
@@ -334,7 +331,8 @@ impl Engine {
     pub(crate) fn tell(&self, txn: &Txn<'_>) {
         let classes = self.events();
         let publish = |channel: Vec<u8>, payload: &[u8]| {
-            let audience = self.pubsub.audience(Channels::Plain, &channel);
+            // In the order in which the keys change, under their locks: it cannot be left to others.
+            let Some(audience) = self.pubsub.audience(Channels::Plain, &channel, u64::MAX) else { return };
             self.publish(Channels::Plain, channel.into(), payload, audience, txn.gate());
         };
         for KeyEvent { name, database, key } in txn.events() {
@@ -392,38 +390,20 @@ mod tests {
     fn an_audience_counts_names_and_patterns_of_all_loops() {
         let pubsub = PubSub::default();
         let name = |text: &str| Name::from(text.as_bytes());
+        let audience_of = |kind, channel: &[u8]| pubsub.audience(kind, channel, STEPS_AT_ONCE).expect("few steps");
         pubsub.subscribe(Channels::Plain, &name("news"), 0);
         pubsub.subscribe(Channels::Plain, &name("news"), 2);
         pubsub.subscribe(Channels::Pattern, &name("n*"), 2);
         pubsub.subscribe(Channels::Pattern, &name("x*"), 3);
         pubsub.subscribe(Channels::Shard, &name("news"), 1);
-        let audience = pubsub.audience(Channels::Plain, b"news");
+        let audience = audience_of(Channels::Plain, b"news");
         assert_eq!((audience.count, audience.workers.as_slice(), audience.patterns.len()), (3, &[0, 2][..], 1));
-        assert_eq!(pubsub.audience(Channels::Shard, b"news").workers.as_slice(), [1]);
+        assert_eq!(audience_of(Channels::Shard, b"news").workers.as_slice(), [1]);
         pubsub.unsubscribe(Channels::Plain, &name("news"), 0);
         pubsub.unsubscribe(Channels::Pattern, &name("n*"), 2);
-        assert_eq!(pubsub.audience(Channels::Plain, b"news").count, 1);
+        assert_eq!(audience_of(Channels::Plain, b"news").count, 1);
         assert_eq!((pubsub.count(Channels::Pattern), pubsub.subscribers(Channels::Plain, b"news")), (1, 1));
         pubsub.unsubscribe(Channels::Plain, &name("news"), 2);
         assert_eq!(pubsub.channels(Channels::Plain).len(), 0);
-    }
-
-    #[test]
-    fn the_list_of_patterns_is_made_when_it_is_needed() {
-        let pubsub = PubSub::default();
-        let is_listed = || pubsub.read().pattern_list.is_some();
-        let patterns: Vec<Name> = (0..5).map(|number| format!("{number}*").into_bytes().into()).collect();
-        for pattern in &patterns {
-            pubsub.subscribe(Channels::Pattern, pattern, 0);
-            assert!(!is_listed(), "not for each of many");
-        }
-        assert_eq!(pubsub.audience(Channels::Plain, b"3rd").patterns, [patterns[3].clone()]);
-        assert!(is_listed());
-        pubsub.subscribe(Channels::Pattern, &patterns[0], 1);
-        assert!(is_listed(), "it has not changed");
-        patterns.iter().for_each(|pattern| pubsub.unsubscribe(Channels::Pattern, pattern, 0));
-        assert!(!is_listed());
-        assert_eq!(pubsub.audience(Channels::Plain, b"3rd").count, 0);
-        assert_eq!(pubsub.audience(Channels::Plain, b"0th").workers.as_slice(), [1]);
     }
 }

@@ -237,8 +237,8 @@ impl Host for Session {
         self.subscription_count(kind)
     }
 
-    fn publish(&mut self, kind: Channels, channel: &[u8], _message: &[u8]) -> usize {
-        self.subscribers(kind, channel)
+    fn publish(&mut self, kind: Channels, channel: &[u8], _message: &[u8]) -> Result<usize> {
+        Ok(self.subscribers(kind, channel))
     }
 
     fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>> {
