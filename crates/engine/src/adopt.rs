@@ -3,8 +3,10 @@
 
 use crate::clients::Names;
 use crate::engine::Engine;
+use crate::inbox::Notice;
 use crate::pubsub::Change;
 use crate::session::{Effect, Session, State};
+use crate::subscribing::Departed;
 use crate::worker::Workbench;
 use haypile_log::Index;
 use haypile_resp::Limits;
@@ -46,6 +48,19 @@ impl Workbench {
             };
         }
         self.set_limits(session);
+    }
+
+    /// The end of a client. Very many subscriptions end one after the other.
+    pub(crate) fn depart(&mut self, engine: &Engine, session: &mut Session) {
+        let all = std::mem::take(&mut session.state.subscriptions);
+        if Departed::is_long(all.counts().iter().sum()) {
+            let ended = all.iter().map(|(kind, name)| Change { kind, name: name.clone(), subscribed: false });
+            self.departed.push_back(Departed::new(session.id, ended.collect()));
+            self.inbox.notify(Notice::Departed);
+        } else {
+            session.state.subscriptions = all;
+        }
+        self.reset(engine, session);
     }
 
     /// RESET: everything as it was when the client came, but for what it told about its library.

@@ -10,6 +10,8 @@ use crate::engine::Engine;
 use crate::host::Desk;
 use crate::locks::{HeldFor, Hold, Refused, Turn as LockTurn};
 use crate::session::{Pending, Session, Waiting, Work};
+use crate::statistics::Moment;
+use crate::subscribing::Steps;
 use crate::worker::{Next, Turn, Workbench};
 use haypile_commands::table::{BlockFn, DataFn};
 use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Tried};
@@ -240,6 +242,11 @@ impl Workbench {
                 self.data::<true>(engine, store, session, entry, Try(run), args, located, out)
             }
             (Run::Session(run), _) => {
+                if entry.flags.has(Flag::Pubsub)
+                    && let Some(steps) = Steps::of(entry, session, args)
+                {
+                    return Ok(self.step(engine, session, steps, out));
+                }
                 session.client.show(session, self.now_ms, session.last_command);
                 let mut desk =
                     Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };

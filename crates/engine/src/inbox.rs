@@ -40,6 +40,8 @@ pub(crate) enum Notice {
     Close(u64),
     /// CLIENT PAUSE has ended.
     Resume,
+    /// Clients that have gone have left many subscriptions.
+    Departed,
 }
 
 impl Inbox {
@@ -102,7 +104,7 @@ impl Notice {
         match self {
             Notice::Message(message) => message.bytes(),
             Notice::Line(line) => line.len(),
-            Notice::Close(_) | Notice::Resume => 0,
+            Notice::Close(_) | Notice::Resume | Notice::Departed => 0,
         }
     }
 }

@@ -49,6 +49,7 @@ mod memory;
 
 mod counters;
 mod statistics;
+mod subscribing;
 
 mod watch;
 

@@ -9,6 +9,7 @@ use crate::clients::{Client, Names};
 use crate::locks::Turn;
 use crate::pubsub::{Audience, Change, Name, Subscriptions};
 use crate::statistics::{Called, Moment, Owing, Timed};
+use crate::subscribing::Steps;
 use crate::waiters::Waiter;
 use crate::watch::Watching;
 use haypile_commands::CommandId;
@@ -138,6 +139,8 @@ pub(crate) enum Waiting {
     ForKeys(Arc<Waiter>),
     /// A long reply: its next piece is to be asked for when the output has room.
     Stream(Box<ReplyPieces>),
+    /// The rest of very many names to subscribe to, or not any more.
+    Steps(Box<Steps>),
     /// A long reply: the I/O pool is making its next piece.
     Piece,
 }

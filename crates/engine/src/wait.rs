@@ -32,6 +32,7 @@ impl Workbench {
                 self.go_on_after_pause(engine, session);
                 return Next::Read;
             }
+            Waiting::Steps(steps) => return self.step(engine, session, steps, out),
             Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {
                 session.waiting = Waiting::Stream(pieces);
                 timed(session).begin_pause(&engine.statistics.clock);

@@ -13,12 +13,13 @@ use crate::pool::Job;
 use crate::pubsub::Subscribers;
 use crate::session::{Event, Session, State, Waiting, What};
 use crate::statistics::Outcome;
+use crate::subscribing::Departed;
 use crate::waiters::End;
 use haypile_config::Durability;
 use haypile_log::Index;
 use haypile_resp::Limits;
 use haypile_store::TxnBuffers;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(crate) struct Workbench {
     inside: bool,
     /// Who gets which messages.
     pub subscribers: Subscribers,
+    /// Clients that have gone, whose subscriptions have still to be ended.
+    pub departed: VecDeque<Departed>,
     /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Attention::held`.
     pub paused: HashSet<u64>,
     /// Wall clock of this turn, in milliseconds since 1970.
@@ -118,6 +121,7 @@ impl Worker {
                 on_pool: 0,
                 inside: false,
                 subscribers: Subscribers::default(),
+                departed: VecDeque::new(),
                 paused: HashSet::new(),
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
@@ -171,6 +175,11 @@ impl Worker {
                     desk.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
+                Notice::Departed => {
+                    if desk.end_departed(&self.engine) {
+                        desk.inbox.notify(Notice::Departed);
+                    }
+                }
                 Notice::Resume => {
                     for &session in &desk.paused {
                         deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
@@ -202,7 +211,7 @@ impl Worker {
     pub fn disconnect(&mut self, session: &mut Session) {
         debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
         let Worker { engine, desk } = self;
-        desk.reset(engine, session);
+        desk.depart(engine, session);
         match session.waiting {
             Waiting::Blocked(_) => _ = engine.blocked.remove(session.id),
             Waiting::ForKeys(_) => _ = engine.end_wait(session.id, End::Gone),

@@ -441,3 +441,68 @@ fn who_subscribes_does_not_hear_what_was_told_before() {
     assert!(!replies.contains("$1 1"), "{replies}");
     assert!(replies.contains("$1 2"), "{replies}");
 }
+
+#[test]
+fn what_takes_long_to_match_is_left_to_the_pool() {
+    let mut server = Server::new();
+    // A class between stars can only be looked for byte by byte.
+    for first in (0..3000).step_by(100) {
+        let patterns: String = (first..first + 100).map(|number| format!(" *a[bc]{number}*")).collect();
+        server.ask(0, &format!("PSUBSCRIBE{patterns}"));
+    }
+    server.ask(0, "PSUBSCRIBE *ab");
+    let channel = "ab".repeat(1000);
+    server.send(1, &format!("PUBLISH {channel} 1"));
+    assert!(server.waits(1), "an event loop does not match so much");
+    // The messages of one client are heard in the order in which it has sent them, however long each took.
+    server.send(1, "PUBLISH xab 2");
+    assert_eq!(server.reply(1), ":1 :1");
+    let heard = server.reply(0);
+    let (one, two) = (heard.find(" $1 1"), heard.find("$3 xab $1 2"));
+    assert!(one.is_some() && one < two, "{heard}");
+    // In a block, too.
+    server.ask(1, "MULTI");
+    server.ask(1, &format!("PUBLISH {channel} 3"));
+    server.ask(1, "PUBLISH xab 4");
+    assert_eq!(server.ask(1, "EXEC"), "*2 :1 :1");
+    let heard = server.reply(0);
+    assert!(heard.find(" $1 3").is_some_and(|one| Some(one) < heard.find("$3 xab $1 4")), "{heard}");
+    // Who has begun and not ended a wait for the pool is no reason for others to wait.
+    server.send(1, &format!("PUBLISH {channel} 5"));
+    assert_eq!(server.ask(2, "PUBLISH xab 6"), ":1");
+    assert_eq!(server.reply(1), ":1");
+}
+
+#[test]
+fn many_names_are_subscribed_to_in_turns() {
+    let mut server = Server::new();
+    let names: String = (0..2000).map(|number| format!(" ch{number}")).collect();
+    let before = server.engine.counters(0).commands.get();
+    server.send_together(0, &[&format!("SUBSCRIBE{names}"), "PING"]);
+    let replies = server.reply(0);
+    assert!(replies.starts_with("*3 $9 subscribe $3 ch0 :1 "), "{}", &replies[..40]);
+    assert!(
+        replies.ends_with("*3 $9 subscribe $6 ch1999 :2000 *2 $4 pong $0"),
+        "the next command comes behind all names"
+    );
+    assert_eq!(replies.matches("subscribe").count(), 2000);
+    assert_eq!(server.engine.counters(0).commands.get() - before, 2, "two commands, in however many turns");
+    assert_eq!(server.ask(1, "PUBLISH ch1999 x"), ":1");
+    server.reply(0);
+    assert_eq!(server.ask(0, &format!("UNSUBSCRIBE{names}")).matches("unsubscribe").count(), 2000);
+    assert_eq!(server.ask(1, "PUBLISH ch7 x"), ":0");
+    // All of them, without names; patterns are no channels.
+    server.ask(0, &format!("PSUBSCRIBE{names}"));
+    server.ask(0, &format!("SUBSCRIBE{names}"));
+    let replies = server.ask(0, "UNSUBSCRIBE");
+    assert!(replies.ends_with(":2000") && replies.matches("unsubscribe").count() == 2000);
+    assert_eq!(server.ask(1, "PUBSUB NUMPAT"), ":2000");
+    assert_eq!(server.ask(1, "PUBSUB NUMSUB ch1"), "*2 $3 ch1 :0");
+    // Who goes is not subscribed any more, a little later.
+    server.leave(0);
+    let begun = std::time::Instant::now();
+    while server.ask(0, "PUBSUB NUMPAT") != ":0" {
+        assert!(begun.elapsed() < server::PATIENCE, "subscriptions of a client that has gone end");
+    }
+    assert_eq!(server.ask(0, "PUBLISH ch1 x"), ":0");
+}

@@ -298,6 +298,10 @@ impl EventLoop {
             if !self.gated.borrow().is_empty() {
                 self.release_gated();
             }
+            if self.has_notices() {
+                // More has come meanwhile, or was left for later: the connections have their turns in between.
+                tokio::task::yield_now().await;
+            }
         }
     }
 
