@@ -25,6 +25,13 @@ use std::time::Duration;
 /// this length has its costs shared well enough.
 const TURN_COMMANDS_MAX: usize = 1024;
 
+/// Time that one connection's commands take before the others have their turn, looked at after each: a pipeline of commands
+/// of which each is short enough is not.
+const TURN_NS_MAX: u64 = 1_000_000;
+
+/// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
+const ARGUMENTS_AT_ONCE: usize = 4096;
+
 /// Bytes of output at which a connection's next commands wait until its client has read some.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
@@ -102,6 +109,7 @@ impl Workbench {
         let store = store.as_deref();
         let mut ahead = std::mem::take(&mut self.ahead);
         let (mut consumed, mut commands) = (0, 0);
+        let mut begun = None;
         let next = loop {
             if commands >= TURN_COMMANDS_MAX {
                 break Next::Yield;
@@ -109,7 +117,7 @@ impl Workbench {
             let rest = &input[consumed..];
             // Who still has to authenticate has its limits changed by the very next request.
             let behind = ahead.parse(&mut session.parser, rest, session.state.authenticated);
-            let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, out);
+            let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, &mut begun, out);
             consumed += bytes;
             commands += count;
             if next != Next::Read {
@@ -135,8 +143,10 @@ impl Workbench {
         Turn { consumed, commands, next }
     }
 
-    /// Runs what was parsed ahead, until something hinders: the bytes and the commands that are done with.
+    /// Runs what was parsed ahead, until something hinders or the turn that has `begun` is over: the bytes and the commands
+    /// that are done with.
     #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one turn, handed on as they are")]
     fn run_ahead(
         &mut self,
         engine: &Engine,
@@ -144,11 +154,13 @@ impl Workbench {
         session: &mut Session,
         ahead: &Ahead,
         input: &[u8],
+        begun: &mut Option<Moment>,
         out: &mut Vec<u8>,
     ) -> (usize, usize, Next) {
         let located = Located::new(ahead, input, &engine.table, store, session.state.database);
         let (mut bytes, mut commands) = (0, 0);
         let mut started = engine.statistics.clock.now();
+        let begun = *begun.get_or_insert(started);
         for (at, call) in located.calls.iter().enumerate() {
             if out.len() >= OUTPUT_BYTES_MAX {
                 return (bytes, commands, Next::Drain);
@@ -186,6 +198,9 @@ impl Workbench {
             }
             if next != Next::Read {
                 return (bytes, commands, next);
+            }
+            if engine.statistics.clock.ns(begun, started) > TURN_NS_MAX {
+                return (bytes, commands, Next::Yield);
             }
             // What this command has sent to its own client comes before the next reply.
             if session.listens() && self.inbox.has_notices() {
@@ -320,6 +335,10 @@ impl Workbench {
                 }
                 WritePressure::Stop(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
             }
+        }
+        // So many keys take their time to look at, to lock and to answer for.
+        if args.len() > ARGUMENTS_AT_ONCE {
+            return Err(Hindrance::Long);
         }
         // Before the keys: which space they are in must not change until they are locked.
         if !self.enter(engine) || self.store_version != engine.store_version() {

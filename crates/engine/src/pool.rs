@@ -16,7 +16,7 @@ use crate::sync::{Condvar, Mutex, lock};
 use crate::together::{Together, Wanted};
 use crate::waiters::Waiter;
 use crate::watch::Watching;
-use haypile_resp::{Pieces, Protocol, ReplyPieces};
+use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -333,6 +333,20 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
     pending.loads += 1;
     pending.long = matches!(ran.reply, Err(Stop::Long));
     ran.pins
+}
+
+/// A reply of many elements as the bytes that it is going to be, so that an event loop has no more to do than to copy them.
+fn encoded_if_long(reply: Reply, protocol: Protocol) -> Reply {
+    /// About as many as an event loop encodes in a tenth of a millisecond.
+    const ELEMENTS_MAX: usize = 1024;
+    match &reply {
+        Reply::Array(elements) if elements.len() > ELEMENTS_MAX && !reply.has_stream() => {
+            let mut bytes = Vec::new();
+            reply.encode(protocol, &mut bytes);
+            Reply::Raw(Bytes::from(bytes))
+        }
+        _ => reply,
+    }
 }
 
 /// Runs it, or parks it, which leaves nothing to tell yet.
