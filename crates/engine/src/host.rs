@@ -20,6 +20,7 @@ use haypile_commands::{Args, CommandId, Error, Result, Table};
 use haypile_config::Protected;
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -199,10 +200,9 @@ impl Host for Desk<'_, '_> {
     fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
         let mut clients = self.engine.clients.find(filter, self.session);
         // Who is closed by an earlier command of the same block is not found again.
-        clients.retain(|client| {
-            let is_same = |effect: &Effect| matches!(effect, Effect::Close(closed) if closed.id == client.id);
-            !self.state.effects.iter().any(is_same)
-        });
+        let closed = |effect: &Effect| if let Effect::Close(closed) = effect { Some(closed.id) } else { None };
+        let closed: HashSet<u64> = self.state.effects.iter().filter_map(closed).collect();
+        clients.retain(|client| !closed.contains(&client.id));
         let count = clients.len();
         for client in clients {
             match client.id == self.session {

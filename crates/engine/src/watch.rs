@@ -93,8 +93,55 @@ struct Watcher {
     mark: Arc<Mark>,
 }
 
+impl Watcher {
+    /// Tells the sessions and databases of one name apart.
+    fn id(mark: &Arc<Mark>, database: u32) -> (usize, u32) {
+        (Arc::as_ptr(mark) as usize, database)
+    }
+}
+
+/// Watchers of one name that are searched one by one.
+const FEW: usize = 16;
+
+/// Who watches one name. Mostly few do; but thousands of clients may wait for one key.
+#[derive(Default)]
+struct Watchers {
+    few: SmallVec<[Watcher; 1]>,
+    others: HashMap<(usize, u32), Watcher, RandomState>,
+}
+
+impl Watchers {
+    fn add(&mut self, watcher: Watcher) {
+        if self.few.len() < FEW {
+            self.few.push(watcher);
+        } else {
+            self.others.insert(Watcher::id(&watcher.mark, watcher.database), watcher);
+        }
+    }
+
+    /// Whether there was one.
+    fn remove(&mut self, mark: &Arc<Mark>, database: u32) -> bool {
+        let is_it = |watcher: &Watcher| Arc::ptr_eq(&watcher.mark, mark) && watcher.database == database;
+        match self.few.iter().position(is_it) {
+            Some(at) => {
+                self.few.swap_remove(at);
+                true
+            }
+            None => self.others.remove(&Watcher::id(mark, database)).is_some(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.few.is_empty() && self.others.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Watcher> {
+        self.few.iter().chain(self.others.values())
+    }
+}
+
 /// Who watches, by name.
-type Shard = Mutex<HashMap<Name, SmallVec<[Watcher; 1]>, RandomState>>;
+type Shard = Mutex<HashMap<Name, Watchers, RandomState>>;
 
 /// All watched keys of all sessions.
 pub struct Watches {
@@ -136,7 +183,7 @@ impl Watches {
             Some((shared, _)) => shared.clone(),
             None => Name::from(name),
         };
-        shard.entry(shared.clone()).or_default().push(watcher);
+        shard.entry(shared.clone()).or_default().add(watcher);
         drop(shard);
         self.count.fetch_add(1, Ordering::Relaxed);
         shared
@@ -146,9 +193,7 @@ impl Watches {
     fn unwatch(&self, database: u32, name: &[u8], mark: &Arc<Mark>) {
         let mut shard = lock(self.shard(name));
         let Some(watchers) = shard.get_mut(name) else { return };
-        let is_own = |watcher: &Watcher| Arc::ptr_eq(&watcher.mark, mark) && watcher.database == database;
-        if let Some(at) = watchers.iter().position(is_own) {
-            watchers.swap_remove(at);
+        if watchers.remove(mark, database) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         if watchers.is_empty() {
@@ -258,5 +303,22 @@ mod tests {
         assert_eq!(watches.count(), 1, "the other session's stays");
         watches.on_exchange(0, b"k", u64::MAX);
         assert!(other.is_outdated());
+    }
+
+    #[test]
+    fn many_may_watch_one_key() {
+        let watches = Arc::default();
+        let mut all: Vec<Watching> = (0..100).map(|number| watching(&watches, number % 2)).collect();
+        // Some go, of the first and of the last, before anything changes.
+        all.remove(90);
+        all.remove(3);
+        assert_eq!(watches.count(), 98);
+        watches.on_exchange(0, b"k", u64::MAX);
+        assert_eq!(all.iter().filter(|watching| watching.is_outdated()).count(), 49);
+        assert!(
+            all.iter().all(|watching| watching.is_outdated() == watching.iter().all(|(database, ..)| database == 0))
+        );
+        all.clear();
+        assert!(watches.by_name.iter().all(|shard| lock(shard).is_empty()), "nothing is left behind");
     }
 }
