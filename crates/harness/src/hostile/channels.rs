@@ -47,7 +47,7 @@ fn publish_patterns(site: &Site) -> Result<()> {
 fn publish_pattern_clients(site: &Site) -> Result<()> {
     const EACH: usize = 1000;
     let mut subscribers = Vec::new();
-    for number in 0..site.count(500) {
+    for number in 0..site.count(200) {
         let mut subscriber = site.client()?;
         psubscribe(&mut subscriber, number * EACH..(number + 1) * EACH)?;
         subscribers.push(subscriber);
@@ -60,9 +60,10 @@ fn subscribe_many(site: &Site) -> Result<()> {
     let names = || (0..count).map(|number| format!("channel:{number}"));
     let commands = ["SUBSCRIBE", "UNSUBSCRIBE"]
         .map(|command| [command.to_string()].into_iter().chain(names()).collect::<Vec<String>>());
-    let mut client = site.client()?;
     loop {
-        for command in &commands {
+        let mut client = site.client()?;
+        // The last time its subscriptions end with it.
+        for command in commands.iter().chain(&commands[..1]) {
             client.push(command);
             client.flush()?;
             for _ in 0..count {

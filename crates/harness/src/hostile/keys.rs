@@ -13,6 +13,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "keys-all", prepare: prepare_keys, attack: keys_all },
     Attack { name: "keys-nasty-pattern", prepare: prepare_keys, attack: keys_nasty_pattern },
     Attack { name: "scan-huge-count", prepare: prepare_keys, attack: scan_huge_count },
+    Attack { name: "pipelines-of-slow", prepare: prepare_sets, attack: pipelines_of_slow },
     Attack { name: "block-of-many", prepare: nothing, attack: block_of_many },
 ];
 
@@ -94,6 +95,24 @@ fn keys_nasty_pattern(site: &Site) -> Result<()> {
 
 fn scan_huge_count(site: &Site) -> Result<()> {
     site.repeat(&["SCAN", "0", "COUNT", "100000000", "MATCH", "*5*x*"])
+}
+
+fn prepare_sets(site: &Site) -> Result<()> {
+    let set = |number: usize| {
+        let members = (0..1000).map(|member| (member * (number + 2)).to_string());
+        ["SADD".into(), format!("set:{number}")].into_iter().chain(members).collect()
+    };
+    site.fill(2, set)
+}
+
+/// Each command is short enough for an event loop, and each pipeline long.
+fn pipelines_of_slow(site: &Site) -> Result<()> {
+    loop {
+        site.fill(1000, |_| ["SINTERCARD", "2", "set:0", "set:1"].map(String::from).to_vec())?;
+        if !site.again() {
+            return Ok(());
+        }
+    }
 }
 
 fn block_of_many(site: &Site) -> Result<()> {

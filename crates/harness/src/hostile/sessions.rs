@@ -37,22 +37,26 @@ fn watch_many(site: &Site) -> Result<()> {
     }
 }
 
-/// Thousands of clients that watch the same keys.
+/// Thousands of clients that watch the same keys, of which one after the other runs a block and watches again.
 fn watch_one_by_many(site: &Site) -> Result<()> {
     let mut clients = (0..site.count(CLIENTS)).map(|_| site.client()).collect::<Result<Vec<_>>>()?;
     let names = (0..100).map(|number| format!("watched:{number}"));
     let watch: Vec<String> = ["WATCH".to_string()].into_iter().chain(names).collect();
+    for client in &mut clients {
+        right(client.call(&watch)?)?;
+    }
     loop {
         for client in &mut clients {
-            client.push(&watch);
             client.push(&["MULTI"]);
             client.push(&["SET", "watched:1", "x"]);
             client.push(&["EXEC"]);
+            client.push(&watch);
             client.flush()?;
-        }
-        for client in &mut clients {
             for _ in 0..4 {
                 right(client.read()?)?;
+            }
+            if site.is_over() {
+                break;
             }
         }
         if !site.again() {
