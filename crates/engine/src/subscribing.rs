@@ -106,9 +106,10 @@ impl Workbench {
         let is_end = until == all.len();
         steps.next = until;
         let state = &mut session.state;
-        let mut desk = Desk { engine, session: session.id, state, txn: None, rehearsal: false, may_wait: false };
+        let mut desk = Desk { engine, session: session.id, state, txn: None, may_wait: false };
         let reply = run(&mut desk, Args::from(words.as_args())).unwrap_or_else(Error::into_reply);
-        self.adopt(engine, session);
+        let reply = engine.carry_out(&mut session.state, reply, false);
+        self.adopt(engine, session, Index(0));
         let next = self.reply(engine, session, reply, Index(0), out);
         if is_end {
             return next;
