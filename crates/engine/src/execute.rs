@@ -25,10 +25,6 @@ use std::time::Duration;
 /// this length has its costs shared well enough.
 const TURN_COMMANDS_MAX: usize = 1024;
 
-/// Time that one connection's commands take before the others have their turn, looked at after each: a pipeline of commands
-/// of which each is short enough is not.
-const TURN_NS_MAX: u64 = 1_000_000;
-
 /// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
 const ARGUMENTS_AT_ONCE: usize = 4096;
 
@@ -199,7 +195,8 @@ impl Workbench {
             if next != Next::Read {
                 return (bytes, commands, next);
             }
-            if engine.statistics.clock.ns(begun, started) > TURN_NS_MAX {
+            // A pipeline of commands that are each short enough is not: the others have their turn.
+            if engine.statistics.clock.is_ms_between(begun, started) {
                 return (bytes, commands, Next::Yield);
             }
             // What this command has sent to its own client comes before the next reply.

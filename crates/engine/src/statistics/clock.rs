@@ -16,19 +16,39 @@ impl Moment {
     }
 }
 
-#[derive(Clone, Default)]
-pub struct Clock(quanta::Clock);
+#[derive(Clone)]
+pub struct Clock {
+    clock: quanta::Clock,
+    /// Ticks of a millisecond, about.
+    ticks_per_ms: u64,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        const TICKS: u64 = 1 << 30;
+        let clock = quanta::Clock::default();
+        let ns = clock.delta_as_nanos(0, TICKS).max(1);
+        let ticks_per_ms = (u128::from(TICKS) * 1_000_000 / u128::from(ns)) as u64;
+        Clock { clock, ticks_per_ms }
+    }
+}
 
 impl Clock {
     #[inline]
     pub fn now(&self) -> Moment {
-        Moment(self.0.raw())
+        Moment(self.clock.raw())
+    }
+
+    /// Whether more than a millisecond lies between two moments: for who asks after each command.
+    #[inline]
+    pub fn is_ms_between(&self, from: Moment, to: Moment) -> bool {
+        to.0.saturating_sub(from.0) > self.ticks_per_ms
     }
 
     /// Nanoseconds between two moments; 0 if they come the other way round, as two cores may see them.
     #[inline]
     pub fn ns(&self, from: Moment, to: Moment) -> u64 {
-        self.0.delta_as_nanos(from.0, to.0)
+        self.clock.delta_as_nanos(from.0, to.0)
     }
 }
 
@@ -48,5 +68,8 @@ mod tests {
         let ratio = clock.ns(from, to) as f64 / took;
         assert!((0.95..1.05).contains(&ratio), "{ratio}");
         assert_eq!(clock.ns(to, from), 0);
+        assert!(clock.is_ms_between(from, to) && !clock.is_ms_between(to, from) && !clock.is_ms_between(from, from));
+        let ms = clock.ns(Moment(0), Moment(clock.ticks_per_ms)) as f64 / 1e6;
+        assert!((0.99..1.01).contains(&ms), "{ms}");
     }
 }
