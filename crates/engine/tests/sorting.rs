@@ -82,15 +82,23 @@ fn a_key_that_somebody_keeps_is_waited_for() {
     server.send(1, "SORT other ALPHA STORE w_5");
     // Its rows are found to be many, then it runs on the pool.
     server.reply_so_far(1);
-    server.store.faults.wait_for_scans(1);
+    loop {
+        server.send(3, "SETRANGE w_5 0 5");
+        if server.waits(3) {
+            break;
+        }
+        server.reply(3);
+    }
+    // Somebody has to wait: the key is kept.
     server.send(0, "SORT l BY w_* GET w_* LIMIT 4 3");
     // It gives up what it has found so far, and waits without a thread.
     let begun = std::time::Instant::now();
-    while server.info(2, "commands_waiting_for_locks") == "0" {
+    while server.info(2, "commands_waiting_for_locks") != "2" {
         assert!(begun.elapsed() < server::PATIENCE, "it waits for the key");
     }
     assert_eq!(server.ask(2, "PING"), "+PONG");
     server.store.faults.hold_scans(false);
     assert_eq!(server.reply(1), ":1100");
+    assert!(server.reply(3).starts_with("-WRONGTYPE"));
     assert_eq!(server.reply(0), "*3 $1 3 $1 4 $1 6", "the key is a list now, which weighs nothing and comes first");
 }
