@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::files::{File, Files};
-use crate::format::{History, Index, Kind, SEGMENT_HEADER_BYTES};
+use crate::format::{History, Index, Kind, Origin, SEGMENT_HEADER_BYTES};
 use crate::state::Segment;
 use crate::survey::{Damage, OpenError, first_index, list, open_segment};
 use crate::walk::{Walk, highest_mark};
@@ -17,7 +17,7 @@ pub enum DumpEntry {
         number: u64,
         file: PathBuf,
         history: History,
-        parent: Option<(History, Index)>,
+        origin: Origin,
         first: Option<Index>,
     },
     Record {
@@ -97,7 +97,7 @@ impl Dump {
             number: segment.header.number,
             file: segment.path.clone(),
             history: segment.header.start.history,
-            parent: segment.header.start.parent,
+            origin: segment.header.start.origin,
             first,
         };
         if let Some(first) = first {
@@ -135,10 +135,10 @@ impl Dump {
                 let mut needed = last.unwrap_or(Index(0));
                 if last.is_none() {
                     let mark = highest_mark(&*file, segment.header.salt, bad.offset, bad.index);
-                    needed = mark.map_err(OpenError::io(&segment.path))?;
+                    needed = mark.map_err(OpenError::io(&segment.path))?.mark;
                     for (spare, file, _) in &self.segments {
                         let mark = highest_mark(&**file, spare.header.salt, SEGMENT_HEADER_BYTES, bad.index);
-                        needed = needed.max(mark.map_err(OpenError::io(&spare.path))?);
+                        needed = needed.max(mark.map_err(OpenError::io(&spare.path))?.mark);
                     }
                 }
                 if bad.index <= needed {

@@ -102,7 +102,10 @@ impl Log {
                 return Err(ExportError("it was broken off".into()));
             }
         }
-        let start = self.shared.state.lock().start;
+        let state = self.shared.state.lock();
+        let of_until = state.segments.iter().rfind(|held| held.first <= until && until <= held.last);
+        let start = of_until.map_or(state.start, |held| held.segment.header.start);
+        drop(state);
         copy.end(start, until.next())
     }
 }
@@ -207,6 +210,8 @@ impl<'a> Copy<'a> {
             salt: Salt::of(self.salts.wrapping_add(self.number as u32)),
             created_ms: (self.shared.options.now_ms)(),
             start,
+            // It is complete: nothing is allocated ahead.
+            allocated_bytes: 0,
         };
         let path = self.dir.join(segment_name(self.number));
         let mut page = [0; SEGMENT_HEADER_BYTES as usize];

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +41,10 @@ pub trait File: Send + Sync + fmt::Debug {
     fn truncate(&self, bytes: u64) -> io::Result<()>;
     /// Makes contents and length durable.
     fn sync(&self) -> io::Result<()>;
+    /// Tells this file from all others, whatever it is called; None where that cannot be told.
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
 }
 
 /// Writes all of `bytes`, going on after short writes.
@@ -158,6 +162,11 @@ impl File for DiskFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        let about = self.0.metadata()?;
+        Ok(Some((about.dev(), about.ino())))
     }
 }
 

@@ -14,6 +14,8 @@ pub const GROUP_HEADER_BYTES: usize = 32;
 pub const RECORD_HEADER_BYTES: usize = 28;
 
 const MAGIC: [u8; 8] = *b"haypilog";
+/// The unit in which a segment's header counts allocated bytes.
+const PAGE_BYTES: u64 = 4096;
 /// Bytes of the segment header that carry something; zeros follow.
 pub(crate) const HEADER_USED_BYTES: usize = 96;
 const HEADER_CRC: Range<usize> = 12..16;
@@ -80,8 +82,18 @@ impl Kind {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStart {
     pub history: History,
-    /// The history that this one continues, and the last index that both share.
-    pub parent: Option<(History, Index)>,
+    pub origin: Origin,
+}
+
+/// Where a history comes from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing: it is the first history of a log.
+    Nothing,
+    /// It continues another history; the index is the last one that both share.
+    Fork(History, Index),
+    /// The base took data in past the log after the record with this index, so that records alone do not lead here.
+    Loaded(Index),
 }
 
 impl HistoryStart {
@@ -90,20 +102,38 @@ impl HistoryStart {
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..20].copy_from_slice(&self.history.0);
-        if let Some((parent, fork)) = self.parent {
+        if let Some((parent, _)) = self.parent() {
             bytes[20..40].copy_from_slice(&parent.0);
-            put_u64(&mut bytes, 40, fork.0);
         }
+        put_u64(&mut bytes, 40, self.after().0);
         bytes
+    }
+
+    /// The history that this one continues, and the last index that both share.
+    pub fn parent(&self) -> Option<(History, Index)> {
+        match self.origin {
+            Origin::Fork(parent, fork) => Some((parent, fork)),
+            Origin::Nothing | Origin::Loaded(_) => None,
+        }
+    }
+
+    /// The last index before this history.
+    pub fn after(&self) -> Index {
+        match self.origin {
+            Origin::Nothing => Index(0),
+            Origin::Fork(_, after) | Origin::Loaded(after) => after,
+        }
     }
 
     pub fn decode(body: &[u8]) -> Option<HistoryStart> {
         let body: &[u8; Self::BYTES] = body.try_into().ok()?;
-        let parent = history_at(body, 20);
-        Some(HistoryStart {
-            history: history_at(body, 0),
-            parent: (parent.0 != [0; 20]).then(|| (parent, Index(u64_at(body, 40)))),
-        })
+        let (parent, after) = (history_at(body, 20), Index(u64_at(body, 40)));
+        let origin = match (parent.0 == [0; 20], after) {
+            (false, fork) => Origin::Fork(parent, fork),
+            (true, Index(0)) => Origin::Nothing,
+            (true, after) => Origin::Loaded(after),
+        };
+        Some(HistoryStart { history: history_at(body, 0), origin })
     }
 }
 
@@ -136,6 +166,9 @@ pub(crate) struct SegmentHeader {
     pub created_ms: u64,
     /// Every record of a segment belongs to one history.
     pub start: HistoryStart,
+    /// The file has at least so many bytes as long as records may be added to it; 0 if that is not known. What is less
+    /// than a page is left out.
+    pub allocated_bytes: u64,
 }
 
 /// Why bytes are not the header of a segment of this version.
@@ -157,6 +190,8 @@ impl SegmentHeader {
         put_u64(&mut bytes, 32, self.created_ms);
         put_u32(&mut bytes, 40, self.salt.0);
         bytes[48..48 + HistoryStart::BYTES].copy_from_slice(&self.start.encode());
+        // No segment has 16 TiB.
+        put_u32(&mut bytes, 44, u32::try_from(self.allocated_bytes / PAGE_BYTES).unwrap_or(0));
         let crc = crc32fast::hash(&bytes);
         put_u32(&mut bytes, HEADER_CRC.start, crc);
         bytes
@@ -182,6 +217,7 @@ impl SegmentHeader {
             created_ms: u64_at(bytes, 32),
             salt: Salt(u32_at(bytes, 40)),
             start: HistoryStart::decode(&bytes[48..48 + HistoryStart::BYTES]).expect("the slice has its length"),
+            allocated_bytes: u64::from(u32_at(bytes, 44)) * PAGE_BYTES,
         })
     }
 }
@@ -290,22 +326,22 @@ pub(crate) fn seal(group: &mut [u8], salt: Salt, first: Index, synced: Index, te
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("callers check the length"))
 }
 
-fn history_at(bytes: &[u8], at: usize) -> History {
+pub(crate) fn history_at(bytes: &[u8], at: usize) -> History {
     History(*bytes[at..].first_chunk().expect("callers check the length"))
 }
 
-fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
-fn put_u64(bytes: &mut [u8], at: usize, number: u64) {
+pub(crate) fn put_u64(bytes: &mut [u8], at: usize, number: u64) {
     bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::files::{File, Files};
 use crate::format::{HistoryStart, Index, SEGMENT_HEADER_BYTES};
 use crate::options::Options;
-use crate::survey::{OpenError, Survey};
+use crate::survey::{Applied, Cut, OpenError, Survey};
 
 /// What an open would conclude.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,27 +20,25 @@ pub struct Inspected {
     pub last: Index,
     /// Whether the last run ended by a clean stop.
     pub clean: bool,
+    /// What an open would cut off behind the last record.
+    pub cut: Option<Cut>,
     /// Bytes of headers and records in segments that count.
     pub bytes: u64,
 }
 
-/// Looks at the log in `dir`, which no server may be writing to, as an open over a base with this applied index would that has
-/// to find all through `complete_through` (0: nothing in particular). Reads the last segment; [`dump`](crate::dump) reads all.
+/// Looks at a log that no server may be writing to, as an open over a base with this applied index would. Reads the last
+/// segment; [`dump`](crate::dump) reads all.
 ///
 /// # Errors
 /// Those of an open: damage above all.
-pub fn inspect(
-    files: Arc<dyn Files>,
-    dir: &Path,
-    applied: Index,
-    complete_through: Index,
-) -> Result<Inspected, OpenError> {
-    let survey = Survey::of(&Options { files, complete_through, ..Options::new(dir) }, applied)?;
+pub fn inspect(options: &Options, applied: Applied) -> Result<Inspected, OpenError> {
+    let survey = Survey::of(options, applied)?;
     Ok(Inspected {
         start: survey.start,
         first: survey.segments.first().map_or(Index(0), |held| held.first),
         last: survey.last,
         clean: survey.clean,
+        cut: survey.cut,
         bytes: survey.segments.iter().map(|held| held.end.max(SEGMENT_HEADER_BYTES)).sum(),
     })
 }

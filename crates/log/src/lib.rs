@@ -10,6 +10,7 @@
 mod body;
 mod budget;
 mod dump;
+mod end;
 mod export;
 mod files;
 mod format;
@@ -26,19 +27,23 @@ mod sync;
 pub mod testing;
 mod unchanged;
 mod walk;
+mod watch;
 mod write;
 
 pub use body::{Body, BodyError, Effect, Effects, Placed, body_crc, effects};
 pub use dump::{Dump, DumpEntry, dump};
+pub use end::{DirectoryId, EndFile};
 pub use export::{ExportError, Exported, Hold};
 pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
-    FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,
+    FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, Origin, RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
 };
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Durability, Options, Retention};
 pub use reader::{Next, Reader};
 pub use replay::{Progress, Record, Replay};
-pub use survey::{Damage, OpenError};
+pub use survey::{ADVICE, Applied, Cut, Damage, OpenError};
 pub use unchanged::UnchangedFiles;
+pub use watch::Look;

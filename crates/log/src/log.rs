@@ -12,12 +12,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::format::{History, HistoryStart, Index, Kind};
+use crate::format::{History, HistoryStart, Index, Kind, Origin};
 use crate::options::{Durability, Options};
+use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::replay::Replay;
 use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
-use crate::survey::{OpenError, Survey};
+use crate::survey::{Applied, Cut, OpenError, Survey};
+
+/// How long a look at whether the log has settled is put off.
+const SETTLE: Duration = Duration::from_millis(10);
 
 /// The longest body: with its headers it stays below 4 GiB.
 const BODY_BYTES_MAX: usize = u32::MAX as usize - 4096;
@@ -39,11 +43,12 @@ pub struct Opened {
     pub history: History,
     /// What that history continues, and the last index that both share.
     pub parent: Option<(History, Index)>,
-    /// The last stop left its mark, and the log reaches the base.
+    /// The last stop left its mark.
     pub clean: bool,
-    /// The last record of the log as found, or `applied` where the log ends below it. A new history's first record, the
-    /// `HistoryStart`, follows it.
+    /// The last record of the log as found. A new history's first record, the `HistoryStart`, follows it.
     pub last: Index,
+    /// What was found behind it and does not count.
+    pub cut: Option<Cut>,
 }
 
 /// Room for one record, given back if it is dropped unused.
@@ -155,23 +160,23 @@ pub struct Stats {
 impl Log {
     /// Finds the log in `options.dir`, and makes durable what it finds. Nothing else is changed there until the replay is
     /// finished.
-    pub fn open(options: Options, applied: Index) -> Result<Opened, OpenError> {
-        let survey = Survey::of(&options, applied)?;
+    pub fn open(options: Options, applied: impl Into<Applied>) -> Result<Opened, OpenError> {
+        let applied = applied.into();
+        let mut survey = Survey::of(&options, applied)?;
         survey.write_end_again(&*options.files)?;
-        let found = survey.last;
-        let clean = survey.clean && found >= applied;
-        let last = found.max(applied);
+        let (last, clean, cut) = (survey.last, survey.clean, survey.cut.take());
         let start = match survey.start {
             Some(start) if clean => start,
-            old => HistoryStart { history: random_history(&options), parent: old.map(|old| (old.history, found)) },
+            Some(old) => HistoryStart { history: random_history(&options), origin: Origin::Fork(old.history, last) },
+            None => HistoryStart { history: random_history(&options), origin: Origin::Nothing },
         };
         let is_new = survey.start != Some(start);
         let next_number = survey.next_number;
         let shared = Arc::new(Shared::new(options, start, last, survey.segments.clone(), next_number));
         let threads = Arc::new(Threads::default());
-        let replay = Replay::new(shared.clone(), threads.clone(), survey, applied, is_new);
+        let replay = Replay::new(shared.clone(), threads.clone(), survey, applied.index, is_new);
         let log = Log { shared, threads };
-        Ok(Opened { log, replay, history: start.history, parent: start.parent, clean, last })
+        Ok(Opened { log, replay, history: start.history, parent: start.parent(), clean, last, cut })
     }
 
     /// Takes room for one record with a body of at most `body_bytes`. Never blocks.
@@ -292,7 +297,53 @@ impl Log {
 
     /// Why writes have stopped, if they have.
     pub fn failed(&self) -> Option<String> {
-        self.shared.state.lock().failed.as_ref().map(|failure| failure.text.clone())
+        let state = self.shared.state.lock();
+        state.failed.as_ref().or(state.missing.as_ref()).map(|failure| failure.text.clone())
+    }
+
+    /// The history that appends go to.
+    pub fn history(&self) -> History {
+        self.shared.state.lock().start.history
+    }
+
+    /// The history of a record that is written and not purged.
+    pub fn history_of(&self, index: Index) -> Option<History> {
+        let state = self.shared.state.lock();
+        let held = state.segments.iter().rfind(|held| held.first <= index && index <= held.last)?;
+        Some(held.segment.header.start.history)
+    }
+
+    /// Begins a history without a parent, because the base is about to take in data that no record tells of; returns the
+    /// index of its first record, which is on the disk. Blocks.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced.
+    pub fn begin_loaded_history(&self) -> Result<Index, SyncError> {
+        let shared = &*self.shared;
+        loop {
+            self.sync_through(self.last())?;
+            let mut state = shared.state.lock();
+            if state.writing || state.rotating || state.recover_wanted {
+                shared.progress_cv.wait_for(&mut state, SETTLE);
+                continue;
+            }
+            let mut queue = shared.queue.lock();
+            if queue.last() != state.synced {
+                continue;
+            }
+            state.start =
+                HistoryStart { history: random_history(&shared.options), origin: Origin::Loaded(queue.last()) };
+            let index = shared.append_start(&mut queue, &state.start);
+            drop(queue);
+            shared.recover(&mut state);
+            if state.can_write() {
+                shared.drive(&mut state);
+            }
+            let failure = state.failed.as_ref().map(|failure| SyncError(failure.text.clone()));
+            drop(state);
+            shared.wake();
+            return failure.map_or(Ok(index), Err);
+        }
     }
 
     /// Blocks until every record up to `index` is on the disk. What is above the last index given out counts as that.
@@ -337,6 +388,11 @@ impl Log {
         Reader::new(self.shared.clone(), after)
     }
 
+    /// What is noted of the log's end is on the disk.
+    pub fn is_end_durable(&self) -> bool {
+        self.shared.state.lock().end_noted.is_none()
+    }
+
     /// Tries at once what failed, instead of once a second.
     pub fn retry(&self) {
         let mut state = self.shared.state.lock();
@@ -372,8 +428,12 @@ impl Log {
     /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from here on.
     /// Where that fails, it is an error only if records that were written are not on the disk: those that were never written
     /// have never been durable to anybody.
+    ///
+    /// # Errors
+    /// Records that were written are not on the disk, or a file is missing that the next start needs.
     pub fn close(&self) -> Result<Closed, SyncError> {
         let shared = &*self.shared;
+        let missing = self.look().missing.map(SyncError);
         {
             let mut state = shared.state.lock();
             if !state.started || state.stop {
@@ -385,6 +445,7 @@ impl Log {
         }
         // The mark then is the only group that nothing knows to be synced: an open after it has little to make sure of.
         let marked = self.sync_through(self.last()).and_then(|()| {
+            missing.clone().map_or(Ok(()), Err)?;
             shared.budget.force(RECORD_CHARGE_BYTES);
             let now_ms = (shared.options.now_ms)();
             let mark = shared.append(Kind::CleanStop, now_ms, &[], crate::body_crc(&[]), RECORD_CHARGE_BYTES);
@@ -393,10 +454,14 @@ impl Log {
         self.stop();
         match marked {
             Ok(()) => {
+                let mut state = shared.state.lock();
+                shared.note_end(&mut state);
+                shared.sync_end(&mut state);
+                drop(state);
                 shared.trim();
                 Ok(Closed::Marked)
             }
-            Err(error) if self.written() > self.synced() => Err(error),
+            Err(error) if missing.is_some() || self.written() > self.synced() => Err(error),
             Err(error) => Ok(Closed::Unmarked(error)),
         }
     }
@@ -445,7 +510,7 @@ impl Shared {
 
     /// Decides about a charge that is counted already.
     fn admit(&self, state: &mut State, charge: u64) -> Result<(), AppendError> {
-        if let Some(failure) = &state.failed {
+        if let Some(failure) = state.failed.as_ref().or(state.missing.as_ref()) {
             return Err(failure.into());
         }
         if state.closed || state.stop {
@@ -494,11 +559,25 @@ impl Shared {
 
     #[inline]
     pub(crate) fn append(&self, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
-        let synced = || Index(self.synced.load(Ordering::Acquire));
         let mut queue = self.queue.lock();
+        self.append_to(&mut queue, kind, time_ms, body, body_crc, charge)
+    }
+
+    #[inline]
+    fn append_to(&self, queue: &mut Queue, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
+        let synced = || Index(self.synced.load(Ordering::Acquire));
         let index = queue.append(kind, time_ms, body, body_crc, charge, synced);
         self.last.store(index.0, Ordering::Release);
         index
+    }
+
+    /// Appends the first record of a history; the caller has the queue.
+    pub(crate) fn append_start(&self, queue: &mut Queue, start: &HistoryStart) -> Index {
+        let body = start.encode();
+        let charge = RECORD_CHARGE_BYTES + body.len() as u64;
+        self.budget.force(charge);
+        let now_ms = (self.options.now_ms)();
+        self.append_to(queue, Kind::HistoryStart, now_ms, &body, crate::body_crc(&body), charge)
     }
 
     /// After a clean stop: gives back the space that was allocated ahead.

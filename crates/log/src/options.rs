@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::end::EndFile;
 use crate::files::{DiskFiles, Files};
 use crate::format::Index;
 
@@ -44,6 +45,8 @@ pub struct Options {
     pub retention: Retention,
     /// What the log is known to hold from elsewhere: a record up to here that is missing is damage. 0 for nothing.
     pub complete_through: Index,
+    /// Where it is noted how far the log reaches, so that a lost segment or directory is noticed; None for nowhere.
+    pub end: Option<EndFile>,
     pub files: Arc<dyn Files>,
     /// Wall clock in milliseconds since 1970: for segment headers, the marks that the log writes itself, and retention.
     pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -63,6 +66,7 @@ impl Options {
             unsynced_bytes_max: 32 << 20,
             retention: Retention { bytes: 256 << 20, age_ms: u64::MAX },
             complete_through: Index(0),
+            end: None,
             files: Arc::new(DiskFiles),
             now_ms: Arc::new(|| {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -88,6 +92,7 @@ impl fmt::Debug for Options {
             .field("unsynced_bytes_max", &self.unsynced_bytes_max)
             .field("retention", &self.retention)
             .field("complete_through", &self.complete_through)
+            .field("end", &self.end)
             .field("files", &self.files)
             .finish_non_exhaustive()
     }

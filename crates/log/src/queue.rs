@@ -51,6 +51,11 @@ impl Queue {
         }
     }
 
+    /// The last index given out.
+    pub(crate) fn last(&self) -> Index {
+        self.last
+    }
+
     /// Gives the record its index. `synced` tells which chunks may be used again.
     #[inline]
     pub(crate) fn append(

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::format::{History, Index, Kind};
 use crate::log::Threads;
-use crate::state::{RECORD_CHARGE_BYTES, Shared};
+use crate::state::Shared;
 use crate::survey::{Damage, OpenError, Survey, known_kind};
 use crate::walk::{Bad, Walk};
 
@@ -180,16 +180,16 @@ impl Replay {
         }
         let dir = &shared.options.dir;
         shared.files.create_dir_all(dir).map_err(OpenError::io(dir))?;
+        if let Some(held) = self.survey.segments.last().filter(|_| self.survey.has_end) {
+            // Before anything goes: the note may name a segment that is about to be swept.
+            shared.begin_end(held.segment.header.start.history, self.survey.last, held.segment.header.number)?;
+        }
         for path in &self.survey.sweep {
             shared.files.remove(path).map_err(OpenError::io(path))?;
         }
         let mut state = shared.state.lock();
         if self.new_history {
-            let now_ms = (shared.options.now_ms)();
-            let body = state.start.encode();
-            let charge = RECORD_CHARGE_BYTES + body.len() as u64;
-            shared.budget.force(charge);
-            shared.append(Kind::HistoryStart, now_ms, &body, crate::body_crc(&body), charge);
+            shared.append_start(&mut shared.queue.lock(), &state.start);
         }
         shared.recover(&mut state);
         if let Some(failure) = &state.failed
@@ -197,13 +197,7 @@ impl Replay {
         {
             return Err(OpenError::Begin(failure.text.clone()));
         }
-        if self.survey.last < self.applied {
-            // Nothing can be read across the gap, and the base has all that was before it.
-            let old = state.segments.len() - usize::from(state.active.is_some());
-            for held in state.segments.drain(..old) {
-                drop(shared.files.remove(&held.segment.path));
-            }
-        }
+        shared.sync_end(&mut state);
         state.started = true;
         drop(state);
         let mut threads = self.threads.lock();

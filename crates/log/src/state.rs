@@ -14,12 +14,14 @@ use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::budget::{Budget, Padded};
+use crate::end::{End, EndWriter};
 use crate::files::{File, Files};
 use crate::format::{
-    GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
+    GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 use crate::options::{Durability, Options};
 use crate::queue::{Part, Queue};
+use crate::survey::OpenError;
 
 /// What a record costs beyond its body at most: its header, and a group of its own.
 pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_BYTES) as u64;
@@ -49,6 +51,8 @@ pub(crate) struct Shared {
     pub budget: Budget,
 
     pub wakes: Mutex<Arc<[Wake]>>,
+    /// None until the file is there. Held across its I/O, by the log's threads, open and close only; no lock is taken in it.
+    pub end: Mutex<Option<EndWriter>>,
 }
 
 /// Called when `durable` advanced, or the log failed.
@@ -151,10 +155,14 @@ pub(crate) struct State {
     /// The sync thread sleeps without a deadline.
     pub sync_idle: bool,
     pub last_sync: Instant,
+    /// When the log's end was noted without being synced there.
+    pub end_noted: Option<Instant>,
     pub recover_wanted: bool,
     /// A segment is being made for what is not synced: no reservation is given, so that it is large enough.
     pub recovering: bool,
     pub failed: Option<Failure>,
+    /// A file that the next start would need is gone: see `watch.rs`.
+    pub missing: Option<Failure>,
     /// The last attempt to get a spare segment failed.
     pub space_error: Option<Failure>,
     /// The largest charge that did not fit any segment.
@@ -232,9 +240,11 @@ impl Shared {
             sync_now: false,
             sync_idle: false,
             last_sync: Instant::now(),
+            end_noted: None,
             recover_wanted: false,
             recovering: false,
             failed: None,
+            missing: None,
             space_error: None,
             need: 0,
             retry: false,
@@ -262,7 +272,54 @@ impl Shared {
             busy: AtomicBool::new(false),
             budget: Budget::new(),
             wakes: Mutex::new(Arc::new([])),
+            end: Mutex::new(None),
         }
+    }
+
+    /// Notes how far the log reaches, durably.
+    pub(crate) fn begin_end(&self, history: History, synced: Index, segment: u64) -> Result<(), OpenError> {
+        let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return Ok(()) };
+        let end = End { directory: at.directory, history, synced, segment };
+        *self.end.lock() = Some(EndWriter::begin(&*self.files, &at.path, end)?);
+        Ok(())
+    }
+
+    /// Notes how far the log reaches now. It is not synced: the death of the process leaves it, and an older note, which a
+    /// power failure may leave, claims less. So does the one before, which a failure leaves.
+    pub(crate) fn note_end(&self, state: &mut MutexGuard<'_, State>) {
+        let synced = state.synced;
+        self.note_end_at(state, synced);
+    }
+
+    /// The note for records that have just been synced, before anybody is told that they are.
+    pub(crate) fn note_end_at(&self, state: &mut MutexGuard<'_, State>, synced: Index) {
+        let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return };
+        let Some(active) = &state.active else { return };
+        let (history, segment) = (state.start.history, active.segment.header.number);
+        let end = End { directory: at.directory, history, synced, segment };
+        let noted = MutexGuard::unlocked(state, || {
+            let mut writer = self.end.lock();
+            match &mut *writer {
+                Some(writer) => writer.note(end).unwrap_or(false),
+                none => {
+                    *none = EndWriter::begin(&*self.files, &at.path, end).ok();
+                    false
+                }
+            }
+        });
+        if noted {
+            state.end_noted = Some(Instant::now());
+        }
+    }
+
+    /// Makes the note of the log's end durable.
+    pub(crate) fn sync_end(&self, state: &mut MutexGuard<'_, State>) {
+        state.end_noted = None;
+        MutexGuard::unlocked(state, || {
+            let mut writer = self.end.lock();
+            // A note that is not durable is only an older one after a power failure.
+            drop(writer.as_mut().map(EndWriter::sync));
+        });
     }
 
     pub(crate) fn fsync(&self) -> bool {
@@ -284,7 +341,7 @@ impl Shared {
 
     /// Publishes how much may be reserved. Called whenever anything that it depends on changed.
     pub(crate) fn set_limit(&self, state: &State) {
-        let is_shut = state.failed.is_some() || state.recovering || state.closed;
+        let is_shut = state.failed.is_some() || state.missing.is_some() || state.recovering || state.closed;
         let limit = if is_shut { 0 } else { state.limit(self.options.unsynced_bytes_max) };
         self.budget.set_limit(limit);
     }

@@ -1,7 +1,8 @@
 //! What is in the directory at open: which segments count, up to where, and whether what is missing may be missing.
 //!
-//! Nothing is changed here. The rule: the first bad place ends the log, unless some group that is still readable knew a
-//! record at or behind that place to be synced; then it is damage, and an error that says where.
+//! Nothing is changed here. The rule: the first bad place ends the log, unless a record at or behind that place is known
+//! to have been synced, by some group that is still readable, by the end file, or because the base holds it; then it is
+//! damage, and an error that says where. What is cut off is reported.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,17 +10,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::end::{DirectoryId, End, Noted, read_end};
 use crate::files::{File, Files, read_exact_at, write_all_at};
 use crate::format::{
-    GROUP_HEADER_BYTES, GroupHeader, HEADER_USED_BYTES, HeaderError, HistoryStart, Index, Kind, SEGMENT_HEADER_BYTES,
-    SegmentHeader,
+    GROUP_HEADER_BYTES, GroupHeader, HEADER_USED_BYTES, HeaderError, History, HistoryStart, Index, Kind, Origin,
+    SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 use crate::options::Options;
-use crate::state::{FileName, Held, Segment};
-use crate::walk::{Walk, highest_mark};
+use crate::state::{FileName, Held, Segment, segment_name};
+use crate::walk::{Behind, Walk, highest_mark};
 
 /// Bytes that are written again at a time.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// What to do where files of a data directory are missing or damaged.
+pub const ADVICE: &str = "Nothing was repaired. Put back what is missing, or restore a backup into an empty directory: \
+docs/operations.md, \"When it does not start\", has the steps";
 
 /// Records that should be there and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +45,39 @@ impl fmt::Display for Damage {
     }
 }
 
+/// What the base says of itself: the record up to which it holds everything, and that record's history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// 0 where the base holds nothing.
+    pub index: Index,
+    /// None where it is not known: then it is not compared.
+    pub history: Option<History>,
+}
+
+impl From<Index> for Applied {
+    fn from(index: Index) -> Applied {
+        Applied { index, history: None }
+    }
+}
+
+/// The end of a log that was found behind its last whole record, and is cut off. It was not known to be synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub file: PathBuf,
+    pub offset: u64,
+    /// From the end of the last record to the last byte that is not zero.
+    pub bytes: u64,
+    /// The last record that counts.
+    pub last: Index,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cut { file, offset, bytes, last } = self;
+        write!(f, "{bytes} bytes behind record {last}, in {} from offset {offset} on", file.display())
+    }
+}
+
 /// Why a log cannot be opened, or replayed.
 #[derive(Debug)]
 pub enum OpenError {
@@ -51,6 +90,12 @@ pub enum OpenError {
     Newer {
         path: PathBuf,
         what: String,
+    },
+    /// The end file names another directory than the one it is in.
+    Mixed {
+        path: PathBuf,
+        found: DirectoryId,
+        expected: DirectoryId,
     },
     /// The first segment cannot be made.
     Begin(String),
@@ -67,9 +112,16 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Io { path, error } => write!(f, "cannot read the log: {}: {error}", path.display()),
-            OpenError::Damage(damage) => damage.fmt(f),
+            OpenError::Damage(damage) => write!(f, "{damage}. {ADVICE}"),
             OpenError::Newer { path, what } => {
                 write!(f, "the log was written by a newer version: {}: {what}", path.display())
+            }
+            OpenError::Mixed { path, found, expected } => {
+                write!(
+                    f,
+                    "files of two directories are mixed: {} belongs to directory {found}, and the others to {expected}. {ADVICE}",
+                    path.display()
+                )
             }
             OpenError::Begin(text) => write!(f, "cannot begin to write the log: {text}"),
         }
@@ -94,10 +146,19 @@ pub(crate) struct Survey {
     pub next_number: u64,
     /// Position in `segments` of the first one that replay needs.
     pub replay_from: usize,
+    pub cut: Option<Cut>,
+    /// There is an end file.
+    pub has_end: bool,
+}
+
+/// A record that the log has to reach, and why.
+struct Known {
+    index: Index,
+    why: String,
 }
 
 impl Survey {
-    pub(crate) fn of(options: &Options, applied: Index) -> Result<Survey, OpenError> {
+    pub(crate) fn of(options: &Options, applied: Applied) -> Result<Survey, OpenError> {
         let mut survey = Survey {
             segments: Vec::new(),
             start: None,
@@ -107,18 +168,24 @@ impl Survey {
             sweep: Vec::new(),
             next_number: 1,
             replay_from: 0,
+            cut: None,
+            has_end: false,
         };
+        let end = survey.read_end(options)?;
+        survey.has_end = end.is_some();
         let listing = list(&*options.files, &options.dir)?;
         survey.sweep = listing.unfinished;
+        let is_listed = |number| listing.segments.iter().any(|(listed, _)| *listed == number);
+        let end_is_listed = end.is_none_or(|end| is_listed(end.segment));
         // Segments that follow their predecessor and have no first group: never used, or torn in their first write.
-        let mut unused = Vec::new();
+        let mut unused: Vec<(Arc<Segment>, u64)> = Vec::new();
         for (number, path) in listing.segments {
             survey.next_number = number + 1;
             let (segment, file) = open_segment(&*options.files, number, path)?;
             let bytes = file.len().map_err(OpenError::io(&segment.path))?;
             match first_index(&segment, &*file).map_err(OpenError::io(&segment.path))? {
                 Some(first) => {
-                    survey.sweep.extend(unused.drain(..).map(|unused: Arc<Segment>| unused.path.clone()));
+                    survey.sweep.extend(unused.drain(..).map(|(unused, _)| unused.path.clone()));
                     survey.push(Held {
                         segment: Arc::new(segment),
                         first,
@@ -127,23 +194,79 @@ impl Survey {
                         bytes,
                     })?;
                 }
-                None => unused.push(Arc::new(segment)),
+                None => unused.push((Arc::new(segment), bytes)),
             }
         }
-        // What the base holds need not be here.
-        let known = if options.complete_through > applied { options.complete_through } else { Index(0) };
-        survey.find_end(&*options.files, &unused, known)?;
-        if survey.segments.is_empty() && known.0 > 0 {
-            return Err(OpenError::Damage(Damage {
-                file: options.dir.clone(),
-                offset: 0,
-                index: applied.next(),
-                reason: format!("all through record {known} should be there"),
-            }));
+        let known = known(options, applied.index, end);
+        survey.find_end(&options.dir, &*options.files, &unused, &known)?;
+        if let Some(end) = end.filter(|_| !end_is_listed) {
+            survey.refuse_missing(&options.dir, end.segment)?;
         }
-        survey.sweep.extend(unused.iter().map(|segment| segment.path.clone()));
-        survey.find_replay_start(applied)?;
+        survey.sweep.extend(unused.iter().map(|(segment, _)| segment.path.clone()));
+        survey.find_replay_start(applied.index)?;
+        if let Some(history) = applied.history {
+            survey.refuse_foreign(applied.index, history, "the base")?;
+        }
+        if let Some(end) = end {
+            survey.refuse_foreign(end.synced, end.history, "the note of the log's end")?;
+        }
         Ok(survey)
+    }
+
+    fn read_end(&self, options: &Options) -> Result<Option<End>, OpenError> {
+        let Some(at) = &options.end else { return Ok(None) };
+        let Some(Noted { end, .. }) = read_end(&*options.files, &at.path)? else { return Ok(None) };
+        if end.directory != at.directory {
+            let (found, expected) = (end.directory, at.directory);
+            return Err(OpenError::Mixed { path: at.path.clone(), found, expected });
+        }
+        Ok(Some(end))
+    }
+
+    /// Records went to segment `number`, which is not listed: it may be gone only if a later one has records.
+    fn refuse_missing(&self, dir: &Path, number: u64) -> Result<(), OpenError> {
+        if self.segments.last().is_some_and(|held| held.segment.header.number > number) {
+            return Ok(());
+        }
+        Err(OpenError::Damage(Damage {
+            file: dir.join(segment_name(number)),
+            offset: 0,
+            index: self.last.next(),
+            reason: "it is missing, and records were written to it".into(),
+        }))
+    }
+
+    /// Refuses a log in which the record with this index is known to be of another history.
+    fn refuse_foreign(&self, index: Index, history: History, who: &str) -> Result<(), OpenError> {
+        let Some((held, found)) = self.history_at(index).filter(|(_, found)| *found != history) else {
+            return Ok(());
+        };
+        Err(OpenError::Damage(Damage {
+            file: held.segment.path.clone(),
+            offset: 0,
+            index,
+            reason: format!(
+                "here it is of history {found}, and {who} has it of history {history}: they do not belong together"
+            ),
+        }))
+    }
+
+    /// The history of a record, and the segment that tells it. Of what lies before the replay's first segment only the
+    /// record right before can be told: of segments that went, a power failure may have left any.
+    fn history_at(&self, index: Index) -> Option<(&Held, History)> {
+        let needed = &self.segments[self.replay_from..];
+        let first = needed.first().filter(|_| index.0 > 0)?;
+        if index < first.first {
+            let start = first.segment.header.start;
+            return match start.origin {
+                _ if index.next() < first.first => None,
+                Origin::Fork(parent, fork) if fork == index => Some((first, parent)),
+                Origin::Loaded(after) if after == index => None,
+                _ => Some((first, start.history)),
+            };
+        }
+        let held = needed.iter().rfind(|held| held.first <= index && index <= held.last)?;
+        Some((held, held.segment.header.start.history))
     }
 
     fn push(&mut self, held: Held) -> Result<(), OpenError> {
@@ -162,17 +285,26 @@ impl Survey {
         Ok(())
     }
 
-    /// Walks the last segment to its end, and looks at what lies behind. Everything through `known` was synced.
-    fn find_end(&mut self, files: &dyn Files, unused: &[Arc<Segment>], known: Index) -> Result<(), OpenError> {
+    /// Walks the last segment to its end, and looks at what lies behind.
+    fn find_end(
+        &mut self,
+        dir: &Path,
+        files: &dyn Files,
+        unused: &[(Arc<Segment>, u64)],
+        known: &Known,
+    ) -> Result<(), OpenError> {
         let Some(tail) = self.segments.last_mut() else {
+            let damage =
+                |file: PathBuf, offset, index, reason| Err(OpenError::Damage(Damage { file, offset, index, reason }));
             return match unused.first() {
                 // The first segment of all names its first record.
-                Some(segment) => Err(OpenError::Damage(Damage {
-                    file: segment.path.clone(),
-                    offset: SEGMENT_HEADER_BYTES,
-                    index: Index(1),
-                    reason: "its predecessors are missing".into(),
-                })),
+                Some((segment, _)) => {
+                    damage(segment.path.clone(), SEGMENT_HEADER_BYTES, Index(1), "its predecessors are missing".into())
+                }
+                None if known.index.0 > 0 => {
+                    let why = &known.why;
+                    damage(dir.to_owned(), 0, Index(1), format!("there is no segment, and {why}"))
+                }
                 None => Ok(()),
             };
         };
@@ -181,12 +313,15 @@ impl Survey {
         let file = files.open(&segment.path).map_err(io_error())?;
         let mut walk = Walk::new(file.clone(), segment.header.salt, tail.first, tail.bytes);
         let mut clean = false;
+        // Where the last record ends.
+        let mut good_end = SEGMENT_HEADER_BYTES;
         // Groups above the newest mark: at most what the writer was allowed to leave unsynced.
         let mut unsynced = VecDeque::new();
         let bad = loop {
             match walk.step().map_err(io_error())? {
                 Ok(found) => {
                     clean = known_kind(&segment, found.header.kind)? == Kind::CleanStop;
+                    good_end = walk.offset();
                     if found.header.index == found.group.first {
                         unsynced.push_back((found.group.first, found.group_start));
                         while unsynced.front().is_some_and(|(first, _)| *first <= found.group.synced) {
@@ -198,23 +333,40 @@ impl Survey {
             }
         };
         self.unsynced_from = unsynced.front().map_or(bad.offset, |(_, start)| *start);
-        let mut mark = known;
-        if !clean {
-            mark = mark.max(highest_mark(&*file, segment.header.salt, bad.offset, bad.index).map_err(io_error())?);
-            for later in unused {
-                mark = mark.max(mark_in_spare(files, later, bad.index)?);
-            }
-        }
-        if bad.index <= mark {
-            return Err(OpenError::Damage(Damage {
-                file: segment.path.clone(),
-                offset: bad.offset,
-                index: bad.index,
-                reason: format!("{}, and all through record {mark} was synced", bad.reason),
-            }));
+        let damage = |file: &Path, offset, reason: String| {
+            OpenError::Damage(Damage { file: file.to_owned(), offset, index: bad.index, reason })
+        };
+        if bad.index <= known.index {
+            return Err(damage(&segment.path, bad.offset, format!("{}, and {}", bad.reason, known.why)));
         }
         tail.last = Index(bad.index.0 - 1);
         tail.end = bad.offset;
+        if !clean {
+            let mut behind = highest_mark(&*file, segment.header.salt, good_end, bad.index).map_err(io_error())?;
+            let mut cut_bytes = behind.end - good_end;
+            for (later, _) in unused {
+                let more = behind_spare(files, later, bad.index)?;
+                behind.mark = behind.mark.max(more.mark);
+                cut_bytes += more.end - SEGMENT_HEADER_BYTES;
+            }
+            if bad.index <= behind.mark {
+                let reason = format!("{}, and all through record {} was synced", bad.reason, behind.mark);
+                return Err(damage(&segment.path, bad.offset, reason));
+            }
+            // What was allocated is there before a file gets its name, and only a clean stop takes it back.
+            let mut segments = unused.iter().map(|(segment, bytes)| (segment, *bytes)).chain([(&segment, tail.bytes)]);
+            if let Some((short, bytes)) = segments.find(|(segment, bytes)| *bytes < segment.header.allocated_bytes) {
+                let allocated = short.header.allocated_bytes;
+                let reason = format!("the file has {bytes} of its {allocated} bytes: it was cut off");
+                return Err(damage(&short.path, bytes, reason));
+            }
+            self.cut = (cut_bytes > 0).then(|| Cut {
+                file: segment.path.clone(),
+                offset: good_end,
+                bytes: cut_bytes,
+                last: tail.last,
+            });
+        }
         self.clean = clean;
         self.last = tail.last;
         self.start = Some(segment.header.start);
@@ -259,11 +411,22 @@ impl Survey {
     }
 }
 
-/// The highest mark in a segment that has no first group: its first write may have been torn, and a later one not.
-fn mark_in_spare(files: &dyn Files, spare: &Segment, expected: Index) -> Result<Index, OpenError> {
+/// What the log has to reach: whatever the base holds was synced before, and so was what a backup was made with.
+fn known(options: &Options, applied: Index, end: Option<End>) -> Known {
+    let (complete, synced) = (options.complete_through, end.map_or(Index(0), |end| end.synced));
+    let ends = [
+        Known { index: complete, why: format!("all through record {complete} was synced") },
+        Known { index: synced, why: format!("all through record {synced} was synced") },
+        Known { index: applied, why: format!("the base holds all through record {applied}") },
+    ];
+    ends.into_iter().max_by_key(|known| known.index).expect("there are three")
+}
+
+/// What lies in a segment that has no first group: its first write may have been torn, and a later one not.
+fn behind_spare(files: &dyn Files, spare: &Segment, expected: Index) -> Result<Behind, OpenError> {
     let file = files.open(&spare.path).map_err(OpenError::io(&spare.path))?;
-    let mark = highest_mark(&*file, spare.header.salt, SEGMENT_HEADER_BYTES, expected);
-    mark.map_err(OpenError::io(&spare.path))
+    let behind = highest_mark(&*file, spare.header.salt, SEGMENT_HEADER_BYTES, expected);
+    behind.map_err(OpenError::io(&spare.path))
 }
 
 pub(crate) fn known_kind(segment: &Segment, number: u8) -> Result<Kind, OpenError> {

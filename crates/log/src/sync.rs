@@ -47,6 +47,14 @@ impl Shared {
             } else if state.written > state.synced {
                 let deadline = state.last_sync + self.sync_interval();
                 self.sync_cv.wait_until(&mut state, deadline);
+            } else if let Some(noted) = state.end_noted {
+                // Once the log has been idle for a while, its end is made known for good.
+                state.sync_idle = true;
+                let is_over = self.sync_cv.wait_until(&mut state, noted + self.sync_interval()).timed_out();
+                state.sync_idle = false;
+                if is_over && state.written == state.synced {
+                    self.sync_end(&mut state);
+                }
             } else {
                 state.sync_idle = true;
                 self.sync_cv.wait(&mut state);
@@ -79,6 +87,7 @@ impl Shared {
         state.counters.slowest_sync_us = state.counters.slowest_sync_us.max(state.counters.last_sync_us);
         match result {
             Ok(()) => {
+                self.note_end_at(state, written);
                 state.release(written);
                 self.set_synced(state, written);
                 self.set_limit(state);
@@ -108,6 +117,8 @@ impl Shared {
         });
         state.active =
             Some(Active { segment: spare.segment, file: spare.file, offset: SEGMENT_HEADER_BYTES, bytes: spare.bytes });
+        // Before it has records, so that it is missed if it goes.
+        self.note_end(state);
         state.rotating = false;
         self.set_limit(state);
         self.space_cv.notify_one();
@@ -141,12 +152,11 @@ impl Shared {
         self.queue.lock().take(held);
         let (synced, number) = (state.synced, state.next_number);
         state.next_number += 1;
-        let header = self.segment_header(state, number, synced.next());
-        let (image, last) = state.unsynced_image(&header);
         let outstanding = charged - state.synced_charge;
         let need = outstanding + state.need;
+        let header = self.segment_header(state, number, synced.next());
+        let (image, last) = state.unsynced_image(&header);
         let result = MutexGuard::unlocked(state, || self.make_segment(&header, need, &image));
-        (state.writing, state.recovering) = (false, false);
         match result {
             Ok((segment, file, bytes)) => {
                 let end = SEGMENT_HEADER_BYTES + image.len() as u64;
@@ -181,12 +191,17 @@ impl Shared {
                 state.failed = Some(Failure { text, full: failure.full });
             }
         }
+        // While nobody can write.
+        self.note_end(state);
+        (state.writing, state.recovering) = (false, false);
         self.set_limit(state);
         self.progress_cv.notify_all();
     }
 
+    /// The header of a segment whose length is not known yet.
     pub(crate) fn segment_header(&self, state: &mut State, number: u64, first: Index) -> SegmentHeader {
-        SegmentHeader { number, first, salt: state.salt(), created_ms: (self.options.now_ms)(), start: state.start }
+        let created_ms = (self.options.now_ms)();
+        SegmentHeader { number, first, salt: state.salt(), created_ms, start: state.start, allocated_bytes: 0 }
     }
 
     /// Makes a segment of `bytes` bytes with `groups` in it: allocated, written, synced, and only then named.
@@ -196,6 +211,7 @@ impl Shared {
         bytes: u64,
         groups: &[u8],
     ) -> Result<(Arc<Segment>, Arc<dyn File>), Failure> {
+        let header = SegmentHeader { allocated_bytes: bytes, ..header };
         let unfinished = self.unfinished_path(header.number);
         let path = self.segment_path(header.number);
         let made = (|| {

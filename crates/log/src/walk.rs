@@ -181,21 +181,33 @@ impl Walk {
     }
 }
 
-/// The highest synced index that any group at or behind `from` carries, among groups that can stand behind record
-/// `expected`; looked for at every byte, because what lies between is bad.
-pub(crate) fn highest_mark(file: &dyn File, salt: Salt, from: u64, expected: Index) -> io::Result<Index> {
+/// What lies behind a bad place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// The highest synced index that any group there carries, among groups that can stand behind the expected record.
+    pub mark: Index,
+    /// Where the last byte ends that is not zero; the bad place itself if there is none.
+    pub end: u64,
+}
+
+/// Looks at all that lies at or behind `from`, where record `expected` was looked for in vain; groups are looked for at
+/// every byte, because what lies between is bad.
+pub(crate) fn highest_mark(file: &dyn File, salt: Salt, from: u64, expected: Index) -> io::Result<Behind> {
     let file_bytes = file.len()?;
-    let mut highest = Index(0);
+    let mut behind = Behind { mark: Index(0), end: from };
     let mut buf = vec![0; READ_BYTES];
     let mut base = from;
-    while base + (GROUP_HEADER_BYTES as u64) < file_bytes {
+    while base < file_bytes {
         let filled = read_exact_at(file, &mut buf, base)?;
+        if let Some(last) = buf[..filled].iter().rposition(|byte| *byte != 0) {
+            behind.end = base + last as u64 + 1;
+        }
         for window in buf[..filled].windows(GROUP_HEADER_BYTES) {
             // The cheap check comes first: no more records stand before a group than fit the file.
             let first = u64::from_le_bytes(*window[8..].first_chunk().expect("32 bytes"));
             let plausible = first > expected.0 && first - expected.0 <= file_bytes / RECORD_HEADER_BYTES as u64;
             if plausible && let Some(group) = GroupHeader::decode(salt, window) {
-                highest = highest.max(group.synced);
+                behind.mark = behind.mark.max(group.synced);
             }
         }
         if filled < buf.len() {
@@ -203,5 +215,5 @@ pub(crate) fn highest_mark(file: &dyn File, salt: Salt, from: u64, expected: Ind
         }
         base += (filled - (GROUP_HEADER_BYTES - 1)) as u64;
     }
-    Ok(highest)
+    Ok(behind)
 }

@@ -22,6 +22,7 @@ fn open_copy(rig: &mut Rig, applied: u64, through: u64) -> Result<Life, OpenErro
     rig.try_open(Index(applied), |options| {
         options.dir = COPY.into();
         options.complete_through = Index(through);
+        options.end = None;
     })
 }
 

@@ -366,7 +366,7 @@ impl Model {
             assert_eq!(Some(&record.body), self.appended.get(&(record.history, record.index)), "record {index}");
         }
         if !life.clean {
-            let start = HistoryStart { history: life.history, parent: life.parent }.encode().to_vec();
+            let start = HistoryStart { history: life.history, origin: life.origin() }.encode().to_vec();
             self.note(life.history, Index(last + 1), start);
         }
         self.acknowledged = last;

@@ -10,9 +10,15 @@ use haypile_log::*;
 
 const PAGE: &str = include_str!("../../../docs/format/log.md");
 
-/// The bytes of the page's example with this title: lines of hex up to a `;`, in a block that begins with the title.
+const DIRECTORY_PAGE: &str = include_str!("../../../docs/format/directory.md");
+
 fn example(title: &str) -> Vec<u8> {
-    let block = PAGE.split("```").find(|block| block.starts_with(&format!("hex {title}\n")));
+    example_of(PAGE, title)
+}
+
+/// The bytes of a page's example with this title: lines of hex up to a `;`, in a block that begins with the title.
+fn example_of(page: &str, title: &str) -> Vec<u8> {
+    let block = page.split("```").find(|block| block.starts_with(&format!("hex {title}\n")));
     let lines = block.unwrap_or_else(|| panic!("the page has an example named {title}")).lines().skip(1);
     let digits: String = lines.flat_map(|line| line.split(';').next().unwrap().split_whitespace()).collect();
     let byte = |pair: usize| u8::from_str_radix(&digits[2 * pair..2 * pair + 2], 16).unwrap();
@@ -69,4 +75,20 @@ fn a_segment_has_the_bytes_of_the_page() {
     assert_eq!(hex(header), hex(&expected_header));
     assert_eq!(hex(groups), hex(&expected_groups));
     assert!(rest_of_page.iter().chain(rest).all(|byte| *byte == 0));
+}
+
+#[test]
+fn the_end_file_has_the_bytes_of_the_page() {
+    let rig = Rig::new(0);
+    let (mut options, faults) = rig.options();
+    let calls = AtomicU64::new(0);
+    options.random = Arc::new(move || 0x0101_0101_0101_0101 * (calls.fetch_add(1, Ordering::Relaxed) + 1));
+    let directory = DirectoryId::parse("0f1e2d3c4b5a69788796a5b4c3d2e1f0").unwrap();
+    options.end = Some(EndFile { path: END.into(), directory, is_written: true });
+    let life = Life::open(options, faults, Index(0)).unwrap();
+    let expected = example_of(DIRECTORY_PAGE, "slot");
+    let file = rig.disk.read(std::path::Path::new(END)).unwrap();
+    assert_eq!(hex(&file[..expected.len()]), hex(&expected));
+    assert_eq!(hex(&file[4096..]), hex(&expected));
+    drop(life);
 }

@@ -2,10 +2,8 @@
 //! `haypile_store::check` and `haypile_types::check`; this file opens the directory, prints, and says how it ended.
 
 use crate::datadir;
-use haypile_log::{Index, ReadOnlyFiles};
-use haypile_store::check::{
-    Above, Broken, Facts, Finding, Findings, Garbage, Kind, LogSource, Merged, Meter, Progress, note,
-};
+use haypile_log::{Cut, ReadOnlyFiles};
+use haypile_store::check::{Above, Broken, Facts, Finding, Findings, Garbage, Kind, Merged, Meter, Progress, note};
 use haypile_store_rocks::{Image, OpenError};
 use haypile_types::check::{Seen, check};
 use std::fmt::Write as _;
@@ -41,7 +39,10 @@ pub fn run(dir: &Path, out: &mut impl Write) -> ExitCode {
         }
         Ok(Some(whole)) => {
             let (rows, bytes, s) = (meter.rows() - whole.records, meter.bytes(), begun.elapsed().as_secs_f64());
-            let Whole { seen, records, above } = whole;
+            let Whole { seen, records, above, cut } = whole;
+            if let Some(cut) = cut {
+                print(&format_args!("a start cuts the end of the log off, which nothing says was synced: {cut}"));
+            }
             print(&format_args!(
                 "{records} records of the log ({above} above the base), {} keys, {} with a deadline, {} objects, {rows} rows; {:.1} MB in {s:.1} s",
                 seen.keys,
@@ -77,6 +78,7 @@ struct Whole {
     records: u64,
     /// Records that the base does not hold.
     above: u64,
+    cut: Option<Cut>,
 }
 
 fn check_dir(dir: &Path, meter: &Meter, findings: &mut Findings<'_>) -> Result<Option<Whole>, Broken> {
@@ -93,13 +95,13 @@ fn check_dir(dir: &Path, meter: &Meter, findings: &mut Findings<'_>) -> Result<O
         }
         Err(error) => return Err(Broken::Unreadable(error.to_string())),
     };
-    let complete_through = Index(inspected.complete_through);
-    let source = LogSource { files: Arc::new(ReadOnlyFiles), dir: &log, complete_through };
+    let mut source = haypile_log::Options { files: Arc::new(ReadOnlyFiles), ..haypile_log::Options::new(log) };
+    datadir::tell(&mut source, dir, false).map_err(Broken::Unreadable)?;
     let above = Above::read(&source, &base, meter, findings)?;
     let merged = Merged::new(&base, &above, meter);
     let checked = Facts::read(&merged, &above, findings).and_then(|facts| check(&merged, &facts, findings));
     let seen = checked.map_err(|error| note(error, findings))?;
-    Ok(Some(Whole { seen, records: above.records, above: above.last.0 - above.applied.0 }))
+    Ok(Some(Whole { seen, records: above.records, above: above.last.0 - above.applied.0, cut: above.cut }))
 }
 
 fn progress_line(progress: &Progress) -> String {

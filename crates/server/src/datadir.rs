@@ -6,6 +6,7 @@
 
 use crate::process::directory_mode;
 use haypile_config::{Config, Engine};
+use haypile_log::{DirectoryId, EndFile, Index};
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +17,7 @@ const FORMAT: u32 = 1;
 
 const LOCK_FILE: &str = "haypile.lock";
 const FORMAT_FILE: &str = "HAYPILE";
+const END_FILE: &str = "haypile.end";
 
 /// Where the log is.
 pub fn log_dir(dir: &Path) -> PathBuf {
@@ -37,15 +39,17 @@ pub fn backups_dir(dir: &Path) -> PathBuf {
     dir.join("backups")
 }
 
-/// The last record that a backup was made with: a server that starts on it must find everything up to there. 0 where the
-/// directory is no backup.
-pub fn complete_through(dir: &Path) -> Result<u64, String> {
-    Ok(read_format(dir)?.map_or(0, |format| format.complete_through))
+/// Tells a log what the directory knows of it: how far it has to reach, and where that is noted.
+pub fn tell(log: &mut haypile_log::Options, dir: &Path, is_written: bool) -> Result<(), String> {
+    let Some(format) = read_format(dir)? else { return Ok(()) };
+    log.complete_through = Index(format.complete_through);
+    log.end = Some(EndFile { path: dir.join(END_FILE), directory: format.id, is_written });
+    Ok(())
 }
 
 /// Makes a directory one of ours which holds everything through this record.
 pub fn mark_backup(dir: &Path, engine: Engine, complete_through: u64) -> std::io::Result<()> {
-    write_format(dir, engine, complete_through)
+    write_format(dir, engine, DirectoryId::random(), complete_through)
 }
 
 /// Whether a server has ever been started on this directory.
@@ -72,7 +76,7 @@ impl DataDir {
             Some(found) => found.check(dir, config.engine)?,
             None => {
                 refuse_foreign(config)?;
-                write_format(dir, config.engine, 0)
+                write_format(dir, config.engine, DirectoryId::random(), 0)
                     .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))?;
             }
         }
@@ -98,7 +102,7 @@ impl DataDir {
 fn close_to_others(config: &Config) {
     let (dir, file_mode) = (&config.dir, config.data_file_mode);
     let directories = [log_dir(dir), base_dir(dir), backups_dir(dir)].map(|path| (path, directory_mode(file_mode)));
-    let files = [LOCK_FILE, FORMAT_FILE].map(|name| (dir.join(name), file_mode));
+    let files = [LOCK_FILE, FORMAT_FILE, END_FILE].map(|name| (dir.join(name), file_mode));
     for (path, mode) in directories.into_iter().chain(files) {
         let Ok(about) = std::fs::metadata(&path) else { continue };
         if about.permissions().mode() & 0o777 == mode {
@@ -114,8 +118,6 @@ fn close_to_others(config: &Config) {
 /// A data directory that is only read, and that no server takes meanwhile.
 pub struct Inspected {
     pub engine: String,
-    /// See `complete_through`.
-    pub complete_through: u64,
     /// None where no server was ever started: a backup.
     _lock: Option<File>,
 }
@@ -151,7 +153,7 @@ pub fn inspect(dir: &Path) -> Result<Inspected, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(fails(error)),
     };
-    Ok(Inspected { engine: format.engine, complete_through: format.complete_through, _lock: lock })
+    Ok(Inspected { engine: format.engine, _lock: lock })
 }
 
 /// Who has the lock, as far as the file says.
@@ -190,7 +192,9 @@ fn lock(dir: &Path) -> Result<File, String> {
 struct Format {
     version: u32,
     engine: String,
-    /// Of a backup; else 0.
+    /// Tells this directory from all others.
+    id: DirectoryId,
+    /// The last record that a backup was made with; else 0.
     complete_through: u64,
 }
 
@@ -202,8 +206,8 @@ fn engine_name(engine: Engine) -> &'static str {
 }
 
 impl Format {
-    /// `haypile data directory`, then `format N`, then `engine NAME`; in a backup then `complete through INDEX`. Later
-    /// versions may add lines.
+    /// `haypile data directory`, then `format N`, then `engine NAME`, then `id HEX`; in a backup then `complete through
+    /// INDEX`. Later versions may add lines.
     fn parse(text: &str) -> Option<Format> {
         let mut lines = text.lines();
         if lines.next()? != "haypile data directory" {
@@ -211,11 +215,17 @@ impl Format {
         }
         let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
         let engine = lines.next()?.strip_prefix("engine ")?.to_owned();
+        let id = match lines.next() {
+            Some(line) if version <= FORMAT => DirectoryId::parse(line.strip_prefix("id ")?)?,
+            None if version <= FORMAT => return None,
+            // It is refused for its version.
+            _ => DirectoryId::default(),
+        };
         let complete_through = match lines.find_map(|line| line.strip_prefix("complete through ")) {
             Some(index) => index.parse().ok()?,
             None => 0,
         };
-        Some(Format { version, engine, complete_through })
+        Some(Format { version, engine, id, complete_through })
     }
 
     fn check(&self, dir: &Path, engine: Engine) -> Result<(), String> {
@@ -253,10 +263,10 @@ fn read_format(dir: &Path) -> Result<Option<Format>, String> {
     }
 }
 
-fn write_format(dir: &Path, engine: Engine, complete_through: u64) -> std::io::Result<()> {
+fn write_format(dir: &Path, engine: Engine, id: DirectoryId, complete_through: u64) -> std::io::Result<()> {
     let (path, fresh) = (dir.join(FORMAT_FILE), dir.join("HAYPILE.new"));
     let mut file = File::create(&fresh)?;
-    write!(file, "haypile data directory\nformat {FORMAT}\nengine {}\n", engine_name(engine))?;
+    write!(file, "haypile data directory\nformat {FORMAT}\nengine {}\nid {id}\n", engine_name(engine))?;
     if complete_through > 0 {
         writeln!(file, "complete through {complete_through}")?;
     }
@@ -301,16 +311,20 @@ mod tests {
     fn the_format_file_reads_back() {
         let dir = std::env::temp_dir().join(format!("haypile-datadir-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
-        write_format(&dir, Engine::RocksDb, 0).expect("it is writable");
+        let id = DirectoryId::parse("0f1e2d3c4b5a69788796a5b4c3d2e1f0").expect("32 digits");
+        write_format(&dir, Engine::RocksDb, id, 0).expect("it is writable");
         let page = include_str!("../../../docs/format/directory.md");
         let example = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
         assert_eq!(std::fs::read_to_string(dir.join(FORMAT_FILE)).ok().as_deref(), example, "as docs/format shows it");
         let format = read_format(&dir).expect("readable").expect("just written");
-        assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into(), complete_through: 0 });
+        assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into(), id, complete_through: 0 });
         assert!(format.check(&dir, Engine::RocksDb).is_ok());
         assert!(format.check(&dir, Engine::Memory).expect_err("another engine").contains("engine rocksdb"));
-        write_format(&dir, Engine::RocksDb, 42).expect("it is writable");
-        assert_eq!(complete_through(&dir), Ok(42), "a backup says how far it goes");
+        mark_backup(&dir, Engine::RocksDb, 42).expect("it is writable");
+        let mut log = haypile_log::Options::new(log_dir(&dir));
+        tell(&mut log, &dir, true).expect("readable");
+        assert_eq!(log.complete_through, Index(42), "a backup says how far it goes");
+        assert_ne!(log.end.map(|end| end.directory), Some(id), "and is a directory of its own");
         let newer = Format { version: FORMAT + 1, ..format };
         assert!(newer.check(&dir, Engine::RocksDb).expect_err("newer").contains("newer than this server's format 1"));
         std::fs::remove_dir_all(&dir).expect("it is ours");
@@ -321,9 +335,11 @@ mod tests {
         for text in [
             "",
             "haypile data directory\n",
-            "haypile data directory\nformat x\nengine rocksdb\n",
-            "haypile data directory\nformat 1\nengine rocksdb\ncomplete through the end\n",
-            "redis\nformat 1\nengine rocksdb\n",
+            "haypile data directory\nformat x\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\n",
+            "haypile data directory\nformat 1\nengine rocksdb\n",
+            "haypile data directory\nformat 1\nengine rocksdb\nid 0f1e\n",
+            "haypile data directory\nformat 1\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\ncomplete through the end\n",
+            "redis\nformat 1\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\n",
         ] {
             assert_eq!(Format::parse(text), None, "{text:?}");
         }

@@ -60,7 +60,7 @@ fn from_directory(dir: &Path, export: &Export) -> Result<Summary, String> {
         let dir = dir.display();
         return Err(format!("{dir} is of 'engine memory', which keeps nothing on disk: there is nothing to export."));
     }
-    let source = directory::Directory::open(dir, inspected.complete_through)?;
+    let source = directory::Directory::open(dir)?;
     let mut exporting = Exporting::begin(export, source.version(), source.keys())?;
     let written = source.write(&mut exporting);
     exporting.judge(written)?;

@@ -1,6 +1,6 @@
 //! `haypile log DIR`: the records of a data directory's log, one on a line. Changes nothing.
 
-use haypile_log::{DiskFiles, DumpEntry, Effect, dump, effects};
+use haypile_log::{DiskFiles, DumpEntry, Effect, Origin, dump, effects};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -27,11 +27,14 @@ pub fn print(dir: &Path, out: &mut impl Write) -> Result<(), String> {
 
 fn line(entry: &DumpEntry) -> String {
     match entry {
-        DumpEntry::Segment { number, file, history, parent, first } => {
+        DumpEntry::Segment { number, file, history, origin, first } => {
             let mut line = format!("segment {number} {} history {history}", file.display());
-            if let Some((history, fork)) = parent {
-                write!(line, " parent {history} fork {}", fork.0).expect("a string takes everything");
+            match origin {
+                Origin::Nothing => Ok(()),
+                Origin::Fork(history, fork) => write!(line, " parent {history} fork {fork}"),
+                Origin::Loaded(after) => write!(line, " loaded after {after}"),
             }
+            .expect("a string takes everything");
             if let Some(first) = first {
                 write!(line, " first {}", first.0).expect("a string takes everything");
             }

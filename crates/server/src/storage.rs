@@ -4,7 +4,6 @@
 use crate::datadir;
 use haypile_config::{Compression, Config, Durability, ENCODING_LIMITS, Engine as EngineKind, Size};
 use haypile_engine::Engine;
-use haypile_log::Index;
 use haypile_store::base::Base;
 use haypile_store::{DiskFree, EncodingLimit, MemoryBase, Progress, Reserve, Store, StoreOptions};
 use haypile_store_rocks::{Options as RocksOptions, Rocks};
@@ -96,7 +95,9 @@ pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) ->
             Arc::new(base.map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?)
         }
     };
-    options.log.complete_through = Index(datadir::complete_through(&config.dir)?);
+    if config.engine == EngineKind::RocksDb {
+        datadir::tell(&mut options.log, &config.dir, true)?;
+    }
     let store = Store::open(options, base, progress)
         .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?;
     apply_encoding_limits(&store, config);

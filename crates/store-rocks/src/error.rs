@@ -1,6 +1,7 @@
 //! What RocksDB's errors mean to the store. RocksDB hands out a text only: `code: [subcode:] where`, so that the text is
 //! taken apart here and nowhere else.
 
+use haypile_store::ADVICE;
 use haypile_store::base::BaseError;
 use rust_rocksdb::{Error, ErrorKind};
 
@@ -22,7 +23,7 @@ impl std::fmt::Display for OpenError {
         match self {
             OpenError::Busy(why) => write!(f, "the base is open elsewhere: {why}"),
             OpenError::Full(why) => write!(f, "the disk is full: {why}"),
-            OpenError::Corrupt(why) => write!(f, "the base is damaged: {why}"),
+            OpenError::Corrupt(why) => write!(f, "the base is damaged: {why}. {ADVICE}"),
             OpenError::Failed(why) => write!(f, "the base cannot be opened: {why}"),
         }
     }

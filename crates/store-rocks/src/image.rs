@@ -4,6 +4,7 @@
 use crate::cursor::RocksCursor;
 use crate::error::{OpenError, base_error, open_error, would_block};
 use crate::handle::{Handle, Open};
+use crate::presence::refuse_headless;
 use haypile_store::Value;
 use haypile_store::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use rust_rocksdb::{BlockBasedOptions, Cache, DB, Options, Range, ReadOptions, ReadTier};
@@ -30,7 +31,8 @@ pub struct Image {
 impl Image {
     /// Opens the base in `directory`, which exists. No other process may have it open for writing.
     pub fn open(directory: &Path) -> Result<Image, OpenError> {
-        if !directory.join("CURRENT").exists() && !has_rows(directory)? {
+        refuse_headless(directory)?;
+        if !directory.join("CURRENT").exists() {
             return Ok(Image::of(None));
         }
         let mut table = BlockBasedOptions::default();
@@ -77,16 +79,6 @@ fn long_reads() -> ReadOptions {
     reads.fill_cache(false);
     reads.set_readahead_size(READAHEAD_BYTES);
     reads
-}
-
-/// Whether there are files with rows: then what names them is lost.
-fn has_rows(directory: &Path) -> Result<bool, OpenError> {
-    let failed = |error: std::io::Error| OpenError::Failed(format!("{}: {error}", directory.display()));
-    let mut entries = std::fs::read_dir(directory).map_err(failed)?;
-    entries.try_fold(false, |found, entry| {
-        let path = entry.map_err(failed)?.path();
-        Ok(found || path.extension().is_some_and(|extension| extension == "sst"))
-    })
 }
 
 /// What is read of a base that is not there.

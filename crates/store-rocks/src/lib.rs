@@ -12,6 +12,7 @@ mod handle;
 mod image;
 mod ingest;
 mod options;
+mod presence;
 mod reclaim;
 mod removal;
 mod rocks;

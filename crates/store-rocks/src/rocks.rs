@@ -8,6 +8,7 @@ use crate::events::Events;
 use crate::handle::Handle;
 use crate::ingest::Ingest;
 use crate::options::{IndexLayout, Options};
+use crate::presence::{Presence, refuse_headless};
 use crate::reclaim::{Reclaimer, dead_ranges};
 use crate::removal::Removal;
 use haypile_store::Value;
@@ -27,6 +28,7 @@ use std::sync::atomic::Ordering;
 /// Rows on disk, up to the applied index.
 pub struct Rocks {
     handle: Handle,
+    presence: Presence,
     ingest: Ingest,
     reclaimer: Arc<Reclaimer>,
     events: Arc<Events>,
@@ -44,6 +46,7 @@ impl Rocks {
     pub fn open(directory: &Path, mut options: Options) -> Result<Rocks, OpenError> {
         std::fs::create_dir_all(directory)
             .map_err(|error| OpenError::Failed(format!("creating {}: {error}", directory.display())))?;
+        refuse_headless(directory)?;
         let has_direct_io = has_direct_io(directory);
         if options.direct_reads && !has_direct_io.clone().map_err(not_opened)? {
             let what = "reads past the page cache are asked for, and this file system has no direct I/O";
@@ -67,6 +70,7 @@ impl Rocks {
         };
         // Only now: the lock is ours, so that these are no other's files.
         ingest.clean().map_err(not_opened)?;
+        let presence = Presence::new(directory).map_err(not_opened)?;
         let (handle, open) = Handle::new(db);
         reclaimer.open(open);
         let mut memory_reads = ReadOptions::default();
@@ -74,6 +78,7 @@ impl Rocks {
         let rocks = Rocks {
             level0_files: (options.level0_files, options.level0_files_quiet),
             handle,
+            presence,
             ingest,
             reclaimer,
             events,
@@ -177,10 +182,14 @@ impl Base for Rocks {
         // The filter runs on the last level too, and on all of its files: one that came there meanwhile may be the work of a
         // compaction that began before these rows were dead, and the caller will not ask again.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        let errors = self.events.background_errors.load(Ordering::Relaxed);
         open.db.compact_range_opt(Some(from), Some(until), &options);
-        // The call itself returns nothing.
+        // The call itself returns nothing. An error may have come and, as of a disk that was full, gone meanwhile.
         match self.events.error() {
             Some(error) => Err(error),
+            None if self.events.background_errors.load(Ordering::Relaxed) > errors => {
+                Err(BaseError::Failed("background work failed during the compaction, and goes on again".into()))
+            }
             None => Ok(()),
         }
     }
@@ -226,6 +235,11 @@ impl Base for Rocks {
             },
             Err(error) => Err(base_error(error)),
         }
+    }
+
+    fn look(&self) -> Result<(), BaseError> {
+        let live = || self.handle.with(|db| db.live_files().map_err(base_error));
+        self.presence.look(live)
     }
 
     fn disk_bytes(&self) -> u64 {

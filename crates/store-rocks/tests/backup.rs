@@ -4,7 +4,7 @@ mod contract;
 
 use contract::Directory;
 use haypile_log::ReadOnlyFiles;
-use haypile_store::check::{Above, Facts, Finding, Findings, LogSource, Merged, Meter, Standing};
+use haypile_store::check::{Above, Facts, Finding, Findings, Merged, Meter, Standing};
 use haypile_store::row::{Family, space_of};
 use haypile_store::testing::options;
 use haypile_store::{BackedUp, Call, Counter, Mode, Store, Txn, TxnBuffers};
@@ -226,10 +226,10 @@ fn a_backup_knows_of_all_its_rows_which_are_of_emptied_databases() {
         let mut tell = |finding: &Finding| found.borrow_mut().push(finding.to_string());
         let (mut findings, meter) = (Findings::new(10, &mut tell), Meter::new(|_| ()));
         let base = Image::open(&path.join("base")).expect("the base opens");
-        let log = LogSource {
+        let log = haypile_log::Options {
             files: Arc::new(ReadOnlyFiles),
-            dir: &path.join("log"),
             complete_through: haypile_log::Index(*index),
+            ..haypile_log::Options::new(path.join("log"))
         };
         let above = Above::read(&log, &base, &meter, &mut findings).expect("the log is read");
         let merged = Merged::new(&base, &above, &meter);

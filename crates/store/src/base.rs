@@ -154,6 +154,12 @@ pub trait Base: Send + Sync + 'static {
     fn background_error(&self) -> Option<BaseError>;
     fn resume(&self) -> Result<(), BaseError>;
 
+    /// Looks whether its files are still there; an error names what is missing. Called about once a second, and reads the
+    /// disk.
+    fn look(&self) -> Result<(), BaseError> {
+        Ok(())
+    }
+
     /// Bytes on disk.
     fn disk_bytes(&self) -> u64;
 

@@ -13,7 +13,7 @@ use crate::row::{Family, RowKey, Space, SystemScope, system_row};
 use crate::sorted::{OwnRows, Row, SortedRows};
 use crate::store::Store;
 use crate::txn::PLAIN_STRING;
-use haypile_log::Index;
+use haypile_log::{History, Index};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -45,6 +45,11 @@ const BASE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The index up to which the base holds everything, u64 BE, and the history it belongs to.
 pub fn applied_row() -> RowKey {
     system_row(SystemScope::Local, b"applied")
+}
+
+/// The value of that row.
+pub(crate) fn encode_applied(index: Index, history: History) -> Vec<u8> {
+    [&index.0.to_be_bytes()[..], &history.0].concat()
 }
 
 /// Objects below this id are wholly in the base or gone, u64 BE.
@@ -211,6 +216,17 @@ impl FlushControl {
             return None;
         }
         Some(stopped.why.clone())
+    }
+
+    /// Stops writes wholly, until the next look at the disk finds no reason any more.
+    pub(crate) fn stop_for(&self, reason: &str) {
+        self.set_stopped(Some(Stopped::wholly(reason)));
+    }
+
+    /// Has everything up to now brought into the base, without waiting for it.
+    pub(crate) fn demand(&self) {
+        self.state.lock().forced += 1;
+        self.changed.notify_all();
     }
 
     /// Why the last flush failed.
@@ -419,7 +435,9 @@ impl Store {
         let full = self.memtable.active_bytes() > self.flush.memtable_bytes();
         self.bound_active(free);
         let is_short = free < self.disk_demand();
-        let stopped = if let Some(failure) = log_failure {
+        let stopped = if let Some(missing) = self.watch.missing() {
+            Some(Stopped::wholly(&missing))
+        } else if let Some(failure) = log_failure {
             Some(Stopped::wholly(&failure))
         } else if let (Some(failure), true) = (failure, full) {
             let why = format!("MISCONF Haypile cannot write: {failure}. Reads and deletions go on.");
@@ -511,7 +529,10 @@ impl Store {
         let needed = if dead == frozen.dead { frozen.index } else { self.log.last() };
         self.log.sync_through(needed).map_err(|error| error.to_string())?;
         self.wait_for_base();
-        let own = frozen.own_rows(&self.history.0, &dead);
+        // Of the record, not of this run: while the log is replayed these may differ.
+        let history = self.log.history_of(frozen.index);
+        let history = history.ok_or_else(|| format!("record {} is not in the log any more", frozen.index))?;
+        let own = frozen.own_rows(history, &dead);
         let mut rows = Noted::new(SortedRows::new(&frozen.tables, &dead, &own), &self.presence);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
         let Noted { count, orphans, .. } = rows;
@@ -660,9 +681,9 @@ impl Rows for Noted<'_> {
 impl Frozen {
     /// The rows that say what the base holds from now on. Spaces that have died since its index are dead in the base at once:
     /// the replay passes over what earlier records say of their rows.
-    fn own_rows(&self, history: &[u8], dead: &[Space]) -> OwnRows {
+    fn own_rows(&self, history: History, dead: &[Space]) -> OwnRows {
         let mut rows = OwnRows::new();
-        rows.insert(applied_row(), Some([&self.index.0.to_be_bytes()[..], history].concat()));
+        rows.insert(applied_row(), Some(encode_applied(self.index, history)));
         rows.insert(settled_row(), Some(self.objects_below.to_be_bytes().to_vec()));
         rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))));
         // Dead spaces have no counters any more.

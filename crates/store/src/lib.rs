@@ -40,13 +40,14 @@ mod txn;
 mod value;
 mod view;
 mod visit;
+mod watch;
 
 pub use access::{Access, AccessPolicy};
 pub use backup::BackedUp;
 pub use base::Direction;
 pub use commit::Committed;
 pub use databases::{COUNTERS, Counter, CountsAt, DATABASES_MAX};
-pub use haypile_log::Progress;
+pub use haypile_log::{ADVICE, Progress};
 pub use limits::{EncodingLimit, EncodingLimits};
 pub use load::{Load, LoadError};
 pub use memory_base::MemoryBase;

@@ -5,7 +5,7 @@ use crate::base::{Base, Direction};
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
 use crate::dying::Dying;
-use crate::flush::{FlushControl, applied_row, settled_row};
+use crate::flush::{FlushControl, settled_row};
 use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
@@ -14,7 +14,8 @@ use crate::row::{SystemScope, system_row};
 use crate::staged::Staged;
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::txn::Mode;
-use haypile_log::{Closed, Index, Log, Progress, Replay};
+use crate::watch::Watch;
+use haypile_log::{ADVICE, Closed, Index, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,13 +46,19 @@ impl Store {
         base: Arc<dyn Base>,
         mut progress: impl FnMut(Progress),
     ) -> Result<Arc<Store>, OpenError> {
-        let number = |row: &[u8]| read_number(&*base, row);
-        let applied = number(&applied_row())?;
-        let settled = number(&settled_row())?.unwrap_or(0);
+        let stamp = crate::check::applied(&*base).map_err(unreadable)?;
+        let applied = stamp.map(|stamp| stamp.index.0);
+        let settled = read_number(&*base, &settled_row())?.unwrap_or(0);
         let disk_free_min = Arc::new(AtomicU64::new(options.disk_free_min_bytes));
         let mut log = options.log.clone();
         log.room = room(&options, disk_free_min.clone());
-        let opened = Log::open(log, Index(applied.unwrap_or(0))).map_err(|error| OpenError(error.to_string()))?;
+        let opened = Log::open(log, stamp.unwrap_or_default()).map_err(|error| OpenError(error.to_string()))?;
+        if let Some(cut) = &opened.cut {
+            tracing::warn!(
+                "the end of the log is cut off: {cut}. Nothing says that they were synced: with 'durability os' there may \
+                 be acknowledged writes of the last second among them"
+            );
+        }
         let store = Arc::new(Store {
             memtable: Memtable::new(!options.memory_only),
             staged: Staged::default(),
@@ -78,10 +85,10 @@ impl Store {
             orphans: Mutex::default(),
             dying: Dying::default(),
             view_age_max_ms: AtomicU64::new(crate::view::AGE_MAX.as_millis() as u64),
+            watch: Watch::default(),
             views_bytes: Arc::default(),
             stops_commands: Arc::default(),
             is_closed: AtomicBool::new(false),
-            history: opened.history,
             log: opened.log,
             base: base.clone(),
             options,
@@ -92,17 +99,24 @@ impl Store {
         store.start_thread("flush", Store::run_flushes);
         if let Err(error) = store.catch_up(opened.replay, &mut progress) {
             store.stop_flushes(false);
+            // The flush thread may be the last that lets go of it, when the process ends already.
+            base.close();
             return Err(error);
         }
         store.start_thread("reclaim", Store::run_reclaims);
+        store.start_thread("watch", Store::run_watch);
         Ok(store)
     }
 
     /// From what the base knows to what the log knows; ready for transactions then.
     fn catch_up(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
-        self.replay_all(&mut replay, progress)?;
+        let begun = self.replay_all(&mut replay, progress)?;
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
         self.replaying.store(false, Ordering::Release);
+        if begun && !self.base.is_read_only() {
+            // From here on records follow a history that tells of data which the base never took: it gets beyond that start.
+            self.flush_now().map_err(OpenError)?;
+        }
         // Not only a store that was never opened has none: the last start may have died right before it wrote it.
         if !self.has_row(&hash_seed_row())? {
             let seed = self.hash_seed().to_be_bytes();
@@ -117,7 +131,10 @@ impl Store {
         match self.memtable.row(row) {
             Found::Row(..) => Ok(true),
             Found::Deleted(_) => Ok(false),
-            Found::Unknown => self.base_value(row).map(|value| value.is_some()).map_err(OpenError),
+            Found::Unknown => {
+                let value = self.base_value(row).map_err(|why| OpenError(format!("{why}. {ADVICE}")))?;
+                Ok(value.is_some())
+            }
         }
     }
 
@@ -169,18 +186,19 @@ impl Store {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        let missing = self.stop_watch();
         self.stop_reclaims();
         self.stop_flushes(last_flush);
         let closed = self.log.close();
         self.base.close();
         match closed {
-            Ok(Closed::Marked) => Ok(()),
+            Ok(Closed::Marked) => {}
             Ok(Closed::Unmarked(why)) => {
                 tracing::warn!("nothing that was acknowledged is lost, but the log has no mark of this stop: {why}");
-                Ok(())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => return Err(error.to_string()),
         }
+        missing.map_or(Ok(()), Err)
     }
 }
 
@@ -194,7 +212,7 @@ fn room(options: &StoreOptions, disk_free_min: Arc<AtomicU64>) -> Arc<dyn Fn() -
 }
 
 fn unreadable(error: crate::base::BaseError) -> OpenError {
-    OpenError(format!("the base cannot be read: {error}"))
+    OpenError(format!("the base cannot be read: {error}. {ADVICE}"))
 }
 
 fn read_number(base: &dyn Base, row: &[u8]) -> Result<Option<u64>, OpenError> {

@@ -16,6 +16,7 @@ use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
 use crate::staged::Staged;
 use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
 use crate::value::Value;
+use crate::watch::Watch;
 use haypile_log::{AppendError, Body, History, Index, Log, Reservation};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -93,8 +94,6 @@ impl Due {
 pub struct Store {
     pub(crate) options: StoreOptions,
     pub(crate) log: Log,
-    /// The history that this store's records belong to.
-    pub(crate) history: History,
     pub(crate) base: Arc<dyn Base>,
     pub(crate) memtable: Memtable,
     /// The commit that is being applied in steps.
@@ -106,6 +105,7 @@ pub struct Store {
     pub(crate) flush: FlushControl,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) dying: Dying,
+    pub(crate) watch: Watch,
     /// The generation on its way to the base, until it is there.
     pub(crate) frozen: Mutex<Option<Arc<Frozen>>>,
     /// The index up to which the base holds everything.
@@ -186,9 +186,9 @@ impl Store {
         &self.log
     }
 
-    /// The history that this store's records belong to.
+    /// The history that this store's next record belongs to.
     pub fn history(&self) -> History {
-        self.history
+        self.log.history()
     }
 
     pub fn hash_seed(&self) -> u64 {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::ForgetfulFiles;
 use crate::format::{
-    GROUP_HEADER_BYTES, GroupHeader, History, HistoryStart, Index, Kind, RecordHeader, Salt, SegmentHeader, seal,
+    GROUP_HEADER_BYTES, GroupHeader, History, HistoryStart, Index, Kind, Origin, RecordHeader, Salt, SegmentHeader,
+    seal,
 };
 use crate::{Effect, Log, OpenError, Options, SEGMENT_HEADER_BYTES, body_crc, dump, effects};
 
@@ -119,9 +120,9 @@ fn forged_segment(data: &[u8]) -> Vec<u8> {
 }
 
 fn header(number: u64, first: Index) -> Vec<u8> {
-    let start = HistoryStart { history: History([7; 20]), parent: None };
+    let start = HistoryStart { history: History([7; 20]), origin: Origin::Nothing };
     let salt = Salt(SALT.0 + number as u32);
-    let header = SegmentHeader { number, first, salt, created_ms: 0, start };
+    let header = SegmentHeader { number, first, salt, created_ms: 0, start, allocated_bytes: 0 };
     let mut bytes = header.encode().to_vec();
     bytes.resize(SEGMENT_HEADER_BYTES as usize, 0);
     bytes

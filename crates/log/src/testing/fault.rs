@@ -188,6 +188,11 @@ struct FaultFile {
 }
 
 impl File for FaultFile {
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        drop(self.script.alive()?);
+        self.inner.identity()
+    }
+
     fn len(&self) -> io::Result<u64> {
         drop(self.script.alive()?);
         self.inner.len()

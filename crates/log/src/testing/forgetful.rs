@@ -316,6 +316,10 @@ impl File for ForgetfulFile {
         }
         Ok(())
     }
+
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(Some((0, self.node as u64)))
+    }
 }
 
 fn dead() -> io::Error {

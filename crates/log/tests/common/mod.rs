@@ -10,6 +10,7 @@ use haypile_log::testing::{FaultFiles, ForgetfulFiles, Random};
 use haypile_log::*;
 
 pub const DIR: &str = "/log";
+pub const END: &str = "/haypile.end";
 /// Bound of every wait: reaching it is a failure, not a delay.
 pub const LONG: Duration = Duration::from_secs(60);
 
@@ -29,6 +30,7 @@ pub struct Life {
     pub parent: Option<(History, Index)>,
     pub clean: bool,
     pub last: Index,
+    pub cut: Option<Cut>,
     changes: Arc<(Mutex<u64>, Condvar)>,
 }
 
@@ -69,6 +71,7 @@ impl Rig {
             files: faults.clone(),
             now_ms: Arc::new(move || clock_ms.load(Ordering::Relaxed)),
             random: Arc::new(move || random.lock().unwrap().number()),
+            end: Some(EndFile { path: END.into(), directory: DirectoryId([5; 16]), is_written: true }),
             ..Options::new(DIR)
         };
         (options, faults)
@@ -78,11 +81,15 @@ impl Rig {
         self.open_with(Index(0), |_| {})
     }
 
-    pub fn open_with(&mut self, applied: Index, change: impl FnOnce(&mut Options)) -> Life {
+    pub fn open_with(&mut self, applied: impl Into<Applied>, change: impl FnOnce(&mut Options)) -> Life {
         self.try_open(applied, change).unwrap()
     }
 
-    pub fn try_open(&mut self, applied: Index, change: impl FnOnce(&mut Options)) -> Result<Life, OpenError> {
+    pub fn try_open(
+        &mut self,
+        applied: impl Into<Applied>,
+        change: impl FnOnce(&mut Options),
+    ) -> Result<Life, OpenError> {
         self.seed += 1;
         let (mut options, faults) = self.options();
         change(&mut options);
@@ -99,8 +106,9 @@ impl Rig {
         Path::new(DIR).join(format!("{segment:020}.log"))
     }
 
-    /// Removes all other files, so that this segment is the last one.
+    /// Removes all other files, so that this segment is the last one, and forgets that there were others.
     pub fn keep_only(&self, path: &Path) {
+        drop(self.disk.remove(Path::new(END)));
         for other in self.files().iter().filter(|other| *other != path) {
             self.disk.remove(other).unwrap();
         }
@@ -115,8 +123,8 @@ impl Rig {
 }
 
 impl Life {
-    pub fn open(options: Options, faults: Arc<FaultFiles>, applied: Index) -> Result<Life, OpenError> {
-        let Opened { log, mut replay, history, parent, clean, last } = Log::open(options, applied)?;
+    pub fn open(options: Options, faults: Arc<FaultFiles>, applied: impl Into<Applied>) -> Result<Life, OpenError> {
+        let Opened { log, mut replay, history, parent, clean, last, cut } = Log::open(options, applied)?;
         let changes = Arc::<(Mutex<u64>, Condvar)>::default();
         let told = changes.clone();
         log.on_durable(Arc::new(move || {
@@ -128,7 +136,12 @@ impl Life {
             found.push(Owned::of(record?));
         }
         replay.finish()?;
-        Ok(Life { log, faults, found, history, parent, clean, last, changes })
+        Ok(Life { log, faults, found, history, parent, clean, last, cut, changes })
+    }
+
+    /// Where its history comes from.
+    pub fn origin(&self) -> Origin {
+        self.parent.map_or(Origin::Nothing, |(parent, fork)| Origin::Fork(parent, fork))
     }
 
     /// Appends a record, without writing it.

@@ -7,7 +7,7 @@
 use super::{Exporting, unwritten};
 use crate::datadir;
 use haypile_commands::transfer;
-use haypile_log::{Index, UnchangedFiles};
+use haypile_log::UnchangedFiles;
 use haypile_rdb::{Key, VERSION, VERSION_WITH_FIELD_DEADLINES};
 use haypile_store::row::ScanPosition;
 use haypile_store::{Call, Counter, DATABASES_MAX, DiskFree, Mode, Stop, Store, StoreOptions, Txn, TxnBuffers, Value};
@@ -30,17 +30,17 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory that nobody writes to, which holds everything through a record.
+    /// Opens a directory that nobody writes to.
     ///
     /// # Errors
     /// A text for people.
-    pub fn open(dir: &Path, complete_through: u64) -> Result<Directory, String> {
+    pub fn open(dir: &Path) -> Result<Directory, String> {
         let fails = |why: &dyn std::fmt::Display| format!("The data in {} cannot be opened: {why}", dir.display());
         let base = Image::open(&datadir::base_dir(dir)).map_err(|error| fails(&error))?;
         let mut log = haypile_log::Options::new(datadir::log_dir(dir));
         log.files = Arc::new(UnchangedFiles::default());
         log.segment_bytes = SEGMENT_BYTES;
-        log.complete_through = Index(complete_through);
+        datadir::tell(&mut log, dir, false)?;
         let options = StoreOptions {
             log,
             // However many a server was configured to have.

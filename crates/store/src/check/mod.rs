@@ -17,12 +17,12 @@ pub use facts::{Facts, Standing};
 pub use finding::{Finding, Findings, Garbage, Kind};
 pub use merged::{Merged, Rows};
 pub use meter::{Meter, Progress};
-pub use records::{Above, LogSource};
+pub use records::Above;
 
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Tier};
 use crate::flush::applied_row;
 use crate::value::Value;
-use haypile_log::Index;
+use haypile_log::{Applied, History, Index};
 
 /// A base that is only read.
 pub trait Stored {
@@ -62,10 +62,13 @@ pub enum Broken {
     Noted,
 }
 
-/// Up to which record the base holds everything; 0 if it was never written to.
-pub(crate) fn applied(base: &dyn Stored) -> Result<Index, BaseError> {
-    let number = base.row(&applied_row())?.and_then(|value| value.first_chunk::<8>().copied());
-    Ok(Index(number.map_or(0, u64::from_be_bytes)))
+/// Up to which record the base holds everything, and that record's history; None if it was never written to.
+pub(crate) fn applied(base: &(impl Stored + ?Sized)) -> Result<Option<Applied>, BaseError> {
+    let Some(value) = base.row(&applied_row())? else { return Ok(None) };
+    let (Some(index), Some(history)) = (value.first_chunk(), value.last_chunk()) else {
+        return Err(BaseError::Corrupt("the row that says how far the base goes is too short".into()));
+    };
+    Ok(Some(Applied { index: Index(u64::from_be_bytes(*index)), history: Some(History(*history)) }))
 }
 
 /// Notes damage of the base where an error means that.

@@ -6,20 +6,11 @@ use crate::base::BaseError;
 use crate::commit::{parse, row_of};
 use crate::databases::{CountsAt, dead_row};
 use crate::memtable::Change;
+use crate::replay::is_loaded_start;
 use crate::row::{RowKey, Space, space_of};
 use haypile_log::Kind as RecordKind;
-use haypile_log::{Damage, DumpEntry, Effect, Files, Index, OpenError, RECORD_HEADER_BYTES, dump, inspect};
+use haypile_log::{Cut, Damage, DumpEntry, Effect, Index, OpenError, Options, RECORD_HEADER_BYTES, dump, inspect};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-
-/// Where the log lies, and what is known of it from elsewhere.
-pub struct LogSource<'l> {
-    pub files: Arc<dyn Files>,
-    pub dir: &'l Path,
-    /// Everything up to here has to be there: 0 for nothing.
-    pub complete_through: Index,
-}
 
 /// What the log adds to the base.
 #[derive(Debug, Default)]
@@ -35,34 +26,32 @@ pub struct Above {
     pub last: Index,
     /// The applied index of the base.
     pub applied: Index,
+    /// What an open would cut off behind the last record.
+    pub cut: Option<Cut>,
 }
 
 impl Above {
     /// Reads the whole log. Where it is damaged, what is above the damage is left out: the rows are those of the record before.
     pub fn read(
-        source: &LogSource<'_>,
+        source: &Options,
         base: &dyn Stored,
         meter: &Meter,
         findings: &mut Findings<'_>,
     ) -> Result<Above, Broken> {
-        let applied = applied(base).map_err(|error| note(error, findings))?;
-        let mut above = Above { applied, last: applied, ..Above::default() };
-        let opened = inspect(source.files.clone(), source.dir, applied, source.complete_through);
+        let stamp = applied(base).map_err(|error| note(error, findings))?.unwrap_or_default();
+        let mut above = Above { applied: stamp.index, last: stamp.index, ..Above::default() };
+        let opened = inspect(source, stamp);
         meter.begin(opened.as_ref().map_or(0, |opened| opened.bytes), base);
         let damages = above.read_records(source, base, meter, findings)?;
         match opened {
-            Ok(opened) if opened.last < applied => {
-                let what =
-                    format!("the base holds all through record {applied}, and the log ends with {}", opened.last);
-                findings.add(Kind::LogAndBase, "log", what);
-            }
-            Ok(_) => {}
+            Ok(opened) => above.cut = opened.cut,
             // What only an open sees: segments that are not there, records that a backup was made with.
             Err(OpenError::Damage(damage)) => {
                 if !damages.iter().any(|known| (&known.file, known.offset) == (&damage.file, damage.offset)) {
                     add(&damage, Kind::LogAndBase, findings);
                 }
             }
+            Err(error @ OpenError::Mixed { .. }) => findings.add(Kind::LogAndBase, "log", error),
             Err(error) => return Err(unreadable(&error)),
         }
         Ok(above)
@@ -70,13 +59,15 @@ impl Above {
 
     fn read_records(
         &mut self,
-        source: &LogSource<'_>,
+        source: &Options,
         base: &dyn Stored,
         meter: &Meter,
         findings: &mut Findings<'_>,
     ) -> Result<Vec<Damage>, Broken> {
         let mut damages = Vec::new();
-        for entry in dump(&*source.files, source.dir).map_err(|error| unreadable(&error))? {
+        // The first record of a history that follows data which the base should have and has not.
+        let mut loaded = None;
+        for entry in dump(&*source.files, &source.dir).map_err(|error| unreadable(&error))? {
             match entry.map_err(|error| unreadable(&error))? {
                 DumpEntry::Record { segment, offset, index, kind, body, .. } => {
                     let place = || format!("record {index} (segment {segment}, offset {offset})");
@@ -93,6 +84,15 @@ impl Above {
                         && let Err(why) = parse(&body, &mut effects)
                     {
                         findings.add(Kind::Log, place(), why);
+                    }
+                    if index > self.applied && kind == RecordKind::HistoryStart && is_loaded_start(&body) {
+                        loaded = Some(index);
+                    }
+                    if let Some(start) = loaded.filter(|_| !effects.is_empty()) {
+                        let what =
+                            format!("data were loaded into the base before record {start}, and it does not have them");
+                        findings.add(Kind::LogAndBase, place(), what);
+                        loaded = None;
                     }
                     if index > self.last && damages.is_empty() {
                         if index != self.last.next() {

@@ -10,6 +10,7 @@ mod sorter;
 
 use crate::base::{BaseError, Cursor, Direction, Rows, Step, Tier};
 use crate::databases::{COUNTERS, CountsAt, counts_row, encode_counts};
+use crate::flush::{applied_row, encode_applied};
 use crate::row::{Family, RowKey, Space, parse_meta_row};
 use crate::sorted::OwnRows;
 use crate::store::Store;
@@ -93,13 +94,20 @@ impl Load<'_> {
         let failed = |error: BaseError| LoadError::Failed(error.to_string());
         let Load { store, rows, counts, failed: why } = self;
         why.map_or(Ok(()), |error| Err(failed(error)))?;
+        // Nothing else is logged meanwhile: the store's own records of reclaimed spaces wait for this lock.
+        let _no_reclaim = store.reclaimer.backup.lock();
         // Held to the end: no flush comes between the counters and their rows.
-        let _frozen = loop {
+        let (_frozen, start) = loop {
             // Ids are leased in the base before it has rows of their objects.
             store.flush_now().map_err(LoadError::Failed)?;
             let frozen = store.frozen.lock();
-            if frozen.is_none() && store.last_applied().0 <= store.applied.load(Ordering::Acquire) {
-                break frozen;
+            if frozen.is_some() || store.last_applied().0 > store.applied.load(Ordering::Acquire) {
+                continue;
+            }
+            // No record tells of what is about to come: who has all records up to now has not all of it.
+            let start = store.log.begin_loaded_history().map_err(|error| LoadError::Failed(error.to_string()))?;
+            if start.0 == store.applied.load(Ordering::Acquire) + 1 {
+                break (frozen, start);
             }
         };
         let mut counted = counts.clone();
@@ -107,8 +115,9 @@ impl Load<'_> {
             let sum = counted.entry(space).or_insert([0; COUNTERS]);
             sum.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
         }
-        let own: OwnRows =
+        let mut own: OwnRows =
             counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
+        own.insert(applied_row(), Some(encode_applied(start, store.log.history())));
         let count = rows.rows();
         let mut rows = Loaded {
             store,
@@ -129,6 +138,8 @@ impl Load<'_> {
             return Err(LoadError::Twice { database: store.databases.database_of(key.space), name: key.name.to_vec() });
         }
         taken.map_err(failed)?;
+        store.applied.store(start.0, Ordering::Release);
+        store.log.purge(start);
         for (space, counts) in counts {
             for (counter, delta) in (0..).zip(counts) {
                 store.databases.add(space, counter, delta);

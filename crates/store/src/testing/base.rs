@@ -32,6 +32,8 @@ struct Script {
     hold_ingests: bool,
     held: u64,
     short_of_space: bool,
+    reclaims_nothing: bool,
+    missing: Option<BaseError>,
     hold_gets: bool,
     held_gets: u64,
     hold_scans: bool,
@@ -67,6 +69,16 @@ impl FaultBase {
     /// Makes compactions that give room back fail, or work again.
     pub fn set_reclaim_fault(&self, fault: Option<BaseError>) {
         self.script.lock().reclaim_fault = fault;
+    }
+
+    /// While set, compactions end without having done anything, and do not say so.
+    pub fn reclaim_nothing(&self, nothing: bool) {
+        self.script.lock().reclaims_nothing = nothing;
+    }
+
+    /// What it says from now on of its files.
+    pub fn set_missing(&self, missing: Option<BaseError>) {
+        self.script.lock().missing = missing;
     }
 
     /// While set, ingestions wait before they begin.
@@ -243,10 +255,14 @@ impl Base for FaultBase {
     }
 
     fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
-        if let Some(fault) = &self.script.lock().reclaim_fault {
+        let script = self.script.lock();
+        if let Some(fault) = &script.reclaim_fault {
             return Err(fault.clone());
         }
-        self.change(self.script.lock(), || self.inner.reclaim_range(from, until))
+        if script.reclaims_nothing {
+            return Ok(());
+        }
+        self.change(script, || self.inner.reclaim_range(from, until))
     }
 
     fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
@@ -268,6 +284,11 @@ impl Base for FaultBase {
 
     fn resume(&self) -> Result<(), BaseError> {
         self.inner.resume()
+    }
+
+    fn look(&self) -> Result<(), BaseError> {
+        let missing = self.script.lock().missing.clone();
+        missing.map_or_else(|| self.inner.look(), Err)
     }
 
     fn disk_bytes(&self) -> u64 {

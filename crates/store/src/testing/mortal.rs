@@ -70,6 +70,10 @@ impl Files for MortalFiles {
 }
 
 impl File for MortalFile {
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        alive(&self.is_dead, || self.inner.identity())
+    }
+
     fn len(&self) -> io::Result<u64> {
         alive(&self.is_dead, || self.inner.len())
     }

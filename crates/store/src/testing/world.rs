@@ -12,7 +12,7 @@ use crate::store::{Store, StoreOptions, WritePressure};
 use crate::txn::{Call, Mode, Pins, Stop, TxnBuffers};
 use crate::view::View;
 use haypile_log::testing::{FaultFiles, ForgetfulFiles, Random};
-use haypile_log::{Durability, Index};
+use haypile_log::{DirectoryId, Durability, EndFile, Index};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -166,6 +166,10 @@ fn options(files: Arc<MortalFiles>, setup: &Setup) -> StoreOptions {
     options.presence_bytes = if setup.durability == Durability::Os { 1 << 10 } else { 64 << 10 };
     options.txn_bytes_max = 1 << 20;
     options.memory_only = setup.memory_only;
+    if !setup.memory_only {
+        let (path, directory) = ("/haypile.end".into(), DirectoryId([5; 16]));
+        options.log.end = Some(EndFile { path, directory, is_written: true });
+    }
     options
 }
 

@@ -1,0 +1,260 @@
+//! Files of the data directory that are lost, cut, damaged or mixed up: the start refuses them and says which, or says what is
+//! gone; a running server stops writing.
+
+mod process;
+
+use process::{Server, TempDir, fails, free_port, wait_until};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Small segments, so that there are some.
+const OPTIONS: [&str; 8] = [
+    "--log-segment-size",
+    "1mb",
+    "--log-retention-size",
+    "64mb",
+    "--maxmemory",
+    "32mb",
+    "--enable-debug-command",
+    "yes",
+];
+
+fn set_many(server: &Server, count: usize) {
+    let mut client = server.client();
+    for n in 0..count {
+        let (key, value) = (format!("key:{n}"), vec![b'v'; 1000]);
+        assert_eq!(client.ask_words(&[b"SET", key.as_bytes(), &value]), "+OK\r\n");
+    }
+    // It is about the writes of its own connection.
+    assert_eq!(client.ask("WAITAOF 1 0 10000"), "*2\r\n:1\r\n:0\r\n");
+}
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join("log")).expect("a log").flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+    found.sort();
+    found
+}
+
+fn check(dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_haypile")).arg("check").arg(dir).output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("it is writable");
+    for entry in fs::read_dir(from).expect("a directory").flatten() {
+        let target = to.join(entry.file_name());
+        match entry.file_type().expect("readable").is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).expect("it can be copied")),
+        }
+    }
+}
+
+/// Refused with a text that names the place, and found by `haypile check`.
+#[track_caller]
+fn is_refused(dir: &Path, says: &[&str]) {
+    let why = fails(dir, free_port(), &OPTIONS);
+    assert!(says.iter().all(|part| why.contains(part)), "{why}");
+    assert!(why.contains("restore a backup") && why.contains(&dir.display().to_string()), "{why}");
+    let checked = check(dir);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+}
+
+#[test]
+fn a_lost_or_emptied_log_is_refused() {
+    for flushed in [false, true] {
+        for emptied in [false, true] {
+            let dir = TempDir::new();
+            let server = Server::start(dir.path(), &OPTIONS);
+            set_many(&server, 100);
+            if flushed {
+                assert_eq!(server.client().ask("DEBUG RELOAD"), "+OK\r\n");
+            }
+            server.kill();
+            fs::remove_dir_all(dir.path().join("log")).expect("it is there");
+            if emptied {
+                fs::create_dir(dir.path().join("log")).expect("it is writable");
+            }
+            is_refused(dir.path(), &["the log is damaged", "there is no segment", "/log at offset 0, record 1"]);
+        }
+    }
+}
+
+#[test]
+fn a_clean_stop_knows_every_byte() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 3000);
+    server.stop();
+    let whole = TempDir::new();
+    copy(dir.path(), whole.path());
+    let last = segments(dir.path()).pop().expect("a segment");
+    let bytes = fs::read(&last).expect("readable");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("records");
+    for at in [used, used - 20, used / 2, 4096 + 100, 50] {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x40;
+        fs::write(&last, flipped).expect("it is writable");
+        is_refused(dir.path(), &[last.to_str().expect("text"), "the log is damaged"]);
+    }
+    for length in [bytes.len() - 1, bytes.len() / 2, 4096, 100, 0] {
+        fs::write(&last, &bytes[..length]).expect("it is writable");
+        // Without a record in it, the place where the next one is missed is the end of the segment before.
+        is_refused(dir.path(), &["the log is damaged", "/log/000"]);
+    }
+    fs::remove_file(&last).expect("it is there");
+    is_refused(dir.path(), &["the log is damaged"]);
+    let server = Server::start(whole.path(), &OPTIONS);
+    assert_eq!(server.client().ask("DBSIZE"), ":3000\r\n");
+    server.stop();
+}
+
+#[test]
+fn what_was_synced_before_a_kill_is_missed_once_the_log_was_idle() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 1500);
+    // Noted right behind the sync.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.kill();
+    let whole = TempDir::new();
+    copy(dir.path(), whole.path());
+    let all = segments(whole.path());
+    let with_records = |path: &&PathBuf| fs::read(path).expect("readable")[4096..].iter().any(|byte| *byte != 0);
+    let used: Vec<&PathBuf> = all.iter().filter(with_records).collect();
+    assert!(used.len() > 1, "{all:?}");
+    for path in used {
+        let there = dir.path().join("log").join(path.file_name().expect("a name"));
+        let bytes = fs::read(&there).expect("readable");
+        let last = bytes.iter().rposition(|byte| *byte != 0).expect("records");
+        fs::remove_file(&there).expect("it is there");
+        is_refused(dir.path(), &["the log is damaged"]);
+        let mut flipped = bytes.clone();
+        flipped[last - 10] ^= 1;
+        fs::write(&there, flipped).expect("it is writable");
+        is_refused(dir.path(), &["the log is damaged", there.to_str().expect("text")]);
+        fs::write(&there, bytes).expect("it is writable");
+    }
+    assert_eq!(check(dir.path()).status.code(), Some(0));
+}
+
+#[test]
+fn bytes_that_are_cut_off_are_told() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 1);
+    server.kill();
+    // What a power failure may leave behind the last record that was synced.
+    let last = segments(dir.path()).into_iter().next().expect("a segment");
+    let mut bytes = fs::read(&last).expect("readable");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("records") + 1;
+    bytes[end + 40..end + 60].fill(7);
+    fs::write(&last, bytes).expect("it is writable");
+    let checked = check(dir.path());
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    assert!(text(&checked.stdout).contains("a start cuts the end of the log off"), "{checked:?}");
+    let out = dir.path().join("said.conf");
+    let child = process::command(dir.path(), free_port(), &OPTIONS)
+        .stdout(Stdio::from(fs::File::create(&out).expect("it is writable")))
+        .spawn()
+        .expect("the binary runs");
+    wait_until("it is ready", || fs::read_to_string(&out).expect("readable").contains("ready to accept"));
+    Server { child, port: 0 }.stop();
+    let said = fs::read_to_string(&out).expect("readable");
+    assert!(
+        said.contains("WARN the end of the log is cut off: ") && said.contains(last.to_str().expect("text")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_base_or_a_log_of_another_directory_or_of_another_time_is_refused() {
+    let (ours, theirs) = (TempDir::new(), TempDir::new());
+    let older = TempDir::new();
+    for dir in [&ours, &theirs] {
+        let server = Server::start(dir.path(), &OPTIONS);
+        set_many(&server, 200);
+        server.stop();
+    }
+    copy(ours.path(), older.path());
+    let server = Server::start(ours.path(), &OPTIONS);
+    set_many(&server, 500);
+    server.stop();
+    let exchange = |part: &str, from: &TempDir| {
+        let mixed = TempDir::new();
+        copy(ours.path(), mixed.path());
+        fs::remove_dir_all(mixed.path().join(part)).expect("it is there");
+        copy(&from.path().join(part), &mixed.path().join(part));
+        mixed
+    };
+    for (part, from) in [("log", &theirs), ("base", &theirs), ("log", &older)] {
+        is_refused(exchange(part, from).path(), &["the log is damaged"]);
+    }
+    // All that an older base lacks is in the log.
+    let mixed = exchange("base", &older);
+    let server = Server::start(mixed.path(), &OPTIONS);
+    assert_eq!(server.client().ask("DBSIZE"), ":500\r\n");
+    server.stop();
+}
+
+#[test]
+fn a_backup_copied_over_other_data_is_refused() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 300);
+    assert_eq!(server.client().ask("SAVE"), "+OK\r\n");
+    assert_eq!(server.client().ask("FLUSHALL"), "+OK\r\n");
+    server.stop();
+    let backups = fs::read_dir(dir.path().join("backups")).expect("backups").flatten().next().expect("one").path();
+    let (over, empty) = (TempDir::new(), TempDir::new());
+    copy(dir.path(), over.path());
+    copy(&backups, over.path());
+    is_refused(over.path(), &["files of two directories are mixed", "haypile.end"]);
+    copy(&backups, empty.path());
+    let server = Server::start(empty.path(), &OPTIONS);
+    assert_eq!(server.client().ask("DBSIZE"), ":300\r\n");
+    server.stop();
+    Server::start(empty.path(), &OPTIONS).stop();
+}
+
+#[test]
+fn a_missing_head_of_the_base_is_named() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 10);
+    server.stop();
+    let head = dir.path().join("base/CURRENT");
+    fs::remove_file(&head).expect("it is there");
+    is_refused(dir.path(), &["the base is damaged", &format!("{} is missing", head.display())]);
+}
+
+#[test]
+fn a_directory_that_goes_while_it_is_served_stops_writes_and_fails_the_stop() {
+    for part in ["", "log", "base"] {
+        let dir = TempDir::new();
+        let data = dir.path().join("data");
+        fs::create_dir(&data).expect("it is writable");
+        let server = Server::start(&data, &OPTIONS);
+        set_many(&server, 10);
+        fs::remove_dir_all(data.join(part)).expect("it is there");
+        let gone = std::time::Instant::now();
+        let mut client = server.client();
+        let mut reply = String::new();
+        wait_until("writes are refused", || {
+            reply = client.ask("SET k v");
+            reply != "+OK\r\n"
+        });
+        assert!(gone.elapsed().as_secs_f64() < 3.0, "{part}: {:?}", gone.elapsed());
+        let is_named = reply.contains(data.join(part).to_str().expect("text"));
+        assert!(reply.starts_with("-MISCONF Haypile cannot write: ") && is_named, "{part}: {reply}");
+        assert_eq!(client.ask("GET key:9").len(), 1000 + 9, "{part}: reads go on");
+        server.signal("TERM");
+        assert_eq!(server.ended().code(), Some(1), "{part}: the stop was not clean");
+    }
+}
