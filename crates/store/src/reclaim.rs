@@ -5,7 +5,7 @@
 //! drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's periodic
 //! compaction. Runs on a thread of its own.
 
-use crate::base::BaseError;
+use crate::base::{BaseError, Direction, Step, Tier};
 use crate::databases::dead_row;
 use crate::row::{
     Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of,
@@ -30,7 +30,10 @@ const RANGE_SLOTS: usize = 64;
 const MEASURED_MAX: usize = 1000;
 
 /// How long the thread waits after a job for which the disk has no room.
-const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+const SHORT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long it waits after a job that failed for another reason: a damaged file does not heal by itself.
+const FAILURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Jobs that wait at the most; what is beyond is left to periodic compaction.
 const JOBS_MAX: usize = 10_000;
@@ -136,10 +139,14 @@ impl Store {
                     if !was_short {
                         tracing::warn!("room cannot be given back yet: {why}");
                     }
-                    self.put_off(job);
+                    self.put_off(job, SHORT_INTERVAL);
                     continue;
                 }
-                Err(error) => tracing::warn!("room could not be given back, periodic compaction will: {error}"),
+                Err(error) => {
+                    tracing::warn!("room could not be given back, which is tried again: {error}");
+                    self.put_off(job, FAILURE_INTERVAL);
+                    continue;
+                }
             }
             let mut state = self.reclaimer.state.lock();
             match job {
@@ -162,19 +169,23 @@ impl Store {
     }
 
     /// Another job may need less room than this one.
-    fn put_off(&self, job: Job) {
+    fn put_off(&self, job: Job, wait: Duration) {
         let mut state = self.reclaimer.state.lock();
         state.jobs.push_back(job);
-        self.reclaimer.changed.wait_while_for(&mut state, |state| !state.closing, RETRY_INTERVAL);
+        self.reclaimer.changed.wait_while_for(&mut state, |state| !state.closing, wait);
     }
 
     fn reclaim(&self, job: &Job) -> Result<(), BaseError> {
         match job {
             Job::Range(from, until) => self.base.reclaim_range(from, until),
             Job::Space(space) => {
-                for family in [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire] {
-                    let (from, until) = family_range(family, *space);
-                    self.base.reclaim_range(&from, &until)?;
+                let ranges = [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire]
+                    .map(|family| family_range(family, *space));
+                for (from, until) in &ranges {
+                    self.base.reclaim_range(from, until)?;
+                }
+                for (from, until) in &ranges {
+                    self.expect_no_rows(from, until)?;
                 }
                 let _no_backup = self.reclaimer.backup.lock();
                 // Nothing of it is left: the space need not be remembered as dead any more. The log tells why it takes nothing.
@@ -183,6 +194,19 @@ impl Store {
                 self.log.write();
                 Ok(())
             }
+        }
+    }
+
+    /// An error if the base still has rows here: a compaction does not say how it ended, and rows of a space that nobody
+    /// remembers as dead would never go.
+    fn expect_no_rows(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
+        match self.base.scan(from, until, Direction::Forward, Tier::Disk)?.step()? {
+            Step::End => Ok(()),
+            Step::Row { key, .. } => {
+                let row = key.escape_ascii();
+                Err(BaseError::Failed(format!("row {row} of an emptied database is still there")))
+            }
+            Step::WouldBlock => Err(BaseError::Failed("the base said that a read of the disk would block".into())),
         }
     }
 
