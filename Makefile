@@ -23,7 +23,7 @@ MINUTES ?= 10
 TARGET ?= parser
 RUNS ?= 1000000
 
-.PHONY: help build run test lint docs bench diff crash soak fuzz build-tools test-tools harness
+.PHONY: help build run test lint docs bench diff crash damage soak fuzz build-tools test-tools harness
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -63,6 +63,9 @@ diff: test-tools build harness ## compare replies with redis-server (SEED=, CASE
 crash: build harness ## kill and verify (MINUTES=, SEED=)
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --short-disk --minutes 2 --seed $(SEED)
+
+damage: build harness ## delete, cut and flip files, and compare what comes up (MINUTES=, SEED=)
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) damage --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 soak: build harness ## mixed load for long (MINUTES=), then attacks beside an innocent client
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod client;
 pub mod crash;
+pub mod damage;
 pub mod diff;
 pub mod hostile;
 pub mod port;

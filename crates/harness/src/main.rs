@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use haypile_harness::diff::{self, sequence};
 use haypile_harness::random::fresh_seed;
 use haypile_harness::server::{Template, haypile_binary};
-use haypile_harness::{bench, crash, hostile, soak};
+use haypile_harness::{bench, crash, damage, hostile, soak};
 
 /// Proves and measures a Haypile server from outside, over its sockets.
 #[derive(Parser)]
@@ -25,6 +25,8 @@ enum Program {
     Diff(Diff),
     /// Writes from many connections, kills the server again and again, and verifies every acknowledged write.
     Crash(Crash),
+    /// Damages files of a data directory, and compares what comes up with what was acknowledged.
+    Damage(Damage),
     /// Measures CPU time per request beside redis-server.
     Bench(Bench),
     /// Mixed load for long, with memory, files and threads of the server watched.
@@ -107,6 +109,20 @@ struct Crash {
     /// On a small disk that others fill and empty again, a tmpfs.
     #[arg(long)]
     short_disk: bool,
+}
+
+#[derive(Args)]
+struct Damage {
+    #[command(flatten)]
+    under: Under,
+    /// Default: one from the clock. It is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// What a reply waits for: os or fsync.
+    #[arg(long, default_value = "os")]
+    durability: String,
 }
 
 #[derive(Args)]
@@ -329,6 +345,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().program {
         Program::Diff(arguments) => run_diff(&arguments),
         Program::Crash(arguments) => run_crash(&arguments),
+        Program::Damage(arguments) => run_damage(&arguments),
         Program::Bench(arguments) => run_bench(&arguments),
         Program::Soak(arguments) => run_soak(&arguments),
         Program::Hostile(arguments) => run_hostile(&arguments),
@@ -370,6 +387,17 @@ fn run_diff(arguments: &Diff) -> Result<bool> {
         kind: arguments.kind,
         failures_max: arguments.failures_max,
         save_to: arguments.save_to.clone(),
+    })
+}
+
+fn run_damage(arguments: &Damage) -> Result<bool> {
+    let durability = &arguments.durability;
+    let directives = format!("--durability {durability} {}", crash::SMALL_STORE);
+    damage::run(&damage::Options {
+        server: arguments.under.template(&directives)?,
+        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        time: Duration::from_secs_f64(arguments.minutes * 60.0),
+        fsync: durability == "fsync",
     })
 }
 

@@ -1,0 +1,322 @@
+//! The damage test: files of a data directory are deleted, emptied, cut, flipped, exchanged or mixed up, after a stop, after
+//! a kill and while the server runs, and what comes up is compared with what was acknowledged.
+//!
+//! Allowed are: all of it; a refusal that names the place and says what to do, of the start or of a read; and, where the
+//! process was killed under `durability os`, less than all if the start says that it has cut the log's end off. `load` writes
+//! and reads back, `plant` has the kinds of damage.
+
+mod load;
+mod plant;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::client::Client;
+use crate::random::Random;
+use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
+use load::Load;
+use plant::{KINDS, Sources};
+
+pub struct Options {
+    pub server: Template,
+    pub seed: u64,
+    pub time: Duration,
+    /// The server was told to: replies wait for the disk.
+    pub fsync: bool,
+}
+
+/// What a start says when it drops the end of the log.
+const TOLD: &str = "the end of the log is cut off";
+
+/// One of these is in each refusal of a start, beside the path: what to do.
+const ADVICE: [&str; 3] = ["restore a backup", "Choose an empty one", "takes an existing directory"];
+
+/// How long a server may take to notice that files which it needs are gone.
+const NOTICE_MAX: Duration = Duration::from_secs(4);
+
+/// Damages of one state of the directory.
+const DAMAGES: usize = 6;
+
+/// How the server ended before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Stop,
+    Kill,
+    /// Killed when it had nothing to do for a while: all that was acknowledged is known to be synced.
+    KillIdle,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    rounds: u64,
+    damages: u64,
+    whole: u64,
+    refused: u64,
+    unreadable: u64,
+    cut: u64,
+    running: u64,
+    noticed: u64,
+}
+
+/// Runs until the time is over; true if there was no finding.
+pub fn run(options: &Options) -> Result<bool> {
+    println!("damage: seed {}, {} s", options.seed, options.time.as_secs());
+    let mut run = Run::new(options)?;
+    let begin = Instant::now();
+    let mut result = Ok(());
+    while result.is_ok() && begin.elapsed() < options.time {
+        result = run.round();
+    }
+    let Totals { rounds, damages, whole, refused, unreadable, cut, running, noticed } = run.totals;
+    println!(
+        "damage: seed {}: {rounds} rounds, {damages} damages: {whole} times all was there, {refused} starts refused, \
+         {unreadable} times reads were refused, {cut} times the start told of a cut end; {running} while the server ran, \
+         {noticed} of them noticed by it",
+        options.seed
+    );
+    match result {
+        Ok(()) => {
+            println!("damage: nothing was lost in silence");
+            Ok(true)
+        }
+        Err(error) => {
+            println!("damage: FAILED in round {rounds}: {error:#}");
+            Ok(false)
+        }
+    }
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    random: Random,
+    place: Workplace,
+    load: Load,
+    /// A directory of another server.
+    other: Workplace,
+    /// The directory as it was at the end of an earlier round.
+    older: Option<Workplace>,
+    totals: Totals,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options) -> Result<Run<'a>> {
+        let other = Workplace::new("damage-other", None)?;
+        let (server, _) = Server::start(&options.server, &other)?;
+        let mut load = Load::new(options.seed ^ 1);
+        load.write(server.port(), 1, Duration::from_millis(700), || ())?;
+        server.stop()?;
+        Ok(Run {
+            options,
+            random: Random::of_part(options.seed, 0),
+            place: Workplace::new("damage", None)?,
+            load: Load::new(options.seed),
+            other,
+            older: None,
+            totals: Totals::default(),
+        })
+    }
+
+    /// Start, verify, write, end; then one damage after the other, each on a copy.
+    fn round(&mut self) -> Result<()> {
+        self.totals.rounds += 1;
+        let (server, _) = Server::start(&self.options.server, &self.place)?;
+        self.load.expect_whole(&self.load.read(server.port())?).context("without any damage")?;
+        let time = Duration::from_millis(*self.random.pick(&[30, 200, 800, 1500, 2500]));
+        self.load.write(server.port(), 8, time, || ())?;
+        if self.random.percent(30) {
+            let reply = server.client()?.command("SAVE")?;
+            ensure!(reply.is_ok(), "SAVE was answered by {reply}");
+        }
+        let ending = *self.random.pick(&[Ending::Stop, Ending::Kill, Ending::Kill, Ending::KillIdle]);
+        end(server, ending)?;
+        for _ in 0..DAMAGES {
+            self.damage(ending).with_context(|| format!("after a round that ended by {ending:?}"))?;
+        }
+        self.damage_running()?;
+        if self.random.percent(40) || self.older.is_none() {
+            let older = Workplace::new("damage-older", None)?;
+            copy(&self.place.data(), &older.data())?;
+            self.older = Some(older);
+        }
+        Ok(())
+    }
+
+    fn damage(&mut self, ending: Ending) -> Result<()> {
+        let kind = *self.random.pick(KINDS);
+        let mut place = Workplace::new("damage-planted", None)?;
+        copy(&self.place.data(), &place.data())?;
+        let sources = Sources { other: self.other.data(), older: self.older.as_ref().map(Workplace::data) };
+        let Some(what) = plant::plant(kind, &place.data(), &sources, &mut self.random)? else { return Ok(()) };
+        self.totals.damages += 1;
+        let sound = self.options.server.check(&place.data()).is_ok();
+        let may_be_cut = ending == Ending::Kill && !self.options.fsync;
+        let judged = self.judge(&place, may_be_cut).and_then(|is_whole| {
+            // What is sound starts, with all of it or with the end cut off that the check tells of.
+            ensure!(is_whole || !sound || may_be_cut, "'haypile check' finds it sound");
+            Ok(())
+        });
+        judged.with_context(|| kept(&mut place, &what))
+    }
+
+    /// Starts on a damaged directory; an error is a finding. True if all is there.
+    fn judge(&mut self, place: &Workplace, may_be_cut: bool) -> Result<bool> {
+        let found = match start(&self.options.server, place)? {
+            Started::Refused(said) => {
+                self.totals.refused += 1;
+                let dir = place.data().display().to_string();
+                ensure!(said.contains(&dir), "the refusal does not name {dir}:\n{said}");
+                ensure!(ADVICE.iter().any(|advice| said.contains(advice)), "the refusal has no advice:\n{said}");
+                return Ok(false);
+            }
+            Started::Running(server) => self.load.read(server.port())?,
+        };
+        if let Some(error) = &found.error {
+            self.totals.unreadable += 1;
+            ensure!(error.contains("damaged"), "a read failed without saying why: {error}");
+            return Ok(false);
+        }
+        let Err(lost) = self.load.expect_whole(&found) else {
+            self.totals.whole += 1;
+            return Ok(true);
+        };
+        self.load.expect_prefix(&found)?;
+        let said = fs::read_to_string(place.log()).unwrap_or_default();
+        if !may_be_cut || !said.contains(TOLD) {
+            return Err(lost.context("nothing was said of it"));
+        }
+        self.totals.cut += 1;
+        Ok(false)
+    }
+
+    /// Takes files away from a server that runs.
+    fn damage_running(&mut self) -> Result<()> {
+        let kind = *self.random.pick(plant::RUNNING);
+        let mut place = Workplace::new("damage-running", None)?;
+        copy(&self.place.data(), &place.data())?;
+        let mut load = self.load.clone();
+        let stops = self.random.percent(50);
+        let result = (|| {
+            let (mut server, _) = Server::start(&self.options.server, &place)?;
+            let mut what = None;
+            let mut random = self.random.clone();
+            let data = place.data();
+            load.write(server.port(), 1, Duration::from_millis(300) + NOTICE_MAX, || {
+                sleep(Duration::from_millis(300));
+                what = Some(plant::remove(kind, &data, &mut random));
+            })?;
+            let Some(what) = what.expect("it was done meanwhile")? else { return Ok(()) };
+            self.totals.running += 1;
+            let noticed = load.was_refused();
+            self.totals.noticed += u64::from(noticed);
+            let clean = if stops {
+                server.terminate()?;
+                server.wait_ended()?.success()
+            } else {
+                server.kill()?;
+                false
+            };
+            self.judge_again(&place, &load, noticed, clean).with_context(|| what)
+        })();
+        self.random.next();
+        result.with_context(|| kept(&mut place, &format!("{kind:?} while the server ran")))
+    }
+
+    /// The start after files went while the server ran.
+    fn judge_again(&mut self, place: &Workplace, load: &Load, noticed: bool, clean: bool) -> Result<()> {
+        let lost = match start(&self.options.server, place)? {
+            Started::Refused(said) => {
+                ensure!(ADVICE.iter().any(|advice| said.contains(advice)), "the refusal has no advice:\n{said}");
+                "the start is refused".to_owned()
+            }
+            Started::Running(server) => {
+                let found = load.read(server.port())?;
+                if found.error.is_none() && load.expect_whole(&found).is_ok() {
+                    return Ok(());
+                }
+                let said = fs::read_to_string(place.log()).unwrap_or_default();
+                ensure!(found.error.is_some() || said.contains(TOLD), "writes are gone, and nothing was said of it");
+                "writes are gone".to_owned()
+            }
+        };
+        ensure!(!clean, "the server said that it stopped cleanly, and {lost}");
+        ensure!(noticed, "no write was refused within {NOTICE_MAX:?}, and {lost}");
+        Ok(())
+    }
+}
+
+fn kept(place: &mut Workplace, what: &str) -> String {
+    let tail = place.log_tail();
+    format!("{what}; left in {}; the server's last lines:\n{tail}\n", place.keep().display())
+}
+
+enum Started {
+    Running(Server),
+    /// With all that it said.
+    Refused(String),
+}
+
+fn start(template: &Template, place: &Workplace) -> Result<Started> {
+    if !place.data().exists() {
+        return Ok(Started::Refused(ADVICE[2].into()));
+    }
+    let before = fs::read(place.log()).map_or(0, |said| said.len());
+    let mut server = Server::spawn(template, place)?;
+    match server.wait_ready() {
+        Ok(_) => Ok(Started::Running(server)),
+        Err(error) => match server.ended()? {
+            Some(status) if status.code() == Some(1) => {
+                let said = fs::read(place.log())?;
+                Ok(Started::Refused(String::from_utf8_lossy(&said[before..]).into_owned()))
+            }
+            _ => Err(error).context("the start neither succeeds nor is refused"),
+        },
+    }
+}
+
+fn end(mut server: Server, ending: Ending) -> Result<()> {
+    match ending {
+        Ending::Stop => return server.stop(),
+        Ending::Kill => {}
+        Ending::KillIdle => {
+            // It waits for the writes of its own connection, and so for those before.
+            let mut client = server.client()?;
+            client.command("SET idle 1")?;
+            let reply = client.command("WAITAOF 1 0 10000")?;
+            ensure!(reply.error().is_none(), "WAITAOF was answered by {reply}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+    server.kill().map(drop)
+}
+
+/// Copies a directory, holes and all; what is there may have the same files under other names.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let status =
+        std::process::Command::new("cp").args(["-a", "--remove-destination"]).arg(from.join(".")).arg(to).status()?;
+    ensure!(status.success(), "cp -a {} {}: {status}", from.display(), to.display());
+    Ok(())
+}
+
+/// The files of a directory whose names end so, in order.
+fn files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_file() && path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn connect(port: u16) -> Result<Client> {
+    match Client::connect(port, REPLY_TIMEOUT) {
+        Ok(client) => Ok(client),
+        Err(error) => bail!("connecting to port {port}: {error}"),
+    }
+}

@@ -1,0 +1,233 @@
+//! The kinds of damage, and how each is done to a data directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::{copy, files};
+use crate::random::Random;
+
+/// What is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    FirstSegment,
+    MiddleSegment,
+    /// The newest one with records.
+    LastSegment,
+    /// Any segment, the spare included.
+    AnySegment,
+    Table,
+    Head,
+    Manifest,
+    EndFile,
+    LockFile,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Delete(Target),
+    Empty(Target),
+    Truncate(Target),
+    Flip(Target),
+    DeleteDir(&'static str),
+    EmptyDir(&'static str),
+    /// The part of another server's directory, or of an earlier time, in the place of ours.
+    FromOther(&'static str),
+    FromOlder(&'static str),
+    /// A backup copied over what is there.
+    BackupOver,
+}
+
+use Kind::{BackupOver, Delete, DeleteDir, Empty, EmptyDir, Flip, FromOlder, FromOther, Truncate};
+use Target::{AnySegment, EndFile, FirstSegment, Head, LastSegment, LockFile, Manifest, MiddleSegment, Table};
+
+/// What happens to a directory that nobody serves. What hits the end of the log comes more often.
+pub const KINDS: &[Kind] = &[
+    Delete(FirstSegment),
+    Delete(MiddleSegment),
+    Delete(LastSegment),
+    Delete(LastSegment),
+    Delete(AnySegment),
+    Empty(FirstSegment),
+    Empty(LastSegment),
+    Empty(AnySegment),
+    Truncate(FirstSegment),
+    Truncate(MiddleSegment),
+    Truncate(LastSegment),
+    Truncate(LastSegment),
+    Truncate(AnySegment),
+    Flip(FirstSegment),
+    Flip(MiddleSegment),
+    Flip(LastSegment),
+    Flip(LastSegment),
+    Flip(LastSegment),
+    Flip(AnySegment),
+    Delete(Table),
+    Empty(Table),
+    Truncate(Table),
+    Flip(Table),
+    Delete(Head),
+    Empty(Head),
+    Truncate(Head),
+    Flip(Head),
+    Delete(Manifest),
+    Empty(Manifest),
+    Truncate(Manifest),
+    Flip(Manifest),
+    Delete(EndFile),
+    Empty(EndFile),
+    Truncate(EndFile),
+    Flip(EndFile),
+    Delete(LockFile),
+    Empty(LockFile),
+    Flip(LockFile),
+    DeleteDir("log"),
+    DeleteDir("base"),
+    EmptyDir("log"),
+    EmptyDir("base"),
+    FromOther("log"),
+    FromOther("base"),
+    FromOlder("log"),
+    FromOlder("base"),
+    BackupOver,
+];
+
+/// What is taken away from a server that runs.
+pub const RUNNING: &[Kind] = &[
+    Delete(LastSegment),
+    Delete(AnySegment),
+    Delete(Head),
+    Delete(EndFile),
+    Delete(LockFile),
+    DeleteDir("log"),
+    EmptyDir("log"),
+    DeleteDir("base"),
+    DeleteDir(""),
+];
+
+/// Where parts of other directories come from.
+pub struct Sources {
+    pub other: PathBuf,
+    pub older: Option<PathBuf>,
+}
+
+/// Does the damage and says what it was; None if there is nothing of this kind.
+pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<String>> {
+    let replace = |part: &str, source: &Path| -> Result<Option<String>> {
+        remove_dir(&data.join(part))?;
+        fs::create_dir(data.join(part))?;
+        copy(&source.join(part), &data.join(part))?;
+        Ok(Some(format!("{kind:?}")))
+    };
+    match kind {
+        FromOther(part) => replace(part, &sources.other),
+        FromOlder(part) => sources.older.as_ref().map_or(Ok(None), |older| replace(part, older)),
+        BackupOver => {
+            let backups = data.join("backups");
+            let Some(newest) = directories(&backups)?.pop() else { return Ok(None) };
+            copy(&newest, data)?;
+            Ok(Some(format!("{kind:?}: {}", newest.display())))
+        }
+        _ => remove(kind, data, random),
+    }
+}
+
+/// The kinds that need no other directory; also while a server runs.
+pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<String>> {
+    let target = match kind {
+        Delete(target) | Empty(target) | Truncate(target) | Flip(target) => target,
+        DeleteDir(part) => {
+            remove_dir(&data.join(part))?;
+            return Ok(Some(format!("{kind:?}")));
+        }
+        EmptyDir(part) => {
+            for path in files(&data.join(part), "")? {
+                drop(fs::remove_file(path));
+            }
+            return Ok(Some(format!("{kind:?}")));
+        }
+        FromOther(_) | FromOlder(_) | BackupOver => return Ok(None),
+    };
+    let Some(path) = find(target, data, random)? else { return Ok(None) };
+    let place = match kind {
+        Delete(_) => {
+            fs::remove_file(&path)?;
+            0
+        }
+        Empty(_) => {
+            fs::write(&path, b"")?;
+            0
+        }
+        _ => {
+            let mut bytes = fs::read(&path)?;
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            if used == 0 {
+                return Ok(None);
+            }
+            // Near the end as often as anywhere.
+            let from = if random.percent(50) { used.saturating_sub(5000) } else { 0 };
+            let at = random.between(from as u64, used as u64 - 1) as usize;
+            match kind {
+                Truncate(_) => bytes.truncate(at),
+                _ => bytes[at] ^= 1 << random.below(8),
+            }
+            fs::write(&path, bytes)?;
+            at
+        }
+    };
+    Ok(Some(format!("{kind:?}: {} at {place}", path.display())))
+}
+
+fn find(target: Target, data: &Path, random: &mut Random) -> Result<Option<PathBuf>> {
+    let (log, base) = (data.join("log"), data.join("base"));
+    let any = |paths: Vec<PathBuf>, random: &mut Random| (!paths.is_empty()).then(|| random.pick(&paths).clone());
+    let with_records = || -> Result<Vec<PathBuf>> {
+        let mut paths = files(&log, ".log")?;
+        paths.retain(|path| fs::read(path).is_ok_and(|bytes| bytes.iter().skip(4096).any(|byte| *byte != 0)));
+        Ok(paths)
+    };
+    let named = |name: &str| Some(data.join(name)).filter(|path| path.exists());
+    Ok(match target {
+        FirstSegment => with_records()?.into_iter().next(),
+        MiddleSegment => {
+            let paths = with_records()?;
+            let inner = if paths.len() > 2 { paths[1..paths.len() - 1].to_vec() } else { Vec::new() };
+            any(inner, random)
+        }
+        LastSegment => with_records()?.pop(),
+        AnySegment => any(files(&log, ".log")?, random),
+        Table => any(files(&base, ".sst")?, random),
+        Head => named("base/CURRENT"),
+        Manifest => {
+            let all = files(&base, "")?;
+            all.into_iter().find(|path| path.to_string_lossy().contains("/MANIFEST-"))
+        }
+        EndFile => named("haypile.end"),
+        LockFile => named("haypile.lock"),
+    })
+}
+
+/// Removes a directory that somebody may be writing to.
+fn remove_dir(dir: &Path) -> Result<()> {
+    let removed = (0..50).find_map(|_| match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => None,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        result => Some(result),
+    });
+    removed.unwrap_or(Ok(())).with_context(|| format!("removing {}", dir.display()))
+}
+
+fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && !entry.file_name().to_string_lossy().starts_with('.') {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
