@@ -98,7 +98,8 @@ fn migrate_to_the_silent(site: &Site) -> Result<()> {
         ensure!(error.starts_with("IOERR"), "MIGRATE to a silent server was answered by {reply}");
         let limit_ms: u64 = timeout_ms.parse()?;
         let took_ms = begun.elapsed().as_millis() as u64;
-        ensure!(took_ms < limit_ms + 1000, "MIGRATE with a timeout of {limit_ms} ms took {took_ms} ms");
+        // Two keys may share a lock, and the second call have its target after the first.
+        ensure!(took_ms < 2 * limit_ms + 1000, "MIGRATE with a timeout of {limit_ms} ms took {took_ms} ms");
         Ok(())
     };
     loop {
