@@ -25,6 +25,8 @@ const SERVED_AT_ONCE: usize = 512;
 pub(crate) enum Place<'a> {
     /// Without locks, to find out which rows it reads.
     Rehearsal,
+    /// Without locks: it reads one row, which is what it is at some moment.
+    Unlocked { inbox: &'a Arc<Inbox> },
     /// Under its key locks.
     Locked { claims: &'a Claims, held_for: HeldFor, inbox: &'a Arc<Inbox> },
     /// Under the lock of a key that expires: no session waits for this.
@@ -38,7 +40,7 @@ impl<'a> Place<'a> {
     pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
         match self {
             Place::Rehearsal | Place::Expiry { .. } => None,
-            Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
+            Place::Unlocked { inbox } | Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
         }
     }
 }

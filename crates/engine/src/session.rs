@@ -156,6 +156,8 @@ pub(crate) struct Pending {
     pub long: bool,
     /// Whether it was called from a queue of the key locks.
     pub turn: Turn,
+    /// It reads more than one row, or one that is about to be changed together with others.
+    pub needs_locks: bool,
     /// The exclusion is held on its behalf.
     pub alone: bool,
     /// It has waited because of the write pressure once: that is its share.
@@ -390,6 +392,16 @@ impl Session {
 impl Pending {
     pub fn new(work: Work, seed: u64) -> Box<Self> {
         let (turn, more) = (Turn::Newcomer, Vec::new());
-        Box::new(Pending { work, seed, loads: 0, long: false, turn, alone: false, slowed: false, more })
+        Box::new(Pending {
+            work,
+            seed,
+            loads: 0,
+            long: false,
+            turn,
+            needs_locks: false,
+            alone: false,
+            slowed: false,
+            more,
+        })
     }
 }

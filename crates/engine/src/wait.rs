@@ -151,7 +151,8 @@ impl Workbench {
         if pending.long {
             return self.run_on_pool(engine, session, pending);
         }
-        let needs = pending.needs(&engine.table, &store);
+        let mut needs = pending.needs(&engine.table, &store);
+        let mut is_unlocked = false;
         if needs.alone {
             // What the exclusion was granted for, if anything, is this run.
             if !std::mem::take(&mut pending.alone) {
@@ -173,6 +174,17 @@ impl Workbench {
             if !self.enter(engine) {
                 return self.hold(engine, session, pending, Hindrance::Outside);
             }
+            // Whoever holds the key for long may not have it wait: a row that was loaded is read as one in memory is. One that
+            // was called from a queue takes its lock, or those behind it would wait for ever.
+            is_unlocked = !pending.needs_locks
+                && pending.turn == Turn::Newcomer
+                && pending
+                    .work
+                    .reads_one_row(&engine.table, &store, session.state.database)
+                    .is_some_and(|key| !store.is_staged(&key));
+            if is_unlocked {
+                needs.claims.clear();
+            }
             if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Moment) {
                 return self.hold(engine, session, pending, Hindrance::Locked(refused));
             }
@@ -191,6 +203,7 @@ impl Workbench {
         let inbox = &self.inbox;
         let place = match needs.alone {
             true => Place::Alone { inbox },
+            false if is_unlocked => Place::Unlocked { inbox },
             false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Moment, inbox },
         };
         let buffers = std::mem::take(&mut self.buffers);
@@ -213,6 +226,7 @@ impl Workbench {
                 reply
             }
             Err(Stop::NeedsLocks) => {
+                pending.needs_locks = true;
                 pending.more.extend(ran.missing);
                 session.waiting = Waiting::Here(pending);
                 session.event = Some(What::Retry);

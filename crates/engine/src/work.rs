@@ -64,6 +64,19 @@ impl Work {
         matches!(self, Work::Block(_))
     }
 
+    /// The one key of a read that looks at one row of it, for the most part: that needs no lock.
+    pub fn reads_one_row<'a>(&'a self, table: &Table, store: &Store, database: u32) -> Option<Key<'a>> {
+        let Work::Command(id, args) = self else { return None };
+        let entry = table.entry(*id);
+        if !matches!(entry.command.run, Run::Read(_)) || !entry.looks_at_one_row {
+            return None;
+        }
+        let args = args.as_args();
+        let mut keys = entry.command.keys(Args::from(args)).map(|(at, _)| store.key(database, args.get(at)));
+        let key = keys.next()?;
+        keys.next().is_none().then_some(key)
+    }
+
     /// Whether it writes, and whether some write may make the data larger.
     pub fn writes(&self, table: &Table) -> (bool, bool) {
         let of = |id: CommandId| {
@@ -124,12 +137,16 @@ impl Work {
         let mut awaited = None;
         let visits = match place {
             Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
-            Place::Rehearsal | Place::Expiry { .. } | Place::Alone { .. } => None,
+            Place::Rehearsal | Place::Unlocked { .. } | Place::Expiry { .. } | Place::Alone { .. } => None,
         };
         let mut txn = store.begin(buffers, call);
         match place {
             Place::Rehearsal => {}
             Place::Locked { .. } | Place::Expiry { .. } => txn.note_events(engine.events()),
+            Place::Unlocked { .. } => {
+                txn.note_events(engine.events());
+                txn.read_one_row();
+            }
             Place::Alone { .. } => {
                 txn.note_events(engine.events());
                 txn.be_alone();

@@ -96,3 +96,33 @@ fn a_key_that_somebody_keeps_is_waited_for() {
     assert_eq!(server.reply(0), "*3 $1 3 $1 4 $1 7");
     assert_eq!(server.ask(0, "LINDEX w_5 0"), "$4 1099");
 }
+
+#[test]
+fn a_cold_key_is_read_while_somebody_keeps_its_lock() {
+    let mut server = Server::new();
+    push_list(&mut server, "other");
+    server.ask(0, "SET k 1");
+    server.freeze();
+    server.store.faults.hold_scans(true);
+    for command in ["MULTI", "SORT other ALPHA STORE d", "SET k 2"] {
+        server.ask(1, command);
+    }
+    server.send(1, "EXEC");
+    // It is found to be long, then it runs on the pool, and waits there for a scan.
+    server.reply_so_far(1);
+    loop {
+        server.send(3, "APPEND d x");
+        if server.waits(3) {
+            break;
+        }
+        server.reply(3);
+    }
+    // Its keys are kept now.
+    assert_eq!(server.ask(2, "GET k"), "$1 1");
+    assert_eq!(server.ask(2, "STRLEN k"), ":1");
+    server.store.faults.hold_scans(false);
+    assert_eq!(server.reply(1), "*2 :1100 +OK");
+    assert!(server.reply(3).starts_with("-WRONGTYPE"));
+    assert_eq!(server.ask(2, "GET k"), "$1 2");
+    assert_eq!(server.ask(2, "GETRANGE k 0 5"), "$1 2");
+}
