@@ -3,6 +3,7 @@
 mod runner;
 
 use haypile_commands::transfer;
+use haypile_rdb::lzf::Compressor;
 use haypile_rdb::testing::{self, Piece};
 use haypile_rdb::{Kind, Memory, Payload, Writer};
 use haypile_store::testing::{TestStore, memory_store};
@@ -150,6 +151,23 @@ fn payloads_are_of_the_oldest_version_that_can_hold_them() {
     assert_eq!(dump(&mut client, "k"), b"\x00\x03hay\x0a\x00\x09\x98\x15\x21\x29\x08\xf8\xb9");
 }
 
+/// So many bytes of the form of a string, which claims to stand for others.
+fn compressed(bytes: usize, claimed: u32) -> Vec<u8> {
+    let mut packed = Vec::new();
+    assert!(Compressor::default().compress(&vec![b'x'; bytes], usize::MAX, &mut packed));
+    [&[0xc3, 0x80][..], &(packed.len() as u32).to_be_bytes(), &[0x80], &claimed.to_be_bytes(), &packed].concat()
+}
+
+/// A node of 140,000 numbers, which ends as one or not.
+fn long_listpack(is_sound: bool) -> Vec<u8> {
+    let mut listpack = vec![0, 0, 0, 0, 0xff, 0xff];
+    listpack.extend([7, 1].repeat(140_000));
+    listpack.push(if is_sound { 0xff } else { 0xfe });
+    let total = listpack.len() as u32;
+    listpack[..4].copy_from_slice(&total.to_le_bytes());
+    [&[0x80][..], &total.to_be_bytes(), &listpack].concat()
+}
+
 /// Of a payload that is wrong nothing is left, and what the key was stays.
 #[test]
 fn what_is_refused_leaves_nothing_behind() {
@@ -174,6 +192,10 @@ fn what_is_refused_leaves_nothing_behind() {
             // A long list that ends too early.
             testing::sealed(&[&[1, 0x80, 0, 0, 0x10, 0][..], &b"\x03hay".repeat(4095)].concat()),
             testing::sealed(b""),
+            // A long string that is damaged at its end only, compressed and as it is, and such a list.
+            testing::sealed(&[&[0][..], &compressed(3_000_000, 3_000_001)].concat()),
+            testing::sealed(&[&[0, 0x80, 0, 0x30, 0, 0][..], &[b'x'; 0x2f_ffff]].concat()),
+            testing::sealed(&[&[18, 2, 2][..], &long_listpack(true), &[2], &long_listpack(false)].concat()),
         ];
         for (n, payload) in sealed.iter().enumerate() {
             line(&mut client, "FLUSHALL");
@@ -185,6 +207,13 @@ fn what_is_refused_leaves_nothing_behind() {
             assert_eq!(replaced, "ERR Bad data format", "payload {n}");
             assert_eq!((line(&mut client, "DBSIZE"), line(&mut client, "GET there")), ("1".into(), "v".into()));
         }
+        line(&mut client, "FLUSHALL");
+        let sound = testing::sealed(&[&[18, 2, 2][..], &long_listpack(true), &[2], &long_listpack(true)].concat());
+        assert_eq!(restore(&mut client, "sound", &sound), "OK");
+        assert_eq!(
+            (line(&mut client, "LLEN sound"), line(&mut client, "LINDEX sound -1")),
+            ("280000".into(), "7".into())
+        );
         let good = testing::payload(Kind::List, &many(3000));
         for bad in [&good[1..], &good[..good.len() - 1], b"", &[&good[..], &[0]].concat()] {
             let refused = restore(&mut client, "k", bad);

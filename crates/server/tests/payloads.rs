@@ -149,3 +149,33 @@ fn payloads_that_nobody_reads_take_no_memory() {
     assert_eq!(other.ask("HLEN hash-again"), other.ask("HLEN hash"));
     server.stop();
 }
+
+#[test]
+fn long_payloads_come_and_go_inside_a_transaction() {
+    const BYTES: usize = 5 << 20;
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let string = sealed(&[&[0][..], &compressed(&vec![b's'; BYTES])].concat());
+    let damaged = sealed(&[&[0][..], &compressed(&vec![b's'; BYTES])[..BYTES / 264]].concat());
+    let said = "-ERR Bad data format\r\n";
+    assert_eq!(client.ask_words(&[b"RESTORE", b"k", b"0", &damaged]), said);
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    for words in [
+        &[&b"RESTORE"[..], b"k", b"0", &string][..],
+        &[b"RESTORE", b"k", b"0", &damaged, b"REPLACE"],
+        &[b"RESTORE", b"k", b"90000", &string, b"REPLACE", b"IDLETIME", b"77"],
+        &[b"DUMP", b"k"],
+        &[b"APPEND", b"k", b"more"],
+    ] {
+        assert_eq!(client.ask_words(words), "+QUEUED\r\n");
+    }
+    let replies = client.ask("EXEC");
+    let begin = format!("*5\r\n+OK\r\n{said}+OK\r\n${}\r\n", BYTES + 16);
+    assert!(replies.starts_with(&begin), "{:?}", &replies[..100]);
+    assert!(replies.ends_with(&format!("\r\n:{}\r\n", BYTES + 4)));
+    assert!(client.ask("PTTL k").starts_with(":8"));
+    // What was read of it is what it was then.
+    assert_eq!(client.ask("STRLEN k"), format!(":{}\r\n", BYTES + 4));
+    server.stop();
+}
