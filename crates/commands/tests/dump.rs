@@ -295,7 +295,7 @@ fn long_payloads_are_the_ones_written_at_once() {
             ask(&mut client, &[b"HSET", b"bulky-hash", &name, &value]);
             ask(&mut client, &[b"XADD", b"bulky-stream", &[b"1-", &name[..]].concat(), b"f", &value[..bytes / 4]]);
         }
-        for n in 0..12_000u64 {
+        for n in 0..7_000u64 {
             let (element, number) = (text(200), n.to_string().into_bytes());
             let id = format!("{}-{}", n / 3 + 1, n % 3 + 1).into_bytes();
             for words in [

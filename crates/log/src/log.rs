@@ -208,11 +208,11 @@ impl Log {
 
     /// Waits, up to `limit`, until a record of so many bytes leaves half of the memory bound free. A thread that writes much calls it before
     /// `reserve_within`, so that those who may not wait find room beside it. Nothing is reserved, and nothing is kept for who waits. A
-    /// record of a quarter of the bound or more does not wait here.
+    /// record of a quarter of the bound or of a segment, or more, does not wait here: it may need all of it.
     pub fn leave_room(&self, body_bytes: usize, limit: Duration) {
         let (shared, charge) = (&*self.shared, body_bytes as u64 + RECORD_CHARGE_BYTES);
         let unsynced_bytes_max = shared.options.unsynced_bytes_max;
-        if charge >= unsynced_bytes_max / 4 {
+        if charge >= unsynced_bytes_max.min(shared.options.segment_bytes) / 4 {
             return;
         }
         let deadline = Instant::now() + limit;

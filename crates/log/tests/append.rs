@@ -356,6 +356,9 @@ fn whoever_writes_much_leaves_half_of_the_bound_to_others() {
     // What is longer than the room that is left to others goes when it comes.
     life.write(&body(1, 40_000));
     life.log.leave_room(99_000, LONG);
+    // Nor does what a segment is hardly larger than.
+    let life = Rig::new(15).open_with(Index(0), |options| options.segment_bytes = 10_000);
+    life.log.leave_room(20_000, LONG);
 }
 
 #[test]
