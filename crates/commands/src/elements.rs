@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::scan::{STEP_KEYS, STEP_KEYS_MAX, parse_cursor};
 use haypile_config::glob;
 use haypile_resp::pieces::PIECE_BYTES;
-use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, write};
-use haypile_store::View;
+use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, Weight, write};
+use haypile_store::{Taken, Txn, View};
+use std::collections::VecDeque;
 
 /// The cursor in argument `i`.
 pub(crate) fn cursor(args: Args, i: usize) -> Result<u64> {
@@ -130,6 +131,12 @@ impl Pieces for RowElements {
         }
         Ok(self.missing > 0)
     }
+
+    /// How long rows of the base are, nobody knows yet.
+    fn weight(&self) -> Weight {
+        let bytes = self.view.bytes() as usize;
+        Weight { held_bytes: bytes, encoded_bytes: bytes }
+    }
 }
 
 /// A reply of `count` bulk strings, piece by piece: `next` writes the next one and says whether there was one.
@@ -168,6 +175,70 @@ where
             self.missing -= 1;
         }
         Ok(self.missing > 0)
+    }
+}
+
+/// An array of bulk strings that may become too long to be held twice: in parts, which are sent and let go one by one.
+pub(crate) struct Collected {
+    full: VecDeque<Vec<u8>>,
+    /// The part that is being filled.
+    last: Vec<u8>,
+    count: u64,
+    bytes: usize,
+    room: Taken,
+}
+
+impl Collected {
+    pub fn new(txn: &Txn<'_>) -> Self {
+        Collected { full: VecDeque::new(), last: Vec::new(), count: 0, bytes: 0, room: txn.room() }
+    }
+
+    /// Adds one, if there is room.
+    pub fn push(&mut self, text: &[u8]) -> Result<()> {
+        let before = self.last.len();
+        write::bulk(&mut self.last, text);
+        self.bytes += self.last.len() - before;
+        self.count += 1;
+        if self.last.len() >= PIECE_BYTES {
+            self.room.grow_to(self.bytes)?;
+            let next = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+            self.full.push_back(std::mem::replace(&mut self.last, next));
+        }
+        Ok(())
+    }
+
+    pub fn into_reply(self) -> Reply {
+        let Collected { mut full, last, count, bytes, room } = self;
+        // From here on it is counted as what its client has still to read.
+        drop(room);
+        if full.is_empty() {
+            return Reply::Elements(Elements::encoded(Shape::Array, count as usize, last));
+        }
+        full.push_back(last);
+        Reply::Stream(Box::new(CollectedPieces { parts: full, count: Some(count), bytes }))
+    }
+}
+
+struct CollectedPieces {
+    parts: VecDeque<Vec<u8>>,
+    /// Until the length is out.
+    count: Option<u64>,
+    bytes: usize,
+}
+
+impl Pieces for CollectedPieces {
+    fn next(&mut self, _: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        if let Some(count) = self.count.take() {
+            write::array_len(out, count as usize);
+        }
+        if let Some(part) = self.parts.pop_front() {
+            out.extend_from_slice(&part);
+        }
+        Ok(!self.parts.is_empty())
+    }
+
+    fn weight(&self) -> Weight {
+        Weight { held_bytes: self.bytes, encoded_bytes: self.bytes }
     }
 }
 

@@ -418,6 +418,11 @@ impl Pieces for LongReply {
         records.encode_elements(protocol, out);
         Ok(true)
     }
+
+    fn weight(&self) -> haypile_resp::Weight {
+        let bytes = self.found.bytes() as usize;
+        haypile_resp::Weight { held_bytes: bytes, encoded_bytes: bytes }
+    }
 }
 
 /// Makes a sorted set of what was found, with the places or the distances as scores.

@@ -3,6 +3,7 @@
 //! Owns cursors and filters. Never holds state between calls: a cursor is a position. Single keys are in `keys.rs`.
 
 use crate::args::Args;
+use crate::elements::Collected;
 use crate::error::{Error, Result};
 use crate::table::{Arity, Category, Command, Group, Keys, Run};
 use haypile_config::glob;
@@ -136,12 +137,12 @@ fn keys(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     let filter = Filter { pattern: (pattern != b"*").then_some(pattern), kind: None, count: STEP_KEYS_MAX };
     let space = txn.space(txn.database());
-    let (mut names, mut next) = (Vec::new(), Some(ScanPosition::START));
+    let (mut names, mut next) = (Collected::new(txn), Some(ScanPosition::START));
     while let Some(from) = next {
         let (keys, after) = txn.scan_keys(space, from, filter.count)?;
         for (name, row) in keys {
             if filter.passes(&name, row, txn.now_ms())? {
-                names.push(Reply::bulk(name));
+                names.push(&name)?;
             }
         }
         if after.is_some() {
@@ -149,7 +150,7 @@ fn keys(txn: &mut Txn, args: Args) -> Result<Reply> {
         }
         next = after;
     }
-    Ok(Reply::Array(names))
+    Ok(names.into_reply())
 }
 
 const RANDOMKEY: Command = Command {

@@ -259,6 +259,18 @@ impl Pieces for LongReply {
         }
         Ok(true)
     }
+
+    fn weight(&self) -> haypile_resp::Weight {
+        let bytes = match &self.values {
+            OutputIter::Memory(values) => {
+                let of_value =
+                    |value: &Option<Box<[u8]>>| size_of::<Box<[u8]>>() + value.as_ref().map_or(0, |value| value.len());
+                values.as_slice().iter().map(of_value).sum()
+            }
+            OutputIter::Rows(view) => view.bytes() as usize,
+        };
+        haypile_resp::Weight { held_bytes: bytes, encoded_bytes: bytes }
+    }
 }
 
 #[cfg(test)]

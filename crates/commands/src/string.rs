@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::expire::Time;
 use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
 use haypile_resp::pieces::PIECE_BYTES;
-use haypile_resp::{Pieces, Protocol, Reply, write};
+use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
 use haypile_store::{Key, Txn};
 use haypile_types::chunks::Long;
 use haypile_types::event;
@@ -62,6 +62,10 @@ impl Pieces for LongBulk {
             out.extend_from_slice(b"\r\n");
         }
         Ok(more)
+    }
+
+    fn weight(&self) -> Weight {
+        Weight { held_bytes: self.long.held_bytes() as usize, encoded_bytes: self.long.remaining() as usize }
     }
 }
 

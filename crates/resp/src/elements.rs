@@ -39,6 +39,11 @@ impl Elements {
         Elements { shape, count: 0, body, nulls: Vec::new(), are_arrays: false }
     }
 
+    /// `count` bulk strings that are encoded already, in `body`.
+    pub fn encoded(shape: Shape, count: usize, body: Vec<u8>) -> Self {
+        Elements { shape, count, body, nulls: Vec::new(), are_arrays: false }
+    }
+
     /// Adds a bulk string.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {

@@ -54,7 +54,7 @@ pub use bytes::Bytes;
 pub use elements::{Elements, Shape};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parser, Request};
-pub use pieces::{Pieces, ReplyPieces};
+pub use pieces::{Pieces, ReplyPieces, Weight};
 pub use records::Records;
 pub use reply::Reply;
 pub use scored::{Nesting, Scored};

@@ -18,12 +18,31 @@ pub trait Pieces: Send {
     /// The rest cannot be produced, for the reason given: the connection must be closed, since an error reply in the
     /// middle of another reply would be taken for a part of it.
     fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> Result<bool, String>;
+
+    /// What it weighs before its first piece. By default nothing: who holds rows or knows its length says so.
+    fn weight(&self) -> Weight {
+        Weight::default()
+    }
 }
+
+/// What a reply that is sent piece by piece means to the server's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// Bytes of memory that are held until it has been sent, about.
+    pub held_bytes: usize,
+    /// Bytes that are going to be sent, as far as they are known.
+    pub encoded_bytes: usize,
+}
+
+/// Bytes of a reply's line, of which digits and line ends are the most.
+const LINE_BYTES: usize = 16;
 
 /// Writes any reply piece by piece.
 pub struct ReplyPieces {
     /// What is still to be written, the next at the end.
     rest: Vec<Part>,
+    /// Of the whole reply.
+    weight: Weight,
 }
 
 enum Part {
@@ -38,7 +57,40 @@ impl Reply {
     /// The reply in pieces of about [`PIECE_BYTES`] each. A reply with a [`Reply::Stream`] in it can be written in no
     /// other way.
     pub fn into_pieces(self) -> ReplyPieces {
-        ReplyPieces { rest: vec![Part::Reply(self)] }
+        let mut weight = Weight::default();
+        self.add_weight(&mut weight);
+        ReplyPieces { rest: vec![Part::Reply(self)], weight }
+    }
+
+    fn add_weight(&self, weight: &mut Weight) {
+        weight.held_bytes += size_of::<Reply>();
+        weight.encoded_bytes += LINE_BYTES;
+        let mut add_pairs = |pairs: &[(Reply, Reply)]| {
+            pairs.iter().for_each(|(key, value)| [key, value].into_iter().for_each(|reply| reply.add_weight(weight)));
+        };
+        let bytes = match self {
+            Reply::Array(replies) | Reply::Set(replies) | Reply::Push(replies) | Reply::Several(replies) => {
+                return replies.iter().for_each(|reply| reply.add_weight(weight));
+            }
+            Reply::Map(pairs) | Reply::Keyed(pairs) => return add_pairs(pairs),
+            Reply::Attribute(pairs, reply) => {
+                add_pairs(pairs);
+                return reply.add_weight(weight);
+            }
+            Reply::Stream(pieces) => {
+                let Weight { held_bytes, encoded_bytes } = pieces.weight();
+                weight.held_bytes += held_bytes;
+                weight.encoded_bytes += encoded_bytes;
+                return;
+            }
+            Reply::Bulk(bytes) | Reply::Raw(bytes) | Reply::Verbatim(_, bytes) => bytes.len(),
+            Reply::Elements(elements) => elements.bytes(),
+            Reply::Scored(scored) => scored.bytes(),
+            Reply::Records(records) => records.bytes(),
+            _ => 0,
+        };
+        weight.held_bytes += bytes;
+        weight.encoded_bytes += bytes;
     }
 }
 
@@ -122,6 +174,11 @@ impl Pieces for ReplyPieces {
         }
         Ok(!self.rest.is_empty())
     }
+
+    /// That of the whole reply, however much of it has been written.
+    fn weight(&self) -> Weight {
+        self.weight
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +211,10 @@ mod tests {
                 out.extend_from_slice(b"\r\n");
             }
             Ok(written + piece < self.len)
+        }
+
+        fn weight(&self) -> Weight {
+            Weight { held_bytes: 7, encoded_bytes: self.len }
         }
     }
 
@@ -209,6 +270,13 @@ mod tests {
         expected.resize(expected.len() + 200_000, b'x');
         expected.extend_from_slice(b"\r\n:7\r\n");
         assert_eq!(in_pieces(reply(), Protocol::Resp3), expected);
+    }
+
+    #[test]
+    fn a_reply_weighs_what_is_in_it() {
+        let weight = Reply::Array(vec![Reply::bulk(vec![0; 1000]), Run::reply(200_000)]).into_pieces().weight();
+        let around = |bytes: usize, expected: usize| (expected..expected + 400).contains(&bytes);
+        assert!(around(weight.encoded_bytes, 201_000) && around(weight.held_bytes, 1007), "{weight:?}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod presence;
 mod reclaim;
 mod replay;
 mod reserve;
+mod room;
 pub mod row;
 mod scan;
 mod sorted;
@@ -54,6 +55,7 @@ pub use memory_base::MemoryBase;
 pub use memtable::{Sought, TOGETHER_MAX};
 pub use open::OpenError;
 pub use reserve::Reserve;
+pub use room::{Room, Taken};
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};
 pub use txn::{

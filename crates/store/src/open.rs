@@ -87,6 +87,7 @@ impl Store {
             view_age_max_ms: AtomicU64::new(crate::view::AGE_MAX.as_millis() as u64),
             watch: Watch::default(),
             views_bytes: Arc::default(),
+            room: std::sync::OnceLock::new(),
             stops_commands: Arc::default(),
             is_closed: AtomicBool::new(false),
             log: opened.log,

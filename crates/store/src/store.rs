@@ -19,8 +19,8 @@ use crate::value::Value;
 use crate::watch::Watch;
 use haypile_log::{AppendError, Body, History, Index, Log, Reservation};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Asks the disk for its free bytes.
@@ -134,6 +134,8 @@ pub struct Store {
     pub(crate) view_age_max_ms: AtomicU64,
     /// What views have copied out of the memtable.
     pub(crate) views_bytes: Arc<AtomicU64>,
+    /// Asked before a command collects much.
+    pub(crate) room: OnceLock<Arc<dyn crate::room::Room>>,
     /// Set when the server stops: what runs on the I/O pool ends at its next read or write.
     pub(crate) stops_commands: Arc<AtomicBool>,
     pub(crate) is_closed: AtomicBool,

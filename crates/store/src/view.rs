@@ -179,6 +179,11 @@ impl Store {
 }
 
 impl View {
+    /// Bytes of memory that it holds: rows that were in the memtable.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The next row, or the end. An error's text says what failed.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
         if self.opened.is_some_and(|(opened, age_max)| opened.elapsed() > age_max) {

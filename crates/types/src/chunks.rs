@@ -219,6 +219,11 @@ impl Long {
         self.end - self.at
     }
 
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.view.bytes()
+    }
+
     /// Adds the next bytes to `out`, about `max` (a few chunks), and says whether more are to come.
     pub fn next(&mut self, max: usize, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
         let full = out.len() + max;

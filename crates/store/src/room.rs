@@ -1,0 +1,69 @@
+//! Room for what a command collects before it can answer: who counts the clients' memory is asked first, step by step.
+//!
+//! The store knows nothing of clients. It hands on the question, and gives back what was taken when the command has ended:
+//! from then on its reply is counted where it waits to be sent.
+
+use crate::store::Store;
+use crate::txn::{Mode, Stop, Txn};
+use std::sync::Arc;
+
+/// Who counts what commands collect.
+pub trait Room: Send + Sync {
+    /// Takes so many bytes more, for who has `all` with these; false if there is no room for them, and then they are not taken.
+    /// May wait for a moment.
+    fn take(&self, more: usize, all: usize) -> bool;
+
+    fn give_back(&self, bytes: usize);
+}
+
+/// Bytes that are asked for at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Room that one command has taken; it is given back when this is dropped.
+pub struct Taken {
+    room: Option<Arc<dyn Room>>,
+    bytes: usize,
+}
+
+impl Store {
+    /// Has `room` asked from now on.
+    pub fn set_room(&self, room: Arc<dyn Room>) {
+        // Once for each store that is opened.
+        let _ = self.room.set(room);
+    }
+}
+
+impl Txn<'_> {
+    /// Room for what the command is going to collect: none yet. On an event loop, where nothing is collected that is long, no
+    /// one is asked.
+    pub fn room(&self) -> Taken {
+        let room = (self.call.mode == Mode::Disk).then(|| self.store.room.get().cloned()).flatten();
+        Taken { room, bytes: 0 }
+    }
+}
+
+impl Taken {
+    /// Sees to it that there is room for `bytes` in all.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), Stop> {
+        let Some(room) = self.room.as_ref().filter(|_| bytes > self.bytes) else { return Ok(()) };
+        let more = (bytes - self.bytes).next_multiple_of(STEP_BYTES);
+        if !room.take(more, self.bytes + more) {
+            return Err(Stop::Refused(NO_ROOM.into()));
+        }
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+const NO_ROOM: &str = "OOM the reply would take more memory than 'maxmemory-clients' leaves";
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(room) = &self.room {
+            room.give_back(self.bytes);
+        }
+    }
+}
