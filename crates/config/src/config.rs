@@ -101,6 +101,8 @@ pub struct Config {
     // Memory.
     /// 0 = a share of what there is: see `Config::memory_budget`.
     pub maxmemory: u64,
+    /// What all clients may take together; 0 = any.
+    pub maxmemory_clients: Share,
     /// As Redis names it; nothing is evicted.
     pub maxmemory_policy: String,
     /// How slowly counts of uses grow.
@@ -155,6 +157,13 @@ impl Durability {
             Durability::Fsync => "fsync",
         }
     }
+}
+
+/// Bytes, or so many percent of the memory budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Bytes(u64),
+    Percent(u32),
 }
 
 /// What is below the memtable.
@@ -306,6 +315,7 @@ impl Config {
             disk_free_bytes_min: fields.bytes("disk-free-min"),
             background_io_rate: fields.bytes("background-io-rate"),
             maxmemory: fields.bytes("maxmemory"),
+            maxmemory_clients: fields.share("maxmemory-clients"),
             maxmemory_policy: fields.printed("maxmemory-policy"),
             lfu_log_factor: fields.int("lfu-log-factor"),
             lfu_decay_minutes: fields.int("lfu-decay-time"),
@@ -377,6 +387,14 @@ impl<'a> Fields<'a> {
             Value::Auto => Size::Auto,
             Value::Bytes(bytes) => Size::Bytes(*bytes),
             other => unreachable!("{name} is a size, not {other:?}"),
+        }
+    }
+
+    fn share(&mut self, name: &'static str) -> Share {
+        match self.value(name) {
+            Value::Bytes(bytes) => Share::Bytes(*bytes),
+            Value::Percent(percent) => Share::Percent(*percent),
+            other => unreachable!("{name} is bytes or a share, not {other:?}"),
         }
     }
 

@@ -45,11 +45,11 @@ pub(super) const ROWS: &[Row] = &[
         "normal 0 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60",
         "Per class of clients: bytes of pending replies above which a client is closed at once, and those above which it is closed after so many seconds.",
     ),
-    Row::harmless(
+    Row::used(
         "maxmemory-clients",
         Kind::BytesOrPercent,
-        "0",
-        "Bytes of all clients' buffers together; here each client is bounded by its own limits.",
+        "50%",
+        "Bytes that all clients' requests, replies, messages and subscriptions may take together, beside `maxmemory`, or a share of it; above it the clients with most are closed. 0 is no bound.",
     ),
     Row::harmless("bind-source-addr", TEXT, "\"\"", "Source address of outgoing connections; there are none."),
     Row::harmless("socket-mark-id", int(0, u32::MAX as i64), "0", "Mark on sockets for packet filters.").immutable(),
