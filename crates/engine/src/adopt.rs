@@ -29,7 +29,7 @@ impl Workbench {
             match effect {
                 Effect::Subscription(change) => self.subscribers.change(engine, self.index, session.id, &change),
                 Effect::Publish { kind, channel, payload, audience } => {
-                    engine.publish(kind, channel, &payload, audience, gate);
+                    engine.publish(kind, channel, payload, audience, gate);
                 }
                 Effect::Close(client) => engine.close_client(&client),
                 Effect::Unblock(client, how) => _ = engine.unblock(client, how),
@@ -55,6 +55,8 @@ impl Workbench {
         let all = std::mem::take(&mut session.state.subscriptions);
         if Departed::is_long(all.counts().iter().sum()) {
             let ended = all.iter().map(|(kind, name)| Change { kind, name: name.clone(), subscribed: false });
+            // They are counted until they have ended.
+            engine.client_memory.add_shared(all.bytes());
             self.departed.push_back(Departed::new(session.id, ended.collect()));
             self.inbox.notify(Notice::Departed);
         } else {

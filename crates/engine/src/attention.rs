@@ -215,7 +215,7 @@ impl Workbench {
             return Attended::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
         }
         let bits = engine.attention.bits();
-        if bits & CONGESTED != 0 && engine.is_congested() && sends(engine, session, entry) {
+        if bits & CONGESTED != 0 && engine.is_congested(call.args.bytes_len()) && sends(engine, session, entry) {
             session.waiting = Waiting::Paused;
             return Attended::Held(Next::Sleep(CONGESTED_WAIT));
         }
@@ -288,6 +288,7 @@ mod tests {
     use crate::clients::Peer;
     use crate::engine::Process;
     use crate::memory::Allocator;
+    use crate::pubsub::Payload;
     use haypile_commands::Table;
     use haypile_config::read::CommandLine;
     use std::sync::Arc;
@@ -316,7 +317,7 @@ mod tests {
             let turn = worker.turn(session, b"PUBLISH a b\r\n", &mut out, engine.now_ms());
             (turn.next, out)
         };
-        engine.notify(0, Notice::Line(vec![0; 64 << 20].into()));
+        engine.notify(0, Notice::Line(Payload::new(vec![0; 64 << 20], &engine.client_memory)));
         // Its client may close its half of the connection meanwhile, and still has its requests run.
         assert_eq!(publish(&mut worker, &mut session), (Next::Sleep(CONGESTED_WAIT), Vec::new()));
         worker.take_notices(|_, _| ());

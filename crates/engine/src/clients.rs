@@ -4,6 +4,7 @@
 //! ever waits for a session or looks into it. The registry is locked where clients come, go or are listed, never by a
 //! command on data.
 
+use crate::client_memory::Footprint;
 use crate::inbox::Notice;
 use crate::session::Session;
 use crate::sync::lock;
@@ -60,14 +61,28 @@ pub struct Client {
     subscriptions: [AtomicU32; 3],
     /// Queued commands of a transaction, -1 outside of one.
     queued: AtomicI64,
+    /// Bytes of these, and of the names of watched keys.
     queued_bytes: AtomicUsize,
+    /// Bytes of the arguments of a command that waits.
+    argument_bytes: AtomicUsize,
     /// Bytes of requests that are not run yet, and of the buffer that they lie in.
     pub input_bytes: AtomicUsize,
     pub input_capacity: AtomicUsize,
     /// Bytes of replies that have not left, and of the buffer that they lie in.
     pub output_bytes: AtomicUsize,
     pub output_capacity: AtomicUsize,
+    /// Messages that have not left and that it shares with other clients, and bytes of these and of what long replies hold.
+    pub messages: AtomicUsize,
+    pub message_bytes: AtomicUsize,
+    /// All that it takes.
+    pub(crate) footprint: Footprint,
 }
+
+/// What a client's session and connection take while nothing is under way.
+pub(crate) const IDLE_BYTES: usize = size_of::<Session>() + size_of::<Client>() + CONNECTION_BYTES;
+
+/// A connection and its tasks, about.
+const CONNECTION_BYTES: usize = 1792;
 
 /// The bits of `Client::flags`, with the letters that CLIENT LIST prints, in its order.
 #[derive(Clone, Copy)]
@@ -111,10 +126,14 @@ impl Client {
             subscriptions: Default::default(),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
+            argument_bytes: AtomicUsize::new(0),
             input_bytes: AtomicUsize::new(0),
             input_capacity: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             output_capacity: AtomicUsize::new(0),
+            messages: AtomicUsize::new(0),
+            message_bytes: AtomicUsize::new(0),
+            footprint: Footprint::default(),
         }
     }
 
@@ -128,10 +147,10 @@ impl Client {
         let state = &session.state;
         self.database.store(state.database, Ordering::Relaxed);
         self.protocol.store(if state.protocol == Protocol::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
-        let (queued, bytes) =
-            session.multi.as_ref().map_or((-1, 0), |multi| (multi.commands.len() as i64, multi.bytes));
+        let queued = session.multi.as_ref().map_or(-1, |multi| multi.commands.len() as i64);
         self.queued.store(queued, Ordering::Relaxed);
-        self.queued_bytes.store(bytes, Ordering::Relaxed);
+        self.queued_bytes.store(session.queued_bytes(), Ordering::Relaxed);
+        self.argument_bytes.store(session.argument_bytes(), Ordering::Relaxed);
         let facts = [
             (Fact::Monitor, state.monitors),
             (Fact::PubSub, !state.subscriptions.is_empty()),
@@ -155,19 +174,24 @@ impl Client {
         self.subscriptions.iter().zip(counts).for_each(|(shown, count)| shown.store(count as u32, Ordering::Relaxed));
     }
 
+    /// Bytes that it takes, as they were counted last.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.footprint.bytes()
+    }
+
+    /// Whether it is being closed because clients take too much together: it is sent nothing any more.
+    #[inline]
+    pub fn is_evicted(&self) -> bool {
+        self.footprint.is_leaving()
+    }
+
     pub(crate) fn names(&self) -> Arc<Names> {
         lock_names(&self.names).clone()
     }
 
     pub(crate) fn kind(&self) -> ClientType {
         if self.has(Fact::PubSub) { ClientType::PubSub } else { ClientType::Normal }
-    }
-
-    /// Bytes of memory that it holds, with its buffers.
-    fn bytes(&self) -> u64 {
-        let buffers = [&self.input_capacity, &self.output_capacity, &self.queued_bytes];
-        let buffers: usize = buffers.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
-        (std::mem::size_of::<Session>() + std::mem::size_of::<Client>() + buffers) as u64
     }
 
     fn has(&self, fact: Fact) -> bool {
@@ -189,8 +213,8 @@ impl Client {
     }
 
     /// The client as a line of CLIENT LIST, without the line's end. Times are whole seconds, sizes are bytes. Arguments are
-    /// not copied, and replies lie in one buffer, so that some of Redis's numbers are always 0 here.
-    fn line(&self, out: &mut String, names: &Names, table: &Table, now_ms: u64) {
+    /// copied only where a command waits.
+    pub(crate) fn line(&self, out: &mut String, names: &Names, table: &Table, now_ms: u64) {
         let number = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -221,14 +245,14 @@ impl Client {
             ("multi", &self.queued.load(Ordering::Relaxed)),
             ("qbuf", &input),
             ("qbuf-free", &input_capacity.saturating_sub(input)),
-            ("argv-mem", &0),
+            ("argv-mem", &number(&self.argument_bytes)),
             ("multi-mem", &queued_bytes),
             ("rbs", &output_capacity),
             ("rbp", &output),
             ("obl", &output),
-            ("oll", &0),
-            ("omem", &0),
-            ("tot-mem", &self.bytes()),
+            ("oll", &number(&self.messages)),
+            ("omem", &number(&self.message_bytes)),
+            ("tot-mem", &self.footprint.bytes()),
             ("events", &if output > 0 { "rw" } else { "r" }),
             ("cmd", &command),
             ("user", &USER),
@@ -306,11 +330,6 @@ impl Clients {
     /// The largest of the clients' numbers.
     pub fn largest(&self, number: impl Fn(&Client) -> &AtomicUsize) -> u64 {
         lock(&self.by_id).values().map(|client| number(client).load(Ordering::Relaxed)).max().unwrap_or(0) as u64
-    }
-
-    /// Bytes of memory that the clients hold.
-    pub fn bytes(&self) -> u64 {
-        lock(&self.by_id).values().map(|client| client.bytes()).sum()
     }
 }
 

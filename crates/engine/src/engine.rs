@@ -4,6 +4,7 @@
 use crate::attention::Attention;
 use crate::backups::Backups;
 use crate::blocked::Blocked;
+use crate::client_memory::{ClientMemory, RESERVED_BYTES_MIN, ReplyRoom};
 use crate::clients::Clients;
 use crate::counters::{Count, Counters};
 use crate::exclusion::Exclusion;
@@ -102,6 +103,7 @@ pub struct Engine {
     pub(crate) watches: Arc<Watches>,
     pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
+    pub(crate) client_memory: Arc<ClientMemory>,
     pub(crate) pubsub: PubSub,
     pub(crate) attention: Attention,
     pub(crate) http_warned: http::Warned,
@@ -130,6 +132,8 @@ pub struct Engine {
     store: ArcSwapOption<Store>,
     /// Rises whenever the store is taken away or exchanged.
     store_version: AtomicU64,
+    /// Where commands ask before they collect long replies.
+    room: OnceLock<Arc<ReplyRoom>>,
     pub(crate) opener: OnceLock<Box<dyn Opener>>,
     pub(crate) targets: OnceLock<Box<dyn Targets>>,
     counters: Box<[Counters]>,
@@ -162,6 +166,13 @@ impl Engine {
             events_of_settings.store(event::classes(&after.keyspace_events), Ordering::Relaxed);
             Ok(())
         });
+        let client_memory = ClientMemory::new(workers, &settings.config(), process.memory_budget.clone());
+        let client_memory = Arc::new(client_memory);
+        let memory_of_settings = client_memory.clone();
+        settings.listen(move |_, _, after| {
+            memory_of_settings.configure(after);
+            Ok(())
+        });
         let seeds = RandomState::new();
         let run_id = (0..5u64).map(|part| format!("{:08x}", seeds.hash_one(part) as u32)).collect();
         Arc::new(Engine {
@@ -175,6 +186,7 @@ impl Engine {
             watches: Arc::default(),
             waiters: Waiters::default(),
             clients: Clients::default(),
+            client_memory,
             pubsub: PubSub::default(),
             attention: Attention::default(),
             http_warned: http::Warned::default(),
@@ -196,6 +208,7 @@ impl Engine {
             expiring_in_base: AtomicBool::new(false),
             store: ArcSwapOption::empty(),
             store_version: AtomicU64::new(0),
+            room: OnceLock::new(),
             opener: OnceLock::new(),
             targets: OnceLock::new(),
             counters,
@@ -214,6 +227,7 @@ impl Engine {
     pub fn serve(self: &Arc<Self>, store: Arc<Store>) -> std::io::Result<()> {
         Pool::start(self, self.settings.config().io_pool)?;
         self.note_memory();
+        self.room.get_or_init(|| Arc::new(ReplyRoom::new(self)));
         self.attach(store);
         self.figures.start(self)?;
         self.start_backups()
@@ -260,6 +274,9 @@ impl Engine {
     pub(crate) fn attach(&self, store: Arc<Store>) {
         let blocked = self.blocked.clone();
         store.log().on_durable(Arc::new(move || blocked.on_sync()));
+        if let Some(room) = self.room.get() {
+            store.set_room(room.clone());
+        }
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
         // They may have looked while there was none.
@@ -295,20 +312,27 @@ impl Engine {
     /// Tells an event loop something.
     pub(crate) fn notify(&self, worker: usize, notice: Notice) {
         if let Some(inbox) = self.inboxes[worker].get()
-            && inbox.notify(notice)
+            && inbox.notify(notice) > self.congested_bytes()
         {
             self.attention.set_congested(true);
         }
     }
 
-    /// Whether some event loop has more to take than it should. Only who is told so by the bit asks, because it may be
+    /// Whether some event loop has more to take than it should, or clients are to make room for so many bytes first. Only who is told so by the bit asks, because it may be
     /// set too late: after the inbox was left, and emptied.
-    pub(crate) fn is_congested(&self) -> bool {
-        let is_congested = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.is_congested());
-        if !is_congested {
+    pub(crate) fn is_congested(&self, bytes: usize) -> bool {
+        let bytes_max = self.congested_bytes();
+        let are_full = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.queued_bytes() > bytes_max);
+        let lack_room = self.waits_for_room();
+        if !are_full && !lack_room {
             self.attention.set_congested(false);
         }
-        is_congested
+        are_full || lack_room && bytes >= RESERVED_BYTES_MIN
+    }
+
+    /// Bytes that are on their way to event loops, but for messages that clients share.
+    pub(crate) fn inbox_bytes(&self) -> u64 {
+        self.inboxes.iter().filter_map(OnceLock::get).map(|inbox| inbox.bytes()).sum()
     }
 
     /// Clients of an event loop that are shown all commands.

@@ -9,7 +9,7 @@ use crate::blocked::{self, Unblock};
 use crate::clients::{Asker, USER};
 use crate::engine::Engine;
 use crate::info;
-use crate::pubsub::{Audience, Change, STEPS_AT_ONCE};
+use crate::pubsub::{Audience, Change, Payload, STEPS_AT_ONCE};
 use crate::session::{Effect, State};
 use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
@@ -253,7 +253,7 @@ impl Host for Desk<'_, '_> {
     fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
         if !self.state.subscriptions.of(kind).contains(name) {
             let (name, state) = (Arc::<[u8]>::from(name), self.changing());
-            Arc::make_mut(&mut state.subscriptions).of_mut(kind).insert(name.clone());
+            Arc::make_mut(&mut state.subscriptions).insert(kind, name.clone());
             state.effects.push(Effect::Subscription(Change { kind, name, subscribed: true }));
         }
         self.state.subscriptions.count(kind)
@@ -262,7 +262,7 @@ impl Host for Desk<'_, '_> {
     fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
         if self.state.subscriptions.of(kind).contains(name) {
             let state = self.changing();
-            Arc::make_mut(&mut state.subscriptions).of_mut(kind).remove(name);
+            Arc::make_mut(&mut state.subscriptions).remove(kind, name);
             let change = Change { kind, name: name.into(), subscribed: false };
             state.effects.push(Effect::Subscription(change));
         }
@@ -277,7 +277,7 @@ impl Host for Desk<'_, '_> {
             return Err(Error::Stop(Stop::Long));
         };
         let count = self.add_own(kind, channel, &mut audience);
-        let (channel, payload) = (channel.into(), message.into());
+        let (channel, payload) = (channel.into(), Payload::bulk(message, &self.engine.client_memory));
         self.changing().effects.push(Effect::Publish { kind, channel, payload, audience });
         Ok(count)
     }

@@ -5,23 +5,24 @@
 //! close. An event loop takes its notices before each turn of a session, so that what happened before a request was sent is
 //! seen before it is answered, as in a server with one thread.
 
-use crate::pubsub::Message;
+use crate::pubsub::{Message, Payload};
 use crate::session::Event;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Wakes an event loop. May be called from any thread.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
-
-/// Bytes of messages in one inbox beyond which those who send more have to wait.
-const CONGESTED_BYTES: usize = 32 << 20;
 
 /// What is on its way to one event loop.
 pub struct Inbox {
     /// Bounded by the number of its sessions: each waits for one event at most.
     events: Mutex<Vec<Event>>,
-    /// Bounded by who sends: it waits while there are too many bytes here (`is_congested`).
+    /// Bounded by who sends: it waits while there are too many bytes here (`Engine::is_congested`).
     notices: Mutex<Notices>,
+    /// Bytes of the notices that nobody else has.
+    bytes: AtomicU64,
     has_notices: AtomicBool,
     wake: Wake,
 }
@@ -29,6 +30,7 @@ pub struct Inbox {
 #[derive(Default)]
 struct Notices {
     queue: Vec<Notice>,
+    /// Bytes of all of them, also of those that are shared with other event loops.
     bytes: usize,
 }
 
@@ -36,7 +38,7 @@ struct Notices {
 pub(crate) enum Notice {
     Message(Arc<Message>),
     /// A line for all clients in MONITOR, encoded.
-    Line(Arc<[u8]>),
+    Line(Arc<Payload>),
     Close(u64),
     /// CLIENT PAUSE has ended.
     Resume,
@@ -46,7 +48,8 @@ pub(crate) enum Notice {
 
 impl Inbox {
     pub fn new(wake: Wake) -> Self {
-        Inbox { events: Mutex::default(), notices: Mutex::default(), has_notices: AtomicBool::new(false), wake }
+        let (events, notices, has_notices) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Inbox { events, notices, bytes: AtomicU64::new(0), has_notices, wake }
     }
 
     pub(crate) fn push(&self, event: Event) {
@@ -60,19 +63,21 @@ impl Inbox {
         }
     }
 
-    /// Adds a notice; whether there is more in the queue now than should be.
-    pub(crate) fn notify(&self, notice: Notice) -> bool {
-        let (first, congested) = {
+    /// Adds a notice; how many bytes there are in the queue now.
+    pub(crate) fn notify(&self, notice: Notice) -> usize {
+        let (first, queued) = {
             let mut notices = lock(&self.notices);
-            notices.bytes += notice.bytes();
+            let (own, shared) = notice.bytes();
+            notices.bytes += own + shared;
+            self.bytes.fetch_add(own as u64, Relaxed);
             notices.queue.push(notice);
             self.has_notices.store(true, Ordering::Release);
-            (notices.queue.len() == 1, notices.bytes > CONGESTED_BYTES)
+            (notices.queue.len() == 1, notices.bytes)
         };
         if first {
             (self.wake)();
         }
-        congested
+        queued
     }
 
     /// Takes all events; `into` is empty and its memory is kept.
@@ -86,25 +91,32 @@ impl Inbox {
         self.has_notices.load(Ordering::Acquire)
     }
 
-    /// Whether there is more in the queue than should be.
-    pub(crate) fn is_congested(&self) -> bool {
-        lock(&self.notices).bytes > CONGESTED_BYTES
+    /// Bytes of the notices in the queue.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        lock(&self.notices).bytes
+    }
+
+    /// Bytes of the notices that no other event loop has as well.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
     }
 
     /// Takes all notices.
     pub(crate) fn take_notices(&self) -> Vec<Notice> {
         let mut notices = lock(&self.notices);
         self.has_notices.store(false, Ordering::Release);
+        self.bytes.store(0, Relaxed);
         std::mem::take(&mut *notices).queue
     }
 }
 
 impl Notice {
-    fn bytes(&self) -> usize {
+    /// Its own bytes, and those that several event loops share.
+    fn bytes(&self) -> (usize, usize) {
         match self {
             Notice::Message(message) => message.bytes(),
-            Notice::Line(line) => line.len(),
-            Notice::Close(_) | Notice::Resume | Notice::Departed => 0,
+            Notice::Line(line) => line.own_and_shared_bytes(),
+            Notice::Close(_) | Notice::Resume | Notice::Departed => (0, 0),
         }
     }
 }

@@ -30,6 +30,7 @@ mod reload;
 
 mod attention;
 mod backups;
+mod client_memory;
 mod clients;
 mod host;
 mod http;
@@ -71,6 +72,7 @@ pub use inbox::{Inbox, Wake};
 pub use info::page::page as info_page;
 pub use memory::Allocator;
 pub use migrate::{Target, Targets};
+pub use pubsub::{Payload, Sink};
 pub use reload::Opener;
 pub use session::{Event, Session};
 pub use statistics::Moment;

@@ -65,7 +65,7 @@ impl Engine {
             active,
             resident,
             process: resident_bytes(),
-            clients: self.clients.bytes(),
+            clients: self.client_bytes(),
             log: self.store().map_or(0, |store| store.log().stats().unsynced_bytes),
             databases: (0..self.databases).map(counts).collect(),
         }

@@ -2,10 +2,10 @@
 
 use crate::engine::Engine;
 use crate::inbox::Notice;
+use crate::pubsub::Payload;
 use crate::session::Session;
 use haypile_commands::{Entry, Flag, redact};
 use haypile_resp::{Args, number};
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Whether clients in MONITOR see a command. Redis does not show administration, and what says so.
@@ -41,7 +41,7 @@ pub(crate) fn show(engine: &Engine, session: &Session, database: u32, entry: &En
         quote(arg, &mut line);
     }
     line.extend_from_slice(b"\r\n");
-    let line: Arc<[u8]> = line.into();
+    let line = Payload::new(line, &engine.client_memory);
     for worker in 0..engine.workers() {
         if engine.monitors_of(worker) > 0 {
             engine.notify(worker, Notice::Line(line.clone()));

@@ -3,13 +3,14 @@
 //! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit looks
 //! for watchers after its effects are visible, so what it does not mark is what the session reads.
 
+use crate::client_memory::RESERVED_BYTES_MIN;
 use crate::engine::{Engine, LOADING};
 use crate::pool::{Job, Task};
 use crate::reply::discarded;
 use crate::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
 use crate::statistics::{Outcome, Wait};
 use crate::wait::timed;
-use crate::watch::Watching;
+use crate::watch::{WATCH_BYTES, Watching};
 use crate::worker::{Next, Workbench};
 use haypile_commands::{Control, Entry, Flag, Run};
 use haypile_log::Index;
@@ -35,6 +36,10 @@ impl Workbench {
         // What another server was sent cannot be taken back, which a block may have to be, and be run again.
         if entry.flags.has(Flag::NoMulti) || matches!(entry.command.run, Run::Migrate(_)) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
+        }
+        let bytes = args.bytes_len();
+        if bytes >= RESERVED_BYTES_MIN && !engine.reserve(session, bytes) {
+            return Next::Close;
         }
         let queued = Queued { command: entry.id, args: args.to_owned_args() };
         if let Some(multi) = &mut session.multi {
@@ -110,6 +115,10 @@ impl Workbench {
     }
 
     fn watch(&mut self, engine: &Engine, session: &mut Session, args: Args<'_>, out: &mut Vec<u8>) -> Next {
+        let bytes = args.bytes_len() + args.len() * WATCH_BYTES;
+        if bytes >= RESERVED_BYTES_MIN && !engine.reserve(session, bytes) {
+            return Next::Close;
+        }
         let (watching, database, now_ms) = (session.watching.take(), session.state.database, self.now_ms);
         let change = Rewatch { watching, names: None, database, now_ms };
         // Without data there is no I/O pool yet.
@@ -149,6 +158,12 @@ pub(crate) struct Rewatch {
 }
 
 impl Rewatch {
+    /// Bytes that it holds, and that what it makes is going to take.
+    pub fn bytes(&self) -> usize {
+        let added = self.names.as_ref().map_or(0, |names| names.memory_bytes() + names.as_args().len() * WATCH_BYTES);
+        self.watching.as_ref().map_or(0, |watching| watching.bytes()) + added
+    }
+
     /// What the session watches then.
     pub fn carry_out(mut self, engine: &Engine) -> Option<Arc<Watching>> {
         let names = self.names.take()?;

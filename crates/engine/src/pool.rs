@@ -11,11 +11,13 @@ use crate::locks::{HeldFor, Parked, Turn};
 use crate::movers::Movers;
 use crate::multi::Rewatch;
 use crate::serving::Place;
-use crate::session::{Event, Finished, Pending, State, What};
+use crate::session::{Event, Finished, Pending, State, What, Work};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::together::{Together, Wanted};
 use crate::waiters::Waiter;
 use crate::watch::Watching;
+use haypile_commands::Run;
+use haypile_log::Index;
 use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
@@ -255,6 +257,16 @@ impl Task {
         }
     }
 
+    /// Bytes that it holds for its session.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Task::Load(pending, ..) | Task::Run(pending, _) | Task::Migrate(pending, ..) => pending.bytes,
+            Task::Piece(pieces, _) => pieces.weight().held_bytes,
+            Task::Watch(change) => change.bytes(),
+            Task::Ahead(..) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => 0,
+        }
+    }
+
     fn group(&self) -> Group {
         match self {
             // They only read, and hold no key lock.
@@ -358,6 +370,16 @@ fn run(
     mut pending: Box<Pending>,
     mut state: State,
 ) -> Option<Finished> {
+    let is_read = |id| matches!(engine.table.entry(id).command.run, Run::Read(_));
+    // What only reads is not run for a client that was closed meanwhile. One that was called to its lock goes there: others wait.
+    if matches!(pending.work, Work::Command(id, _) if is_read(id))
+        && matches!(pending.turn, Turn::Newcomer)
+        && !pending.alone
+        && engine.clients.get(session).is_none()
+    {
+        let (reply, gate, called) = (Reply::None, Index(0), Vec::new());
+        return Some(Finished { state, reply, gate, was_block: false, was_locked: false, called, waiter: None });
+    }
     let needs = pending.needs(&engine.table, store);
     // The way back into the queue, for a job that has to wait.
     let again = |pending: Box<Pending>, state: State| {

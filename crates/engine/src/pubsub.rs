@@ -4,6 +4,7 @@
 //! goes to the event loops that have some, encoded once, and each of them hands it to its own sessions (`Subscribers`). The
 //! registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the I/O pool where that takes long.
 
+use crate::client_memory::ClientMemory;
 use crate::engine::Engine;
 use crate::inbox::Notice;
 use crate::patterns::Patterns;
@@ -28,7 +29,12 @@ pub struct Subscriptions {
     plain: BTreeSet<Name>,
     patterns: BTreeSet<Name>,
     shard: BTreeSet<Name>,
+    /// Bytes of all names.
+    name_bytes: usize,
 }
+
+/// Bytes that a subscription takes beside its name, in all tables that it is in, if nobody else has one to the channel.
+pub(crate) const SUBSCRIPTION_BYTES: usize = 280;
 
 impl Subscriptions {
     pub fn of(&self, kind: Channels) -> &BTreeSet<Name> {
@@ -39,12 +45,30 @@ impl Subscriptions {
         }
     }
 
-    pub fn of_mut(&mut self, kind: Channels) -> &mut BTreeSet<Name> {
+    fn of_mut(&mut self, kind: Channels) -> &mut BTreeSet<Name> {
         match kind {
             Channels::Plain => &mut self.plain,
             Channels::Pattern => &mut self.patterns,
             Channels::Shard => &mut self.shard,
         }
+    }
+
+    pub fn insert(&mut self, kind: Channels, name: Name) {
+        self.name_bytes += name.len();
+        let is_new = self.of_mut(kind).insert(name);
+        debug_assert!(is_new, "it was asked for");
+    }
+
+    pub fn remove(&mut self, kind: Channels, name: &[u8]) {
+        if self.of_mut(kind).remove(name) {
+            self.name_bytes -= name.len();
+        }
+    }
+
+    /// Bytes that all of them take, about.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.len() * SUBSCRIPTION_BYTES + self.name_bytes
     }
 
     /// As the replies of SUBSCRIBE count: shard channels by themselves, the others together.
@@ -53,6 +77,10 @@ impl Subscriptions {
             Channels::Shard => self.shard.len(),
             Channels::Plain | Channels::Pattern => self.plain.len() + self.patterns.len(),
         }
+    }
+
+    pub fn len(&self) -> usize {
+        self.plain.len() + self.patterns.len() + self.shard.len()
     }
 
     pub fn counts(&self) -> [usize; 3] {
@@ -76,39 +104,163 @@ impl Subscriptions {
 pub(crate) struct Message {
     kind: Channels,
     channel: Name,
-    /// As subscribers of the channel get it, in RESP2.
-    encoded: Vec<u8>,
-    /// The patterns that the channel matches, each with what its subscribers get.
+    /// What stands before the payload for subscribers of the channel, in RESP2.
+    head: Vec<u8>,
+    /// The patterns that the channel matches, each with what stands before the payload for its subscribers.
     patterns: Vec<(Name, Vec<u8>)>,
+    payload: Arc<Payload>,
     /// The record that the message tells of; it must not leave before that is durable.
     pub gate: Index,
 }
 
 impl Message {
-    fn new(kind: Channels, channel: Name, payload: &[u8], patterns: Vec<Name>, gate: Index) -> Self {
+    fn new(kind: Channels, channel: Name, payload: Arc<Payload>, patterns: Vec<Name>, gate: Index) -> Self {
         let word = if kind == Channels::Shard { "smessage" } else { "message" };
-        let encoded = encode(&[word.as_bytes(), &channel, payload]);
+        let head = encode_head(&[word.as_bytes(), &channel]);
         let patterns = patterns.into_iter().map(|pattern| {
-            let encoded = encode(&[b"pmessage", &pattern, &channel, payload]);
-            (pattern, encoded)
+            let head = encode_head(&[b"pmessage", &pattern, &channel]);
+            (pattern, head)
         });
         let patterns = patterns.collect();
-        Message { kind, channel, encoded, patterns, gate }
+        Message { kind, channel, head, patterns, payload, gate }
     }
 
-    pub fn bytes(&self) -> usize {
-        std::mem::size_of::<Message>()
-            + self.encoded.len()
-            + self.patterns.iter().map(|(_, encoded)| encoded.len()).sum::<usize>()
+    /// Bytes of its own, and of a payload that is counted for all who share it.
+    pub fn bytes(&self) -> (usize, usize) {
+        let heads = self.head.len() + self.patterns.iter().map(|(_, head)| head.len()).sum::<usize>();
+        let (own, shared) = self.payload.own_and_shared_bytes();
+        (size_of::<Message>() + heads + own, shared)
     }
 }
 
-/// A push of bulk strings in RESP2. In RESP3 only the first byte is another.
-fn encode(parts: &[&[u8]]) -> Vec<u8> {
+/// What stands before the payload of a push: these bulk strings, in RESP2. In RESP3 only the first byte is another.
+fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(parts.iter().map(|part| part.len() + 16).sum());
-    write::push_len(Protocol::Resp2, &mut out, parts.len());
+    write::push_len(Protocol::Resp2, &mut out, parts.len() + 1);
     parts.iter().for_each(|part| write::bulk(&mut out, part));
     out
+}
+
+/// What all who get a message are sent: encoded once, and, where it is long, held once for all of them.
+pub struct Payload {
+    bytes: Box<[u8]>,
+    /// Where it is counted, if it is long.
+    counted: Option<Arc<ClientMemory>>,
+}
+
+/// A payload from this length on is not copied for each who gets it.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+impl Payload {
+    /// Bytes that are sent as they are.
+    pub(crate) fn new(bytes: Vec<u8>, memory: &Arc<ClientMemory>) -> Arc<Payload> {
+        let counted = (bytes.len() >= SHARED_BYTES_MIN).then(|| memory.clone());
+        if let Some(memory) = &counted {
+            memory.add_shared(bytes.len());
+        }
+        Arc::new(Payload { bytes: bytes.into_boxed_slice(), counted })
+    }
+
+    /// A bulk string.
+    pub(crate) fn bulk(text: &[u8], memory: &Arc<ClientMemory>) -> Arc<Payload> {
+        let mut bytes = Vec::with_capacity(text.len() + 16);
+        write::bulk(&mut bytes, text);
+        Payload::new(bytes, memory)
+    }
+
+    /// One that nobody counts, for tests.
+    pub fn uncounted(bytes: Vec<u8>) -> Arc<Payload> {
+        Arc::new(Payload { bytes: bytes.into_boxed_slice(), counted: None })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its bytes, as those of whoever holds it, or as shared.
+    pub(crate) fn own_and_shared_bytes(&self) -> (usize, usize) {
+        if self.counted.is_some() { (0, self.bytes.len()) } else { (self.bytes.len(), 0) }
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.counted {
+            memory.subtract_shared(self.bytes.len());
+        }
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes.len())
+    }
+}
+
+/// Where what is pushed to a client goes, behind what is there.
+pub trait Sink {
+    fn bytes(&mut self) -> &mut Vec<u8>;
+
+    /// Adds bytes that others have as well.
+    fn share(&mut self, payload: &Arc<Payload>);
+}
+
+/// Copies everything.
+impl Sink for Vec<u8> {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self
+    }
+
+    fn share(&mut self, payload: &Arc<Payload>) {
+        self.extend_from_slice(payload.bytes());
+    }
+}
+
+/// Messages that wait for the end of a long reply.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    bytes: Vec<u8>,
+    /// Each with where in `bytes` it stands, rising.
+    shared: Vec<(usize, Arc<Payload>)>,
+    shared_bytes: usize,
+}
+
+impl Deferred {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.shared.is_empty()
+    }
+
+    /// Bytes that the client is going to be sent.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.shared_bytes
+    }
+
+    #[inline]
+    pub fn own_and_shared_bytes(&self) -> (usize, usize) {
+        (self.bytes.capacity(), self.shared_bytes)
+    }
+
+    fn move_to(self, out: &mut impl Sink) {
+        let mut from = 0;
+        for (at, payload) in &self.shared {
+            out.bytes().extend_from_slice(&self.bytes[from..*at]);
+            out.share(payload);
+            from = *at;
+        }
+        out.bytes().extend_from_slice(&self.bytes[from..]);
+    }
+}
+
+impl Sink for Deferred {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    fn share(&mut self, payload: &Arc<Payload>) {
+        self.shared_bytes += payload.bytes.len();
+        self.shared.push((self.bytes.len(), payload.clone()));
+    }
 }
 
 /// Who gets a message.
@@ -301,16 +453,16 @@ impl Subscribers {
         }
     }
 
-    /// Calls `deliver` for each session that gets the message, with what it gets in RESP2: by its channel first, then by
-    /// patterns, as in Redis.
-    pub fn route(&self, message: &Message, mut deliver: impl FnMut(u64, &[u8])) {
+    /// Calls `deliver` for each session that gets the message, with what stands before the payload in RESP2: by its channel
+    /// first, then by patterns, as in Redis.
+    pub fn route(&self, message: &Message, mut deliver: impl FnMut(u64, &[u8], &Arc<Payload>)) {
         let direct = if message.kind == Channels::Shard { &self.shard } else { &self.plain };
         if let Some(sessions) = direct.get(&message.channel) {
-            sessions.iter().for_each(|&session| deliver(session, &message.encoded));
+            sessions.iter().for_each(|&session| deliver(session, &message.head, &message.payload));
         }
-        for (pattern, encoded) in &message.patterns {
+        for (pattern, head) in &message.patterns {
             if let Some(sessions) = self.patterns.get(pattern) {
-                sessions.iter().for_each(|&session| deliver(session, encoded));
+                sessions.iter().for_each(|&session| deliver(session, head, &message.payload));
             }
         }
     }
@@ -333,6 +485,7 @@ impl Engine {
         let publish = |channel: Vec<u8>, payload: &[u8]| {
             // In the order in which the keys change, under their locks: it cannot be left to others.
             let Some(audience) = self.pubsub.audience(Channels::Plain, &channel, u64::MAX) else { return };
+            let payload = Payload::bulk(payload, &self.client_memory);
             self.publish(Channels::Plain, channel.into(), payload, audience, txn.gate());
         };
         for KeyEvent { name, database, key } in txn.events() {
@@ -346,7 +499,14 @@ impl Engine {
     }
 
     /// Sends a message to its audience, which was just asked for.
-    pub(crate) fn publish(&self, kind: Channels, channel: Name, payload: &[u8], audience: Audience, gate: Index) {
+    pub(crate) fn publish(
+        &self,
+        kind: Channels,
+        channel: Name,
+        payload: Arc<Payload>,
+        audience: Audience,
+        gate: Index,
+    ) {
         if audience.workers.is_empty() {
             return;
         }
@@ -356,15 +516,34 @@ impl Engine {
 }
 
 impl Session {
-    /// Appends a message, given in RESP2, unless a reply is half out: then it follows that.
-    pub fn push(&mut self, message: &[u8], gate: Index, out: &mut Vec<u8>) {
+    /// Appends a message, whose head is given in RESP2, unless a reply is half out: then it follows that.
+    pub fn push(&mut self, head: &[u8], payload: &Arc<Payload>, gate: Index, out: &mut impl Sink) {
         self.gate = self.gate.max(gate);
-        let out = if self.is_half_out() { &mut self.deferred } else { out };
-        let start = out.len();
-        out.extend_from_slice(message);
-        if self.state.protocol == Protocol::Resp3 && out[start] == b'*' {
-            out[start] = b'>';
+        match self.is_half_out() || !self.deferred.is_empty() {
+            true => append(head, payload, self.state.protocol, &mut self.deferred),
+            false => append(head, payload, self.state.protocol, out),
         }
+    }
+
+    /// Appends the messages that have waited for the end of a long reply, if it has ended: to be called after each turn.
+    #[inline]
+    pub fn push_deferred(&mut self, out: &mut impl Sink) {
+        if !self.deferred.is_empty() && !self.is_half_out() {
+            std::mem::take(&mut self.deferred).move_to(out);
+        }
+    }
+}
+
+fn append(head: &[u8], payload: &Arc<Payload>, protocol: Protocol, out: &mut impl Sink) {
+    let bytes = out.bytes();
+    let start = bytes.len();
+    bytes.extend_from_slice(head);
+    if protocol == Protocol::Resp3 && bytes.get(start) == Some(&b'*') {
+        bytes[start] = b'>';
+    }
+    match payload.counted {
+        Some(_) => out.share(payload),
+        None => bytes.extend_from_slice(&payload.bytes),
     }
 }
 
@@ -377,13 +556,15 @@ mod tests {
     #[test]
     fn a_message_is_encoded_as_its_reply_would_be() {
         let reply = Reply::Push(["message", "ch", "text"].map(Reply::bulk).into());
-        let mut expected = Vec::new();
-        reply.encode(Protocol::Resp2, &mut expected);
-        assert_eq!(encode(&[b"message", b"ch", b"text"]), expected);
-        let mut resp3 = Vec::new();
-        reply.encode(Protocol::Resp3, &mut resp3);
-        expected[0] = b'>';
-        assert_eq!(expected, resp3);
+        let head = encode_head(&[b"message", b"ch"]);
+        let config = haypile_config::Config::defaults(std::path::Path::new("/"));
+        let payload = Payload::bulk(b"text", &Arc::new(ClientMemory::new(1, &config, Arc::default())));
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let (mut ours, mut expected) = (Vec::new(), Vec::new());
+            append(&head, &payload, protocol, &mut ours);
+            reply.encode(protocol, &mut expected);
+            assert_eq!(ours, expected);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The reply of a command that has ended, or of a request that is not run.
 
+use crate::client_memory::RESERVED_BYTES_MIN;
 use crate::engine::Engine;
 use crate::session::{Session, Waiting};
 use crate::statistics::Outcome;
@@ -7,7 +8,7 @@ use crate::worker::{Next, Workbench};
 use haypile_commands::host::Replies;
 use haypile_commands::{Control, Entry, Error, Run};
 use haypile_log::Index;
-use haypile_resp::{self as resp, Reply};
+use haypile_resp::{self as resp, Pieces, Reply};
 
 /// The reply to an EXEC of which nothing takes effect, and why, with the reason's code unless that is `ERR`, as in Redis.
 pub(crate) fn discarded(why: &str) -> Reply {
@@ -38,8 +39,16 @@ impl Workbench {
         }
         if reply.has_stream() {
             session.streams += 1;
-            session.waiting = Waiting::Stream(Box::new(reply.into_pieces()));
+            let pieces = reply.into_pieces();
+            session.unmade_bytes = pieces.weight().encoded_bytes;
+            session.waiting = Waiting::Stream(Box::new(pieces));
             return self.go_on(engine, session, out);
+        }
+        if let Reply::Elements(elements) = &reply
+            && elements.bytes() >= RESERVED_BYTES_MIN
+            && !engine.reserve(session, elements.bytes())
+        {
+            return Next::Close;
         }
         reply.encode(session.state.protocol, out);
         if session.state.closing { Next::Close } else { Next::Read }

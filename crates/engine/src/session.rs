@@ -5,9 +5,9 @@
 
 use crate::acts::Acts;
 use crate::blocked::{Held, Unblock};
-use crate::clients::{Client, Names};
+use crate::clients::{Client, IDLE_BYTES, Names};
 use crate::locks::Turn;
-use crate::pubsub::{Audience, Change, Name, Subscriptions};
+use crate::pubsub::{Audience, Change, Deferred, Name, Payload, Subscriptions};
 use crate::statistics::{Called, Moment, Owing, Timed};
 use crate::subscribing::Steps;
 use crate::waiters::Waiter;
@@ -15,7 +15,7 @@ use crate::watch::Watching;
 use haypile_commands::CommandId;
 use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
 use haypile_log::Index;
-use haypile_resp::{Limits, OwnedArgs, Parser, Protocol, ReplyPieces};
+use haypile_resp::{Limits, OwnedArgs, Parser, Pieces, Protocol, ReplyPieces};
 use haypile_store::{Lacking, Pins};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub struct State {
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     Subscription(Change),
-    Publish { kind: Channels, channel: Name, payload: Box<[u8]>, audience: Audience },
+    Publish { kind: Channels, channel: Name, payload: Arc<Payload>, audience: Audience },
     Close(Arc<Client>),
     Unblock(u64, Unblock),
 }
@@ -76,7 +76,11 @@ pub struct Session {
     /// The command that ran last.
     pub(crate) last_command: Option<CommandId>,
     /// Messages that wait for the end of a long reply.
-    pub(crate) deferred: Vec<u8>,
+    pub(crate) deferred: Deferred,
+    /// Bytes that a command or a long reply on the I/O pool holds.
+    pub(crate) away_bytes: usize,
+    /// Bytes of the long reply under way that have still to be made, as far as they are known.
+    pub(crate) unmade_bytes: usize,
     pub(crate) parser: Parser,
     /// The version of the settings that the parser's limits come from.
     pub(crate) limits_version: u64,
@@ -148,6 +152,8 @@ pub(crate) enum Waiting {
 /// A command that could not run to its end at once, with all it needs to run again.
 pub(crate) struct Pending {
     pub work: Work,
+    /// Bytes that this takes.
+    pub bytes: usize,
     /// The same for each run.
     pub seed: u64,
     /// How often rows were loaded for it.
@@ -258,7 +264,9 @@ impl Session {
             state,
             is_monitor: false,
             last_command: None,
-            deferred: Vec::new(),
+            deferred: Deferred::default(),
+            away_bytes: 0,
+            unmade_bytes: 0,
             limits_version,
             gate: Index(0),
             multi: None,
@@ -334,6 +342,11 @@ impl Session {
         matches!(self.waiting, Waiting::ForKeys(_))
     }
 
+    /// Whether it is in the middle of a command that takes effect step by step.
+    pub fn takes_steps(&self) -> bool {
+        matches!(self.waiting, Waiting::Steps(_))
+    }
+
     /// Whether CLIENT PAUSE keeps it waiting.
     pub fn is_paused(&self) -> bool {
         matches!(self.waiting, Waiting::Paused)
@@ -368,9 +381,48 @@ impl Session {
         self.state.monitors || !self.state.subscriptions.is_empty()
     }
 
-    /// Bytes of messages that wait for the end of a long reply.
-    pub fn deferred_bytes(&self) -> usize {
-        self.deferred.len()
+    /// Bytes that are going to follow what is in the output: of a long reply that has not been made, as far as they are known,
+    /// and of messages that wait for its end.
+    pub fn coming_bytes(&self) -> usize {
+        self.unmade_bytes + self.deferred.bytes()
+    }
+
+    /// Bytes of queued commands and watched keys.
+    #[inline]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let of_queue = |multi: &Multi| multi.bytes + multi.commands.capacity() * size_of::<Queued>();
+        let watched = self.watching.as_ref().map_or(0, |watching| watching.bytes());
+        self.multi.as_deref().map_or(0, of_queue) + watched
+    }
+
+    /// Bytes of the arguments of a command that waits.
+    #[inline]
+    pub(crate) fn argument_bytes(&self) -> usize {
+        match &self.waiting {
+            Waiting::Here(pending) => pending.bytes,
+            Waiting::Pool => self.away_bytes,
+            Waiting::ForKeys(waiter) => waiter.bytes(),
+            Waiting::Steps(steps) => steps.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of a long reply under way: the rows that it holds, for the most part.
+    #[inline]
+    pub fn reply_bytes(&self) -> usize {
+        match &self.waiting {
+            Waiting::Stream(pieces) => pieces.weight().held_bytes,
+            Waiting::Piece => self.away_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that the session takes beside its connection's buffers: of its own, and of messages that it shares with others.
+    #[inline]
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let own = self.queued_bytes() + self.argument_bytes() + self.reply_bytes() + self.state.subscriptions.bytes();
+        let (deferred, shared) = self.deferred.own_and_shared_bytes();
+        (IDLE_BYTES + own + deferred, shared)
     }
 
     /// Whether something was delivered that the next turn goes on with.
@@ -391,9 +443,10 @@ impl Session {
 
 impl Pending {
     pub fn new(work: Work, seed: u64) -> Box<Self> {
-        let (turn, more) = (Turn::Newcomer, Vec::new());
+        let (turn, more, bytes) = (Turn::Newcomer, Vec::new(), size_of::<Pending>() + work.bytes());
         Box::new(Pending {
             work,
+            bytes,
             seed,
             loads: 0,
             long: false,

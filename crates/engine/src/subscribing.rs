@@ -6,7 +6,7 @@
 use crate::engine::Engine;
 use crate::execute::OUTPUT_BYTES_MAX;
 use crate::host::Desk;
-use crate::pubsub::Change;
+use crate::pubsub::{Change, SUBSCRIPTION_BYTES};
 use crate::session::{Session, Waiting};
 use crate::worker::{Next, Workbench};
 use haypile_commands::host::Channels;
@@ -57,6 +57,11 @@ fn kind_of(entry: &Entry) -> Option<(Channels, bool)> {
 }
 
 impl Steps {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.words.memory_bytes()
+    }
+
     /// What is to be done in several turns; `None` if one is enough.
     pub fn of(entry: &Entry, session: &Session, args: resp::Args<'_>) -> Option<Box<Steps>> {
         let names = args.len() - 1;
@@ -120,7 +125,9 @@ impl Workbench {
 
     /// Ends some more subscriptions of clients that have gone; whether there are others left.
     pub(crate) fn end_departed(&mut self, engine: &Engine) -> bool {
-        let mut left = NAMES_AT_ONCE;
+        // The more there are, the more end at once: they do not pile up where clients come and go faster.
+        let all: usize = self.departed.iter().map(|departed| departed.ended.len()).sum();
+        let mut left = NAMES_AT_ONCE.max(all / 8);
         while left > 0
             && let Some(departed) = self.departed.front_mut()
         {
@@ -130,7 +137,10 @@ impl Workbench {
             if departed.ended.len() == 0 {
                 self.departed.pop_front();
             }
-            some.iter().for_each(|change| self.subscribers.change(engine, self.index, session, change));
+            for change in &some {
+                self.subscribers.change(engine, self.index, session, change);
+                engine.client_memory.subtract_shared(SUBSCRIPTION_BYTES + change.name.len());
+            }
         }
         !self.departed.is_empty()
     }

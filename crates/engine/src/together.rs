@@ -107,6 +107,7 @@ impl Workbench {
         self.add_lacking(store, session, &calls[1..], &mut wanted);
         engine.counters(self.index).loads.add(1);
         let left = wanted.len() + usize::from(!is_split);
+        let away_bytes = pending.bytes;
         let mut tasks: SmallVec<[Task; 16]> = SmallVec::new();
         let together = if is_split {
             pending.loads += 1;
@@ -120,6 +121,7 @@ impl Workbench {
         let (id, inbox) = (session.id, &self.inbox);
         self.jobs.extend(tasks.into_iter().map(|task| Job { session: id, inbox: inbox.clone(), task }));
         self.on_pool += 1;
+        session.away_bytes = away_bytes;
         session.timed.get_or_insert_with(Box::default).begin(&engine.statistics.clock, Wait::Disk);
         session.waiting = Waiting::Pool;
         Next::Wait

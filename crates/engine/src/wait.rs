@@ -103,9 +103,8 @@ impl Workbench {
             (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
                 self.on_pool -= 1;
                 out.extend_from_slice(&bytes);
-                if rest.is_none() && failed.is_none() {
-                    out.append(&mut session.deferred);
-                }
+                session.unmade_bytes =
+                    if rest.is_some() { session.unmade_bytes.saturating_sub(bytes.len()) } else { 0 };
                 match (rest, failed) {
                     (_, Some(why)) => {
                         tracing::warn!("a reply could not be read to its end, its connection is closed: {why}");
@@ -116,6 +115,8 @@ impl Workbench {
                         self.go_on(engine, session, out)
                     }
                     (None, None) if session.state.closing => Next::Close,
+                    // The messages come first that waited for its end.
+                    (None, None) if !session.deferred.is_empty() => Next::Yield,
                     (None, None) => Next::Read,
                 }
             }
@@ -304,6 +305,7 @@ impl Workbench {
 
     pub(crate) fn offload(&mut self, session: &mut Session, waiting: Waiting, task: Task) -> Next {
         session.waiting = waiting;
+        session.away_bytes = task.bytes();
         self.on_pool += 1;
         self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task });
         Next::Wait

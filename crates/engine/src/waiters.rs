@@ -267,6 +267,13 @@ impl Waiter {
         self.ticket
     }
 
+    /// Bytes that it takes, with its places in the queues of its keys.
+    pub fn bytes(&self) -> usize {
+        const PLACE_BYTES: usize = 200;
+        // Each queue has its key's name, too.
+        2 * self.args.memory_bytes() + self.keys.len() * PLACE_BYTES
+    }
+
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.clone().map(|at| self.args.as_args().get(at))
     }

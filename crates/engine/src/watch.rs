@@ -42,12 +42,17 @@ pub(crate) struct Watching {
     /// By database and name: when it was watched. A deadline that had passed by then changes nothing for the session.
     keys: BTreeMap<u32, HashMap<Name, u64, RandomState>>,
     count: usize,
+    /// Bytes of all names.
+    name_bytes: usize,
 }
+
+/// Bytes that a watched key takes beside its name, in the session's map and in that of all sessions.
+pub(crate) const WATCH_BYTES: usize = 200;
 
 impl Watching {
     pub fn new(watches: &Arc<Watches>) -> Self {
         let (watches, mark, keys) = (watches.clone(), Arc::default(), BTreeMap::new());
-        Watching { watches, mark, keys, count: 0 }
+        Watching { watches, mark, keys, count: 0, name_bytes: 0 }
     }
 
     /// Watches a key from now on; one that is watched already is left as it is. No lock is needed.
@@ -58,12 +63,18 @@ impl Watching {
         }
         let name = self.watches.watch(database, name, now_ms, &self.mark);
         self.count += 1;
+        self.name_bytes += name.len();
         keys.insert(name, now_ms);
     }
 
     /// Whether any of the keys has changed.
     pub fn is_outdated(&self) -> bool {
         self.mark.is_set()
+    }
+
+    /// Bytes that all of them take, about.
+    pub fn bytes(&self) -> usize {
+        self.count * WATCH_BYTES + self.name_bytes
     }
 
     /// How many keys there are.

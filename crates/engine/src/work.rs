@@ -9,7 +9,7 @@ use crate::host::Desk;
 use crate::locks::{Claims, Hold, Visits};
 use crate::reply::discarded;
 use crate::serving::{Place, Service};
-use crate::session::{Block, Pending, State, Work};
+use crate::session::{Block, Pending, Queued, State, Work};
 use crate::statistics::Called;
 use crate::waiters::Waiter;
 use haypile_commands::{Args, CommandId, Control, Entry, Error, Flag, Run, Table, Tried};
@@ -97,6 +97,18 @@ impl Work {
         match (Error::Stop(stop).into_reply(), self) {
             (Reply::Error(why), Work::Block(_)) => discarded(&why),
             (reply, _) => reply,
+        }
+    }
+
+    /// Bytes of its arguments.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Work::Command(_, args) => args.memory_bytes(),
+            Work::Block(block) => {
+                let of_args = |queued: &Queued| size_of::<Queued>() + queued.args.memory_bytes();
+                let watched = block.watching.as_ref().map_or(0, |watching| watching.bytes());
+                block.commands.iter().map(of_args).sum::<usize>() + watched
+            }
         }
     }
 

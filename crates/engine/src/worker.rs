@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::inbox::{Inbox, Notice, Wake};
 use crate::locks::{Claims, Waiter};
 use crate::pool::Job;
-use crate::pubsub::Subscribers;
+use crate::pubsub::{Payload, Subscribers};
 use crate::session::{Event, Session, State, Waiting, What};
 use crate::statistics::Outcome;
 use crate::subscribing::Departed;
@@ -95,8 +95,8 @@ pub enum Next {
 
 /// Something that comes for a session unasked.
 pub enum Delivery<'a> {
-    /// Bytes that the client is sent: `Session::push` takes them.
-    Push { bytes: &'a [u8], gate: Index },
+    /// Something that the client is sent: `Session::push` takes it.
+    Push { head: &'a [u8], payload: &'a Arc<Payload>, gate: Index },
     /// What `Session::deliver_unasked` takes.
     Event(Event),
     /// Its connection is to end.
@@ -157,7 +157,9 @@ impl Worker {
         let client = Arc::new(Client::new(engine.next_session(), desk.index, peer, engine.now_ms()));
         engine.clients.add(client.clone());
         let state = State { is_local: client.peer.is_local, ..engine.fresh_state() };
-        Session::new(client, state, desk.limits, desk.limits_version)
+        let session = Session::new(client, state, desk.limits, desk.limits_version);
+        engine.count_client(&session, 0, 0);
+        session
     }
 
     /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called before
@@ -168,10 +170,12 @@ impl Worker {
             match notice {
                 Notice::Message(message) => {
                     let gate = message.gate;
-                    desk.subscribers.route(&message, |session, bytes| deliver(session, Delivery::Push { bytes, gate }));
+                    desk.subscribers.route(&message, |session, head, payload| {
+                        deliver(session, Delivery::Push { head, payload, gate });
+                    });
                 }
-                Notice::Line(bytes) => {
-                    let push = || Delivery::Push { bytes: &bytes, gate: Index(0) };
+                Notice::Line(payload) => {
+                    let push = || Delivery::Push { head: &[], payload: &payload, gate: Index(0) };
                     desk.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
@@ -219,6 +223,7 @@ impl Worker {
         }
         desk.go_on_after_pause(engine, session);
         engine.clients.remove(session.id);
+        engine.client_memory.forget(&session.client);
         engine.on_disconnect();
     }
 

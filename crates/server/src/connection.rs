@@ -6,13 +6,14 @@
 //! by a task of its own.
 
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
-use crate::output::Output;
+use crate::output::{Output, SPARE_BYTES_MAX};
 use crate::stream::{Reader, Writer};
 use haypile_engine::{Client, Counters, Delivery, Event, Next, OUTPUT_BYTES_MAX, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +30,24 @@ const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// Room that is made for an announced argument in one go: as it arrives, the next as much follows.
 const REST_STEP_BYTES: usize = 1 << 20;
+
+/// A client that takes more than this is read from slowly while clients have little room left together.
+const WAITS_FOR_ROOM_BYTES: u64 = 64 << 10;
+
+/// How long such a client waits before each read. It does go on: the room may be its own and its like's.
+const ROOM_WAIT: Duration = Duration::from_millis(50);
+
+/// How long it waits at most while others are being closed, whose room comes back with them.
+const CLOSING_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How often it looks whether there is room again.
+const ROOM_POLL: Duration = Duration::from_millis(10);
+
+/// Bytes that one write gives to a socket: all that is usual, and no more than fits a round.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Replies up to this length count for no limit: they lie in a buffer that each client of Redis has anyway.
+const UNLIMITED_BYTES: usize = 16 << 10;
 
 /// What a blocked client may send ahead; the rest stays in its socket, and it is not noticed any more that it has gone.
 const BLOCKED_BYTES_MAX: usize = 1 << 20;
@@ -65,9 +84,15 @@ struct State {
 }
 
 impl State {
-    /// What the client has still to read, as far as it is made.
+    /// What the client has still to read, with what is known to come.
     fn unread_bytes(&self) -> usize {
-        self.output.unsent() + self.session.deferred_bytes()
+        self.output.unsent() + self.session.coming_bytes()
+    }
+
+    /// Bytes of the output's buffer that are the connection's own. A small one goes back to its event loop in the same round.
+    fn output_bytes(&self, is_draining: bool) -> usize {
+        let capacity = self.output.capacity();
+        if is_draining || capacity > SPARE_BYTES_MAX { capacity } else { 0 }
     }
 }
 
@@ -80,6 +105,23 @@ struct Turns {
 
 /// The client has closed, or its connection broke.
 struct Lost;
+
+/// How far a socket has taken what may leave.
+enum Sent {
+    All,
+    /// It takes no more for now.
+    Full,
+    /// The round is over.
+    Later,
+}
+
+/// Appends to the rest of a request. A long one grows by a quarter, not to the double: there may be thousands of them.
+fn extend(rest: &mut Vec<u8>, input: &[u8]) {
+    if rest.len() + input.len() > rest.capacity() && rest.len() > REST_STEP_BYTES {
+        rest.reserve_exact(rest.len() / 4 + input.len());
+    }
+    rest.extend_from_slice(input);
+}
 
 /// Serves a connection to its end.
 pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut reader: Reader) {
@@ -122,11 +164,20 @@ impl Connection {
         })
         .await;
         loop {
+            if self.client.bytes() > WAITS_FOR_ROOM_BYTES {
+                self.wait_for_room(event_loop).await?;
+            }
             let mut next = poll_fn(|cx| self.poll_read(cx, event_loop, reader, rest)).await?;
             loop {
                 match next {
                     Next::Read => break,
-                    Next::Yield => tokio::task::yield_now().await,
+                    Next::Yield => {
+                        tokio::task::yield_now().await;
+                        // Of a command that goes step by step nothing is under way.
+                        if self.lost.get() && self.state.borrow().session.takes_steps() {
+                            return Err(Lost);
+                        }
+                    }
                     Next::Wait => poll_fn(|_| self.poll_event()).await,
                     Next::Sleep(time) => {
                         tokio::time::sleep(time).await;
@@ -147,6 +198,22 @@ impl Connection {
                 next = self.run_rest(event_loop, rest);
             }
         }
+    }
+
+    /// Waits a while if clients have little room left together: others may be done meanwhile.
+    async fn wait_for_room(&self, event_loop: &EventLoop) -> Result<(), Lost> {
+        let engine = &event_loop.engine;
+        let mut waited = Duration::ZERO;
+        while waited < ROOM_WAIT && engine.clients_are_tight() || waited < CLOSING_WAIT_MAX && engine.waits_for_room() {
+            let mut poll = pin!(tokio::time::sleep(ROOM_POLL));
+            poll_fn(|cx| match self.lost.get() {
+                true => Poll::Ready(Err(Lost)),
+                false => poll.as_mut().poll(cx).map(Ok),
+            })
+            .await?;
+            waited += ROOM_POLL;
+        }
+        Ok(())
     }
 
     /// Reads what has arrived and runs it.
@@ -183,11 +250,10 @@ impl Connection {
             }
             next
         } else {
-            rest.extend_from_slice(input);
+            extend(rest, input);
             self.run_rest(event_loop, rest)
         };
-        self.client.input_bytes.store(rest.len(), Ordering::Relaxed);
-        self.client.input_capacity.store(rest.capacity(), Ordering::Relaxed);
+        self.show_input(event_loop, rest);
         // A client that sends without end gives the others their turn.
         let more_waits = filled == scratch.len();
         Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
@@ -230,7 +296,8 @@ impl Connection {
                     }
                     Poll::Ready(Ok(())) => {
                         ended = buffer.filled().is_empty();
-                        rest.extend_from_slice(buffer.filled());
+                        extend(rest, buffer.filled());
+                        self.show_input(event_loop, rest);
                     }
                 }
             }
@@ -253,7 +320,23 @@ impl Connection {
         } else {
             rest.drain(..consumed);
         }
+        self.show_input(event_loop, rest);
         next
+    }
+
+    /// Counts what was read and has not run.
+    fn show_input(&self, event_loop: &EventLoop, rest: &Vec<u8>) {
+        self.client.input_bytes.store(rest.len(), Ordering::Relaxed);
+        if self.client.input_capacity.swap(rest.capacity(), Ordering::Relaxed) != rest.capacity() {
+            self.count(event_loop, &self.state.borrow());
+        }
+    }
+
+    /// Counts what the client takes; where that is too much for all of them together, some are closed, soon.
+    #[inline]
+    fn count(&self, event_loop: &EventLoop, state: &State) {
+        let own = state.output_bytes(self.draining.get()) + self.client.input_capacity.load(Ordering::Relaxed);
+        event_loop.engine.count_client(&state.session, own, state.output.shared().1);
     }
 
     #[inline]
@@ -272,6 +355,7 @@ impl Connection {
         let grown = out.len() - before;
 
         let at_once = worker.has_slow_company() || out.len() >= LEAVES_AT_ONCE_BYTES;
+        session.push_deferred(output);
         if worker.has_jobs() {
             event_loop.ask_for_tick();
         }
@@ -281,6 +365,10 @@ impl Connection {
         }
 
         drop(worker);
+        if state.unread_bytes() > UNLIMITED_BYTES {
+            self.limit(event_loop, &mut state);
+        }
+        self.count(event_loop, &state);
         drop(state);
         event_loop.counters().input_bytes.add(turn.consumed as u64);
         if turn.commands > 0 {
@@ -319,15 +407,42 @@ impl Connection {
         if state.session.is_owing() {
             event_loop.worker.borrow_mut().on_left(&mut state.session, durable);
         }
-        if !self.draining.get() && !self.write(event_loop, &mut state.output) {
-            self.draining.set(true);
-            tokio::task::spawn_local(self.clone().drain(event_loop.clone()));
+        if !self.draining.get() {
+            self.send(event_loop, &mut state.output);
         }
-        let limits = event_loop.output_limits();
-        self.close_above(limits.of_client(&state.session).hard_bytes, &mut state);
+        self.show_output(event_loop, &state);
+        waits
+    }
+
+    /// Sends what may leave, and sees to it that the rest follows.
+    fn send(self: &Rc<Self>, event_loop: &Rc<EventLoop>, output: &mut Output) {
+        let sent = self.write(event_loop, output);
+        self.draining.set(!matches!(sent, Sent::All));
+        match sent {
+            Sent::All => {}
+            Sent::Later => event_loop.send_later(self.clone()),
+            Sent::Full => _ = tokio::task::spawn_local(self.clone().drain(event_loop.clone())),
+        }
+    }
+
+    /// The next round: goes on with what did not leave in the one before.
+    pub fn go_on_sending(self: &Rc<Self>, event_loop: &Rc<EventLoop>) {
+        let mut state = self.state.borrow_mut();
+        match self.lost.get() {
+            true => self.close(&mut state.output),
+            false => self.send(event_loop, &mut state.output),
+        }
+        self.show_output(event_loop, &state);
+    }
+
+    /// Counts what has not left.
+    fn show_output(&self, event_loop: &EventLoop, state: &State) {
+        let (messages, message_bytes) = state.output.shared();
         self.client.output_bytes.store(state.output.unsent(), Ordering::Relaxed);
         self.client.output_capacity.store(state.output.capacity(), Ordering::Relaxed);
-        waits
+        self.client.messages.store(messages, Ordering::Relaxed);
+        self.client.message_bytes.store(message_bytes + state.session.reply_bytes(), Ordering::Relaxed);
+        self.count(event_loop, state);
     }
 
     /// Something that comes unasked.
@@ -335,17 +450,26 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         match delivery {
             _ if self.lost.get() => {}
-            Delivery::Close => self.close(&mut state.output),
+            Delivery::Close => {
+                self.close(&mut state.output);
+                self.show_output(event_loop, &state);
+            }
             Delivery::Event(event) => {
                 if state.session.deliver_unasked(event) {
                     self.wake();
                 }
             }
-            Delivery::Push { bytes, gate } => {
+            // The order to close may stand behind much that it would be sent.
+            Delivery::Push { .. } if self.client.is_evicted() => {
+                self.close(&mut state.output);
+                self.show_output(event_loop, &state);
+            }
+            Delivery::Push { head, payload, gate } => {
                 let State { session, output } = &mut *state;
-                session.push(bytes, gate, output.buffer(&mut event_loop.spares.borrow_mut()));
-                let limits = event_loop.output_limits();
-                self.close_above(limits.of_client(&state.session).hard_bytes, &mut state);
+                output.buffer(&mut event_loop.spares.borrow_mut());
+                session.push(head, payload, gate, output);
+                self.limit(event_loop, &mut state);
+                self.count(event_loop, &state);
                 if !self.dirty.replace(true) {
                     event_loop.mark_dirty(self.clone());
                 }
@@ -353,48 +477,48 @@ impl Connection {
         }
     }
 
-    /// One write of what may leave; whether all of it went.
-    fn write(&self, event_loop: &EventLoop, output: &mut Output) -> bool {
-        let ready = output.ready();
-        if ready.is_empty() {
-            self.wake_if_drained(output);
-            return true;
-        }
-        let all = ready.len();
-        match self.writer.try_write(ready) {
-            Ok(count) => {
-                event_loop.counters().output_bytes.add(count as u64);
-                event_loop.counters().writes.add(1);
-                output.on_sent(count, &mut event_loop.spares.borrow_mut());
+    /// Writes what may leave.
+    fn write(&self, event_loop: &EventLoop, output: &mut Output) -> Sent {
+        loop {
+            let ready = output.ready();
+            if ready.is_empty() {
                 self.wake_if_drained(output);
-                count == all
+                return Sent::All;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            Err(_) => {
-                self.close(output);
-                true
+            if !event_loop.has_round() {
+                return Sent::Later;
+            }
+            let asked = ready.len().min(WRITE_BYTES_MAX);
+            match self.writer.try_write(&ready[..asked]) {
+                Ok(count) => {
+                    event_loop.on_sent(count);
+                    output.on_sent(count, &mut event_loop.spares.borrow_mut());
+                    self.wake_if_drained(output);
+                    if count < asked {
+                        return Sent::Full;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Sent::Full,
+                Err(_) => {
+                    self.close(output);
+                    return Sent::All;
+                }
             }
         }
     }
 
-    /// Writes, as the socket takes it, what it did not take at once.
+    /// Goes on when the socket takes more.
     async fn drain(self: Rc<Self>, event_loop: Rc<EventLoop>) {
-        loop {
-            let writable = self.writer.writable().await;
-            let mut state = self.state.borrow_mut();
-            if writable.is_err() || self.lost.get() {
-                self.close(&mut state.output);
-            } else if !self.write(&event_loop, &mut state.output) {
-                continue;
-            }
-            self.draining.set(false);
-            return;
+        if self.writer.writable().await.is_err() {
+            self.lost.set(true);
         }
+        self.go_on_sending(&event_loop);
     }
 
     /// Nothing more can be written: the serving task ends, when what it waits for elsewhere has come.
     fn close(&self, output: &mut Output) {
         self.lost.set(true);
+        self.draining.set(false);
         output.discard();
         self.writer.abort();
         self.wake();
@@ -444,9 +568,15 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if its client has left more unread than `bytes_max`, unless that is 0.
+    /// Closes the connection if its client has more to read than its limit allows at once.
+    fn limit(&self, event_loop: &EventLoop, state: &mut State) {
+        let bytes_max = event_loop.output_limits().of_client(&state.session).hard_bytes;
+        self.close_above(bytes_max, state);
+    }
+
+    /// Closes the connection if its client has more to read than `bytes_max`, unless that is 0.
     fn close_above(&self, bytes_max: u64, state: &mut State) {
-        let unread = state.unread_bytes();
+        let unread = state.unread_bytes().saturating_sub(UNLIMITED_BYTES);
         if bytes_max > 0 && unread as u64 > bytes_max {
             tracing::warn!("client {} is closed: it leaves {unread} bytes of replies unread", self.id);
             self.close(&mut state.output);
@@ -461,7 +591,8 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         let limit = limits.of_client(&state.session);
         self.close_above(limit.hard_bytes, &mut state);
-        let is_above = limit.soft_bytes > 0 && state.unread_bytes() as u64 > limit.soft_bytes;
+        let unread = state.unread_bytes().saturating_sub(UNLIMITED_BYTES);
+        let is_above = limit.soft_bytes > 0 && unread as u64 > limit.soft_bytes;
         match (is_above, self.unread_since_us.get()) {
             (false, _) => self.unread_since_us.set(0),
             (true, 0) => self.unread_since_us.set(now_us),

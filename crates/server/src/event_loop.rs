@@ -5,7 +5,7 @@
 //! first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out, it runs
 //! after all connections that the same poll made ready; it lets the log write once, and then each connection's replies
 //! leave with one write, if the log is as durable as they ask. Those that have to wait stay listed until the log says that
-//! it has got further.
+//! it has got further. What is more than a round may write leaves in rounds of its own, between which everybody has a turn.
 
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
@@ -16,7 +16,7 @@ use haypile_config::{Config, Limit};
 use haypile_engine::{Counters, Engine, Event, Inbox, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because the
 /// replies of all of them leave in one tick.
 const TASKS_PER_POLL: u32 = 256;
+
+/// Bytes that leave before everybody has another turn: a millisecond's work, or less.
+const ROUND_BYTES_MAX: usize = 4 << 20;
 
 /// How often the loop looks after what nobody asks for: expired keys, clients without a word.
 const CRON: Duration = Duration::from_millis(100);
@@ -57,8 +60,15 @@ pub struct EventLoop {
     tick: RefCell<Option<Waker>>,
     /// There is something to do at the end of the tick that no reply waits for.
     tick_is_wanted: Cell<bool>,
-    /// How much a client may leave unread, by its kind.
+    /// How much a client may leave unread, by its kind, and the version of the settings that say so.
     output_limits: Cell<OutputLimits>,
+    limits_version: Cell<u64>,
+    /// Bytes that have left in this round.
+    round_bytes: Cell<usize>,
+    /// Connections whose replies may leave, and whose sockets may take them, when the next round begins.
+    late: RefCell<VecDeque<Rc<Connection>>>,
+    /// Wakes the task that goes on with these.
+    later: RefCell<Option<Waker>>,
 }
 
 /// The `client-output-buffer-limit` of those kinds of clients that there are.
@@ -102,6 +112,8 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         .build_local(LocalOptions::default())?;
     let wake = mailbox.clone();
     let worker = Worker::new(engine.clone(), index, Box::new(move || wake.wake.notify_one()));
+    // In this order: settings that change in between are seen by the next look at the version.
+    let limits_version = engine.settings.version();
     let output_limits = OutputLimits::of(&engine.settings.config());
     let event_loop = Rc::new(EventLoop {
         engine,
@@ -117,10 +129,15 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         tick: RefCell::default(),
         tick_is_wanted: Cell::new(false),
         output_limits: Cell::new(output_limits),
+        limits_version: Cell::new(limits_version),
+        round_bytes: Cell::new(0),
+        late: RefCell::default(),
+        later: RefCell::default(),
     });
     event_loop.engine.begin_round(index);
     runtime.block_on(async {
         tokio::task::spawn_local(event_loop.clone().ticks());
+        tokio::task::spawn_local(event_loop.clone().send_late());
         tokio::task::spawn_local(event_loop.clone().read_mail());
         tokio::task::spawn_local(event_loop.clone().look_after());
         while !mailbox.is_stopped() {
@@ -156,8 +173,52 @@ impl EventLoop {
         }
     }
 
+    /// How much clients may leave unread, as the settings say now.
     pub fn output_limits(&self) -> OutputLimits {
+        let version = self.engine.settings.version();
+        if version != self.limits_version.get() {
+            self.limits_version.set(version);
+            self.output_limits.set(OutputLimits::of(&self.engine.settings.config()));
+        }
         self.output_limits.get()
+    }
+
+    /// Whether more may leave in this round.
+    pub fn has_round(&self) -> bool {
+        self.round_bytes.get() < ROUND_BYTES_MAX
+    }
+
+    /// So many bytes have left.
+    pub fn on_sent(&self, bytes: usize) {
+        self.round_bytes.set(self.round_bytes.get() + bytes);
+        self.counters().output_bytes.add(bytes as u64);
+        self.counters().writes.add(1);
+    }
+
+    /// Has a connection go on in the next round, behind those that wait for it already.
+    pub fn send_later(&self, connection: Rc<Connection>) {
+        self.late.borrow_mut().push_back(connection);
+        if let Some(later) = &*self.later.borrow() {
+            later.wake_by_ref();
+        }
+    }
+
+    /// Goes on with what did not leave in its own round.
+    async fn send_late(self: Rc<Self>) {
+        poll_fn(|cx| {
+            *self.later.borrow_mut() = Some(cx.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            poll_fn(|_| if self.late.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }).await;
+            self.round_bytes.set(0);
+            while self.has_round() {
+                let Some(connection) = self.late.borrow_mut().pop_front() else { break };
+                connection.go_on_sending(&self);
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Whether others have something for clients of this loop. One load.
@@ -203,6 +264,7 @@ impl EventLoop {
     /// Writes the log once, then lets leave whatever is durable; what the disk is needed for begins after that.
     fn end_of_tick(self: &Rc<Self>) {
         self.tick_is_wanted.set(false);
+        self.round_bytes.set(0);
         let durable = self.write_log();
         // Connections that become dirty while these are written belong to the next tick.
         let mut round = self.dirty.take();
@@ -341,11 +403,12 @@ impl EventLoop {
                 self.engine.note_memory();
             }
             if round.is_multiple_of(SECOND) {
-                self.output_limits.set(OutputLimits::of(&self.engine.settings.config()));
                 self.look_at_clients();
             }
             // The server's as a whole: one loop's business.
             if self.index == 0 {
+                // The bound may have been lowered.
+                self.engine.bound_clients();
                 self.engine.sample();
                 self.engine.begin_scheduled_backup();
                 self.expire(round.is_multiple_of(SECOND)).await;
@@ -375,7 +438,7 @@ impl EventLoop {
     /// those that take too long to read what keeps files of the base.
     fn look_at_clients(&self) {
         let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
-        let (now_us, limits) = (now_us(), self.output_limits.get());
+        let (now_us, limits) = (now_us(), self.output_limits());
         let age_max = self.engine.store().map_or(Duration::MAX, |store| store.view_age_max());
         let age_max_us = u64::try_from(age_max.as_micros()).unwrap_or(u64::MAX);
         for connection in self.connections.borrow().values() {

@@ -1,13 +1,16 @@
 //! The replies of one connection on their way out: bytes, and from where on they have to wait for the log.
 //!
 //! Pure bookkeeping: what is appended waits until `release` finds its gate durable, and leaves from the front. The socket
-//! is written by `event_loop` and `connection`.
+//! is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all who get one
+//! share it.
 
+use haypile_engine::{Payload, Sink};
 use haypile_log::Index;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A buffer of more bytes than this is large.
-const SPARE_BYTES_MAX: usize = 64 << 10;
+pub const SPARE_BYTES_MAX: usize = 64 << 10;
 
 /// And one of more than this is not kept for other connections.
 const LARGE_BYTES_MAX: usize = 4 << 20;
@@ -47,12 +50,26 @@ impl Spares {
 #[derive(Default)]
 pub struct Output {
     bytes: Vec<u8>,
-    /// Bytes at the front that have left.
+    /// Bytes at the front of these that have left.
     sent: usize,
-    /// Bytes from the start that may leave.
-    released: usize,
+    /// In the order in which they leave; `at` does not fall.
+    shared: VecDeque<Shared>,
+    /// Bytes of these that have not left, and bytes of them as a whole.
+    shared_unsent: usize,
+    shared_bytes: usize,
+    /// How far everything has left and may leave, in bytes since the output was empty and new.
+    left: u64,
+    released: u64,
     /// Ends of the parts behind `released`, each with the record that it waits for; both rise.
-    gates: VecDeque<(usize, Index)>,
+    gates: VecDeque<(u64, Index)>,
+}
+
+/// A message that others are sent as well.
+struct Shared {
+    payload: Arc<Payload>,
+    /// Where in `bytes` it stands.
+    at: usize,
+    sent: usize,
 }
 
 impl Output {
@@ -66,7 +83,12 @@ impl Output {
 
     /// Bytes that have not left.
     pub fn unsent(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.bytes.len() - self.sent + self.shared_unsent
+    }
+
+    /// Messages in it that others are sent as well, and their bytes.
+    pub fn shared(&self) -> (usize, usize) {
+        (self.shared.len(), self.shared_bytes)
     }
 
     /// Bytes of the buffer that holds them.
@@ -77,7 +99,7 @@ impl Output {
     /// Lets leave what has become durable; everything that was appended depends on `gate` at most. Whether something still
     /// waits for the log.
     pub fn release(&mut self, gate: Index, durable: Index) -> bool {
-        let end = self.bytes.len();
+        let end = self.left + self.unsent() as u64;
         if gate <= durable {
             self.gates.clear();
             self.released = end;
@@ -97,24 +119,42 @@ impl Output {
         false
     }
 
-    /// What may leave now.
+    /// The next of what may leave now: empty if nothing may.
     pub fn ready(&self) -> &[u8] {
-        &self.bytes[self.sent..self.released]
+        let room = (self.released - self.left) as usize;
+        match self.shared.front() {
+            None => &self.bytes[self.sent..self.sent + room],
+            Some(shared) if shared.at > self.sent => &self.bytes[self.sent..shared.at.min(self.sent + room)],
+            Some(Shared { payload, sent, .. }) => {
+                let bytes = &payload.bytes()[*sent..];
+                &bytes[..bytes.len().min(room)]
+            }
+        }
     }
 
     /// The first `count` bytes of `ready` have left. An emptied buffer goes to `spares`.
     pub fn on_sent(&mut self, count: usize, spares: &mut Spares) {
-        self.sent += count;
-        debug_assert!(self.sent <= self.released);
-        if self.sent == self.bytes.len() {
-            (self.sent, self.released) = (0, 0);
+        self.left += count as u64;
+        debug_assert!(self.left <= self.released);
+        match self.shared.front_mut() {
+            Some(shared) if shared.at == self.sent => {
+                shared.sent += count;
+                self.shared_unsent -= count;
+                if shared.sent == shared.payload.bytes().len() {
+                    self.shared_bytes -= shared.sent;
+                    self.shared.pop_front();
+                }
+            }
+            _ => self.sent += count,
+        }
+        if self.sent == self.bytes.len() && self.shared.is_empty() {
+            self.sent = 0;
             spares.give(std::mem::take(&mut self.bytes));
-        } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.unsent() {
+        } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.bytes.len() - self.sent {
             // What has left makes room for what comes. What has not is moved no farther than it is long, and so in all no
             // more bytes are moved than sent, however much lies here.
             self.bytes.drain(..self.sent);
-            self.released -= self.sent;
-            self.gates.iter_mut().for_each(|(end, _)| *end -= self.sent);
+            self.shared.iter_mut().for_each(|shared| shared.at -= self.sent);
             self.sent = 0;
         }
     }
@@ -125,9 +165,65 @@ impl Output {
     }
 }
 
+impl Sink for Output {
+    /// Of an output that has got its buffer.
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    fn share(&mut self, payload: &Arc<Payload>) {
+        let bytes = payload.bytes().len();
+        self.shared_unsent += bytes;
+        self.shared_bytes += bytes;
+        self.shared.push_back(Shared { payload: payload.clone(), at: self.bytes.len(), sent: 0 });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What leaves when the socket takes `step` bytes at a time.
+    fn send(output: &mut Output, step: usize) -> Vec<u8> {
+        let mut sent = Vec::new();
+        while !output.ready().is_empty() {
+            let count = output.ready().len().min(step);
+            sent.extend_from_slice(&output.ready()[..count]);
+            output.on_sent(count, &mut Spares::default());
+        }
+        sent
+    }
+
+    #[test]
+    fn shared_messages_leave_in_their_places() {
+        let payload = |byte: u8, count: usize| Payload::uncounted(vec![byte; count]);
+        for step in [1, 7, 1000, 70_000, usize::MAX] {
+            let (mut output, mut expected) = (Output::default(), Vec::new());
+            for round in 0..40_u8 {
+                let text = vec![b'a' + round % 26; round as usize * 211];
+                append(&mut output, &text);
+                expected.extend_from_slice(&text);
+                for count in [30_000, 5].into_iter().take(round as usize % 3) {
+                    let payload = payload(round, count);
+                    output.share(&payload);
+                    expected.extend_from_slice(payload.bytes());
+                }
+                output.release(Index(round.into()), Index(0));
+            }
+            let mut sent = Vec::new();
+            for durable in [0, 3, 20, 39] {
+                output.release(Index(39), Index(durable));
+                sent.extend(send(&mut output, step));
+                assert_eq!(sent.len() + output.unsent(), expected.len());
+            }
+            assert!(sent == expected, "in steps of {step}");
+            assert_eq!((output.unsent(), output.shared(), output.capacity()), (0, (0, 0), 0));
+            // What comes then begins anew.
+            append(&mut output, b"more");
+            output.release(Index(39), Index(39));
+            assert_eq!(output.ready(), b"more");
+        }
+    }
 
     fn append(output: &mut Output, text: &[u8]) {
         output.buffer(&mut Spares::default()).extend_from_slice(text);

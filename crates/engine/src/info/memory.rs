@@ -93,7 +93,16 @@ pub(super) const FIELDS: &[Field] = &[
     constant("mem_replication_backlog", "0", NO_REPLICAS),
     constant("mem_total_replication_buffers", "0", NO_REPLICAS),
     constant("mem_clients_slaves", "0", NO_REPLICAS),
-    gauge("mem_clients_normal", |engine| engine.clients.bytes(), "Bytes that clients hold, with their buffers."),
+    gauge(
+        "mem_clients_normal",
+        Engine::client_bytes,
+        "Bytes that clients take: requests, replies, messages, queued commands, watched keys and subscriptions.",
+    ),
+    gauge(
+        "maxmemory_clients",
+        |engine| engine.client_memory.bound().unwrap_or(0),
+        "`maxmemory-clients` in bytes; 0 is no bound.",
+    ),
     constant("mem_cluster_links", "0", "There is no cluster yet."),
     gauge(
         "mem_aof_buffer",

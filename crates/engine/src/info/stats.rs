@@ -65,7 +65,11 @@ pub(super) const FIELDS: &[Field] = &[
         "Time that removing expired keys took.",
     ),
     constant("evicted_keys", "0", NO_EVICTION),
-    constant("evicted_clients", "0", "Clients are closed by client-output-buffer-limit only."),
+    counter(
+        "evicted_clients",
+        |engine| engine.client_memory.closed.get(),
+        "Clients that were closed because all of them took more than `maxmemory-clients`.",
+    ),
     constant("total_eviction_exceeded_time", "0", NO_EVICTION),
     constant("current_eviction_exceeded_time", "0", NO_EVICTION),
     counter(

@@ -231,6 +231,7 @@ impl Server {
             }
             let turn = self.worker.turn(&mut client.session, &client.input, &mut client.output, self.now_ms);
             self.worker.start_jobs();
+            client.session.push_deferred(&mut client.output);
             client.input.drain(..turn.consumed);
             client.next = turn.next;
             client.blocked_at = matches!(turn.next, Next::Block(_)).then_some(self.now_ms);
@@ -247,9 +248,9 @@ impl Server {
             let client = clients.iter_mut().find(|client| client.session.id == session);
             let client = client.expect("a notice is for a session");
             match delivery {
-                Delivery::Push { bytes, gate } => {
+                Delivery::Push { head, payload, gate } => {
                     client.heard_gate = gate;
-                    client.session.push(bytes, gate, &mut client.output);
+                    client.session.push(head, payload, gate, &mut client.output);
                 }
                 Delivery::Event(event) => _ = client.session.deliver_unasked(event),
                 Delivery::Close => client.next = Next::Close,
