@@ -99,10 +99,31 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         commands: &["client|list", "client|info"],
-        what: "`argv-mem`, `oll` and `omem` are always 0, `obl` counts all replies that have not left; `idle` is the time since \
-               the connection's last turn.",
-        why: "Arguments are read where they were received, and the replies of a connection lie in one buffer.",
-        test: "clients_are_listed_and_closed",
+        what: "`argv-mem` counts the arguments of a command that waits, and is 0 of one that runs; `obl` counts all replies and \
+               messages that have not left, `oll` and `omem` long messages that other clients are sent as well, and what a \
+               long reply holds until it has been sent; `idle` is the time since the connection's last turn.",
+        why: "Arguments are read where they were received, the replies of a connection lie in one buffer, and a long message \
+              lies once in memory for all who get it.",
+        test: "what_clients_take_is_counted_and_shown",
+    },
+    Difference {
+        commands: &["config|get", "config|set"],
+        what: "`maxmemory-clients` is 50% by default, where Redis has no bound; a share is one of the memory budget, also where \
+               `maxmemory` is 0. A message that many are sent counts once. Near the bound, clients with large requests under way \
+               are read from slowly, and who publishes waits for those who are being closed. A command that would collect too \
+               long a reply in memory (KEYS) gets an error that begins with OOM.",
+        why: "`maxmemory` bounds what the data takes. With a bound for what clients need, too, the process stays within 1.25 \
+              of the one and the other, whatever clients do. A smaller default would close clients for values that fit the \
+              data, a larger one would not fit a machine of which the data has half.",
+        test: "twenty_sides_attack_and_the_process_stays_within_its_bound",
+    },
+    Difference {
+        commands: &["config|set"],
+        what: "For `client-output-buffer-limit`, a reply that is sent piece by piece counts as far as its length is known \
+               beforehand: strings and payloads of DUMP as a whole, a collection by the rows that are in memory. Replies up \
+               to 16 KB count for no limit, as in Redis, whose clients have a buffer of that size anyway.",
+        why: "How long elements are that lie on the disk, nobody knows before they are read.",
+        test: "limits_of_output_count_at_once_and_for_the_whole_reply",
     },
     Difference {
         commands: &["monitor"],

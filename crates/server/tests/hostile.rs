@@ -14,13 +14,6 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
 
-    /// Memory that the process occupies.
-    fn resident_bytes(&self) -> u64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("it runs");
-        let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
-        pages * 4096
-    }
-
     /// Waits until only `client` is connected, and as many files are open as at `before`.
     #[track_caller]
     fn is_alone_again(&self, client: &mut Client<TcpStream>, files: usize) {

@@ -96,7 +96,8 @@ fn payloads_that_nobody_reads_take_no_memory() {
     const CLIENTS: usize = 6;
     const PIECES: usize = 160;
     let dir = TempDir::new();
-    let server = Server::start(dir.path(), &[]);
+    // What is sent back is a request of its length.
+    let server = Server::start(dir.path(), &["--maxmemory-clients", "512mb"]);
     let mut other = server.client();
     let mut state = 7u64;
     for n in 0..PIECES {

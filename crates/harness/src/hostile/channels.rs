@@ -11,8 +11,9 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "subscribe-many", prepare: super::nothing, attack: subscribe_many },
 ];
 
-const PATTERNS: usize = 200_000;
-const CHANNELS: usize = 200_000;
+/// As many as one client may have within the server's `maxmemory-clients`.
+const PATTERNS: usize = 100_000;
+const CHANNELS: usize = 100_000;
 
 /// A channel's name that such patterns have much to do with before they fail.
 fn channel() -> Vec<u8> {

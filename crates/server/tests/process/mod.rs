@@ -107,6 +107,13 @@ impl Server {
         self.child.id()
     }
 
+    /// Memory that the process occupies.
+    pub fn resident_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("it runs");
+        let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+        pages * 4096
+    }
+
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
         assert!(sent.expect("kill runs").success());

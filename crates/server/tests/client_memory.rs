@@ -1,0 +1,354 @@
+//! One bound for what all clients need: what counts, who is closed, and that the process stays within it whoever attacks.
+
+mod process;
+
+use process::{Client, Server, TempDir, request, wait_until};
+use socket2::{Domain, Socket, Type};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+type Tcp = Client<TcpStream>;
+
+const MB: u64 = 1 << 20;
+
+fn start(more: &[&str]) -> (TempDir, Server) {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), more);
+    (dir, server)
+}
+
+/// A client whose socket takes little of what it does not read.
+fn deaf(server: &Server) -> Tcp {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
+    socket.set_recv_buffer_size(4096).expect("it can be set");
+    let address = SocketAddr::from(([127, 0, 0, 1], server.port));
+    socket.connect(&address.into()).expect("the server listens");
+    let socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(process::PATIENCE)).expect("a timeout can be set");
+    Client { socket }
+}
+
+/// A field of a client's line in CLIENT LIST; nothing if it is not there any more.
+fn field(asker: &mut Tcp, id: &str, name: &str) -> Option<u64> {
+    let list = asker.ask("CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(&format!("id={id} ")))?;
+    let value = line.split(' ').find_map(|word| word.strip_prefix(&format!("{name}=")));
+    Some(value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {line:?}")))
+}
+
+fn id_of(client: &mut Tcp) -> String {
+    client.ask("CLIENT ID")[1..].trim_end().to_owned()
+}
+
+/// Queues `count` commands of `bytes` each.
+fn queue(client: &mut Tcp, count: usize, bytes: usize) {
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    let value = vec![b'q'; bytes];
+    (0..count).for_each(|_| assert_eq!(client.ask_words(&[b"SET", b"k", &value]), "+QUEUED\r\n"));
+}
+
+#[test]
+fn what_clients_take_is_counted_and_shown() {
+    let (_dir, server) = start(&[]);
+    let mut asker = server.client();
+    let sum = |asker: &mut Tcp| asker.info("mem_clients_normal").parse::<u64>().expect("a number");
+    let before = sum(&mut asker);
+    let shows = |asker: &mut Tcp, id: &str, name: &str, at_least: u64| {
+        wait_until(name, || field(asker, id, name).is_some_and(|value| value >= at_least));
+        assert!(field(asker, id, name).is_some_and(|value| value < at_least * 5 / 2), "{name}");
+        assert!(field(asker, id, "tot-mem") > Some(at_least), "tot-mem counts {name}");
+    };
+    // A request that is not whole.
+    let mut half = server.client();
+    let id = id_of(&mut half);
+    half.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n");
+    half.send(&vec![b'x'; 1_000_000]);
+    shows(&mut asker, &id, "qbuf", 1_000_000);
+    // Commands of a transaction, and watched keys.
+    let mut queues = server.client();
+    let id = id_of(&mut queues);
+    queue(&mut queues, 10, 100_000);
+    shows(&mut asker, &id, "multi-mem", 1_000_000);
+    let mut watches = server.client();
+    let id = id_of(&mut watches);
+    let name = vec![b'w'; 500_000];
+    assert_eq!(watches.ask_words(&[b"WATCH", &name]), "+OK\r\n");
+    shows(&mut asker, &id, "multi-mem", 500_000);
+    // The arguments of a command that waits.
+    let mut blocked = server.client();
+    let id = id_of(&mut blocked);
+    blocked.send(&request(&[b"BLPOP", &name, b"0"]));
+    shows(&mut asker, &id, "argv-mem", 500_000);
+    // Replies that are not read.
+    asker.ask_words(&[b"SET", b"value", &vec![b'v'; 12_000]]);
+    let mut unread = deaf(&server);
+    let id = id_of(&mut unread);
+    unread.send(&b"GET value\r\n".repeat(1000));
+    wait_until("replies are waiting", || field(&mut asker, &id, "obl") > Some(100_000));
+    assert!(field(&mut asker, &id, "tot-mem") > field(&mut asker, &id, "obl"));
+    // Messages that are not read.
+    let mut subscriber = deaf(&server);
+    let id = id_of(&mut subscriber);
+    subscriber.ask("SUBSCRIBE news");
+    (0..10).for_each(|_| _ = asker.ask_words(&[b"PUBLISH", b"news", &name]));
+    wait_until("messages are waiting", || field(&mut asker, &id, "oll") > Some(1));
+    assert!(field(&mut asker, &id, "omem") > Some(1_000_000));
+    // Subscriptions.
+    let mut many = server.client();
+    let id = id_of(&mut many);
+    for channel in 0..1000 {
+        many.ask(&format!("SUBSCRIBE channel:{channel}"));
+    }
+    wait_until("subscriptions count", || field(&mut asker, &id, "tot-mem") > Some(280_000));
+    assert!(sum(&mut asker) > before + 6_000_000);
+    drop((half, queues, watches, blocked, unread, subscriber, many));
+    wait_until("all of it is given back", || sum(&mut asker) <= before + 10_000);
+    server.stop();
+}
+
+#[test]
+fn the_clients_with_most_are_closed_first_and_those_that_ask_are_kept() {
+    let dir = TempDir::new();
+    let log = dir.path().join("server.log");
+    let server = Server::start(dir.path(), &["--maxmemory-clients", "8mb", "--logfile", "server.log"]);
+    let mut asker = server.client();
+    let mut clients: Vec<Tcp> = (0..5).map(|_| server.client()).collect();
+    assert_eq!(clients[4].ask("CLIENT NO-EVICT on"), "+OK\r\n");
+    for (client, count) in clients.iter_mut().zip([5, 20, 1, 10, 40]) {
+        queue(client, count, 100_000);
+    }
+    assert_eq!(asker.info("evicted_clients"), "0");
+    // 7.6 MB so far.
+    let mut last = server.client();
+    queue(&mut last, 1, 800_000);
+    wait_until("there is room again", || asker.info("evicted_clients") == "1");
+    assert_eq!(clients[1].rest(), "", "it has most of those that may be closed");
+    assert_eq!(last.ask("EXEC"), "*1\r\n+OK\r\n");
+    for client in [0, 2, 3, 4] {
+        assert!(clients[client].ask("EXEC").ends_with("+OK\r\n"));
+    }
+    let text = std::fs::read_to_string(log).expect("there is a log");
+    let line = text.lines().find(|line| line.contains("Evicting client: id=")).expect("it is logged");
+    assert!(line.contains(" multi=20 ") && line.contains(" tot-mem=20"), "{line}");
+    // By CONFIG SET, at once; what the bound is in bytes INFO says.
+    queue(&mut clients[3], 30, 100_000);
+    assert_eq!(asker.ask("CONFIG SET maxmemory-clients 2mb"), "+OK\r\n");
+    assert_eq!(clients[3].rest(), "");
+    assert_eq!(asker.info("maxmemory_clients"), (2 * MB).to_string());
+    assert_eq!(asker.ask("CONFIG SET maxmemory-clients 10%"), "+OK\r\n");
+    assert_eq!(asker.info("maxmemory_clients"), (128 * MB / 100 * 10).to_string());
+    assert_eq!(asker.ask("CONFIG SET maxmemory-clients 0"), "+OK\r\n");
+    queue(&mut last, 300, 100_000);
+    assert_eq!(asker.info("evicted_clients"), "2");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_needs_more_than_all_may_have_is_closed() {
+    let (_dir, server) = start(&["--maxmemory-clients", "4mb"]);
+    let mut asker = server.client();
+    // A request, a transaction, subscriptions, watched keys, a long reply.
+    let value = vec![b'x'; 6_000_000];
+    let mut large = server.client();
+    let _ = std::io::Write::write_all(&mut large.socket, &request(&[b"SET", b"k", &value]));
+    assert_eq!(large.rest(), "");
+    let names: Vec<Vec<u8>> = (0..20_000).map(|number| format!("name:{number}").into_bytes()).collect();
+    for word in ["SUBSCRIBE", "WATCH"] {
+        let words: Vec<&[u8]> = std::iter::once(word.as_bytes()).chain(names.iter().map(Vec::as_slice)).collect();
+        let mut many = server.client();
+        let _ = std::io::Write::write_all(&mut many.socket, &request(&words));
+        assert_eq!(many.rest(), "", "{word}");
+    }
+    wait_until("three are closed", || asker.info("evicted_clients") == "3");
+    assert_eq!(asker.ask("EXISTS k"), ":0\r\n");
+    // KEYS is refused, where nobody has to go for it.
+    for batch in names.chunks(1000) {
+        for name in batch {
+            asker.send(&request(&[b"SET", &[&name[..], &[b'n'; 300]].concat(), b"v"]));
+        }
+        batch.iter().for_each(|_| assert_eq!(asker.reply(), "+OK\r\n"));
+    }
+    let refused = asker.ask("KEYS *");
+    assert!(refused.starts_with("-OOM the reply would take more memory than 'maxmemory-clients'"), "{refused:.99}");
+    assert_eq!(asker.ask("DBSIZE"), ":20000\r\n");
+    assert_eq!(asker.ask("CONFIG SET maxmemory-clients 16mb"), "+OK\r\n");
+    let keys = asker.ask("KEYS *");
+    assert_eq!(keys.matches("name:").count(), 20_000);
+    server.stop();
+}
+
+/// Where a client does not read, others wait for room, and none of them is lost.
+#[test]
+fn who_has_a_large_request_under_way_waits_for_room() {
+    let (_dir, server) = start(&["--maxmemory-clients", "16mb"]);
+    let mut asker = server.client();
+    let mut holder = server.client();
+    queue(&mut holder, 149, 100_000);
+    // It is read slowly, but it is read; by then the other is done.
+    let mut sender = server.client();
+    let value = vec![b'v'; 900_000];
+    sender.send(&request(&[b"SET", b"k", &value]));
+    assert!(holder.ask("EXEC").ends_with("+OK\r\n"));
+    assert_eq!(sender.reply(), "+OK\r\n");
+    assert_eq!((asker.ask("STRLEN k"), asker.info("evicted_clients")), (":900000\r\n".into(), "0".into()));
+    server.stop();
+}
+
+#[test]
+fn a_message_is_held_once_for_all_who_do_not_read_it() {
+    const SUBSCRIBERS: usize = 100;
+    // Below the soft limit of subscribers.
+    const MESSAGES: u8 = 7;
+    let (_dir, server) = start(&[]);
+    let mut publisher = server.client();
+    let mut deaf: Vec<Tcp> = (0..SUBSCRIBERS).map(|_| deaf(&server)).collect();
+    for (number, client) in deaf.iter_mut().enumerate() {
+        if number % 3 == 0 {
+            client.ask("HELLO 3");
+        }
+        assert!(client.ask(if number % 2 == 0 { "SUBSCRIBE news" } else { "PSUBSCRIBE n*" }).contains("subscribe"));
+    }
+    let before = server.resident_bytes();
+    for number in 0..MESSAGES {
+        let message = vec![b'a' + number; 1_000_000];
+        assert_eq!(publisher.ask_words(&[b"PUBLISH", b"news", &message]), format!(":{SUBSCRIBERS}\r\n"));
+    }
+    let more = server.resident_bytes().saturating_sub(before);
+    assert!(more < 30 * MB, "{MESSAGES} MB for {SUBSCRIBERS} clients took {} MB", more / MB);
+    let counted: u64 = publisher.info("mem_clients_normal").parse().expect("a number");
+    assert!(counted < 10 * MB, "{counted}");
+    assert_eq!(publisher.info("evicted_clients"), "0");
+    // Each gets all of them, in order and in its protocol.
+    for (index, client) in deaf.iter_mut().enumerate().take(12) {
+        for number in 0..MESSAGES {
+            let message = client.reply();
+            let head = if index % 2 == 0 { "3\r\n$7\r\nmessage" } else { "4\r\n$8\r\npmessage\r\n$2\r\nn*" };
+            let sign = if index % 3 == 0 { ">" } else { "*" };
+            assert!(message.starts_with(&format!("{sign}{head}\r\n$4\r\nnews\r\n$1000000\r\n")), "{message:.99}");
+            assert_eq!(message.as_bytes()[message.len() - 3], b'a' + number);
+        }
+    }
+    drop(deaf);
+    wait_until("nothing is held any more", || {
+        publisher.info("mem_clients_normal").parse::<u64>().is_ok_and(|bytes| bytes < MB)
+    });
+    server.stop();
+}
+
+/// Messages that come while a long reply is half out follow it, shared ones as well.
+#[test]
+fn long_messages_follow_a_long_reply() {
+    let (_dir, server) = start(&[]);
+    let (mut publisher, mut reader) = (server.client(), deaf(&server));
+    let value = vec![b'v'; 8_000_000];
+    assert_eq!(publisher.ask_words(&[b"SET", b"k", &value]), "+OK\r\n");
+    reader.ask("HELLO 3");
+    reader.ask("SUBSCRIBE news");
+    reader.send(b"GET k\r\n");
+    wait_until("the reply is half out", || publisher.ask("CLIENT LIST").contains("cmd=get"));
+    let messages = ["short", &"l".repeat(100_000), "end"];
+    for message in messages {
+        assert_eq!(publisher.ask_words(&[b"PUBLISH", b"news", message.as_bytes()]), ":1\r\n");
+    }
+    reader.send(b"PING\r\n");
+    let heard: Vec<String> = (0..5).map(|_| reader.reply()).collect();
+    let reply = heard.iter().position(|reply| reply.len() > 8_000_000).expect("the value");
+    let pushed: Vec<&String> = heard.iter().filter(|reply| reply.starts_with('>')).collect();
+    assert_eq!(pushed.len(), 3, "{reply}");
+    for (pushed, message) in pushed.iter().zip(messages) {
+        assert!(pushed.ends_with(&format!("\r\n{message}\r\n")));
+    }
+    assert_eq!(heard[4], "+PONG\r\n", "what was published before comes before");
+    server.stop();
+}
+
+#[test]
+fn limits_of_output_count_at_once_and_for_the_whole_reply() {
+    let (_dir, server) = start(&[]);
+    let mut admin = server.client();
+    let set = |admin: &mut Tcp, limit: &str| {
+        let set = admin.ask_words(&[b"CONFIG", b"SET", b"client-output-buffer-limit", limit.as_bytes()]);
+        assert_eq!(set, "+OK\r\n");
+    };
+    // In a row of the memtable, in pieces, and made of many.
+    admin.ask_words(&[b"SET", b"short", &[b's'; 10_000]]);
+    admin.ask_words(&[b"SET", b"long", &vec![b'l'; 400_000]]);
+    for number in 0..4000 {
+        admin.send(format!("RPUSH list element:{number:0>60}\r\n").as_bytes());
+    }
+    (0..4000).for_each(|_| _ = admin.reply());
+    let large = ["GET long", "LRANGE list 0 -1", "MGET long short", "GETRANGE long 0 300000"];
+    for round in 0..5 {
+        for command in large {
+            set(&mut admin, "normal 100000 0 0");
+            let mut client = server.client();
+            client.send(format!("{command}\r\n").as_bytes());
+            assert_eq!(client.rest(), "", "round {round}: {command} is above the limit");
+            // A smaller one is not.
+            let mut client = server.client();
+            assert_eq!(client.ask("GET short").len(), 10_010);
+            set(&mut admin, "normal 0 0 0");
+            assert!(client.ask(command).len() > 250_000, "round {round}: {command}");
+        }
+    }
+    server.stop();
+}
+
+/// Attacks from twenty sides, all at once, each as fast as it can.
+#[test]
+fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
+    const TIME: Duration = Duration::from_secs(5);
+    let (_dir, server) = start(&[]);
+    let mut asker = server.client();
+    for first in (0..200_000).step_by(1000) {
+        (first..first + 1000).for_each(|number| asker.send(format!("SET key:{number:0>40} v\r\n").as_bytes()));
+        (0..1000).for_each(|_| _ = asker.reply());
+    }
+    let value = vec![b'x'; 1_000_000];
+    let attack = |kind: usize, until: std::time::Instant| {
+        let mut kept: Vec<Tcp> = Vec::new();
+        while std::time::Instant::now() < until {
+            // A client that is closed is one of those that were to be.
+            let mut client = deaf(&server);
+            let mut say = |bytes: &[u8]| std::io::Write::write_all(&mut client.socket, bytes).is_ok();
+            match kind % 10 {
+                0 => _ = say(b"SUBSCRIBE news\r\n"),
+                1 => _ = (0..5).all(|_| say(&request(&[b"PUBLISH", b"news", &value]))),
+                2 => _ = say(b"MONITOR\r\n"),
+                3 => _ = say(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$512000000\r\n") && say(&value),
+                4 => _ = say(b"MULTI\r\n") && (0..20).all(|_| say(&request(&[b"SET", b"k", &value]))),
+                5 => _ = say(b"KEYS *\r\n"),
+                6 => {
+                    let names: Vec<String> = (0..5000).map(|name| format!("channel:{}:{name}", kept.len())).collect();
+                    let words = std::iter::once(&b"SUBSCRIBE"[..]).chain(names.iter().map(|name| name.as_bytes()));
+                    say(&request(&words.collect::<Vec<_>>()));
+                }
+                7 => _ = say(&request(&[b"BLPOP", &value[..500_000], b"0"])),
+                8 => _ = say(&request(&[b"WATCH", &value[..500_000]])),
+                _ => _ = (0..5).all(|_| say(&request(&[b"SET", b"long", &value])) && say(b"GET long\r\n")),
+            }
+            kept.push(client);
+            if kept.len() > 100 {
+                kept.drain(..50);
+            }
+        }
+    };
+    let until = std::time::Instant::now() + TIME;
+    let (mut most, mut asked) = (0, 0);
+    std::thread::scope(|scope| {
+        for kind in 0..20 {
+            scope.spawn(move || attack(kind, until));
+        }
+        while std::time::Instant::now() < until {
+            assert_eq!(asker.ask("SET innocent 1"), "+OK\r\n");
+            assert_eq!(asker.ask("GET innocent"), "$1\r\n1\r\n");
+            asked += 1;
+            most = most.max(server.resident_bytes());
+        }
+    });
+    let bound = 128 * MB / 4 * 5 + 64 * MB;
+    assert!(most < bound, "{} MB were resident, {} MB are allowed", most / MB, bound / MB);
+    assert!(asked > 20, "the innocent client was answered {asked} times");
+    assert_ne!(asker.info("evicted_clients"), "0");
+    server.stop();
+}
