@@ -235,6 +235,7 @@ impl Waiter {
             was_locked: false,
             called: Vec::new(),
             waiter: None,
+            counted: None,
         };
         inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
     }

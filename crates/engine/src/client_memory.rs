@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::session::Session;
 use crate::sync::{Mutex, Padded, lock};
 use haypile_config::{Config, Share};
+use haypile_resp::Reply;
 use haypile_store::Room;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -52,7 +53,7 @@ pub(crate) struct ClientMemory {
     held: Box<[Padded<Count>]>,
     /// Messages that several clients share, each counted once.
     shared: AtomicU64,
-    /// What commands have collected for replies that are not made yet.
+    /// What commands have collected for replies, until their event loops have these.
     collected: AtomicU64,
     /// Bytes of clients that were told to go and are still there.
     leaving: AtomicU64,
@@ -304,6 +305,31 @@ impl Engine {
             // Who publishes waits until they have gone.
             self.attention.set_congested(true);
         }
+    }
+}
+
+/// Bytes that are counted among the clients' while this lives.
+pub(crate) struct Counted {
+    memory: Arc<ClientMemory>,
+    bytes: usize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.memory.collected.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Counts a long reply that is on its way to its event loop.
+    pub(crate) fn count_reply(&self, reply: &Reply) -> Option<Counted> {
+        let bytes = reply.weight().held_bytes;
+        if bytes < RESERVED_BYTES_MIN {
+            return None;
+        }
+        self.client_memory.collected.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.bound_clients();
+        Some(Counted { memory: self.client_memory.clone(), bytes })
     }
 }
 

@@ -155,7 +155,7 @@ pub(crate) fn run(
         Err(error) => (error.into_reply(), Index(0)),
     };
     engine.locks.unlock(&claims);
-    Some(Finished { state, reply, gate, was_block: false, was_locked, called: Vec::new(), waiter: None })
+    Some(Finished { state, reply, gate, was_block: false, was_locked, called: Vec::new(), waiter: None, counted: None })
 }
 
 /// The answer to a call whose time was over before a thread was free for it. It is not run any more.
@@ -168,7 +168,7 @@ pub(crate) fn give_up(engine: &Engine, pending: &Pending, state: State) -> Finis
         Turn::Newcomer => false,
     };
     let (reply, called) = (connecting(), Vec::new());
-    Finished { state, reply, gate: Index(0), was_block: false, was_locked, called, waiter: None }
+    Finished { state, reply, gate: Index(0), was_block: false, was_locked, called, waiter: None, counted: None }
 }
 
 /// One call, from its first key to its reply.

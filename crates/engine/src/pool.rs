@@ -312,7 +312,8 @@ impl Job {
                 }
             }
             Task::Run(pending, state) => {
-                if let Some(finished) = run(engine, &store, session, &inbox, pending, state) {
+                if let Some(mut finished) = run(engine, &store, session, &inbox, pending, state) {
+                    finished.counted = engine.count_reply(&finished.reply);
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }
             }
@@ -378,7 +379,16 @@ fn run(
         && engine.clients.get(session).is_none()
     {
         let (reply, gate, called) = (Reply::None, Index(0), Vec::new());
-        return Some(Finished { state, reply, gate, was_block: false, was_locked: false, called, waiter: None });
+        return Some(Finished {
+            state,
+            reply,
+            gate,
+            was_block: false,
+            was_locked: false,
+            called,
+            waiter: None,
+            counted: None,
+        });
     }
     let needs = pending.needs(&engine.table, store);
     // The way back into the queue, for a job that has to wait.
@@ -439,7 +449,7 @@ fn run(
     Some(match ran.reply {
         Ok(reply) => {
             let reply = encoded_if_long(engine.carry_out(&mut state, reply, was_block), state.protocol);
-            Finished { state, reply, gate, was_block, was_locked, called, waiter }
+            Finished { state, reply, gate, was_block, was_locked, called, waiter, counted: None }
         }
         Err(Stop::NeedsLocks) => {
             pending.more.extend(ran.missing);
@@ -449,7 +459,16 @@ fn run(
         }
         Err(stop) => {
             let reply = pending.work.refusal(stop);
-            Finished { state: before, reply, gate, was_block, was_locked, called: Vec::new(), waiter: None }
+            Finished {
+                state: before,
+                reply,
+                gate,
+                was_block,
+                was_locked,
+                called: Vec::new(),
+                waiter: None,
+                counted: None,
+            }
         }
     })
 }

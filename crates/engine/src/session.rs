@@ -5,6 +5,7 @@
 
 use crate::acts::Acts;
 use crate::blocked::{Held, Unblock};
+use crate::client_memory::Counted;
 use crate::clients::{Client, IDLE_BYTES, Names};
 use crate::locks::Turn;
 use crate::pubsub::{Audience, Change, Deferred, Name, Payload, Subscriptions};
@@ -227,6 +228,8 @@ pub(crate) struct Finished {
     pub called: Vec<Called>,
     /// It has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
+    /// Where a long reply is counted until its event loop has taken it.
+    pub counted: Option<Counted>,
 }
 
 impl Block {

@@ -57,9 +57,15 @@ impl Reply {
     /// The reply in pieces of about [`PIECE_BYTES`] each. A reply with a [`Reply::Stream`] in it can be written in no
     /// other way.
     pub fn into_pieces(self) -> ReplyPieces {
+        let weight = self.weight();
+        ReplyPieces { rest: vec![Part::Reply(self)], weight }
+    }
+
+    /// What it weighs, with all that is in it.
+    pub fn weight(&self) -> Weight {
         let mut weight = Weight::default();
         self.add_weight(&mut weight);
-        ReplyPieces { rest: vec![Part::Reply(self)], weight }
+        weight
     }
 
     fn add_weight(&self, weight: &mut Weight) {
