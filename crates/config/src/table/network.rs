@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::used(
         "maxmemory-clients",
         Kind::BytesOrPercent,
-        "50%",
+        "0",
         "Bytes that all clients' requests, replies, messages and subscriptions may take together, beside `maxmemory`, or a share of it; above it the clients with most are closed. 0 is no bound.",
     ),
     Row::harmless("bind-source-addr", TEXT, "\"\"", "Source address of outgoing connections; there are none."),

@@ -26,13 +26,13 @@ use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use innocent::Waits;
 
 /// Directives of the server under attack.
-pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
+pub const DIRECTIVES: &str = "--maxmemory 128mb --maxmemory-clients 50% --workers 2";
 
 /// What the innocent client may wait in all but one of a hundred requests.
 pub const P99_MAX: Duration = Duration::from_millis(5);
 /// What it may wait at most.
 pub const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// What the server may occupy: `maxmemory` and a quarter of it, half of it for clients as `maxmemory-clients` has it by default, and
+/// What the server may occupy: `maxmemory` and a quarter of it, half of it for clients as `maxmemory-clients` has it here, and
 /// 96 MB for the program, its threads and what its allocator keeps.
 pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
 /// How often the resident memory is looked at.
