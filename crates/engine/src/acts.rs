@@ -13,7 +13,7 @@ use haypile_config::{Draft, Settings};
 use haypile_resp::Reply;
 use std::sync::atomic::Ordering;
 
-/// What is done to the server.
+/// One change of the server that a command asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     SetConfig(Vec<(Vec<u8>, Vec<u8>)>),
@@ -94,7 +94,7 @@ impl Acts {
 
 impl Act {
     /// # Errors
-    /// It has no effect: the reply of its command.
+    /// The act has no effect; the error is the reply of its command.
     fn carry_out(self, engine: &Engine) -> Result<(), Error> {
         match self {
             Act::SetConfig(pairs) => {
