@@ -2,13 +2,13 @@
 //!
 //! Owns their options and replies. Each tries once: what it answers then says that it has got something, or what it waits
 //! for; who waits, how long and in which order is the engine's business. How elements and members are taken is in
-//! `list_move.rs` and `zset_pop.rs`.
+//! `list/moving.rs` and `zset/pop.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::list_move::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
+use crate::list::moving::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
 use crate::table::{Arity, Awaited, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Run, Tried, Use};
-use crate::zset_pop::{self, End, Mpop};
+use crate::zset::pop::{self, End, Mpop};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::extended::Extended;
@@ -182,7 +182,7 @@ fn pop_member(txn: &mut Txn, args: Args, end: End) -> Result<Tried> {
     let last = args.len() - 1;
     let timeout_ms = timeout_ms(txn, args, last)?;
     let keys = look_at(txn, 1..last)?;
-    Ok(match zset_pop::pop_from_first(txn, args, keys.clone(), end)? {
+    Ok(match pop::pop_from_first(txn, args, keys.clone(), end)? {
         Some(reply) => Tried::Got(reply),
         None => Tried::Nothing(Awaited::new(keys, Type::Zset, timeout_ms, Reply::NullArray)),
     })

@@ -6,7 +6,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::scan::{STEP_KEYS, STEP_KEYS_MAX, parse_cursor};
+use crate::keys::scan::{STEP_KEYS, STEP_KEYS_MAX, parse_cursor};
 use haypile_config::glob;
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, Weight, write};

@@ -4,7 +4,7 @@
 //! table. This crate names no socket and no row: it asks [`haypile_store::Txn`] through `haypile-types`, or the session
 //! through [`Host`].
 //!
-//! Read [`table`] first, then any group (`string.rs`), then [`lookup`] for the way from a request to its command.
+//! Read [`table`] first, then any group (`string/`), then [`lookup`] for the way from a request to its command.
 
 pub mod table;
 
@@ -18,88 +18,26 @@ mod names;
 pub mod redact;
 pub mod syntax;
 
-mod string;
-
-mod counter;
-mod lcs;
-mod substring;
-
-mod bitfield;
 mod bitmap;
-mod hyperloglog;
-
-mod elements;
-mod hash;
-mod hash_expire;
-mod hash_random;
-
-mod list;
-mod list_middle;
-mod list_move;
-
 mod blocking;
-mod set;
-
-mod set_algebra;
-mod set_random;
-
-mod stream;
-mod stream_claim;
-mod stream_footprint;
-mod stream_group;
-mod stream_group_info;
-mod stream_id;
-mod stream_info;
-mod stream_range;
-mod stream_read;
-mod stream_read_group;
-
-mod zset;
-mod zset_combine;
-mod zset_pop;
-mod zset_random;
-mod zset_range;
-
+mod elements;
 mod geo;
-mod geo_found;
-mod geo_search;
+mod hash;
+mod hyperloglog;
+mod list;
+mod set;
+mod stream;
+mod string;
+mod zset;
 
-mod keys;
-
-mod database;
-pub mod dump;
-mod expire;
-pub mod migrate;
-mod scan;
-mod sort;
-mod sort_large;
-
-mod backup;
-mod client;
-mod connection;
-mod pubsub;
-
-mod introspect;
-mod latency;
-mod monitor;
-mod server;
-mod slowlog;
-mod transactions;
-
-mod acl;
-mod cluster;
-mod debug;
-mod debug_protocol;
-mod digest;
-mod footprint;
-mod lolwut;
-mod memory;
-mod modules;
-mod object;
-mod reload;
-mod replication;
-
+pub mod keys;
 pub mod transfer;
+
+mod session;
+
+mod debug;
+mod memory;
+mod server;
 
 pub mod compatibility;
 
@@ -117,51 +55,51 @@ pub const REDIS_VERSION: &str = "7.2.0";
 pub(crate) fn groups() -> &'static [&'static [Command]] {
     &[
         string::COMMANDS,
-        counter::COMMANDS,
-        lcs::COMMANDS,
-        substring::COMMANDS,
+        string::counter::COMMANDS,
+        string::lcs::COMMANDS,
+        string::substring::COMMANDS,
         bitmap::COMMANDS,
-        bitfield::COMMANDS,
+        bitmap::field::COMMANDS,
         hyperloglog::COMMANDS,
         hash::COMMANDS,
-        hash_expire::COMMANDS,
+        hash::expire::COMMANDS,
         list::COMMANDS,
-        list_middle::COMMANDS,
-        list_move::COMMANDS,
+        list::middle::COMMANDS,
+        list::moving::COMMANDS,
         blocking::COMMANDS,
         set::COMMANDS,
-        set_random::COMMANDS,
-        set_algebra::COMMANDS,
+        set::random::COMMANDS,
+        set::algebra::COMMANDS,
         zset::COMMANDS,
         geo::COMMANDS,
         stream::COMMANDS,
-        stream_group::COMMANDS,
-        stream_read_group::COMMANDS,
-        stream_claim::COMMANDS,
+        stream::group::COMMANDS,
+        stream::read_group::COMMANDS,
+        stream::claim::COMMANDS,
         keys::COMMANDS,
-        expire::COMMANDS,
-        dump::COMMANDS,
-        migrate::COMMANDS,
-        scan::COMMANDS,
-        sort::COMMANDS,
-        database::COMMANDS,
-        connection::COMMANDS,
-        client::COMMANDS,
-        pubsub::COMMANDS,
+        keys::expire::COMMANDS,
+        keys::dump::COMMANDS,
+        keys::migrate::COMMANDS,
+        keys::scan::COMMANDS,
+        keys::sort::COMMANDS,
+        server::database::COMMANDS,
+        session::connection::COMMANDS,
+        session::client::COMMANDS,
+        session::pubsub::COMMANDS,
         server::COMMANDS,
-        backup::COMMANDS,
-        slowlog::COMMANDS,
-        latency::COMMANDS,
-        introspect::COMMANDS,
-        monitor::COMMANDS,
-        transactions::COMMANDS,
-        replication::COMMANDS,
-        acl::COMMANDS,
-        modules::COMMANDS,
-        lolwut::COMMANDS,
-        object::COMMANDS,
+        server::backup::COMMANDS,
+        server::slowlog::COMMANDS,
+        server::latency::COMMANDS,
+        server::introspect::COMMANDS,
+        session::monitor::COMMANDS,
+        session::transactions::COMMANDS,
+        server::replication::COMMANDS,
+        server::acl::COMMANDS,
+        server::modules::COMMANDS,
+        server::lolwut::COMMANDS,
+        keys::object::COMMANDS,
         memory::COMMANDS,
         debug::COMMANDS,
-        cluster::COMMANDS,
+        server::cluster::COMMANDS,
     ]
 }

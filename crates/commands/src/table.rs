@@ -3,12 +3,12 @@
 //! Owns what a command *is*: its name, arity, keys, flags, ACL categories, documentation and how it runs. A command is one
 //! `const` entry in the file of its group; the dispatcher, COMMAND, the ACL and docs/compatibility.md all walk these
 //! entries. Never runs a command itself. Keys are described in `keyspec.rs`, flags and categories in `flags.rs`, the language
-//! of `syntax` in `syntax.rs`; the entries are in `string.rs` and its siblings.
+//! of `syntax` in `syntax.rs`; the entries are in `string/` and its siblings.
 
 use crate::args::Args;
 use crate::error::Result;
 use crate::host::Host;
-use crate::migrate::Migration;
+use crate::keys::migrate::Migration;
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key::Type;

@@ -3,7 +3,7 @@
 //! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when a connection
 //! broke is for its user to decide.
 
-use haypile_commands::dump::LongDump;
+use haypile_commands::keys::dump::LongDump;
 use haypile_engine::{Target, Targets};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{Reply, write};

@@ -4,8 +4,9 @@
 
 use haypile_store::testing::options;
 use haypile_store::{Call, MemoryBase, Mode, Store, StoreOptions, TxnBuffers};
+use haypile_types::key;
+use haypile_types::set::draw;
 use haypile_types::set::{self, Set};
-use haypile_types::{key, set_draw};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,12 +50,12 @@ fn main() {
     measure("SRANDMEMBER", |txn| {
         let key = txn.key(b"myset");
         let set = Set::lookup(txn, &key).expect("reads").expect("is there");
-        black_box(set_draw::draw(txn, set).expect("draws"));
+        black_box(draw::draw(txn, set).expect("draws"));
     });
     measure("SPOP", |txn| {
         let key = txn.key(b"myset");
         let set = Set::lookup(txn, &key).expect("reads").expect("is there");
-        black_box(set_draw::pop(txn, &key, set).expect("pops"));
+        black_box(draw::pop(txn, &key, set).expect("pops"));
     });
     db.close().expect("closes");
     let _ = std::fs::remove_dir_all(&dir);

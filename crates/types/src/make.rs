@@ -4,15 +4,16 @@
 
 use crate::chunks::Chunked;
 use crate::key::{self, Type};
-use crate::set_encoding::Limits;
-use crate::{Result, element, hash, list, set_store, stream, string, zset};
+use crate::set::encoding::Limits;
+use crate::set::store;
+use crate::{Result, element, hash, list, stream, string, zset};
 use haypile_store::{Key, Txn};
 
 /// A value in the making.
 pub enum Maker {
     String(Text),
     List(list::Maker),
-    Set(set_store::Making),
+    Set(store::Making),
     Zset(zset::Maker),
     Hash(hash::Maker),
     Stream(Box<stream::Maker>),
@@ -29,7 +30,7 @@ impl Maker {
         match kind {
             Type::String => Maker::String(Text::Inline(Vec::new())),
             Type::List => Maker::List(list::Maker::new()),
-            Type::Set => Maker::Set(set_store::Making::new()),
+            Type::Set => Maker::Set(store::Making::new()),
             Type::Zset => Maker::Zset(zset::Maker::new()),
             Type::Hash => Maker::Hash(hash::Maker::new()),
             Type::Stream => Maker::Stream(Box::default()),

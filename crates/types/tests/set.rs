@@ -4,10 +4,11 @@ mod common;
 
 use common::{Db, Random, on_each_base};
 use haypile_store::{EncodingLimit, Key, Stop, Txn};
+use haypile_types::set::draw::{self, Selected};
+use haypile_types::set::merge::{self, Means, Members, Operation};
+use haypile_types::set::store;
 use haypile_types::set::{self, Set};
-use haypile_types::set_draw::{self, Selected};
-use haypile_types::set_merge::{self, Means, Members, Operation};
-use haypile_types::{Error, key, set_store, value};
+use haypile_types::{Error, key, value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -100,7 +101,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             let popped = db.run_with_seed(random.below(u64::MAX), |txn| {
                 let key = txn.key(name);
                 let set = lookup(txn, &key)?;
-                Some(set_draw::pop(txn, &key, set).expect("pops"))
+                Some(draw::pop(txn, &key, set).expect("pops"))
             });
             if let Some(before) = model.get_mut(name) {
                 let (member, left) = popped.expect("there is a member");
@@ -114,7 +115,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
                 let key = txn.key(name);
                 let set = lookup(txn, &key).filter(|set| set.count() > 1)?;
                 let count = (set.count() * share / 100).clamp(1, set.count() - 1);
-                set_draw::pop_sample(txn, &key, &set, count, |member| popped.push(member.to_vec())).expect("pops")
+                draw::pop_sample(txn, &key, &set, count, |member| popped.push(member.to_vec())).expect("pops")
             });
             popped.extend(read_selected(selected));
             popped.iter().for_each(|member| {
@@ -128,7 +129,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
                 let set = lookup(txn, &key).filter(|set| set.count() > 1)?;
                 let count = (set.count() * share / 100).clamp(1, set.count() - 1);
                 let take = |member: &[u8]| seen.push(member.to_vec());
-                let selected = set_draw::sample(txn, &key, &set, count, take).expect("draws");
+                let selected = draw::sample(txn, &key, &set, count, take).expect("draws");
                 Some((count, selected))
             });
             if let Some((count, selected)) = asked {
@@ -161,17 +162,17 @@ fn operate(db: &mut Db, model: &mut Model, names: [&'static [u8]; 3], random: &m
     });
     let walked = db.run(|txn| {
         let keys: Vec<Key<'_>> = from.iter().map(|name| txn.key(name)).collect();
-        let sets = set_merge::lookup(txn, &keys).expect("reads");
-        set_merge::merge(txn, &keys, &sets, operation, Means::Walks).expect("merges").into_members()
+        let sets = merge::lookup(txn, &keys).expect("reads");
+        merge::merge(txn, &keys, &sets, operation, Means::Walks).expect("merges").into_members()
     });
     let walked = read_all(walked);
     assert_eq!(walked.len(), expected.len(), "each once");
     assert!(walked.into_iter().collect::<Reference>() == expected, "{operation:?} of {from:?}");
     let stored = db.run(|txn| {
         let keys: Vec<Key<'_>> = from.iter().map(|name| txn.key(name)).collect();
-        let sets = set_merge::lookup(txn, &keys).expect("reads");
-        let merge = set_merge::merge(txn, &keys, &sets, operation, Means::Any).expect("merges");
-        set_store::store(txn, &txn.key(to), merge, operation, &sets).expect("stores")
+        let sets = merge::lookup(txn, &keys).expect("reads");
+        let merge = merge::merge(txn, &keys, &sets, operation, Means::Any).expect("merges");
+        store::store(txn, &txn.key(to), merge, operation, &sets).expect("stores")
     });
     assert_eq!(stored, expected.len() as u64, "{operation:?} of {from:?}");
     if stored > 0 {
@@ -235,7 +236,7 @@ fn every_member_is_drawn_equally_often() {
         for seed in 0..size as u64 * 30 {
             let member = db.run_with_seed(seed, |txn| {
                 let set = lookup(txn, &txn.key(b"s")).expect("is there");
-                set_draw::draw(txn, set).expect("draws").to_vec()
+                draw::draw(txn, set).expect("draws").to_vec()
             });
             *found.entry(member).or_insert(0) += 1;
         }
@@ -256,7 +257,7 @@ fn every_member_is_in_as_many_samples() {
                 let key = txn.key(b"s");
                 let set = lookup(txn, &key).expect("is there");
                 let take = |member: &[u8]| seen.push(member.to_vec());
-                set_draw::sample(txn, &key, &set, (size / share) as u64, take).expect("draws")
+                draw::sample(txn, &key, &set, (size / share) as u64, take).expect("draws")
             });
             seen.extend(read_selected(selected));
             seen.into_iter().for_each(|member| *found.entry(member).or_insert(0) += 1);
@@ -280,7 +281,7 @@ fn what_is_popped_first_is_any_member() {
                 let member = db.run_with_seed(seed * 5 + nth, |txn| {
                     let key = txn.key(b"s");
                     let set = lookup(txn, &key).expect("is there");
-                    set_draw::pop(txn, &key, set).expect("pops").0.to_vec()
+                    draw::pop(txn, &key, set).expect("pops").0.to_vec()
                 });
                 if nth == 4 {
                     *found.entry(member).or_insert(0) += 1;
@@ -300,7 +301,7 @@ fn too_many_draws_are_refused() {
         let mut seen = 0;
         let result = db.run(|txn| {
             let set = lookup(txn, &txn.key(b"s")).expect("is there");
-            set_draw::sample_repeated(txn, &set, count, 20_000, |_| seen += 1).map(drop)
+            draw::sample_repeated(txn, &set, count, 20_000, |_| seen += 1).map(drop)
         });
         (result, seen)
     };

@@ -1,0 +1,211 @@
+//! What a search has found: kept in memory, in the order asked for, as few as asked for; what is too much for memory goes into
+//! rows of an object that nobody will own (`sort_large`).
+
+use crate::error::Result;
+use crate::keys::sort::MEMORY_BYTES_MAX;
+use crate::keys::sort_large::Heap;
+use haypile_store::{Direction, Key, Txn, View};
+use haypile_types::score;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// By distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Ascending,
+    Descending,
+}
+
+/// A place that was found.
+pub(crate) struct Hit<'h> {
+    pub member: Cow<'h, [u8]>,
+    pub score: f64,
+    pub distance_m: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    /// Where in the bytes of all.
+    member: Range<usize>,
+    score: f64,
+    distance_m: f64,
+}
+
+/// Items and their members, one behind the other.
+#[derive(Default)]
+struct Items {
+    items: Vec<Item>,
+    bytes: Vec<u8>,
+}
+
+impl Items {
+    #[inline]
+    fn push(&mut self, member: &[u8], score: f64, distance_m: f64) {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(member);
+        self.items.push(Item { member: from..self.bytes.len(), score, distance_m });
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.len() + self.items.len() * size_of::<Item>()
+    }
+
+    /// Equal distances stay in the order in which they were found.
+    fn sort(&mut self, order: Option<Order>) {
+        let compare =
+            |one: &Item, other: &Item| one.distance_m.partial_cmp(&other.distance_m).unwrap_or(Ordering::Equal);
+        match order {
+            None => {}
+            Some(Order::Ascending) => self.items.sort_by(compare),
+            Some(Order::Descending) => self.items.sort_by(|one, other| compare(other, one)),
+        }
+    }
+
+    /// Lets go of all but the first so many.
+    fn keep(&mut self, count: usize) {
+        let mut kept = Items::default();
+        for item in self.items.iter().take(count) {
+            kept.push(&self.bytes[item.member.clone()], item.score, item.distance_m);
+        }
+        *self = kept;
+    }
+}
+
+/// What is found, while the search goes on.
+pub(crate) struct Hits {
+    order: Option<Order>,
+    /// As many are asked for.
+    count: Option<u64>,
+    items: Items,
+    /// What did not fit into memory.
+    heap: Option<Heap>,
+}
+
+impl Hits {
+    pub fn new(order: Option<Order>, count: Option<u64>) -> Hits {
+        Hits { order, count, items: Items::default(), heap: None }
+    }
+
+    #[inline]
+    pub fn push(&mut self, member: &[u8], score: f64, distance_m: f64) {
+        self.items.push(member, score, distance_m);
+    }
+
+    /// How many there are so far.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.items.items.len() as u64 + self.heap.as_ref().map_or(0, |heap| heap.count)
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.items.bytes()
+    }
+
+    /// Where they take much memory, lets go of what nobody asked for, or moves all to rows.
+    pub fn make_room(&mut self, txn: &mut Txn, key: &Key) -> Result<()> {
+        if self.items.bytes() < MEMORY_BYTES_MAX {
+            return Ok(());
+        }
+        if let (Some(count), None) = (self.count, &self.heap) {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            if count < self.items.items.len() / 2 {
+                self.items.sort(self.order);
+                self.items.keep(count);
+                return Ok(());
+            }
+        }
+        let heap = match &mut self.heap {
+            Some(heap) => heap,
+            None => self.heap.insert(Heap::new(txn, key)?),
+        };
+        put_all(txn, heap, std::mem::take(&mut self.items), self.order)
+    }
+
+    /// All of them, in order.
+    pub fn into_found(mut self, txn: &mut Txn) -> Result<Found> {
+        let count = self.len().min(self.count.unwrap_or(u64::MAX));
+        let source = match self.heap {
+            None => {
+                self.items.sort(self.order);
+                Source::Memory(self.items)
+            }
+            Some(mut heap) => {
+                put_all(txn, &mut heap, self.items, self.order)?;
+                let is_descending = self.order == Some(Order::Descending);
+                Source::Rows(heap.into_view(txn, if is_descending { Direction::Backward } else { Direction::Forward })?)
+            }
+        };
+        Ok(Found { count, at: 0, source })
+    }
+}
+
+/// Moves items to rows: `score | distance | member` under the distance, or in the order in which they were found.
+fn put_all(txn: &mut Txn, heap: &mut Heap, items: Items, order: Option<Order>) -> Result<()> {
+    for item in &items.items {
+        let place = if order.is_some() { score::place(item.distance_m).to_vec() } else { Vec::new() };
+        let member = &items.bytes[item.member.clone()];
+        heap.put(txn, place, &[&item.score.to_be_bytes(), &item.distance_m.to_be_bytes(), member])?;
+    }
+    Ok(())
+}
+
+/// What was found, one by one.
+#[derive(Default)]
+pub(crate) struct Found {
+    count: u64,
+    at: u64,
+    source: Source,
+}
+
+enum Source {
+    Memory(Items),
+    Rows(View),
+}
+
+impl Default for Source {
+    fn default() -> Source {
+        Source::Memory(Items::default())
+    }
+}
+
+impl Found {
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of memory that all of it would take.
+    pub fn bytes(&self) -> u64 {
+        match &self.source {
+            Source::Memory(items) => items.bytes() as u64,
+            Source::Rows(_) => u64::MAX,
+        }
+    }
+
+    /// The next one; `None` at the end.
+    pub fn next(&mut self) -> std::result::Result<Option<Hit<'_>>, String> {
+        if self.at == self.count {
+            return Ok(None);
+        }
+        self.at += 1;
+        match &mut self.source {
+            Source::Memory(Items { items, bytes }) => {
+                let item = &items[self.at as usize - 1];
+                let member = Cow::Borrowed(&bytes[item.member.clone()]);
+                Ok(Some(Hit { member, score: item.score, distance_m: item.distance_m }))
+            }
+            Source::Rows(view) => {
+                let (_, row) = view.next_row()?.ok_or("fewer places than were found")?;
+                let number =
+                    |at: usize| row.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(f64::from_be_bytes);
+                match (number(0), number(8)) {
+                    (Some(score), Some(distance_m)) => {
+                        Ok(Some(Hit { member: Cow::Owned(row[16..].to_vec()), score, distance_m }))
+                    }
+                    _ => Err("a place that was found is damaged".into()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Sorting what is too much for memory, and what comes of it: elements go into rows of an object that nobody will own, under
+//! keys that sort as they are to be sorted, so that the store's own order does the work. The rows are garbage when the command
+//! has ended.
+
+use crate::error::{Error, Result};
+use crate::keys::sort::{MEMORY_BYTES_MAX, Weight};
+use haypile_resp::pieces::PIECE_BYTES;
+use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, write};
+use haypile_store::row::{self, Family};
+use haypile_store::{Direction, Key, Stop, Txn, View};
+use haypile_types::element::Rows;
+use haypile_types::key::Object;
+use haypile_types::score;
+use std::cmp::Ordering;
+
+/// What an element takes in memory besides its bytes.
+const ITEM_BYTES: usize = 64;
+
+/// A view cannot be read on.
+pub(crate) fn failed(why: String) -> Error {
+    Error::Stop(Stop::Failed(format!("ERR {why}")))
+}
+
+/// Rows of an object that nobody owns, in the order of what they are put under, each different.
+pub(crate) struct Heap {
+    rows: Rows,
+    pub count: u64,
+}
+
+impl Heap {
+    pub fn new(txn: &mut Txn, key: &Key) -> Result<Heap> {
+        Ok(Heap { rows: Rows { space: key.space, object: Object::new(txn, key)? }, count: 0 })
+    }
+
+    pub fn put(&mut self, txn: &mut Txn, mut place: Vec<u8>, value: &[&[u8]]) -> Result<()> {
+        place.extend_from_slice(&self.count.to_be_bytes());
+        self.count += 1;
+        Ok(txn.put_row(&self.rows.data(&place), value)?)
+    }
+
+    /// All of it, read to the end even though the rows are garbage from now on.
+    pub fn into_view(self, txn: &mut Txn, direction: Direction) -> Result<View> {
+        let Object { id, slot } = self.rows.object;
+        let (from, until) = row::object_range(Family::Data, self.rows.space, slot, id);
+        let view = txn.view(&from, &until, direction)?;
+        // Whoever loses an owner is found by those who give room back, even if there never was one.
+        txn.delete_row(&row::owner_row(self.rows.space, slot, id))?;
+        Ok(view)
+    }
+}
+
+pub(crate) struct Item {
+    element: Box<[u8]>,
+    weight: Weight,
+}
+
+/// Elements on their way into order.
+pub(crate) struct Sorter {
+    descending: bool,
+    items: Vec<Item>,
+    bytes: usize,
+    heap: Option<Heap>,
+}
+
+impl Sorter {
+    pub fn new(descending: bool) -> Sorter {
+        Sorter { descending, items: Vec::new(), bytes: 0, heap: None }
+    }
+
+    pub fn push(&mut self, txn: &mut Txn, key: &Key, element: &[u8], weight: Weight) -> Result<()> {
+        if let Some(heap) = &mut self.heap {
+            return heap.put(txn, place_of(element, &weight), &[element]);
+        }
+        let text_bytes = if let Weight::Text(text) = &weight { text.len() } else { 0 };
+        self.bytes += element.len() + text_bytes + ITEM_BYTES;
+        self.items.push(Item { element: element.into(), weight });
+        if self.bytes > MEMORY_BYTES_MAX {
+            let mut heap = Heap::new(txn, key)?;
+            for item in self.items.drain(..) {
+                heap.put(txn, place_of(&item.element, &item.weight), &[&item.element])?;
+            }
+            self.items = Vec::new();
+            self.heap = Some(heap);
+        }
+        Ok(())
+    }
+
+    pub fn into_sorted(mut self, txn: &mut Txn) -> Result<Sorted> {
+        if let Some(heap) = self.heap {
+            let direction = if self.descending { Direction::Backward } else { Direction::Forward };
+            return Ok(Sorted::Rows(heap.into_view(txn, direction)?));
+        }
+        let order = |one: &Item, other: &Item| match one.weight.compare(&other.weight) {
+            // Numbers that are equal leave it to the elements, so that the order is one.
+            Ordering::Equal if !matches!(one.weight, Weight::Text(_)) => one.element.cmp(&other.element),
+            order => order,
+        };
+        match self.descending {
+            true => self.items.sort_by(|one, other| order(other, one)),
+            false => self.items.sort_by(order),
+        }
+        Ok(Sorted::Memory(self.items.into_iter()))
+    }
+}
+
+/// Bytes that sort as the weight does, and the element among equal ones.
+fn place_of(element: &[u8], weight: &Weight) -> Vec<u8> {
+    let mut place = Vec::new();
+    match weight {
+        Weight::Text(text) => {
+            place.push(1);
+            put_escaped(&mut place, text);
+        }
+        Weight::None | Weight::Number(_) => {
+            place.push(0);
+            place.extend_from_slice(&score::place(weight.number()));
+            put_escaped(&mut place, element);
+        }
+    }
+    place
+}
+
+/// Bytes that end where they end, so that what follows does not count before it: zeros become `0 255`, the end is `0 0`.
+fn put_escaped(place: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        place.push(byte);
+        if byte == 0 {
+            place.push(u8::MAX);
+        }
+    }
+    place.extend_from_slice(&[0, 0]);
+}
+
+/// Elements in order.
+pub(crate) enum Sorted {
+    Memory(std::vec::IntoIter<Item>),
+    Rows(View),
+}
+
+impl Sorted {
+    pub fn next(&mut self) -> Result<Option<Box<[u8]>>> {
+        match self {
+            Sorted::Memory(items) => Ok(items.next().map(|item| item.element)),
+            Sorted::Rows(view) => Ok(view.next_row().map_err(failed)?.map(|(_, value)| (&*value).into())),
+        }
+    }
+}
+
+/// What a reply or a new list is made of, in order: missing values are `None`.
+pub(crate) struct Outputs {
+    values: Vec<Option<Box<[u8]>>>,
+    bytes: usize,
+    heap: Option<Heap>,
+    count: u64,
+}
+
+/// What stands before a value in a row.
+const MISSING: u8 = 0;
+const THERE: u8 = 1;
+
+impl Outputs {
+    pub fn new() -> Outputs {
+        Outputs { values: Vec::new(), bytes: 0, heap: None, count: 0 }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn push(&mut self, txn: &mut Txn, key: &Key, value: Option<&[u8]>) -> Result<()> {
+        self.count += 1;
+        if let Some(heap) = &mut self.heap {
+            return put_output(heap, txn, value);
+        }
+        self.bytes += value.map_or(0, <[u8]>::len) + ITEM_BYTES;
+        self.values.push(value.map(Into::into));
+        if self.bytes > MEMORY_BYTES_MAX {
+            let mut heap = Heap::new(txn, key)?;
+            for value in std::mem::take(&mut self.values) {
+                put_output(&mut heap, txn, value.as_deref())?;
+            }
+            self.heap = Some(heap);
+        }
+        Ok(())
+    }
+
+    pub fn into_iter(self, txn: &mut Txn) -> Result<OutputIter> {
+        match self.heap {
+            Some(heap) => Ok(OutputIter::Rows(heap.into_view(txn, Direction::Forward)?)),
+            None => Ok(OutputIter::Memory(self.values.into_iter())),
+        }
+    }
+
+    pub fn into_reply(self, txn: &mut Txn) -> Result<Reply> {
+        const AT_ONCE_BYTES_MAX: usize = 1 << 20;
+        let (count, at_once) = (self.count, self.bytes <= AT_ONCE_BYTES_MAX);
+        let mut values = self.into_iter(txn)?;
+        if !at_once {
+            return Ok(Reply::Stream(Box::new(LongReply { values, count, begun: false })));
+        }
+        let mut elements = Elements::new(Shape::Array);
+        while let Some(value) = values.next().map_err(failed)? {
+            match value {
+                Some(value) => elements.push(&value),
+                None => elements.push_null(),
+            }
+        }
+        Ok(Reply::Elements(elements))
+    }
+}
+
+fn put_output(heap: &mut Heap, txn: &mut Txn, value: Option<&[u8]>) -> Result<()> {
+    match value {
+        Some(value) => heap.put(txn, Vec::new(), &[&[THERE], value]),
+        None => heap.put(txn, Vec::new(), &[&[MISSING]]),
+    }
+}
+
+/// Outputs, one by one.
+pub(crate) enum OutputIter {
+    Memory(std::vec::IntoIter<Option<Box<[u8]>>>),
+    Rows(View),
+}
+
+impl OutputIter {
+    /// The next one; `None` at the end.
+    pub fn next(&mut self) -> std::result::Result<Option<Option<Box<[u8]>>>, String> {
+        match self {
+            OutputIter::Memory(values) => Ok(values.next()),
+            OutputIter::Rows(view) => {
+                let row = view.next_row()?;
+                Ok(row.map(|(_, value)| (value.first() == Some(&THERE)).then(|| (&value[1..]).into())))
+            }
+        }
+    }
+}
+
+/// A reply that is sent piece by piece.
+struct LongReply {
+    values: OutputIter,
+    count: u64,
+    /// The length is out.
+    begun: bool,
+}
+
+impl Pieces for LongReply {
+    fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        if !self.begun {
+            self.begun = true;
+            write::array_len(out, self.count as usize);
+        }
+        let full = out.len() + PIECE_BYTES;
+        while out.len() < full {
+            match self.values.next()? {
+                Some(Some(value)) => write::bulk(out, &value),
+                Some(None) => write::null(protocol, out),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn weight(&self) -> haypile_resp::Weight {
+        let bytes = match &self.values {
+            OutputIter::Memory(values) => {
+                let of_value =
+                    |value: &Option<Box<[u8]>>| size_of::<Box<[u8]>>() + value.as_ref().map_or(0, |value| value.len());
+                values.as_slice().iter().map(of_value).sum()
+            }
+            OutputIter::Rows(view) => view.bytes() as usize,
+        };
+        haypile_resp::Weight { held_bytes: bytes, encoded_bytes: bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_compared_by_all_their_bytes() {
+        let text = |text: &[u8]| Weight::Text(text.into());
+        assert_eq!(text(b"a\0b").compare(&text(b"a\0c")), Ordering::Less);
+        assert_eq!(text(b"B").compare(&text(b"a")), Ordering::Less);
+        assert_eq!(text("\u{e4}".as_bytes()).compare(&text(b"z")), Ordering::Greater);
+    }
+
+    #[test]
+    fn places_sort_as_weights_and_elements_do() {
+        let text = |text: &[u8]| Weight::Text(text.into());
+        let mut sorted: Vec<(&[u8], Weight)> = vec![
+            (b"z", Weight::Number(f64::NEG_INFINITY)),
+            (b"", Weight::Number(-1.5)),
+            (b"", Weight::None),
+            (b"a", Weight::Number(0.0)),
+            (b"a\0", Weight::Number(-0.0)),
+            (b"a\0b", Weight::None),
+            (b"aa", Weight::None),
+            (b"", Weight::Number(1e300)),
+        ];
+        let places: Vec<Vec<u8>> = sorted.iter().map(|(element, weight)| place_of(element, weight)).collect();
+        assert!(places.is_sorted(), "{places:?}");
+        sorted = vec![
+            (b"x", Weight::None),
+            (b"x", text(b"")),
+            (b"x", text(b"a")),
+            (b"x", text(b"a\0")),
+            (b"x", text(b"ab")),
+        ];
+        let places: Vec<Vec<u8>> = sorted.iter().map(|(element, weight)| place_of(element, weight)).collect();
+        assert!(places.is_sorted(), "{places:?}");
+    }
+}

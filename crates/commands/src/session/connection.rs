@@ -1,0 +1,207 @@
+//! The commands about the connection: greeting, login, protocol version, the selected database.
+//!
+//! Owns their options and replies. What a connection is belongs to the engine, behind [`Host`]. CLIENT is in `client.rs`.
+
+use crate::REDIS_VERSION;
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::session::client::client_name;
+use crate::table::{Arity, Command, Control, Deprecated, Flag, Group, Keys, Run};
+use haypile_resp::{Protocol, Reply, number};
+
+pub(crate) const COMMANDS: &[Command] = &[PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT];
+
+const PING: Command = Command {
+    name: "ping",
+    since: "1.0.0",
+    group: Group::Connection,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "Answers PONG, or the given message.",
+    syntax: "[message]",
+    run: Run::Session(ping),
+    flags: &[Flag::Fast],
+    tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    ..Command::USUAL
+};
+
+/// A RESP2 client that is subscribed gets an answer of the form of its messages.
+fn ping(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let text = match args.len() {
+        1 => None,
+        2 => Some(args.get(1).to_vec()),
+        _ => return Err(Error::WrongArity("ping".to_owned())),
+    };
+    if host.is_bound_to_channels() {
+        return Ok(Reply::array([Reply::bulk("pong"), Reply::bulk(text.unwrap_or_default())]));
+    }
+    Ok(text.map_or(Reply::Simple("PONG"), Reply::bulk))
+}
+
+const ECHO: Command = Command {
+    name: "echo",
+    since: "1.0.0",
+    group: Group::Connection,
+    arity: Arity::exactly(2),
+    keys: Keys::NONE,
+    summary: "Returns the given message.",
+    syntax: "message",
+    run: Run::Session(echo),
+    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    ..Command::USUAL
+};
+
+fn echo(_: &mut dyn Host, args: Args) -> Result<Reply> {
+    Ok(Reply::bulk(args.get(1).to_vec()))
+}
+
+const AUTH: Command = Command {
+    name: "auth",
+    since: "1.0.0",
+    group: Group::Connection,
+    arity: Arity::at_least(2),
+    keys: Keys::NONE,
+    summary: "Logs the connection in.",
+    syntax: "[username@6.0.0] password",
+    complexity: "O(N) where N is the number of passwords defined for the user",
+    run: Run::Session(auth),
+    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    history: &[("6.0.0", "Added ACL style (username and password).")],
+    ..Command::USUAL
+};
+
+fn auth(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let (user, password) = match args.len() {
+        2 if !host.has_password() => {
+            return Err(Error::text(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        2 => (&b"default"[..], args.get(1)),
+        3 => (args.get(1), args.get(2)),
+        _ => return Err(Error::Syntax),
+    };
+    host.authenticate(user, password)?;
+    Ok(Reply::ok())
+}
+
+const HELLO: Command = Command {
+    name: "hello",
+    since: "6.0.0",
+    group: Group::Connection,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "Agrees on the protocol version, with options to log in and to name the connection.",
+    syntax: "[arguments=(protover:integer [AUTH username_password=(username password)] [SETNAME \
+            clientname])]",
+    run: Run::Session(hello),
+    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    history: &[(
+        "6.2.0",
+        "`protover` made optional; when called without arguments the command reports the current \
+        connection's context.",
+    )],
+    ..Command::USUAL
+};
+
+/// All options are checked before the first of them takes effect.
+fn hello(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let protocol = match args.opt(1).map(number::parse_i64) {
+        None => None,
+        Some(Some(2)) => Some(Protocol::Resp2),
+        Some(Some(3)) => Some(Protocol::Resp3),
+        Some(Some(_)) => return Err(Error::text("NOPROTO unsupported protocol version")),
+        Some(None) => return Err(Error::text("ERR Protocol version is not an integer or out of range")),
+    };
+    let (mut login, mut name) = (None, None);
+    let mut at = 2;
+    while at < args.len() {
+        if args.is(at, "AUTH") && at + 2 < args.len() {
+            login = Some((args.get(at + 1), args.get(at + 2)));
+            at += 3;
+        } else if args.is(at, "SETNAME") && at + 1 < args.len() {
+            name = Some(client_name(args.get(at + 1))?);
+            at += 2;
+        } else {
+            return Err(Error::quoting("ERR Syntax error in HELLO option '", args.get(at), "'"));
+        }
+    }
+    if let Some((user, password)) = login {
+        host.authenticate(user, password)?;
+    }
+    if !host.authenticated() {
+        return Err(Error::text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        host.set_client_name(name);
+    }
+    if let Some(protocol) = protocol {
+        host.set_protocol(protocol);
+    }
+    Ok(Reply::Map(vec![
+        (Reply::bulk("server"), Reply::bulk("redis")),
+        (Reply::bulk("version"), Reply::bulk(REDIS_VERSION)),
+        (Reply::bulk("proto"), Reply::Integer(if host.protocol() == Protocol::Resp3 { 3 } else { 2 })),
+        (Reply::bulk("id"), Reply::Integer(host.client_id() as i64)),
+        (Reply::bulk("mode"), Reply::bulk("standalone")),
+        (Reply::bulk("role"), Reply::bulk("master")),
+        (Reply::bulk("modules"), Reply::Array(Vec::new())),
+    ]))
+}
+
+const SELECT: Command = Command {
+    name: "select",
+    since: "1.0.0",
+    group: Group::Connection,
+    arity: Arity::exactly(2),
+    keys: Keys::NONE,
+    summary: "Selects the database of this connection.",
+    syntax: "index",
+    run: Run::Session(select),
+    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    ..Command::USUAL
+};
+
+fn select(host: &mut dyn Host, args: Args) -> Result<Reply> {
+    let index = i32::try_from(args.int(1)?).map_err(|_| Error::NotInt)?;
+    let index = u32::try_from(index).ok().filter(|&index| index < host.databases());
+    host.select(index.ok_or(Error::DatabaseOutOfRange)?);
+    Ok(Reply::ok())
+}
+
+const RESET: Command = Command {
+    name: "reset",
+    since: "6.2.0",
+    group: Group::Connection,
+    arity: Arity::exactly(1),
+    keys: Keys::NONE,
+    summary: "Makes the connection as it was when it was opened.",
+    syntax: "",
+    run: Run::Control(Control::Reset),
+    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    ..Command::USUAL
+};
+
+const QUIT: Command = Command {
+    name: "quit",
+    since: "1.0.0",
+    group: Group::Connection,
+    arity: Arity::at_least(1),
+    keys: Keys::NONE,
+    summary: "Closes the connection after the reply.",
+    syntax: "",
+    run: Run::Session(quit),
+    flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    deprecated: Some(Deprecated { since: "7.2.0", instead: "just closing the connection" }),
+    ..Command::USUAL
+};
+
+fn quit(host: &mut dyn Host, _: Args) -> Result<Reply> {
+    host.close_after_reply();
+    Ok(Reply::ok())
+}

@@ -1,0 +1,160 @@
+//! XREADGROUP: reading a stream as a consumer of a group, new entries or those that the consumer has not acknowledged.
+//!
+//! It waits as other blocking commands do (`blocking.rs`): where it finds nothing new it says so, and runs again once there may
+//! be something, or once what it waits for has gone, which is an error.
+
+use crate::args::Args;
+use crate::error::{Error, Result, as_text};
+use crate::stream::group::see;
+use crate::stream::id;
+use crate::stream::range::write_entry;
+use crate::stream::read::Reading;
+use crate::table::{Arity, Begin, Command, Find, Group as CommandGroup, KeySpec, Keys, Mode, Run, Tried, Use};
+use haypile_resp::{Bytes, Elements, Reply, Shape, write};
+use haypile_store::{Key, Txn};
+use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
+use haypile_types::key;
+use haypile_types::stream::{Delivery, Edit, Fields, Group, Place, Stream, StreamId};
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+
+pub(crate) const COMMANDS: &[Command] = &[XREADGROUP];
+
+const XREADGROUP: Command = Command {
+    name: "xreadgroup",
+    since: "5.0.0",
+    group: CommandGroup::Stream,
+    arity: Arity::at_least(7),
+    keys: Keys::One(KeySpec {
+        begin: Begin::Keyword { word: "STREAMS", from: 4 },
+        find: Find::Range { last: -1, step: 1, limit: 2 },
+        ..KeySpec::at(1).with(Mode::Ro, &[Use::Access])
+    }),
+    summary: "Returns entries of streams to a consumer of a group, which has to acknowledge them, or waits for some.",
+    syntax: "GROUP group_consumer=(group consumer) [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS streams=(key... id...)",
+    complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always \
+                 asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP \
+                 blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
+    run: Run::Block(xreadgroup),
+    ..Command::USUAL
+};
+
+/// What one stream is asked for.
+struct Asked<'a> {
+    key: Key<'a>,
+    stream: Stream,
+    group: Group<'a>,
+    /// `None`: what is new.
+    after: Option<StreamId>,
+}
+
+fn no_group(key: &[u8], group: &[u8]) -> Error {
+    let (key, group) = (as_text(key), as_text(group));
+    let parts = [b"NOGROUP No such key '", key, b"' or consumer group '", group, b"' in XREADGROUP with GROUP option"];
+    Error::Quoting(parts.concat())
+}
+
+fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
+    let reading = Reading::parse(txn, args, true)?;
+    let (group_name, consumer_name) = reading.group.expect("it was asked for");
+    let mut asked: SmallVec<[Asked<'_>; 1]> = SmallVec::new();
+    for at in reading.keys.clone() {
+        let key = args.key(txn, at);
+        let stream = Stream::lookup(txn, &key)?;
+        let group = match &stream {
+            Some(stream) => Group::find(txn, stream, group_name)?,
+            None => None,
+        };
+        let (Some(stream), Some(group)) = (stream, group) else {
+            return Err(no_group(key.name, group_name));
+        };
+        let after = match args.get(reading.id_at(at)) {
+            b"$" => {
+                return Err(Error::text(
+                    "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this \
+                     consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return \
+                     an empty result set.",
+                ));
+            }
+            b">" => None,
+            // The highest one is what Redis takes > for.
+            id => Some(id::parse_strict(id, 0)?).filter(|id| *id != StreamId::MAX),
+        };
+        asked.push(Asked { key, stream, group, after });
+    }
+    let mut found = Vec::new();
+    let is_only = asked.len() == 1;
+    for Asked { key, stream, group, after } in asked {
+        // Redis looks again, and counts again.
+        key::count_lookup(txn, &key, true);
+        // A key may be named twice: its group is what the first one has left.
+        let group = if is_only { Some(group) } else { Group::find(txn, &stream, group_name)? };
+        let Some(group) = group else { continue };
+        let mut edit = Edit::of(group);
+        let place = see(txn, &mut edit, &key, consumer_name)?;
+        let mut entries = Elements::new(Shape::Array);
+        let is_served = match after {
+            Some(after) => {
+                history(txn, &mut edit, &stream, place, after, reading.limit, &mut entries)?;
+                true
+            }
+            None => {
+                let how = Delivery { limit: reading.limit, acknowledged: reading.noack };
+                edit.deliver(txn, &stream, place, how, |id, fields| {
+                    entries.push_with(|out| write_entry(out, id, fields));
+                    entries.bytes()
+                })? > 0
+            }
+        };
+        edit.save(txn)?;
+        if is_served {
+            found.push((Reply::Bulk(Bytes::Owned(key.name.to_vec())), Reply::Elements(entries)));
+        }
+    }
+    if found.is_empty() { Ok(reading.nothing(Vec::new(), true)) } else { Ok(Tried::Got(Reply::Keyed(found))) }
+}
+
+/// What a consumer has not acknowledged, behind an id: this counts as another delivery.
+fn history(
+    txn: &mut Txn,
+    edit: &mut Edit,
+    stream: &Stream,
+    place: Place,
+    after: StreamId,
+    limit: u64,
+    entries: &mut Elements,
+) -> Result<()> {
+    let Some(from) = after.next() else { return Ok(()) };
+    let consumer = edit.consumer(place).clone();
+    let mut ids = Vec::new();
+    let want = usize::try_from(limit.min(consumer.state.pending)).unwrap_or(usize::MAX);
+    edit.group.visit_ids_of(txn, &consumer, from..=StreamId::MAX, want, |id| {
+        ids.push(id);
+        if ids.len() < want { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    if ids.len() > ROWS_INLINE_MAX {
+        txn.long()?;
+    }
+    let now_ms = txn.now_ms();
+    for id in ids {
+        match stream.get(txn, id)? {
+            Some(value) => {
+                let fields = Fields::read(&value)?;
+                entries.push_with(|out| write_entry(out, id, fields));
+                if let Some(held) = edit.pending(txn, id)? {
+                    let deliveries = held.deliveries.saturating_add(1);
+                    edit.give(txn, id, Some(&held), place, now_ms, deliveries)?;
+                }
+            }
+            // It was removed since: only its id is left.
+            None => entries.push_with_null_array(|out| {
+                write::array_len(out, 2);
+                id::write(out, id);
+            }),
+        }
+        if entries.bytes() > REPLY_INLINE_BYTES_MAX {
+            txn.long()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,485 @@
+//! The commands that read and write whole strings: SET and GET with their relatives.
+//!
+//! Owns their options and replies. Never builds a row: what a string is on disk belongs to `haypile-types`. Counters are in
+//! `counter.rs`, parts of strings in `substring.rs`.
+
+pub(crate) mod counter;
+pub(crate) mod lcs;
+pub(crate) mod substring;
+
+use crate::args::Args;
+use crate::error::{Error, Result};
+use crate::keys::expire::Time;
+use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
+use haypile_resp::pieces::PIECE_BYTES;
+use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
+use haypile_store::{Key, Txn};
+use haypile_types::chunks::Long;
+use haypile_types::event;
+use haypile_types::key;
+use haypile_types::string::{self, Content};
+
+pub(crate) const COMMANDS: &[Command] = &[GET, SET, SETEX, PSETEX, SETNX, GETSET, GETEX, GETDEL, MGET, MSET, MSETNX];
+
+const GET: Command = Command {
+    name: "get",
+    since: "1.0.0",
+    group: Group::String,
+    arity: Arity::exactly(2),
+    keys: Keys::first(1),
+    summary: "Returns the value of a string key.",
+    syntax: "key",
+    run: Run::Read(get),
+    flags: &[Flag::Fast],
+    ..Command::USUAL
+};
+
+fn get(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let key = args.key(txn, 1);
+    Ok(string::get(txn, &key)?.map_or(Reply::Null, bulk))
+}
+
+/// A string, or a part of one, as a reply.
+pub(crate) fn bulk(content: Content) -> Reply {
+    match content {
+        Content::Shared(value) => Reply::bulk(value.into_parts()),
+        Content::Owned(bytes) => Reply::bulk(bytes),
+        Content::Long(long) => Reply::Stream(Box::new(LongBulk { long, begun: false })),
+    }
+}
+
+/// A string that is sent piece by piece.
+struct LongBulk {
+    long: Box<Long>,
+    /// The length is out.
+    begun: bool,
+}
+
+impl Pieces for LongBulk {
+    fn next(&mut self, _: Protocol, out: &mut Vec<u8>) -> std::result::Result<bool, String> {
+        if !self.begun {
+            self.begun = true;
+            write::bulk_len(out, self.long.remaining() as usize);
+        }
+        let more = self.long.next(PIECE_BYTES, out)?;
+        if !more {
+            out.extend_from_slice(b"\r\n");
+        }
+        Ok(more)
+    }
+
+    fn weight(&self) -> Weight {
+        Weight { held_bytes: self.long.held_bytes() as usize, encoded_bytes: self.long.remaining() as usize }
+    }
+}
+
+const SET: Command = Command {
+    name: "set",
+    since: "1.0.0",
+    group: Group::String,
+    arity: Arity::at_least(3),
+    keys: Keys::first(1)
+        .rw(&[Use::Access, Use::Update, Use::VariableFlags])
+        .noting("RW and ACCESS due to the optional `GET` argument"),
+    summary: "Sets a key to a string, whatever it held before, with options for conditions and a \
+             deadline.",
+    syntax: "key value [condition@2.6.12=(NX | XX)] [GET@6.2.0] [expiration=(EX seconds@2.6.12 | \
+            PX milliseconds@2.6.12 | EXAT unix-time-seconds@6.2.0 | PXAT \
+            unix-time-milliseconds@6.2.0 | KEEPTTL@6.0.0)]",
+    run: Run::Write(set),
+    flags: &[Flag::Denyoom],
+    history: &[
+        ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
+        ("6.0.0", "Added the `KEEPTTL` option."),
+        ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
+        ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
+    ],
+    ..Command::USUAL
+};
+
+fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let (key, value) = (args.key(txn, 1), args.get(2));
+    if args.len() == 3 {
+        string::set(txn, &key, value)?;
+        on_set(txn, &key, None);
+        return Ok(Reply::ok());
+    }
+    let options = Options::parse(args, 3, &Options::OF_SET)?;
+    let deadline = options.deadline(txn, args, "set")?;
+    if options.condition.is_none() && !options.get && options.expiry != Expiry::Keep {
+        let before = key::lookup_overwrite(txn, &key)?;
+        string::put(txn, &key, before.as_ref(), value, deadline)?;
+        on_set(txn, &key, deadline);
+        return Ok(Reply::ok());
+    }
+    let entry = if options.get { key::lookup_update(txn, &key)? } else { key::lookup_write(txn, &key)? };
+    let before = entry.as_ref().map(|entry| entry.header);
+    let old = match entry {
+        Some(entry) if options.get => bulk(string::content(txn, &key, entry)?),
+        _ => Reply::Null,
+    };
+    let allowed = options.condition.is_none_or(|condition| condition == Condition::met_by(before.is_some()));
+    if allowed {
+        let kept = before.and_then(|before| before.deadline_ms);
+        let after = if options.expiry == Expiry::Keep { kept } else { deadline };
+        string::put(txn, &key, before.as_ref(), value, after)?;
+        on_set(txn, &key, deadline);
+    }
+    Ok(match options.get {
+        false if allowed => Reply::ok(),
+        _ => old,
+    })
+}
+
+/// Tells of a string that was set, and of the deadline that it was given.
+fn on_set(txn: &mut Txn, key: &Key, deadline: Option<u64>) {
+    txn.on_event(event::STRING, "set", key);
+    if deadline.is_some() {
+        txn.on_event(event::GENERIC, "expire", key);
+    }
+}
+
+/// When SET sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Absent,
+    Present,
+}
+
+impl Condition {
+    fn met_by(present: bool) -> Condition {
+        if present { Condition::Present } else { Condition::Absent }
+    }
+}
+
+/// What becomes of the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Expiry {
+    /// SET removes it, GETEX leaves it.
+    #[default]
+    Unsaid,
+    Keep,
+    Persist,
+    /// What the number means, and which argument it is.
+    At(Time, usize),
+}
+
+/// The options of SET and GETEX. Like options may be repeated, the last one counts; unlike ones exclude each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Options {
+    condition: Option<Condition>,
+    get: bool,
+    expiry: Expiry,
+}
+
+impl Options {
+    const OF_SET: [&str; 4] = ["NX", "XX", "GET", "KEEPTTL"];
+    const OF_GETEX: [&str; 1] = ["PERSIST"];
+
+    /// The options from argument `i` on: `words`, and the four with a number.
+    fn parse(args: Args, mut i: usize, words: &[&str]) -> Result<Options> {
+        let mut options = Options::default();
+        while i < args.len() {
+            match words.iter().find(|word| args.is(i, word)) {
+                Some(&"NX") => options.require(Condition::Absent)?,
+                Some(&"XX") => options.require(Condition::Present)?,
+                Some(&"GET") => options.get = true,
+                Some(&"KEEPTTL") => options.expire(Expiry::Keep)?,
+                Some(_) => options.expire(Expiry::Persist)?,
+                None => {
+                    let times = [
+                        ("EX", Time::InSeconds),
+                        ("PX", Time::InMilliseconds),
+                        ("EXAT", Time::AtSecond),
+                        ("PXAT", Time::AtMillisecond),
+                    ];
+                    let (_, time) = times.into_iter().find(|(word, _)| args.is(i, word)).ok_or(Error::Syntax)?;
+                    i += 1;
+                    options.expire(Expiry::At(time, i))?;
+                    args.opt(i).ok_or(Error::Syntax)?;
+                }
+            }
+            i += 1;
+        }
+        Ok(options)
+    }
+
+    fn require(&mut self, condition: Condition) -> Result<()> {
+        match self.condition.replace(condition) {
+            Some(other) if other != condition => Err(Error::Syntax),
+            _ => Ok(()),
+        }
+    }
+
+    fn expire(&mut self, expiry: Expiry) -> Result<()> {
+        match (std::mem::replace(&mut self.expiry, expiry), expiry) {
+            (Expiry::Unsaid, _) => Ok(()),
+            (Expiry::At(before, _), Expiry::At(time, _)) if before == time => Ok(()),
+            (before, after) if before == after => Ok(()),
+            _ => Err(Error::Syntax),
+        }
+    }
+
+    /// The deadline that the options ask for, if any.
+    fn deadline(&self, txn: &Txn, args: Args, command: &'static str) -> Result<Option<u64>> {
+        match self.expiry {
+            Expiry::At(time, i) => deadline(txn, args, i, time, command).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Argument `i` as a deadline, a Unix time in milliseconds. The number itself has to be positive.
+fn deadline(txn: &Txn, args: Args, i: usize, time: Time, command: &'static str) -> Result<u64> {
+    let number = args.int(i)?;
+    let ms = if number > 0 { time.to_ms(number, txn.now_ms()) } else { None };
+    ms.and_then(|ms| u64::try_from(ms).ok()).ok_or(Error::InvalidExpire(command))
+}
+
+const SETEX: Command = Command {
+    name: "setex",
+    since: "2.0.0",
+    group: Group::String,
+    arity: Arity::exactly(4),
+    keys: Keys::first(1).ow(&[Use::Update]),
+    summary: "Sets a key to a string that expires after some seconds.",
+    syntax: "key seconds value",
+    run: Run::Write(setex),
+    flags: &[Flag::Denyoom],
+    deprecated: Some(Deprecated { since: "2.6.12", instead: "`SET` with the `EX` argument" }),
+    ..Command::USUAL
+};
+
+fn setex(txn: &mut Txn, args: Args) -> Result<Reply> {
+    set_until(txn, args, Time::InSeconds, "setex")
+}
+
+const PSETEX: Command = Command {
+    name: "psetex",
+    since: "2.6.0",
+    group: Group::String,
+    arity: Arity::exactly(4),
+    keys: Keys::first(1).ow(&[Use::Update]),
+    summary: "Sets a key to a string that expires after some milliseconds.",
+    syntax: "key milliseconds value",
+    run: Run::Write(psetex),
+    flags: &[Flag::Denyoom],
+    deprecated: Some(Deprecated { since: "2.6.12", instead: "`SET` with the `PX` argument" }),
+    ..Command::USUAL
+};
+
+fn psetex(txn: &mut Txn, args: Args) -> Result<Reply> {
+    set_until(txn, args, Time::InMilliseconds, "psetex")
+}
+
+fn set_until(txn: &mut Txn, args: Args, time: Time, command: &'static str) -> Result<Reply> {
+    let deadline = deadline(txn, args, 2, time, command)?;
+    let key = args.key(txn, 1);
+    let before = key::lookup_overwrite(txn, &key)?;
+    string::put(txn, &key, before.as_ref(), args.get(3), Some(deadline))?;
+    on_set(txn, &key, Some(deadline));
+    Ok(Reply::ok())
+}
+
+const SETNX: Command = Command {
+    name: "setnx",
+    since: "1.0.0",
+    group: Group::String,
+    arity: Arity::exactly(3),
+    keys: Keys::first(1).ow(&[Use::Insert]),
+    summary: "Sets a key to a string if the key does not exist.",
+    syntax: "key value",
+    run: Run::Write(setnx),
+    flags: &[Flag::Denyoom, Flag::Fast],
+    deprecated: Some(Deprecated { since: "2.6.12", instead: "`SET` with the `NX` argument" }),
+    ..Command::USUAL
+};
+
+fn setnx(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let key = args.key(txn, 1);
+    if key::lookup_write(txn, &key)?.is_some() {
+        return Ok(Reply::Integer(0));
+    }
+    string::put(txn, &key, None, args.get(2), None)?;
+    on_set(txn, &key, None);
+    Ok(Reply::Integer(1))
+}
+
+const GETSET: Command = Command {
+    name: "getset",
+    since: "1.0.0",
+    group: Group::String,
+    arity: Arity::exactly(3),
+    keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
+    summary: "Sets a key to a string and returns the string that it held before.",
+    syntax: "key value",
+    run: Run::Write(getset),
+    flags: &[Flag::Denyoom, Flag::Fast],
+    deprecated: Some(Deprecated { since: "6.2.0", instead: "`SET` with the `!GET` argument" }),
+    ..Command::USUAL
+};
+
+fn getset(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let key = args.key(txn, 1);
+    let entry = key::lookup_update(txn, &key)?;
+    let before = entry.as_ref().map(|entry| entry.header);
+    let old = match entry {
+        Some(entry) => bulk(string::content(txn, &key, entry)?),
+        None => Reply::Null,
+    };
+    string::put(txn, &key, before.as_ref(), args.get(2), None)?;
+    on_set(txn, &key, None);
+    Ok(old)
+}
+
+const GETEX: Command = Command {
+    name: "getex",
+    since: "6.2.0",
+    group: Group::String,
+    arity: Arity::at_least(2),
+    keys: Keys::first(1).rw(&[Use::Access, Use::Update]).noting("RW and UPDATE because it changes the TTL"),
+    summary: "Returns the value of a string key and sets or removes its deadline.",
+    syntax: "key [expiration=(EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
+            unix-time-milliseconds | PERSIST)]",
+    run: Run::Write(getex),
+    flags: &[Flag::Fast],
+    ..Command::USUAL
+};
+
+fn getex(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let options = Options::parse(args, 2, &Options::OF_GETEX)?;
+    let key = args.key(txn, 1);
+    let Some(entry) = key::lookup_update(txn, &key)? else { return Ok(Reply::Null) };
+    string::check_type(&entry)?;
+    let deadline = options.deadline(txn, args, "getex")?;
+    let reply = bulk(string::content(txn, &key, entry.clone())?);
+    match options.expiry {
+        Expiry::At(time, _) if time.is_absolute() && deadline.is_some_and(|deadline| deadline <= txn.now_ms()) => {
+            key::remove(txn, &key, &entry.header)?;
+            txn.on_event(event::GENERIC, "del", &key);
+        }
+        Expiry::At(..) => {
+            key::set_deadline(txn, &key, &entry, deadline)?;
+            txn.on_event(event::GENERIC, "expire", &key);
+        }
+        Expiry::Persist if entry.header.deadline_ms.is_some() => {
+            key::set_deadline(txn, &key, &entry, None)?;
+            txn.on_event(event::GENERIC, "persist", &key);
+        }
+        _ => {}
+    }
+    Ok(reply)
+}
+
+const GETDEL: Command = Command {
+    name: "getdel",
+    since: "6.2.0",
+    group: Group::String,
+    arity: Arity::exactly(2),
+    keys: Keys::first(1).rw(&[Use::Access, Use::Delete]),
+    summary: "Returns the value of a string key and deletes the key.",
+    syntax: "key",
+    run: Run::Write(getdel),
+    flags: &[Flag::Fast],
+    ..Command::USUAL
+};
+
+fn getdel(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let key = args.key(txn, 1);
+    let Some(entry) = key::lookup_update(txn, &key)? else { return Ok(Reply::Null) };
+    let header = entry.header;
+    let reply = bulk(string::content(txn, &key, entry)?);
+    key::remove(txn, &key, &header)?;
+    txn.on_event(event::GENERIC, "del", &key);
+    Ok(reply)
+}
+
+const MGET: Command = Command {
+    name: "mget",
+    since: "1.0.0",
+    group: Group::String,
+    arity: Arity::at_least(2),
+    keys: Keys::all_from(1, 1),
+    summary: "Returns the values of several string keys from one moment.",
+    syntax: "key...",
+    complexity: "O(N) where N is the number of keys to retrieve.",
+    run: Run::Read(mget),
+    flags: &[Flag::Fast],
+    tips: &["request_policy:multi_shard"],
+    ..Command::USUAL
+};
+
+/// A key that holds no string counts as absent.
+fn mget(txn: &mut Txn, args: Args) -> Result<Reply> {
+    let mut values = Vec::with_capacity(args.len() - 1);
+    for i in 1..args.len() {
+        let key = args.key(txn, i);
+        values.push(match string::get(txn, &key) {
+            Ok(Some(content)) => bulk(content),
+            Ok(None) | Err(haypile_types::Error::WrongType) => Reply::Null,
+            Err(error) => return Err(error.into()),
+        });
+    }
+    Ok(Reply::Array(values))
+}
+
+const MSET: Command = Command {
+    name: "mset",
+    since: "1.0.1",
+    group: Group::String,
+    arity: Arity::at_least(3),
+    keys: Keys::all_from(1, 2).ow(&[Use::Update]),
+    summary: "Sets several keys to strings at once.",
+    syntax: "key_value=(key value)...",
+    complexity: "O(N) where N is the number of keys to set.",
+    run: Run::Write(mset),
+    flags: &[Flag::Denyoom],
+    tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+    ..Command::USUAL
+};
+
+fn mset(txn: &mut Txn, args: Args) -> Result<Reply> {
+    check_pairs(args, "mset")?;
+    set_all(txn, args)?;
+    Ok(Reply::ok())
+}
+
+fn check_pairs(args: Args, command: &str) -> Result<()> {
+    if args.len().is_multiple_of(2) { Err(Error::WrongArity(command.to_owned())) } else { Ok(()) }
+}
+
+fn set_all(txn: &mut Txn, args: Args) -> Result<()> {
+    for i in (1..args.len()).step_by(2) {
+        let key = args.key(txn, i);
+        string::set(txn, &key, args.get(i + 1))?;
+        on_set(txn, &key, None);
+    }
+    Ok(())
+}
+
+const MSETNX: Command = Command {
+    name: "msetnx",
+    since: "1.0.1",
+    group: Group::String,
+    arity: Arity::at_least(3),
+    keys: Keys::all_from(1, 2).ow(&[Use::Insert]),
+    summary: "Sets several keys to strings at once if none of them exists.",
+    syntax: "key_value=(key value)...",
+    complexity: "O(N) where N is the number of keys to set.",
+    run: Run::Write(msetnx),
+    flags: &[Flag::Denyoom],
+    tips: &["request_policy:multi_shard", "response_policy:agg_min"],
+    ..Command::USUAL
+};
+
+fn msetnx(txn: &mut Txn, args: Args) -> Result<Reply> {
+    check_pairs(args, "msetnx")?;
+    for i in (1..args.len()).step_by(2) {
+        let key = args.key(txn, i);
+        if key::lookup_write(txn, &key)?.is_some() {
+            return Ok(Reply::Integer(0));
+        }
+    }
+    set_all(txn, args)?;
+    Ok(Reply::Integer(1))
+}
