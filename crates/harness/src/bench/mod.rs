@@ -1,15 +1,14 @@
 //! The benchmarks: programs that print ratios, not tests with time limits.
 //!
-//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `chart` write
+//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `charts` write
 //! docs/benchmarks.md and the chart. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
-//! clients wait, with a client of its own; `curves` draws both. `collections` measures the commands on collections, `giants` what a
+//! clients wait, with a client of its own. `collections` measures the commands on collections, `giants` what a
 //! single huge one does to others, `import` what it costs to load a file. `disk` measures what needs more data than memory, with a
 //! driver of its own.
 
-mod chart;
+mod charts;
 pub mod collections;
 pub mod compare;
-mod curves;
 pub mod disk;
 pub mod giants;
 pub mod import;
@@ -59,7 +58,7 @@ pub fn run(options: &Options) -> Result<bool> {
     if let Some(dir) = &options.write_to {
         let table = report::table(&outcomes, DIRECTIVES);
         report::put_between_marks(&dir.join("benchmarks.md"), "bench", &table)?;
-        std::fs::write(dir.join("benchmarks.svg"), chart::svg(&outcomes)).context("writing the chart")?;
+        std::fs::write(dir.join("benchmarks.svg"), charts::bars::svg(&outcomes)).context("writing the chart")?;
         println!("written to {}", dir.display());
     }
     Ok(good)

@@ -4,8 +4,8 @@
 use hdrhistogram::Histogram;
 
 use super::crowd::{Seen, histogram};
+use crate::bench::charts::curves::{Curve, Panel, Tone};
 use crate::bench::compare::median;
-use crate::bench::curves::{Curve, Panel, Tone};
 
 /// One server in one window.
 #[derive(Debug)]

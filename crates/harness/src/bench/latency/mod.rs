@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::charts::curves;
 use super::compare::flushes;
-use super::curves;
 use super::disk::driver::{Load, Until, Verb, run as fill};
 use super::disk::keys::Choice;
 use super::process::{AwayFrom, Steal, cpu_seconds, idle_cpu_seconds, machine};

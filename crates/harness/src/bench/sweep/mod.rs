@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::curves::{self, Panel};
+use super::charts::curves::{self, Panel};
 use super::process::{Steal, machine};
 use super::report;
 use crate::server::Template;

@@ -5,8 +5,8 @@
 use anyhow::{Context, Result};
 
 use super::Options;
+use crate::bench::charts::curves::{Curve, Panel, Tone};
 use crate::bench::compare::{Measured, Rounds, fill, flushes};
-use crate::bench::curves::{Curve, Panel, Tone};
 use crate::bench::process::{cpu_seconds, idle_cpu_seconds};
 use crate::bench::redis_benchmark::Load;
 use crate::client::Client;

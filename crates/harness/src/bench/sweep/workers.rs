@@ -5,8 +5,8 @@
 use anyhow::{Context, Result};
 
 use super::Options;
+use crate::bench::charts::curves::{Curve, Panel, Tone};
 use crate::bench::compare::{Measured, median};
-use crate::bench::curves::{Curve, Panel, Tone};
 use crate::bench::disk::driver::{self, Done, Load, Until, Verb};
 use crate::bench::disk::keys::Choice;
 use crate::bench::process::{cpu_seconds, idle_cpu_seconds};

@@ -1,7 +1,7 @@
 //! Charts of curves: panels side by side, each with a few curves over the same places, a line at one where that is Redis,
 //! a legend. SVG by hand, with the colours of the bars for light and dark pages.
 
-use super::chart::STYLE;
+use super::bars::STYLE;
 
 const WIDTH: f64 = 860.0;
 const PANEL_HEIGHT: f64 = 220.0;

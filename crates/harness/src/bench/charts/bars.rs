@@ -1,7 +1,7 @@
 //! The chart of the ratios: horizontal bars, shorter is better, a tick at each row's target, a line where Redis is. SVG
 //! by hand, with colours for light and dark pages.
 
-use super::compare::Outcome;
+use crate::bench::compare::Outcome;
 
 const WIDTH: f64 = 860.0;
 const LABEL_WIDTH: f64 = 360.0;
