@@ -158,6 +158,8 @@ enum OtherBench {
     Giants(BenchGiants),
     /// Measures what an import of an RDB file costs beside redis-server, and kills one in the middle.
     Import(BenchImport),
+    /// Draws the charts anew from the tables of benchmarks.md, without measuring.
+    Charts(BenchCharts),
 }
 
 /// What all benchmarks take.
@@ -311,6 +313,13 @@ struct BenchImport {
 }
 
 #[derive(Args)]
+struct BenchCharts {
+    /// Where benchmarks.md is and the charts go.
+    #[arg(long, default_value = "docs")]
+    write_to: PathBuf,
+}
+
+#[derive(Args)]
 struct Soak {
     #[command(flatten)]
     under: Under,
@@ -420,6 +429,7 @@ fn run_bench(arguments: &Bench) -> Result<bool> {
         Some(OtherBench::Collections(collections)) => return run_bench_collections(collections),
         Some(OtherBench::Giants(giants)) => return run_bench_giants(giants),
         Some(OtherBench::Import(import)) => return run_bench_import(import),
+        Some(OtherBench::Charts(charts)) => return bench::charts::write(&charts.write_to).map(|()| true),
         None => {}
     }
     let common = &arguments.common;

@@ -1,12 +1,12 @@
 //! The benchmarks: programs that print ratios, not tests with time limits.
 //!
-//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` and `charts` write
-//! docs/benchmarks.md and the chart. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
+//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` writes them
+//! into docs/benchmarks.md, and `charts` draws the charts of that page from its tables. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
 //! clients wait, with a client of its own. `collections` measures the commands on collections, `giants` what a
 //! single huge one does to others, `import` what it costs to load a file. `disk` measures what needs more data than memory, with a
 //! driver of its own.
 
-mod charts;
+pub mod charts;
 pub mod collections;
 pub mod compare;
 pub mod disk;
@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<bool> {
     if let Some(dir) = &options.write_to {
         let table = report::table(&outcomes, DIRECTIVES);
         report::put_between_marks(&dir.join("benchmarks.md"), "bench", &table)?;
-        std::fs::write(dir.join("benchmarks.svg"), charts::bars::svg(&outcomes)).context("writing the chart")?;
+        charts::write(dir)?;
         println!("written to {}", dir.display());
     }
     Ok(good)

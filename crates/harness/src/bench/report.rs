@@ -72,6 +72,12 @@ pub fn put_between_marks(page: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(page, new).with_context(|| format!("writing {}", page.display()))
 }
 
+/// What stands between a page's two marks of this name, if it has them.
+pub fn between<'p>(page: &'p str, name: &str) -> Option<&'p str> {
+    let (_, rest) = page.split_once(&format!("<!-- {name}:begin -->\n"))?;
+    Some(rest.split_once(&format!("<!-- {name}:end -->\n"))?.0)
+}
+
 fn between_marks(old: &str, name: &str, text: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->\n"));
     let Some((head, rest)) = old.split_once(&begin) else {
@@ -93,5 +99,7 @@ mod tests {
         let second = between_marks(&format!("{first}tail\n"), "x", "2\n").expect("both marks");
         assert_eq!(second, "# Page\n\n<!-- x:begin -->\n2\n<!-- x:end -->\ntail\n");
         assert!(between_marks("<!-- x:begin -->\n", "x", "2\n").is_err());
+        assert_eq!(between(&second, "x"), Some("2\n"));
+        assert_eq!(between(&second, "y"), None);
     }
 }

@@ -1,8 +1,6 @@
 //! The chart of the ratios: horizontal bars, shorter is better, a tick at each row's target, a line where Redis is. SVG
 //! by hand, with colours for light and dark pages.
 
-use crate::bench::compare::Outcome;
-
 const WIDTH: f64 = 860.0;
 const LABEL_WIDTH: f64 = 360.0;
 const ROW_HEIGHT: f64 = 30.0;
@@ -21,19 +19,14 @@ pub(super) const STYLE: &str = "\
     }\n";
 
 /// A bar of the chart.
-struct Bar<'a> {
-    label: &'a str,
-    ratio: f64,
-    target: f64,
+pub struct Bar {
+    pub label: String,
+    pub ratio: f64,
+    pub target: f64,
 }
 
 /// The chart as an SVG file.
-pub fn svg(outcomes: &[Outcome]) -> String {
-    let bars = outcomes.iter().map(|o| Bar { label: o.row.title, ratio: o.rounds.ratio(), target: o.row.target });
-    draw(&bars.collect::<Vec<_>>())
-}
-
-fn draw(bars: &[Bar]) -> String {
+pub fn svg(bars: &[Bar]) -> String {
     let longest = bars.iter().map(|bar| bar.ratio.max(bar.target)).fold(1.0, f64::max);
     let scale = (WIDTH - LABEL_WIDTH - 60.0) / longest;
     let x = |ratio: f64| LABEL_WIDTH + ratio * scale;
@@ -86,8 +79,11 @@ mod tests {
 
     #[test]
     fn every_bar_has_its_ratio_and_its_target() {
-        let bars = [Bar { label: "one", ratio: 0.5, target: 0.75 }, Bar { label: "two", ratio: 2.0, target: 1.0 }];
-        let svg = draw(&bars);
+        let bars = [
+            Bar { label: "one".to_string(), ratio: 0.5, target: 0.75 },
+            Bar { label: "two".to_string(), ratio: 2.0, target: 1.0 },
+        ];
+        let svg = svg(&bars);
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert_eq!(svg.matches("<rect").count(), 2);
         assert_eq!(svg.matches("class=\"target\"").count(), 2);

@@ -4,7 +4,6 @@
 use hdrhistogram::Histogram;
 
 use super::crowd::{Seen, histogram};
-use crate::bench::charts::curves::{Curve, Panel, Tone};
 use crate::bench::compare::median;
 
 /// One server in one window.
@@ -146,23 +145,6 @@ pub fn table(all: &[Windows]) -> String {
         );
     }
     out
-}
-
-/// A panel for each pace; the maximum, a single request, is left to the table.
-pub fn panels(all: &[Windows]) -> Vec<Panel> {
-    let shown: Vec<_> = PERCENTILES.iter().filter(|(_, percentile)| *percentile <= TAIL).collect();
-    let curve = |name: &str, tone, summary: Summary| Curve {
-        name: name.to_string(),
-        tone,
-        values: shown.iter().map(|(_, percentile)| summary.ms(*percentile)).collect(),
-    };
-    let panel = |windows: &Windows| Panel {
-        title: format!("{}, ms", windows.title),
-        places: shown.iter().map(|(name, _)| (*name).to_string()).collect(),
-        curves: vec![curve("ours", Tone::First, windows.ours()), curve("redis-server", Tone::Redis, windows.base())],
-        redis_is_one: false,
-    };
-    all.iter().map(panel).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::charts::curves;
+use super::charts;
 use super::compare::flushes;
 use super::disk::driver::{Load, Until, Verb, run as fill};
 use super::disk::keys::Choice;
@@ -59,10 +59,8 @@ pub fn run(options: &Options) -> Result<Vec<Windows>> {
     let text = page(options, &all, steal.percent_since());
     println!("\n{text}");
     if let Some(dir) = &options.write_to {
-        let title = format!("Latency with {} clients at pipeline 1 (lower is better)", options.connections);
-        let chart = curves::svg(&title, "Percentiles over all rounds.", &figures::panels(&all));
-        std::fs::write(dir.join("benchmarks-latency.svg"), chart).context("writing the chart")?;
         report::put_between_marks(&dir.join("benchmarks.md"), "latency", &text)?;
+        charts::write(dir)?;
         println!("written to {}", dir.display());
     }
     Ok(all)

@@ -7,9 +7,9 @@ mod workers;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::charts::curves::{self, Panel};
+use super::charts;
 use super::process::{Steal, machine};
 use super::report;
 use crate::server::Template;
@@ -62,11 +62,7 @@ pub fn run(options: &Options) -> Result<Results> {
         let text = format!("{}\n{}", sizes::table(&results.sizes), below(options, steal));
         println!("\n{text}");
         if let Some(dir) = &options.write_to {
-            let chart = (
-                "CPU time per request by the size of values, Redis = 1 (lower is better)",
-                sizes::panels(&results.sizes),
-            );
-            write(dir, "sizes", &text, chart)?;
+            write(dir, "sizes", &text)?;
         }
     }
     if wanted("workers") {
@@ -75,9 +71,7 @@ pub fn run(options: &Options) -> Result<Results> {
         let text = format!("{}\n{}", workers::table(&results.workers), below(options, steal));
         println!("\n{text}");
         if let Some(dir) = &options.write_to {
-            let chart =
-                ("CPU time per request by the number of workers (lower is better)", workers::panels(&results.workers));
-            write(dir, "workers", &text, chart)?;
+            write(dir, "workers", &text)?;
         }
     }
     Ok(results)
@@ -90,11 +84,10 @@ fn below(options: &Options, steal: Steal) -> String {
     format!("Our server with `{DIRECTIVES}`; {rounds}; {stolen:.1} % of the time stolen, on {}.\n", machine())
 }
 
-fn write(dir: &Path, name: &str, text: &str, (title, panels): (&str, Vec<Panel>)) -> Result<()> {
-    let file = format!("benchmarks-{name}.svg");
-    let chart = curves::svg(title, "The red line is what stands at 1.", &panels);
-    std::fs::write(dir.join(&file), chart).context("writing a chart")?;
-    report::put_between_marks(&dir.join("benchmarks.md"), name, &format!("![{title}]({file})\n\n{text}"))?;
+fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
+    let text = format!("![CPU time per request by {name}](benchmarks-{name}.svg)\n\n{text}");
+    report::put_between_marks(&dir.join("benchmarks.md"), name, &text)?;
+    charts::write(dir)?;
     println!("written to {}", dir.display());
     Ok(())
 }

@@ -5,7 +5,6 @@
 use anyhow::{Context, Result};
 
 use super::Options;
-use crate::bench::charts::curves::{Curve, Panel, Tone};
 use crate::bench::compare::{Measured, Rounds, fill, flushes};
 use crate::bench::process::{cpu_seconds, idle_cpu_seconds};
 use crate::bench::redis_benchmark::Load;
@@ -187,28 +186,6 @@ pub fn table(points: &[Point]) -> String {
     out
 }
 
-/// A panel for each pipeline, a curve for each command.
-pub fn panels(points: &[Point]) -> Vec<Panel> {
-    let of = |name: &str, pipeline: u32| {
-        points
-            .iter()
-            .filter(move |point| point.case.name == name && point.case.pipeline == pipeline)
-            .collect::<Vec<_>>()
-    };
-    let curve = |name: &str, tone, pipeline| Curve {
-        name: name.to_string(),
-        tone,
-        values: of(name, pipeline).iter().map(|point| point.rounds.ratio()).collect(),
-    };
-    let panel = |pipeline| Panel {
-        title: format!("pipeline {pipeline}"),
-        places: of("GET", pipeline).iter().map(|point| size_name(point.value_bytes)).collect(),
-        curves: vec![curve("GET", Tone::First, pipeline), curve("SET", Tone::Second, pipeline)],
-        redis_is_one: true,
-    };
-    vec![panel(16), panel(1)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_has_a_point_for_each_size_and_a_table_a_line() {
+    fn a_table_has_a_line_for_each_size_and_case() {
         let measured = |cpu_us| Measured { cpu_us, rate: 1.0, ..Measured::default() };
         let mut points = Vec::new();
         for &value_bytes in SIZES {
@@ -244,12 +221,9 @@ mod tests {
                 points.push(Point { value_bytes, case, rounds: Rounds { each } });
             }
         }
-        let panels = panels(&points);
-        let values: Vec<Vec<f64>> = panels.iter().flat_map(|p| &p.curves).map(|c| c.values.clone()).collect();
-        // Pipeline 16: GET is the first case, SET the third; pipeline 1: the second and the fourth.
-        assert_eq!(values, [0.5, 1.5, 1.0, 2.0].map(|ratio| vec![ratio; SIZES.len()]));
-        assert_eq!(panels[0].places.first().map(String::as_str), Some("128 B"));
-        assert_eq!(panels[0].places.last().map(String::as_str), Some("100 KB"));
-        assert_eq!(table(&points).lines().count(), 2 + points.len());
+        let table = table(&points);
+        assert_eq!(table.lines().count(), 2 + points.len());
+        assert!(table.contains("| 128 B | GET, pipeline 16 | **0.50** |"), "{table}");
+        assert!(table.contains("| 100 KB | SET, pipeline 1 | **2.00** |"), "{table}");
     }
 }

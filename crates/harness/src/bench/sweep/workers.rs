@@ -5,7 +5,6 @@
 use anyhow::{Context, Result};
 
 use super::Options;
-use crate::bench::charts::curves::{Curve, Panel, Tone};
 use crate::bench::compare::{Measured, median};
 use crate::bench::disk::driver::{self, Done, Load, Until, Verb};
 use crate::bench::disk::keys::Choice;
@@ -91,17 +90,15 @@ fn over(crew: &[Measured], other: &[Measured]) -> f64 {
     median(&crew.iter().zip(other).map(|(a, b)| a.cpu_us / b.cpu_us).collect::<Vec<_>>())
 }
 
-/// The CPU time of each number of workers over that of redis-server, and over that of one worker.
-struct Ratios<'a> {
-    crews: Vec<&'a Crew>,
+/// What the others are compared with.
+struct Yardsticks<'a> {
     redis: &'a Crew,
     one: &'a Crew,
 }
 
-impl Ratios<'_> {
-    fn of(crews: &[Crew]) -> Option<Ratios<'_>> {
-        Some(Ratios {
-            crews: crews.iter().filter(|crew| crew.workers.is_some()).collect(),
+impl Yardsticks<'_> {
+    fn of(crews: &[Crew]) -> Option<Yardsticks<'_>> {
+        Some(Yardsticks {
             redis: crews.iter().find(|crew| crew.workers.is_none())?,
             one: crews.iter().find(|crew| crew.workers == Some(1))?,
         })
@@ -112,7 +109,7 @@ pub fn table(crews: &[Crew]) -> String {
     let mut out = String::from(
         "| workers | case | of Redis | of one worker | µs a request | requests a second | p99 ms |\n|---|---|---|---|---|---|---|\n",
     );
-    let Some(ratios) = Ratios::of(crews) else { return out };
+    let Some(yardsticks) = Yardsticks::of(crews) else { return out };
     let cases: [(&str, fn(&Crew) -> &[Measured]); 2] = [("GET", |crew| &crew.get), ("SET", |crew| &crew.set)];
     for (case, of) in cases {
         for crew in crews {
@@ -121,8 +118,8 @@ pub fn table(crews: &[Crew]) -> String {
             out += &format!(
                 "| {} | {case}, pipeline {PIPELINE} | {} | {} | {:.2} | {:.0} | {:.2} |\n",
                 crew.name(),
-                shown(over(of(crew), of(ratios.redis))),
-                shown(over(of(crew), of(ratios.one))),
+                shown(over(of(crew), of(yardsticks.redis))),
+                shown(over(of(crew), of(yardsticks.one))),
                 middle(|m| m.cpu_us),
                 middle(|m| m.rate),
                 middle(|m| m.p99_ms)
@@ -130,24 +127,6 @@ pub fn table(crews: &[Crew]) -> String {
         }
     }
     out
-}
-
-pub fn panels(crews: &[Crew]) -> Vec<Panel> {
-    let Some(ratios) = Ratios::of(crews) else { return vec![] };
-    let panel = |title: &str, to: &Crew| {
-        let curve = |name: &str, tone, of: fn(&Crew) -> &[Measured]| Curve {
-            name: name.to_string(),
-            tone,
-            values: ratios.crews.iter().map(|crew| over(of(crew), of(to))).collect(),
-        };
-        Panel {
-            title: title.to_string(),
-            places: ratios.crews.iter().map(|crew| crew.name()).collect(),
-            curves: vec![curve("GET", Tone::First, |crew| &crew.get), curve("SET", Tone::Second, |crew| &crew.set)],
-            redis_is_one: true,
-        }
-    };
-    vec![panel("redis-server = 1", ratios.redis), panel("one worker = 1", ratios.one)]
 }
 
 #[cfg(test)]
@@ -166,9 +145,6 @@ mod tests {
             crew(Some(1), [1.0, 2.0, 1.0], [2.0, 2.0, 2.0]),
             crew(Some(2), [1.5, 2.0, 1.5], [3.0, 2.0, 3.0]),
         ];
-        let panels = panels(&crews);
-        let values: Vec<_> = panels.iter().flat_map(|p| &p.curves).map(|c| c.values.clone()).collect();
-        assert_eq!(values, [vec![0.5, 0.75], vec![0.5, 0.75], vec![1.0, 1.5], vec![1.0, 1.5]]);
         let table = table(&crews);
         assert_eq!(table.lines().count(), 2 + 2 * crews.len());
         assert!(table.contains("| 2 | GET, pipeline 16 | **0.75** | **1.50** |"), "{table}");
