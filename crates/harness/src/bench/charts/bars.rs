@@ -1,95 +1,223 @@
-//! The chart of the ratios: horizontal bars, shorter is better, a tick at each row's target, a line where Redis is. SVG
-//! by hand, with colours for light and dark pages.
+//! Charts of ratios: horizontal bars in sections, each section with a scale of its own, shorter is better. SVG by hand, with
+//! colours for light and dark pages.
+//!
+//! Figures stand in a column of their own left of the bars, so that no line runs through one.
 
-const WIDTH: f64 = 860.0;
-const LABEL_WIDTH: f64 = 360.0;
-const ROW_HEIGHT: f64 = 30.0;
-const TOP: f64 = 56.0;
-const BOTTOM: f64 = 34.0;
+use super::frame;
 
-/// The colours of all charts.
-pub(super) const STYLE: &str = "\
-    text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f2328 }\n\
-    .title { font-weight: 600; font-size: 15px } .quiet { fill: #59636e; font-size: 12px }\n\
-    .bar { fill: #1f7a5c } .missed { fill: #b35900 } .grid { stroke: #d1d9e0 } .redis { stroke: #cf222e; stroke-width: 1.5 }\n\
-    .target { stroke: #1f2328; stroke-width: 2 }\n\
+const LABEL_LEFT: f64 = 10.0;
+/// Figures end here.
+const FIGURE_RIGHT: f64 = 400.0;
+/// Bars begin here.
+const LEFT: f64 = 412.0;
+const RIGHT: f64 = frame::WIDTH - 20.0;
+const BAR_HEIGHT: f64 = 14.0;
+const ROW_HEIGHT: f64 = 22.0;
+/// The title and the legend.
+const TOP: f64 = 74.0;
+/// A section's heading and the numbers of its scale.
+const HEAD: f64 = 44.0;
+const GAP: f64 = 12.0;
+
+const STYLE: &str = "\
+    .ours { fill: #1f7a5c } .missed { fill: #b35900 } .other { fill: #8c959f }\n\
+    .target { stroke: #1f2328; stroke-width: 2 } .heading { font-weight: 600 }\n\
     @media (prefers-color-scheme: dark) {\n\
-      text { fill: #f0f6fc } .quiet { fill: #9198a1 } .bar { fill: #3fb68b } .missed { fill: #e8912d }\n\
-      .grid { stroke: #3d444d } .redis { stroke: #f85149 } .target { stroke: #f0f6fc }\n\
+      .ours { fill: #3fb68b } .missed { fill: #e8912d } .other { fill: #6e7681 } .target { stroke: #f0f6fc }\n\
     }\n";
 
 /// A bar of the chart.
+#[derive(Debug)]
 pub struct Bar {
     pub label: String,
+    /// The ratio as it is written.
+    pub figure: String,
     pub ratio: f64,
-    pub target: f64,
+    /// The most that it may be; a bar of another server has no target.
+    pub target: Option<f64>,
+    pub of: Of,
 }
 
-/// The chart as an SVG file.
-pub fn svg(bars: &[Bar]) -> String {
-    let longest = bars.iter().map(|bar| bar.ratio.max(bar.target)).fold(1.0, f64::max);
-    let scale = (WIDTH - LABEL_WIDTH - 60.0) / longest;
-    let x = |ratio: f64| LABEL_WIDTH + ratio * scale;
-    let height = TOP + ROW_HEIGHT * bars.len() as f64 + BOTTOM;
-    let foot = TOP + ROW_HEIGHT * bars.len() as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
-         <title>CPU time per request, Redis = 1</title>\n<style>\n{STYLE}</style>\n\
-         <text class=\"title\" x=\"10\" y=\"24\">CPU time per request, Redis = 1 (shorter is better)</text>\n"
-    );
-    let mut ratio = 0.0;
-    while ratio <= longest {
-        let class = if ratio == 1.0 { "redis" } else { "grid" };
-        let at = x(ratio);
-        out += &format!(
-            "<line class=\"{class}\" x1=\"{at:.1}\" y1=\"{:.1}\" x2=\"{at:.1}\" y2=\"{foot:.1}\"/>\n",
-            TOP - 8.0
-        );
-        out += &format!(
-            "<text class=\"quiet\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{ratio:.1}</text>\n",
-            TOP - 14.0
-        );
-        ratio += 0.5;
+/// Whose figure a bar is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Haypile,
+    AnotherServer,
+}
+
+impl Bar {
+    fn class(&self) -> &'static str {
+        match self.of {
+            Of::AnotherServer => "other",
+            Of::Haypile if self.target.is_some_and(|target| self.ratio > target) => "missed",
+            Of::Haypile => "ours",
+        }
     }
-    for (number, bar) in bars.iter().enumerate() {
-        let top = TOP + ROW_HEIGHT * number as f64;
-        let (middle, class) = (top + ROW_HEIGHT / 2.0 + 4.5, if bar.ratio > bar.target { "missed" } else { "bar" });
-        let (width, end, target) = (bar.ratio * scale, x(bar.ratio) + 6.0, x(bar.target));
-        out += &format!("<text x=\"10\" y=\"{middle:.1}\">{}</text>\n", bar.label);
-        out += &format!(
-            "<rect class=\"{class}\" x=\"{LABEL_WIDTH}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"16\" rx=\"2\"/>\n",
-            top + 7.0
-        );
-        out += &format!(
-            "<line class=\"target\" x1=\"{target:.1}\" y1=\"{:.1}\" x2=\"{target:.1}\" y2=\"{:.1}\"/>\n",
-            top + 4.0,
-            top + 26.0
-        );
-        out += &format!("<text x=\"{end:.1}\" y=\"{middle:.1}\">{:.2}</text>\n", bar.ratio);
+}
+
+/// Bars under a heading, in groups that stand apart.
+#[derive(Debug)]
+pub struct Section {
+    pub heading: String,
+    pub groups: Vec<Vec<Bar>>,
+}
+
+impl Section {
+    fn bars(&self) -> impl Iterator<Item = &Bar> {
+        self.groups.iter().flatten()
     }
-    out + &format!(
-        "<text class=\"quiet\" x=\"10\" y=\"{:.1}\">The mark on a bar is its target.</text>\n</svg>\n",
-        height - 10.0
+
+    fn height(&self) -> f64 {
+        HEAD + ROW_HEIGHT * self.bars().count() as f64 + GAP * self.groups.len() as f64
+    }
+}
+
+/// The chart as an SVG file; `one` says what stands at 1.
+pub fn svg(title: &str, one: &str, sections: &[Section]) -> String {
+    let height = TOP + sections.iter().map(Section::height).sum::<f64>();
+    let mut out = frame::begin(title, height, STYLE);
+    out += &legend(one, sections);
+    let mut top = TOP;
+    for section in sections {
+        out += &draw(section, top);
+        top += section.height();
+    }
+    out + "</svg>\n"
+}
+
+/// Says what the colours, the ticks and the line mean, as far as they occur.
+fn legend(one: &str, sections: &[Section]) -> String {
+    let all = || sections.iter().flat_map(Section::bars);
+    let mut out = String::new();
+    let mut x = LABEL_LEFT;
+    let mut add = |shape: &dyn Fn(f64) -> String, text: &str| {
+        out += &shape(x);
+        out += &frame::text("quiet", x + 20.0, 54.0, text);
+        x += 40.0 + frame::width_of(text);
+    };
+    for (class, text) in [("ours", "Haypile"), ("missed", "Haypile, above its target"), ("other", "other servers")] {
+        if all().any(|bar| bar.class() == class) {
+            add(&|x| rectangle(class, x, 44.0, 14.0, 10.0), text);
+        }
+    }
+    if all().any(|bar| bar.target.is_some()) {
+        add(&|x| frame::line("target", (x + 7.0, 42.0), (x + 7.0, 56.0)), "target");
+    }
+    add(&|x| frame::line("redis", (x + 7.0, 42.0), (x + 7.0, 56.0)), one);
+    out
+}
+
+fn draw(section: &Section, top: f64) -> String {
+    let longest = section.bars().map(|bar| bar.ratio.max(bar.target.unwrap_or(0.0))).fold(1.0, f64::max);
+    let step = frame::step(longest);
+    let steps = (longest / step).ceil();
+    let x = |ratio: f64| LEFT + ratio / (steps * step) * (RIGHT - LEFT);
+    let (first, foot) = (top + HEAD, top + section.height() - GAP);
+    let mut out = frame::text("heading", LABEL_LEFT, top + 16.0, &section.heading);
+    for number in 0..=steps as u32 {
+        let ratio = f64::from(number) * step;
+        let (at, decimals) = (x(ratio), frame::decimals(step));
+        out += &frame::line("grid", (at, first - 8.0), (at, foot));
+        out += &frame::text("quiet middle", at, first - 14.0, &format!("{ratio:.decimals$}"));
+    }
+    out += &frame::line("redis", (x(1.0), first - 8.0), (x(1.0), foot));
+    let mut row = first;
+    for group in &section.groups {
+        for bar in group {
+            let (text, bar_top) = (row + ROW_HEIGHT / 2.0 + 4.5, row + (ROW_HEIGHT - BAR_HEIGHT) / 2.0);
+            out += &frame::text("", LABEL_LEFT, text, &bar.label);
+            out += &frame::text("end", FIGURE_RIGHT, text, &bar.figure);
+            out += &rectangle(bar.class(), LEFT, bar_top, x(bar.ratio) - LEFT, BAR_HEIGHT);
+            if let Some(target) = bar.target.map(x) {
+                out += &frame::line("target", (target, bar_top - 2.0), (target, bar_top + BAR_HEIGHT + 2.0));
+            }
+            row += ROW_HEIGHT;
+        }
+        row += GAP;
+    }
+    out
+}
+
+fn rectangle(class: &str, x: f64, y: f64, width: f64, height: f64) -> String {
+    format!(
+        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"2\"/>\n"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roxmltree::{Document, Node};
+
+    fn bar(label: &str, ratio: f64, target: Option<f64>, of: Of) -> Bar {
+        Bar { label: label.to_string(), figure: format!("{ratio:.2}"), ratio, target, of }
+    }
+
+    fn chart() -> String {
+        let first = vec![
+            bar("one & <only>", 0.5, Some(0.75), Of::Haypile),
+            bar("two", 2.0, Some(1.0), Of::Haypile),
+            bar("three", 1.0, None, Of::AnotherServer),
+        ];
+        let second = vec![bar("four", 14.0, None, Of::AnotherServer)];
+        let section = |heading: &str, bars| Section { heading: heading.to_string(), groups: vec![bars] };
+        svg("Ratios", "at 1: Redis", &[section("first", first), section("second", second)])
+    }
+
+    fn number(node: Node, name: &str) -> f64 {
+        node.attribute(name).and_then(|value| value.parse().ok()).expect("a number")
+    }
 
     #[test]
     fn every_bar_has_its_ratio_and_its_target() {
-        let bars = [
-            Bar { label: "one".to_string(), ratio: 0.5, target: 0.75 },
-            Bar { label: "two".to_string(), ratio: 2.0, target: 1.0 },
-        ];
-        let svg = svg(&bars);
-        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        assert_eq!(svg.matches("<rect").count(), 2);
-        assert_eq!(svg.matches("class=\"target\"").count(), 2);
-        assert_eq!(svg.matches("<rect class=\"missed\"").count(), 1);
-        for tag in ["<text", "<style"] {
-            assert_eq!(svg.matches(tag).count(), svg.matches(&tag.replace('<', "</")).count(), "{tag} is closed");
+        let svg = chart();
+        let document = Document::parse(&svg).expect("the chart is well-formed");
+        let of_class = |class: &str| document.descendants().filter(|n| n.attribute("class") == Some(class)).count();
+        // One more of each in the legend.
+        assert_eq!((of_class("ours"), of_class("missed"), of_class("other")), (1 + 1, 1 + 1, 2 + 1));
+        assert_eq!(of_class("target"), 2 + 1);
+        assert_eq!(of_class("redis"), 2 + 1);
+        let texts: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
+        for text in ["one & <only>", "0.50", "2.00", "14.00", "at 1: Redis", "first", "second"] {
+            assert!(texts.contains(&text), "{text} in {texts:?}");
+        }
+    }
+
+    #[test]
+    fn no_line_and_no_bar_meets_a_text() {
+        let svg = chart();
+        let document = Document::parse(&svg).expect("the chart is well-formed");
+        let texts: Vec<(f64, f64, f64, f64)> = document
+            .descendants()
+            .filter(|node| node.has_tag_name("text"))
+            .map(|node| {
+                let (x, y) = (number(node, "x"), number(node, "y"));
+                let width = frame::width_of(node.text().unwrap_or_default());
+                let class = node.attribute("class").unwrap_or_default();
+                let left = if class.contains("end") {
+                    x - width
+                } else if class.contains("middle") {
+                    x - width / 2.0
+                } else {
+                    x
+                };
+                (left, left + width, y - 11.0, y + 3.0)
+            })
+            .collect();
+        let lines = document.descendants().filter(|node| node.has_tag_name("line")).map(|node| {
+            let (x, top, bottom) = (number(node, "x1"), number(node, "y1"), number(node, "y2"));
+            (x, x, top, bottom)
+        });
+        let bars = document.descendants().filter(|node| node.has_tag_name("rect") && node.has_attribute("rx"));
+        let bars = bars.map(|node| {
+            let (x, y) = (number(node, "x"), number(node, "y"));
+            (x, x + number(node, "width"), y, y + number(node, "height"))
+        });
+        for (left, right, top, bottom) in lines.chain(bars) {
+            for text in &texts {
+                let apart = right < text.0 || left > text.1 || bottom < text.2 || top > text.3;
+                assert!(apart, "{:?} meets {text:?}", (left, right, top, bottom));
+            }
         }
     }
 }

@@ -1,16 +1,20 @@
-//! Charts of curves: panels side by side, each with a few curves over the same places, a line at one where that is Redis,
-//! a legend. SVG by hand, with the colours of the bars for light and dark pages.
+//! Charts of curves: panels side by side, each with a few curves over the same places. SVG by hand, with colours for light
+//! and dark pages.
+//!
+//! Ratios stand on a logarithmic scale, where half and twice are equally far from the line at 1. One legend is for all
+//! panels. A peak that needs an explanation has a letter, and a caption below the chart.
 
-use super::bars::STYLE;
+use super::frame;
 
-const WIDTH: f64 = 860.0;
 const PANEL_HEIGHT: f64 = 220.0;
-const TOP: f64 = 96.0;
-const BOTTOM: f64 = 62.0;
+const TOP: f64 = 104.0;
+/// For what stands below the points.
+const BOTTOM: f64 = 36.0;
+const CAPTION_HEIGHT: f64 = 18.0;
 /// For the numbers left of a panel.
 const MARGIN: f64 = 52.0;
 
-const CURVES_STYLE: &str = "\
+const STYLE: &str = "\
     .curve { fill: none; stroke-width: 2 } .first { stroke: #1f7a5c } .second { stroke: #6639ba } .base { stroke: #cf222e }\n\
     .first-dot { fill: #1f7a5c } .second-dot { fill: #6639ba } .base-dot { fill: #cf222e }\n\
     @media (prefers-color-scheme: dark) {\n\
@@ -56,67 +60,108 @@ pub struct Curve {
     pub values: Vec<f64>,
 }
 
+/// The scale of a panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// From zero on, in equal steps.
+    Linear,
+    /// Powers of two, with a red line at 1.
+    Ratio,
+}
+
 #[derive(Debug)]
 pub struct Panel {
     pub title: String,
     /// What stands below the points.
     pub places: Vec<String>,
     pub curves: Vec<Curve>,
-    /// A line at one, which is redis-server (or what the title says).
-    pub redis_is_one: bool,
+    pub scale: Scale,
 }
 
-/// The chart as an SVG file; `foot` is a sentence below it.
-pub fn svg(title: &str, foot: &str, panels: &[Panel]) -> String {
-    let height = TOP + PANEL_HEIGHT + BOTTOM;
-    let (title, foot) = (escaped(title), escaped(foot));
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{CURVES_STYLE}</style>\n\
-         <text class=\"title\" x=\"10\" y=\"24\">{title}</text>\n"
-    );
-    let width = WIDTH / panels.len().max(1) as f64;
+/// Why a curve has a peak. It is shown only while the curve's greatest value is there.
+#[derive(Debug)]
+pub struct Peak {
+    /// The title of the panel, the name of the curve, and the place.
+    pub at: (&'static str, &'static str, &'static str),
+    pub caption: &'static str,
+}
+
+/// The least that a peak's value is of the median of its curve.
+const PEAK_MIN: f64 = 2.0;
+
+/// The chart as an SVG file. `one` says what stands at 1, for panels of ratios; the captions of `peaks` that are there, and
+/// `foot`, stand below.
+pub fn svg(title: &str, one: Option<&str>, foot: &str, panels: &[Panel], peaks: &[Peak]) -> String {
+    let peaks: Vec<(char, &Peak)> =
+        ('a'..).zip(peaks.iter().filter(|peak| panels.iter().any(|panel| panel.has(peak)))).collect();
+    let below = TOP + PANEL_HEIGHT + BOTTOM;
+    let captions = peaks.iter().map(|(letter, peak)| format!("({letter}) {}", peak.caption));
+    let captions: Vec<String> = captions.chain((!foot.is_empty()).then(|| foot.to_string())).collect();
+    let mut out = frame::begin(title, below + CAPTION_HEIGHT * captions.len() as f64 + 8.0, STYLE);
+    out += &legend(one, panels);
+    let axis = Axis::of(panels);
+    let width = frame::WIDTH / panels.len().max(1) as f64;
     for (number, panel) in panels.iter().enumerate() {
-        out += &panel.draw(width * number as f64 + MARGIN, width - MARGIN - 20.0);
+        out += &panel.draw(&axis, width * number as f64 + MARGIN, width - MARGIN - 20.0, &peaks);
     }
-    out + &format!("<text class=\"quiet\" x=\"10\" y=\"{:.1}\">{foot}</text>\n</svg>\n", height - 10.0)
+    for (number, caption) in captions.iter().enumerate() {
+        out += &frame::text("quiet", 10.0, below + 14.0 + CAPTION_HEIGHT * number as f64, caption);
+    }
+    out + "</svg>\n"
+}
+
+/// The names of all curves, each once, and what the red line is.
+fn legend(one: Option<&str>, panels: &[Panel]) -> String {
+    let mut shown: Vec<&str> = Vec::new();
+    let (mut out, mut x) = (String::new(), 10.0);
+    for curve in panels.iter().flat_map(|panel| &panel.curves) {
+        if !shown.contains(&curve.name.as_str()) {
+            shown.push(&curve.name);
+            out += &curve.tone.dot(x + 7.0, 50.0);
+            out += &frame::text("quiet", x + 20.0, 54.0, &curve.name);
+            x += 40.0 + frame::width_of(&curve.name);
+        }
+    }
+    if let Some(one) = one.filter(|_| panels.iter().any(|panel| panel.scale == Scale::Ratio)) {
+        out += &frame::line("redis", (x, 50.0), (x + 14.0, 50.0));
+        out += &frame::text("quiet", x + 20.0, 54.0, one);
+    }
+    out
 }
 
 impl Panel {
-    fn draw(&self, left: f64, width: f64) -> String {
-        let values = self.curves.iter().flat_map(|curve| &curve.values).copied().filter(|value| value.is_finite());
-        let greatest = values.fold(if self.redis_is_one { 1.0 } else { 0.0 }, f64::max);
-        let step = step(greatest);
-        let steps = (greatest / step).ceil().max(1.0);
+    /// Whether a peak is there: the greatest value of its curve, and far above the others.
+    fn has(&self, peak: &Peak) -> bool {
+        self.point(peak).is_some_and(|(place, curve)| {
+            let mut values = curve.values.clone();
+            values.sort_by(f64::total_cmp);
+            let median = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
+            values.last() == curve.values.get(place) && curve.values[place] >= PEAK_MIN * median
+        })
+    }
+
+    /// The place and the curve that a peak names, if they are in this panel.
+    fn point(&self, peak: &Peak) -> Option<(usize, &Curve)> {
+        let (title, name, place) = peak.at;
+        let curve = self.curves.iter().find(|curve| self.title == title && curve.name == name)?;
+        Some((self.places.iter().position(|other| other == place)?, curve))
+    }
+
+    fn draw(&self, axis: &Axis, left: f64, width: f64, peaks: &[(char, &Peak)]) -> String {
         let (foot, right) = (TOP + PANEL_HEIGHT, left + width);
-        let y = |value: f64| foot - value / (steps * step) * PANEL_HEIGHT;
+        let y = |value: f64| foot - axis.share(value) * PANEL_HEIGHT;
         // Points have half a place to each side.
         let x = |place: usize| left + (place as f64 + 0.5) * width / self.places.len().max(1) as f64;
-        let mut out = format!("<text x=\"{left:.1}\" y=\"52\">{}</text>\n", escaped(&self.title));
-        let mut at = left;
-        for curve in &self.curves {
-            out += &curve.tone.dot(at + 4.0, 70.0);
-            out += &format!("<text class=\"quiet\" x=\"{:.1}\" y=\"74\">{}</text>\n", at + 14.0, escaped(&curve.name));
-            at += 34.0 + 7.0 * curve.name.len() as f64;
+        let mut out = frame::text("", left, 84.0, &self.title);
+        for (value, name) in axis.ticks() {
+            out += &frame::line("grid", (left, y(value)), (right, y(value)));
+            out += &frame::text("quiet end", left - 6.0, y(value) + 4.0, &name);
         }
-        for number in 0..=steps as u32 {
-            let value = f64::from(number) * step;
-            let height = y(value);
-            out += &line("grid", left, right, height);
-            let (end, middle, decimals) = (left - 6.0, height + 4.0, decimals(step));
-            out += &format!(
-                "<text class=\"quiet\" x=\"{end:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{value:.decimals$}</text>\n"
-            );
-        }
-        if self.redis_is_one {
-            out += &line("redis", left, right, y(1.0));
+        if self.scale == Scale::Ratio {
+            out += &frame::line("redis", (left, y(1.0)), (right, y(1.0)));
         }
         for (place, name) in self.places.iter().enumerate() {
-            let (middle, below) = (x(place), foot + 18.0);
-            let name = escaped(name);
-            out += &format!(
-                "<text class=\"quiet\" x=\"{middle:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{name}</text>\n"
-            );
+            out += &frame::text("quiet middle", x(place), foot + 18.0, name);
         }
         for curve in &self.curves {
             // What could not be measured has no point.
@@ -126,35 +171,82 @@ impl Panel {
             out += &format!("<polyline class=\"curve {}\" points=\"{}\"/>\n", curve.tone.class(), list.join(" "));
             out.extend(points.iter().map(|(x, y)| curve.tone.dot(*x, *y)));
         }
+        for (letter, peak) in peaks {
+            if let Some((place, curve)) = self.point(peak) {
+                let value = curve.values[place];
+                out += &frame::text("middle over", x(place), y(value) - 9.0, &format!("{value:.2} ({letter})"));
+            }
+        }
         out
     }
 }
 
-fn line(class: &str, left: f64, right: f64, y: f64) -> String {
-    format!("<line class=\"{class}\" x1=\"{left:.1}\" y1=\"{y:.1}\" x2=\"{right:.1}\" y2=\"{y:.1}\"/>\n")
+/// The range of all panels' values, so that heights compare across them.
+struct Axis {
+    scale: Scale,
+    /// The values at the foot and at the top.
+    from: f64,
+    to: f64,
+    /// Between ticks: added, or, for ratios, multiplied with.
+    step: f64,
 }
 
-/// The distance of grid lines: 1, 2 or 5 of some power of ten, at most six of them up to `greatest`.
-fn step(greatest: f64) -> f64 {
-    if greatest <= 0.0 {
-        return 1.0;
+impl Axis {
+    fn of(panels: &[Panel]) -> Axis {
+        let scale = panels.first().map_or(Scale::Linear, |panel| panel.scale);
+        let values = || {
+            let curves = panels.iter().flat_map(|panel| &panel.curves);
+            curves.flat_map(|curve| &curve.values).copied().filter(|value| value.is_finite())
+        };
+        match scale {
+            Scale::Linear => {
+                let greatest = values().fold(0.0, f64::max);
+                let step = frame::step(greatest);
+                Axis { scale, from: 0.0, to: (greatest / step).ceil().max(1.0) * step, step }
+            }
+            Scale::Ratio => {
+                // Room above the greatest for the figure of a peak.
+                let power = |value: f64| 2f64.powf(value);
+                let (least, greatest) = (values().fold(1.0, f64::min), values().fold(1.0, f64::max) * 1.3);
+                let (from, to) = (power(least.max(0.01).log2().floor()), power(greatest.log2().ceil()));
+                Axis { scale, from, to, step: 2.0 }
+            }
+        }
     }
-    let power = 10f64.powf((greatest / 6.0).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| greatest / step <= 6.0).unwrap_or(power)
-}
 
-/// Digits behind the point that a step needs.
-fn decimals(step: f64) -> usize {
-    (-step.log10().floor()).max(0.0) as usize
-}
+    /// How far up a value stands, from 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => value / self.to,
+            Scale::Ratio => (value.max(self.from) / self.from).log2() / (self.to / self.from).log2(),
+        }
+    }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    /// The values of grid lines, and their names.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        let mut ticks = Vec::new();
+        let mut number = 0;
+        loop {
+            let (value, decimals) = match self.scale {
+                Scale::Linear => (f64::from(number) * self.step, frame::decimals(self.step)),
+                Scale::Ratio => (self.from * 2f64.powi(number), 0),
+            };
+            if value > self.to * 1.0001 {
+                return ticks;
+            }
+            let name = if self.scale == Scale::Ratio { value.to_string() } else { format!("{value:.decimals$}") };
+            ticks.push((value, name));
+            number += 1;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roxmltree::Document;
+
+    const PEAK: Peak = Peak { at: ("A & B <c>", "GET", "100 KB"), caption: "far too <much>" };
 
     fn panel(values: [&[f64]; 2]) -> Panel {
         let [first, second] = values.map(<[f64]>::to_vec);
@@ -165,58 +257,60 @@ mod tests {
                 Curve { name: "GET".to_string(), tone: Tone::First, values: first },
                 Curve { name: "SET".to_string(), tone: Tone::Second, values: second },
             ],
-            redis_is_one: true,
+            scale: Scale::Ratio,
         }
+    }
+
+    /// The points of all curves, as pairs of numbers.
+    fn curves(document: &Document) -> Vec<Vec<(f64, f64)>> {
+        let pair = |point: &str| {
+            let (x, y) = point.split_once(',').expect("a pair");
+            (x.parse().expect("a number"), y.parse().expect("a number"))
+        };
+        let lists = document.descendants().filter_map(|node| node.attribute("points"));
+        lists.map(|list| list.split(' ').map(pair).collect()).collect()
     }
 
     #[test]
     fn every_value_has_a_point_inside_its_panel() {
-        let panels = [panel([&[0.5, 1.0, 2.5], &[0.7, f64::NAN, 0.2]]), panel([&[0.1, 0.1, 0.1], &[0.0, 0.0, 0.0]])];
-        let svg = svg("Costs <of> A & B", "Less is better.", &panels);
-        let document = roxmltree::Document::parse(&svg).expect("the chart is well-formed");
-        let of_class = |class: &str| {
-            document.descendants().filter(|node| node.attribute("class") == Some(class)).collect::<Vec<_>>()
-        };
-        assert_eq!(of_class("redis").len(), panels.len());
-        // One more dot for each curve in the legend; none for what is not a number.
-        assert_eq!(of_class("first-dot").len(), panels.len() + 3 + 3);
-        assert_eq!(of_class("second-dot").len(), panels.len() + 2 + 3);
-        let curves: Vec<_> = document.descendants().filter(|node| node.has_tag_name("polyline")).collect();
-        assert_eq!(curves.len(), 4);
-        for point in curves.iter().filter_map(|node| node.attribute("points")).flat_map(|list| list.split(' ')) {
-            let (x, y) = point.split_once(',').expect("a pair");
-            let (x, y): (f64, f64) = (x.parse().expect("a number"), y.parse().expect("a number"));
-            assert!((MARGIN..WIDTH).contains(&x) && (TOP..=TOP + PANEL_HEIGHT).contains(&y), "{point}");
+        let panels = [panel([&[0.5, 1.0, 2.5], &[0.7, f64::NAN, 0.2]]), panel([&[0.1, 0.1, 0.1], &[0.3, 9.0, 1.0]])];
+        let svg = svg("Costs <of> A & B", Some("at 1: Redis"), "Less is better.", &panels, &[]);
+        let document = Document::parse(&svg).expect("the chart is well-formed");
+        let count = |class: &str| document.descendants().filter(|n| n.attribute("class") == Some(class)).count();
+        // One more of each in the legend; no dot for what is not a number.
+        assert_eq!(count("redis"), panels.len() + 1);
+        assert_eq!(count("first-dot"), 3 + 3 + 1);
+        assert_eq!(count("second-dot"), 2 + 3 + 1);
+        assert_eq!(curves(&document).len(), 4);
+        for (x, y) in curves(&document).concat() {
+            assert!((MARGIN..frame::WIDTH).contains(&x) && (TOP..=TOP + PANEL_HEIGHT).contains(&y), "{x},{y}");
         }
         let texts: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
-        assert!(texts.contains(&"A & B <c>") && texts.contains(&"Costs <of> A & B") && texts.contains(&"100 KB"));
+        for text in ["A & B <c>", "Costs <of> A & B", "100 KB", "at 1: Redis"] {
+            assert!(texts.contains(&text), "{text}");
+        }
     }
 
     #[test]
-    fn a_higher_value_is_drawn_higher() {
-        let svg = svg("Costs", "", &[panel([&[0.5, 1.0, 2.0], &[1.0, 1.0, 1.0]])]);
-        let document = roxmltree::Document::parse(&svg).expect("the chart is well-formed");
-        let points = document.descendants().filter_map(|node| node.attribute("points")).collect::<Vec<_>>();
-        let heights = |points: &str| {
-            let height = |point: &str| point.split_once(',').and_then(|(_, y)| y.parse::<f64>().ok());
-            points.split(' ').map(|point| height(point).expect("a pair of numbers")).collect::<Vec<_>>()
-        };
-        let (first, second) = (heights(points[0]), heights(points[1]));
-        assert!(first[0] > first[1] && first[1] > first[2]);
-        assert_eq!(first[1], second[1]);
-        let redis = document.descendants().find(|node| node.attribute("class") == Some("redis"));
+    fn half_and_twice_are_equally_far_from_one() {
+        let svg = svg("Costs", Some("1"), "", &[panel([&[0.5, 1.0, 2.0], &[1.0, 1.0, 1.0]])], &[]);
+        let document = Document::parse(&svg).expect("the chart is well-formed");
+        let (first, second) = (&curves(&document)[0], &curves(&document)[1]);
+        assert!(((first[0].1 - first[1].1) - (first[1].1 - first[2].1)).abs() < 0.11, "{first:?}");
+        assert!(first[0].1 > first[1].1);
+        assert_eq!(first[1].1, second[1].1);
+        let redis = document.descendants().filter(|node| node.attribute("class") == Some("redis")).last();
         let redis = redis.and_then(|node| node.attribute("y1")).and_then(|y| y.parse().ok());
-        assert_eq!(redis, Some(second[0]));
+        assert_eq!(redis, Some(second[0].1));
     }
 
     #[test]
-    fn grids_have_round_steps() {
-        for (greatest, expected, digits) in
-            [(1.0, 0.2, 1), (2.5, 0.5, 1), (0.05, 0.01, 2), (130.0, 50.0, 0), (6.0, 1.0, 0)]
-        {
-            let step = step(greatest);
-            assert!((step / expected - 1.0).abs() < 1e-9, "{greatest}: {step}");
-            assert_eq!(decimals(expected), digits, "{greatest}");
+    fn a_peak_has_its_figure_and_its_caption_only_while_it_is_one() {
+        let drawn = |values: &[f64]| svg("Costs", None, "", &[panel([values, &[1.0, 1.0, 1.0]])], &[PEAK]);
+        let peak = drawn(&[0.5, 1.0, 7.5]);
+        assert!(peak.contains("7.50 (a)") && peak.contains("(a) far too &lt;much&gt;"), "{peak}");
+        for gone in [[0.5, 1.0, 1.5], [0.5, 9.0, 7.5]] {
+            assert!(!drawn(&gone).contains("(a)"), "{gone:?}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The charts of docs/benchmarks.md, drawn from the tables of that page: so a chart shows what its table says, whoever
 //! wrote it, and can be drawn anew without measuring.
 //!
-//! `table` reads a page's tables; `bars` and `curves` draw. Here is which chart takes what from which table.
+//! `table` reads a page's tables; `bars` and `curves` draw, in the `frame` that they share. Here is which chart takes what from which table.
 
 mod bars;
 mod curves;
+mod frame;
 mod table;
 
 use std::fs;
@@ -13,22 +14,24 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::report::between;
-use bars::Bar;
-use curves::{Curve, Panel, Tone};
+use super::rows::ROWS;
+use bars::{Bar, Of, Section};
+use curves::{Curve, Panel, Peak, Scale, Tone};
 use table::Table;
 
-/// A chart: its file beside the page, the marks between which its table stands, and how it is drawn.
+/// A chart: its file beside the page, the marks between which its tables stand, of which the first ones have to be there, and
+/// how it is drawn from all of these tables.
 struct Chart {
     file: &'static str,
-    marks: &'static str,
+    marks: &'static [&'static str],
     draw: fn(&[Table]) -> Result<String>,
 }
 
 const CHARTS: &[Chart] = &[
-    Chart { file: "benchmarks.svg", marks: "bench", draw: ratios },
-    Chart { file: "benchmarks-latency.svg", marks: "latency", draw: latency },
-    Chart { file: "benchmarks-sizes.svg", marks: "sizes", draw: sizes },
-    Chart { file: "benchmarks-workers.svg", marks: "workers", draw: workers },
+    Chart { file: "benchmarks.svg", marks: &["bench", "field"], draw: ratios },
+    Chart { file: "benchmarks-latency.svg", marks: &["latency"], draw: latency },
+    Chart { file: "benchmarks-sizes.svg", marks: &["sizes"], draw: sizes },
+    Chart { file: "benchmarks-workers.svg", marks: &["workers"], draw: workers },
 ];
 
 /// The charts of a page as pairs of file name and SVG: each one whose table is there.
@@ -36,13 +39,14 @@ const CHARTS: &[Chart] = &[
 /// # Errors
 /// A table lacks a column, or a figure in it is no number.
 pub fn of_page(page: &str) -> Result<Vec<(&'static str, String)>> {
-    let present = CHARTS.iter().filter_map(|chart| Some((chart, between(page, chart.marks)?)));
-    present
-        .map(|(chart, section)| {
-            let svg = (chart.draw)(&Table::all(section)).with_context(|| format!("drawing {}", chart.file))?;
-            Ok((chart.file, svg))
-        })
-        .collect()
+    let is_there = |chart: &&Chart| chart.marks.first().is_some_and(|marks| between(page, marks).is_some());
+    let draw = |chart: &Chart| {
+        let sections = chart.marks.iter().filter_map(|marks| between(page, marks));
+        let tables: Vec<Table> = sections.flat_map(Table::all).collect();
+        let svg = (chart.draw)(&tables).with_context(|| format!("drawing {}", chart.file))?;
+        Ok((chart.file, svg))
+    };
+    CHARTS.iter().filter(is_there).map(draw).collect()
 }
 
 /// Draws every chart whose table is in benchmarks.md of this directory.
@@ -58,11 +62,42 @@ pub fn write(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The commands that other servers were measured with, and the rows of the table of ratios that are their like.
+const FIELD: &[(&str, &str)] = &[("GET", "get"), ("SET", "set"), ("INCR", "incr")];
+
 fn ratios(tables: &[Table]) -> Result<String> {
     let table = table::first(tables)?;
-    let (labels, ratios, targets) = (table.texts("case")?, table.numbers("of Redis")?, table.numbers("at most")?);
-    let bars = labels.into_iter().zip(ratios.into_iter().zip(targets));
-    Ok(bars::svg(&bars.map(|(label, (ratio, target))| Bar { label, ratio, target }).collect::<Vec<_>>()))
+    let (labels, figures) = (table.texts("case")?, table.figures("of Redis")?);
+    let targets = table.numbers("at most")?;
+    let bars = labels.into_iter().zip(figures.into_iter().zip(targets));
+    let bars = bars.map(|(label, ((figure, ratio), target))| {
+        let target = Some(target);
+        Bar { label, figure, ratio, target, of: Of::Haypile }
+    });
+    let mut sections = vec![Section { heading: "Haypile".to_string(), groups: vec![bars.collect()] }];
+    if let Some(field) = tables.get(1) {
+        let groups = FIELD.iter().filter_map(|(command, id)| others(table, field, command, id).transpose());
+        let heading = "For scale: other disk-backed servers, pipeline 16, 100 thousand keys".to_string();
+        sections.push(Section { heading, groups: groups.collect::<Result<_>>()? });
+    }
+    Ok(bars::svg("CPU time per request, redis-server 7.0 = 1 (shorter is better)", "redis-server 7.0 = 1", &sections))
+}
+
+/// What a command costs Haypile, if its row was measured, and the other servers.
+fn others(table: &Table, field: &Table, command: &str, id: &str) -> Result<Option<Vec<Bar>>> {
+    let title = ROWS.iter().find(|row| row.id == id).map_or(id, |row| row.title);
+    let Ok(ours) = table.only("case", title) else { return Ok(None) };
+    let bar = |server: &str, (figure, ratio): (String, f64), of| {
+        let label = format!("{command}, {server}");
+        Bar { label, figure, ratio, target: None, of }
+    };
+    let mut bars: Vec<Bar> =
+        ours.figures("of Redis")?.into_iter().map(|figure| bar("Haypile", figure, Of::Haypile)).collect();
+    let servers = field.texts("server")?.into_iter().zip(field.texts("measured")?);
+    for ((server, date), figure) in servers.zip(field.figures(command)?) {
+        bars.push(bar(&format!("{server} ({date})"), figure, Of::AnotherServer));
+    }
+    Ok(Some(bars))
 }
 
 fn latency(tables: &[Table]) -> Result<String> {
@@ -78,15 +113,26 @@ fn latency(tables: &[Table]) -> Result<String> {
         Ok(Panel {
             title: format!("{load}, ms"),
             places: SHOWN.map(str::to_string).to_vec(),
-            curves: vec![curve("ours", "ours", Tone::First)?, curve("redis-server", "Redis", Tone::Redis)?],
-            redis_is_one: false,
+            curves: vec![curve("Haypile", "ours", Tone::First)?, curve("redis-server", "Redis", Tone::Redis)?],
+            scale: Scale::Linear,
         })
     };
     let panels = table.distinct("load")?.into_iter().map(panel).collect::<Result<Vec<_>>>()?;
-    Ok(curves::svg("Latency of many clients at pipeline 1 (lower is better)", "Percentiles over all rounds.", &panels))
+    let title = "Latency of many clients at pipeline 1 (lower is better)";
+    Ok(curves::svg(title, None, "Percentiles over all rounds.", &panels, &[]))
 }
 
-const ONE: &str = "The red line is what stands at 1.";
+/// Why the curves of the sweep of sizes are steep where they are.
+const PEAKS: &[Peak] = &[
+    Peak {
+        at: ("pipeline 16", "GET", "1 KB"),
+        caption: "100 MB of values are more than the memtable and the row cache hold (72 MB here): most reads ask RocksDB.",
+    },
+    Peak {
+        at: ("pipeline 1", "SET", "100 KB"),
+        caption: "Overwritten values make room by compactions, which take most of the CPU time here.",
+    },
+];
 
 fn sizes(tables: &[Table]) -> Result<String> {
     let table = table::first(tables)?;
@@ -96,11 +142,12 @@ fn sizes(tables: &[Table]) -> Result<String> {
             title: pipeline.to_string(),
             places: table.only("case", &get)?.texts("value")?,
             curves: get_and_set(&table.only("case", &get)?, &table.only("case", &set)?, "of Redis")?,
-            redis_is_one: true,
+            scale: Scale::Ratio,
         })
     };
     let panels = [panel("pipeline 16")?, panel("pipeline 1")?];
-    Ok(curves::svg("CPU time per request by the size of values, Redis = 1 (lower is better)", ONE, &panels))
+    let title = "CPU time per request by the size of values (lower is better)";
+    Ok(curves::svg(title, Some("redis-server 7.0 = 1"), "", &panels, PEAKS))
 }
 
 fn workers(tables: &[Table]) -> Result<String> {
@@ -111,11 +158,12 @@ fn workers(tables: &[Table]) -> Result<String> {
             title: title.to_string(),
             places: get.texts("workers")?,
             curves: get_and_set(&get, &set, column)?,
-            redis_is_one: true,
+            scale: Scale::Ratio,
         })
     };
-    let panels = [panel("redis-server = 1", "of Redis")?, panel("one worker = 1", "of one worker")?];
-    Ok(curves::svg("CPU time per request by the number of workers (lower is better)", ONE, &panels))
+    let panels = [panel("beside redis-server 7.0", "of Redis")?, panel("beside one worker", "of one worker")?];
+    let title = "CPU time per request by the number of workers (lower is better)";
+    Ok(curves::svg(title, Some("1: what the panel compares with"), "", &panels, &[]))
 }
 
 fn get_and_set(get: &Table, set: &Table, column: &str) -> Result<Vec<Curve>> {

@@ -77,6 +77,11 @@ impl Table {
         self.texts(title)?.iter().map(|cell| number(cell)).collect()
     }
 
+    /// The figures of a column, each as it is written and as a number.
+    pub fn figures(&self, title: &str) -> Result<Vec<(String, f64)>> {
+        self.texts(title)?.iter().map(|cell| Ok((written(cell), number(cell)?))).collect()
+    }
+
     fn column(&self, title: &str) -> Result<usize> {
         let column = self.titles.iter().position(|other| other == title);
         column.with_context(|| format!("no column {title:?} in {:?}", self.titles))
@@ -89,10 +94,14 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(inner.split('|').map(|cell| cell.trim().to_string()).collect())
 }
 
-/// The number that a cell begins with, bold or not: `**1.17** (missed)` is 1.17.
+/// What a cell begins with, bold or not: `**1.17** (missed)` has 1.17.
+fn written(cell: &str) -> String {
+    cell.replace("**", "").split_whitespace().next().unwrap_or_default().to_string()
+}
+
+/// The number that a cell begins with.
 fn number(cell: &str) -> Result<f64> {
-    let plain = cell.replace("**", "");
-    let first = plain.split_whitespace().next().unwrap_or_default();
+    let first = written(cell);
     if first == "-" {
         return Ok(f64::NAN);
     }
@@ -113,7 +122,7 @@ mod tests {
         assert_eq!(tables[0].texts("a").expect("the column is there"), ["x", "y"]);
         let ratios = tables[0].numbers("of Redis").expect("figures");
         assert!((ratios[0] - 1.17).abs() < 1e-9 && ratios[1].is_nan());
-        assert_eq!(tables[1].numbers("b").expect("figures"), [2.0]);
+        assert_eq!(tables[1].figures("b").expect("figures"), [("2".to_string(), 2.0)]);
     }
 
     #[test]
