@@ -306,11 +306,16 @@ mod tests {
 
     #[test]
     fn a_peak_has_its_figure_and_its_caption_only_while_it_is_one() {
-        let drawn = |values: &[f64]| svg("Costs", None, "", &[panel([values, &[1.0, 1.0, 1.0]])], &[PEAK]);
-        let peak = drawn(&[0.5, 1.0, 7.5]);
+        let drawn = |values: [f64; 5]| {
+            let mut panel = panel([&values, &[1.0; 5]]);
+            panel.places = ["128 B", "1 KB", "10 KB", "32 KB", "100 KB"].map(str::to_string).to_vec();
+            svg("Costs", None, "", &[panel], &[PEAK])
+        };
+        let peak = drawn([0.5, 1.0, 1.0, 1.0, 7.5]);
         assert!(peak.contains("7.50 (a)") && peak.contains("(a) far too &lt;much&gt;"), "{peak}");
-        for gone in [[0.5, 1.0, 1.5], [0.5, 9.0, 7.5]] {
-            assert!(!drawn(&gone).contains("(a)"), "{gone:?}");
+        // One not far above the others, and one that is not the greatest.
+        for gone in [[0.5, 1.0, 1.0, 1.0, 1.5], [0.5, 9.0, 1.0, 1.0, 7.5]] {
+            assert!(!drawn(gone).contains("(a)"), "{gone:?}");
         }
     }
 }
