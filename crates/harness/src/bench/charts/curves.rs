@@ -299,7 +299,7 @@ mod tests {
         assert!(((first[0].1 - first[1].1) - (first[1].1 - first[2].1)).abs() < 0.11, "{first:?}");
         assert!(first[0].1 > first[1].1);
         assert_eq!(first[1].1, second[1].1);
-        let redis = document.descendants().filter(|node| node.attribute("class") == Some("redis")).last();
+        let redis = document.descendants().rfind(|node| node.attribute("class") == Some("redis"));
         let redis = redis.and_then(|node| node.attribute("y1")).and_then(|y| y.parse().ok());
         assert_eq!(redis, Some(second[0].1));
     }
