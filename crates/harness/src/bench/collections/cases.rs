@@ -293,7 +293,7 @@ pub static CASES: &[Case] = &[
     case("zrange", "ZRANGE of 100", |random, _| words(&[&"ZRANGE", &any(random, "zset", KEYS), &"0", &"99"]))
         .with(ZSETS)
         .times(100_000),
-    case("geosearch", "GEOSEARCH of 100 places among 1 million", |random, _| {
+    case("geosearch", "GEOSEARCH of 100 members among 1 million", |random, _| {
         let [longitude, latitude] = place(random, 1.0);
         words(&[&"GEOSEARCH", &"places", &"FROMLONLAT", &longitude, &latitude, &"BYRADIUS", &"5.27", &"km"])
     })
