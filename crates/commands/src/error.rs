@@ -144,8 +144,8 @@ impl From<haypile_types::Error> for Error {
             Cause::Overflow => Self::Overflow,
             Cause::TooLong => Self::StringTooLong,
             Cause::TooMany => Self::text("ERR the reply would be longer than 512 MB"),
-            Cause::NoSketch => Self::text("WRONGTYPE Key is not a valid HyperLogLog string value."),
-            Cause::CorruptSketch => Self::text("INVALIDOBJ Corrupted HLL object detected"),
+            Cause::NotHyperLogLog => Self::text("WRONGTYPE Key is not a valid HyperLogLog string value."),
+            Cause::CorruptHyperLogLog => Self::text("INVALIDOBJ Corrupted HLL object detected"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The commands on HyperLogLogs: PFADD, PFCOUNT, PFMERGE, and what shows how one is made.
 //!
-//! Owns their replies. The sketches themselves belong to `haypile-types`.
+//! Owns their replies. The HyperLogLogs themselves belong to `haypile-types`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -113,20 +113,20 @@ const PFDEBUG: Command = Command {
 /// GETREG gives the registers, and makes a sparse one dense, as in Redis; DECODE the runs of a sparse one.
 fn pfdebug(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
-    let Some(sketch) = hll::inspect(txn, &key)? else {
+    let Some(hll) = hll::inspect(txn, &key)? else {
         return Err(Error::text("ERR The specified key does not exist"));
     };
     if args.is(1, "GETREG") {
-        let registers = sketch.values()?.iter().map(|value| Reply::Integer((*value).into())).collect();
-        sketch.make_dense(txn, &key)?;
+        let registers = hll.values()?.iter().map(|value| Reply::Integer((*value).into())).collect();
+        hll.make_dense(txn, &key)?;
         Ok(Reply::Array(registers))
     } else if args.is(1, "DECODE") {
-        let decoded = sketch.decoded().ok_or(Error::text("ERR HLL encoding is not sparse"))?;
+        let decoded = hll.decoded().ok_or(Error::text("ERR HLL encoding is not sparse"))?;
         Ok(Reply::bulk(decoded.into_bytes()))
     } else if args.is(1, "ENCODING") {
-        Ok(Reply::Simple(if sketch.is_sparse() { "sparse" } else { "dense" }))
+        Ok(Reply::Simple(if hll.is_sparse() { "sparse" } else { "dense" }))
     } else if args.is(1, "TODENSE") {
-        Ok(Reply::Integer(sketch.make_dense(txn, &key)?.into()))
+        Ok(Reply::Integer(hll.make_dense(txn, &key)?.into()))
     } else {
         Err(Error::quoting("ERR Unknown PFDEBUG subcommand '", args.get(1), "'"))
     }

@@ -136,7 +136,7 @@ fn deletions_go_on_while_the_disk_is_short_and_make_room() {
     for n in 0..60 {
         assert_eq!(client.ask_words(&[b"SET", format!("k{n}").as_bytes(), &noise.megabyte()]), "+OK\r\n");
     }
-    assert_eq!(client.ask("PFADD sketch a b c"), ":1\r\n");
+    assert_eq!(client.ask("PFADD hll a b c"), ":1\r\n");
     // Beside the reserve of 20 MB.
     disk.leave(35 << 20).expect("the disk can be filled");
     let mut reply = String::new();
@@ -155,7 +155,7 @@ fn deletions_go_on_while_the_disk_is_short_and_make_room() {
         "{reply}: a block is as what writes in it"
     );
     assert_eq!(client.ask("STRLEN k0"), format!(":{}\r\n", 1 << 20));
-    assert_eq!(client.ask("PFCOUNT sketch"), ":3\r\n", "a count that cannot be kept is told");
+    assert_eq!(client.ask("PFCOUNT hll"), ":3\r\n", "a count that cannot be kept is told");
     // A compaction may take, for a moment, more than what is left to deletions.
     wait_until("keys are deleted", || client.ask("DEL k0 k1") == ":2\r\n");
     wait_until("deadlines count", || client.ask("PEXPIRE k2 -1") == ":1\r\n");

@@ -24,9 +24,9 @@ pub enum Error {
     /// More elements are asked for than a reply may hold.
     TooMany,
     /// The string is no HyperLogLog.
-    NoSketch,
+    NotHyperLogLog,
     /// The string begins as a HyperLogLog does, but its registers do not parse.
-    CorruptSketch,
+    CorruptHyperLogLog,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

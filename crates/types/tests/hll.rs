@@ -111,7 +111,7 @@ fn what_changes_nothing_writes_nothing_and_a_register_is_a_patch() {
 }
 
 #[test]
-fn a_register_of_a_sparse_sketch_is_a_splice_and_the_bytes_are_those_of_all_at_once() {
+fn a_register_of_a_sparse_hyperloglog_is_a_splice_and_the_bytes_are_those_of_all_at_once() {
     let mut db = Db::new();
     let names: Vec<String> = (0..900).map(|number| number.to_string()).collect();
     let (mut most, mut counted) = (0, 0);
@@ -156,7 +156,7 @@ fn a_register_of_a_sparse_sketch_is_a_splice_and_the_bytes_are_those_of_all_at_o
 }
 
 #[test]
-fn a_sparse_sketch_is_dense_beyond_the_bound_of_the_configuration() {
+fn a_sparse_hyperloglog_is_dense_beyond_the_bound_of_the_configuration() {
     for (bound, elements) in [(0, 1), (40, 20), (3000, 3000)] {
         let mut db = Db::new();
         db.store.encoding_limits.set(EncodingLimit::HllSparseBytes, bound);
@@ -180,24 +180,24 @@ fn a_sparse_sketch_is_dense_beyond_the_bound_of_the_configuration() {
 }
 
 #[test]
-fn a_string_in_chunks_may_be_a_sketch() {
+fn a_string_in_chunks_may_be_a_hyperloglog() {
     // One register a run, all of them: longer than what lies in one row.
-    let mut sketch = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
-    sketch.extend((0..16_384u32).map(|register| 0x80 | (register % 2 * 4) as u8));
+    let mut hll = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
+    hll.extend((0..16_384u32).map(|register| 0x80 | (register % 2 * 4) as u8));
     let mut db = Db::new();
     db.store.encoding_limits.set(EncodingLimit::HllSparseBytes, 20_000);
-    db.run(|txn| string::set(txn, &txn.key(b"h"), &sketch)).expect("writes");
+    db.run(|txn| string::set(txn, &txn.key(b"h"), &hll)).expect("writes");
     let counted = count(&mut db, b"h");
     let after = get(&mut db, b"h");
     assert_eq!(after[8..16], counted.to_le_bytes(), "the count is kept");
-    assert_eq!(after[16..], sketch[16..]);
+    assert_eq!(after[16..], hll[16..]);
     assert!(add(&mut db, b"h", &(0..100).map(|number| number.to_string()).collect::<Vec<_>>()));
     assert!(count(&mut db, b"h") > counted);
 
-    sketch.extend(vec![0; 40_000]);
-    db.run(|txn| string::set(txn, &txn.key(b"h"), &sketch)).expect("writes");
+    hll.extend(vec![0; 40_000]);
+    db.run(|txn| string::set(txn, &txn.key(b"h"), &hll)).expect("writes");
     let refused = db.run(|txn| hll::count(txn, &txn.key(b"h")));
-    assert_eq!(refused, Err(Error::CorruptSketch), "longer than any that parses");
+    assert_eq!(refused, Err(Error::CorruptHyperLogLog), "longer than any that parses");
     db.run(|txn| string::set(txn, &txn.key(b"h"), &vec![b'x'; 2 << 20])).expect("writes");
-    assert_eq!(db.run(|txn| hll::count(txn, &txn.key(b"h"))), Err(Error::NoSketch));
+    assert_eq!(db.run(|txn| hll::count(txn, &txn.key(b"h"))), Err(Error::NotHyperLogLog));
 }

@@ -1,5 +1,5 @@
-//! The commands on HyperLogLogs, for `generate`: few elements and many, so that sketches are sparse, dense, and become dense,
-//! and sketches that a client sets, whole and broken. Replies of GET show whether the bytes are the same.
+//! The commands on HyperLogLogs, for `generate`: few elements and many, so that HyperLogLogs are sparse, dense, and become dense,
+//! and HyperLogLogs that a client sets, whole and broken. Replies of GET show whether the bytes are the same.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -12,7 +12,7 @@ const OTHERS: &[(u64, Make)] = &[
     (5, |a| keys(a, "PFMERGE", 4)),
     (3, pfdebug),
     (3, |a| vec![a.word("GET"), key(a)]),
-    (2, |a| vec![a.word("SET"), BROKEN.to_vec(), sketch(a)]),
+    (2, |a| vec![a.word("SET"), BROKEN.to_vec(), hll(a)]),
     (1, |a| vec![a.word("SETRANGE"), BROKEN.to_vec(), a.random.below(24).to_string().into_bytes(), a.bytes(1)]),
     (1, |a| vec![a.word("COPY"), own(a), key(a), a.word("REPLACE")]),
     (1, |a| vec![a.word("STRLEN"), key(a)]),
@@ -30,7 +30,7 @@ pub(super) fn other(a: &mut Arguments) -> Command {
     unreachable!("the ticket is below the sum of the weights")
 }
 
-/// A key whose sketch is often broken. Of several elements that are added to one, Redis keeps those before the first that
+/// A key whose HyperLogLog is often broken. Of several elements that are added to one, Redis keeps those before the first that
 /// cannot be added, and we none.
 const BROKEN: &[u8] = b"broken";
 
@@ -93,8 +93,8 @@ const REGISTERS: &[&[u8]] = &[
     b"",
 ];
 
-/// What a client may SET: a whole sketch, or one that is not.
-fn sketch(a: &mut Arguments) -> Vec<u8> {
+/// What a client may SET: a whole HyperLogLog, or one that is not.
+fn hll(a: &mut Arguments) -> Vec<u8> {
     let registers = *a.random.pick(REGISTERS);
     let mut header = *b"HYLL\x01\0\0\0\x05\0\0\0\0\0\0\0";
     match a.random.below(8) {

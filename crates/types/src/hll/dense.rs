@@ -1,6 +1,6 @@
 //! Dense registers: six bits each, one after the other, from the lowest bit of the first byte on.
 
-use super::sketch::{HEADER_BYTES, REGISTERS};
+use super::layout::{HEADER_BYTES, REGISTERS};
 
 const VALUE_BITS: usize = 6;
 const VALUE_MASK: u8 = (1 << VALUE_BITS) - 1;
@@ -8,8 +8,8 @@ const VALUE_MASK: u8 = (1 << VALUE_BITS) - 1;
 /// Bytes of all registers.
 pub const REGISTERS_BYTES: usize = REGISTERS * VALUE_BITS / 8;
 
-/// Bytes of a dense sketch.
-pub const SKETCH_BYTES: usize = HEADER_BYTES + REGISTERS_BYTES;
+/// Bytes of a dense HyperLogLog.
+pub const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS_BYTES;
 
 /// Registers that are unpacked together, and the bytes that they lie in.
 const GROUP: usize = 8;
@@ -68,7 +68,7 @@ fn packed(values: &[u8; GROUP]) -> [u8; GROUP_BYTES] {
     x.to_le_bytes()[..GROUP_BYTES].try_into().expect("six bytes")
 }
 
-/// Makes each of `values` at least what its register has. The registers are of a dense sketch, so they are all there.
+/// Makes each of `values` at least what its register has. The registers are of a dense HyperLogLog, so they are all there.
 pub fn merge(registers: &[u8], values: &mut [u8; REGISTERS]) {
     let (groups, _) = registers.as_chunks::<GROUP_BYTES>();
     let (targets, _) = values.as_chunks_mut::<GROUP>();

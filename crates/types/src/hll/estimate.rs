@@ -1,8 +1,8 @@
-//! How many elements a sketch has seen, from how many registers have each value: the estimator of Ertl, "New cardinality
-//! estimation algorithms for HyperLogLog sketches" (2017), algorithm 6, which Redis uses, in the same order of operations:
+//! How many elements a HyperLogLog has seen, from how many registers have each value: the estimator of Ertl, "New cardinality
+//! estimation algorithms for HyperLogLog HyperLogLogs" (2017), algorithm 6, which Redis uses, in the same order of operations:
 //! the same registers give the same number.
 
-use super::sketch::{REGISTERS, VALUE_BITS};
+use super::layout::{REGISTERS, VALUE_BITS};
 
 /// 1 / (2 ln 2).
 const ALPHA_INFINITY: f64 = 0.721_347_520_444_481_7;

@@ -1,11 +1,11 @@
 //! HyperLogLogs: strings that count different elements in 12 KB at most, with a standard error of 0.81 %. The bytes are those
-//! of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `sketch` owns the bytes, with
+//! of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `layout` owns the bytes, with
 //! `dense`, `sparse` and `estimate`.
 //!
-//! What changes nothing writes nothing. A changed register is a patch of a byte or two in a dense sketch, and a splice of a few in a
+//! What changes nothing writes nothing. A changed register is a patch of a byte or two in a dense HyperLogLog, and a splice of a few in a
 //! sparse one. Format: docs/format/hyperloglog.md.
 
-pub mod sketch;
+pub mod layout;
 
 mod dense;
 mod estimate;
@@ -19,45 +19,45 @@ use crate::key::{self, Entry, Header, PATCH_FROM_BYTES};
 use crate::string::{self, Content};
 use crate::{Error, Result};
 use haypile_store::{EncodingLimit, Key, Txn, Value};
-use sketch::{CACHE_FLAG_AT, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
+use layout::{CACHE_FLAG_AT, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// Longer strings are no sketch that parses: every register has a run of two bytes.
+/// Longer strings are no HyperLogLog that parses: every register has a run of two bytes.
 const BYTES_MAX: u64 = (HEADER_BYTES + 2 * REGISTERS) as u64;
 
-/// More sketches are merged on the I/O pool: each takes some microseconds.
+/// More HyperLogLogs are merged on the I/O pool: each takes some microseconds.
 const MERGED_AT_ONCE: usize = 32;
 
 impl From<Corrupt> for Error {
     fn from(_: Corrupt) -> Error {
-        Error::CorruptSketch
+        Error::CorruptHyperLogLog
     }
 }
 
-/// The sketch of a key.
-struct Sketch {
+/// The HyperLogLog of a key.
+struct HyperLogLog {
     header: Header,
     bytes: Value,
     encoding: Encoding,
 }
 
-impl Sketch {
-    fn of(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry) -> Result<Sketch> {
+impl HyperLogLog {
+    fn of(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry) -> Result<HyperLogLog> {
         let header = entry.header;
         string::check_type(&entry)?;
         let length = string::length_of(key, &entry)?;
         let bytes = match string::content(txn, key, entry)? {
             Content::Shared(bytes) => bytes,
             Content::Owned(bytes) => Value::from(bytes),
-            Content::Long(_) => return Err(Error::NoSketch),
+            Content::Long(_) => return Err(Error::NotHyperLogLog),
         };
-        let encoding = sketch::encoding(&bytes).ok_or(Error::NoSketch)?;
-        if length > BYTES_MAX { Err(Error::CorruptSketch) } else { Ok(Sketch { header, bytes, encoding }) }
+        let encoding = layout::encoding(&bytes).ok_or(Error::NotHyperLogLog)?;
+        if length > BYTES_MAX { Err(Error::CorruptHyperLogLog) } else { Ok(HyperLogLog { header, bytes, encoding }) }
     }
 
     fn registers(&self) -> &[u8] {
-        sketch::registers(&self.bytes)
+        layout::registers(&self.bytes)
     }
 
     /// Whether a small change of it is one of its row.
@@ -68,7 +68,7 @@ impl Sketch {
     /// Makes the key, which still is what it was, hold these bytes, and logs what is different. They are written even if
     /// nothing is.
     fn replace(self, txn: &mut Txn<'_>, key: &Key<'_>, after: &[u8]) -> Result<()> {
-        let Sketch { header, bytes, .. } = self;
+        let HyperLogLog { header, bytes, .. } = self;
         if header.object.is_some() || after.len() > string::INLINE_BYTES_MAX {
             return string::put(txn, key, Some(&header), after, header.deadline_ms);
         }
@@ -105,22 +105,22 @@ fn sparse_bytes_max(txn: &Txn<'_>) -> usize {
 pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
     let limit = sparse_bytes_max(txn);
     let Some(entry) = key::lookup_write(txn, key)? else {
-        let mut bytes = Cow::Owned(sketch::empty());
+        let mut bytes = Cow::Owned(layout::empty());
         raise_all(&mut bytes, Encoding::Sparse, elements, limit)?;
         set_outdated(bytes.to_mut());
         string::put(txn, key, None, &bytes, None)?;
         return Ok(true);
     };
-    let sketch = Sketch::of(txn, key, entry)?;
-    if sketch.encoding == Encoding::Dense {
-        let asked = elements.map(sketch::register_of);
-        let is_new = |(register, value): &(usize, u8)| dense::get(sketch.registers(), *register) < *value;
+    let hll = HyperLogLog::of(txn, key, entry)?;
+    if hll.encoding == Encoding::Dense {
+        let asked = elements.map(layout::register_of);
+        let is_new = |(register, value): &(usize, u8)| dense::get(hll.registers(), *register) < *value;
         let raised: SmallVec<[(usize, u8); 4]> = asked.filter(is_new).collect();
         // Mostly it is one, or none: no reason to copy all registers.
         if let [] | [_] = raised[..] {
-            return raised.first().map_or(Ok(false), |one| raise_one(txn, key, sketch, *one).map(|()| true));
+            return raised.first().map_or(Ok(false), |one| raise_one(txn, key, hll, *one).map(|()| true));
         }
-        let mut bytes = sketch.bytes.to_vec();
+        let mut bytes = hll.bytes.to_vec();
         for (register, value) in raised {
             let registers = &mut bytes[HEADER_BYTES..];
             if dense::get(registers, register) < value {
@@ -128,14 +128,14 @@ pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = 
             }
         }
         set_outdated(&mut bytes);
-        sketch.replace(txn, key, &bytes)?;
+        hll.replace(txn, key, &bytes)?;
         return Ok(true);
     }
     // The first element that changes something is mostly the only one.
     let mut elements = elements;
     let raising = elements.find_map(|element| {
-        let (register, value) = sketch::register_of(element);
-        match sparse::find(sketch.registers(), register) {
+        let (register, value) = layout::register_of(element);
+        match sparse::find(hll.registers(), register) {
             Ok(place) if place.value() >= value => None,
             found => Some(found.map(|place| (place, register, value))),
         }
@@ -144,22 +144,22 @@ pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = 
     let (place, register, value) = raising?;
     let mut elements = elements.peekable();
     if elements.peek().is_none()
-        && sketch.is_spliced()
-        && let Some(change) = sparse::raised(&sketch.bytes, &place, register, value, limit)
-        && change.len_after(sketch.bytes.len()) <= string::INLINE_BYTES_MAX
+        && hll.is_spliced()
+        && let Some(change) = sparse::raised(&hll.bytes, &place, register, value, limit)
+        && change.len_after(hll.bytes.len()) <= string::INLINE_BYTES_MAX
     {
-        let Sketch { header, bytes, .. } = sketch;
+        let HyperLogLog { header, bytes, .. } = hll;
         let (flag, len_after) = (bytes[CACHE_FLAG_AT], change.len_after(bytes.len()));
         key::splice_read(txn, key, &header, bytes, change.at, change.removed, &change.bytes)?;
         set_outdated_in_row(txn, key, &header, flag, len_after)?;
         return Ok(true);
     }
-    let mut bytes = Cow::Owned(sketch.bytes.to_vec());
-    let mut encoding = sketch.encoding;
-    sketch::raise_at(&mut bytes, &mut encoding, &place, register, value, limit)?;
+    let mut bytes = Cow::Owned(hll.bytes.to_vec());
+    let mut encoding = hll.encoding;
+    layout::raise_at(&mut bytes, &mut encoding, &place, register, value, limit)?;
     raise_all(&mut bytes, encoding, elements, limit)?;
     set_outdated(bytes.to_mut());
-    sketch.replace(txn, key, &bytes)?;
+    hll.replace(txn, key, &bytes)?;
     Ok(true)
 }
 
@@ -171,45 +171,45 @@ fn raise_all<'e>(
 ) -> Result<bool> {
     let mut changed = false;
     for element in elements {
-        let (register, value) = sketch::register_of(element);
-        changed |= sketch::raise(bytes, &mut encoding, register, value, sparse_bytes_max)?;
+        let (register, value) = layout::register_of(element);
+        changed |= layout::raise(bytes, &mut encoding, register, value, sparse_bytes_max)?;
     }
     Ok(changed)
 }
 
-/// Raises one register of a dense sketch that lies in its row.
-fn raise_one(txn: &mut Txn<'_>, key: &Key<'_>, sketch: Sketch, (register, value): (usize, u8)) -> Result<()> {
-    let (at, changed, len) = dense::changed(sketch.registers(), register, value);
-    let Sketch { header, bytes, .. } = sketch;
+/// Raises one register of a dense HyperLogLog that lies in its row.
+fn raise_one(txn: &mut Txn<'_>, key: &Key<'_>, hll: HyperLogLog, (register, value): (usize, u8)) -> Result<()> {
+    let (at, changed, len) = dense::changed(hll.registers(), register, value);
+    let HyperLogLog { header, bytes, .. } = hll;
     let (flag, len_after) = (bytes[CACHE_FLAG_AT], bytes.len());
     key::patch_read(txn, key, &header, bytes, HEADER_BYTES + at, &changed[..len], len_after)?;
     set_outdated_in_row(txn, key, &header, flag, len_after)
 }
 
-/// Sets the flag of a sketch that lies in its row, where it is not set yet.
+/// Sets the flag of a HyperLogLog that lies in its row, where it is not set yet.
 fn set_outdated_in_row(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, flag: u8, len_after: usize) -> Result<()> {
-    let outdated = sketch::outdated(flag);
+    let outdated = layout::outdated(flag);
     if outdated == flag { Ok(()) } else { key::patch(txn, key, header, CACHE_FLAG_AT, &[outdated], len_after) }
 }
 
 fn set_outdated(bytes: &mut [u8]) {
-    bytes[CACHE_FLAG_AT] = sketch::outdated(bytes[CACHE_FLAG_AT]);
+    bytes[CACHE_FLAG_AT] = layout::outdated(bytes[CACHE_FLAG_AT]);
 }
 
 /// The count of a key, `None` if it is absent. Where it has to be found out, it is left in the key for the next one who asks.
 pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
     let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
-    let sketch = Sketch::of(txn, key, entry)?;
-    if let Some(count) = sketch::cached_count(&sketch.bytes) {
+    let hll = HyperLogLog::of(txn, key, entry)?;
+    if let Some(count) = layout::cached_count(&hll.bytes) {
         return Ok(Some(count));
     }
-    let registers = match sketch.encoding {
-        Encoding::Dense => dense::histogram(sketch.registers()),
-        Encoding::Sparse => sparse::histogram(sketch.registers())?,
+    let registers = match hll.encoding {
+        Encoding::Dense => dense::histogram(hll.registers()),
+        Encoding::Sparse => sparse::histogram(hll.registers())?,
     };
     let count = estimate::count(&registers);
     let cached = count.to_le_bytes();
-    let Sketch { header, bytes, .. } = sketch;
+    let HyperLogLog { header, bytes, .. } = hll;
     match header.object {
         None if bytes.len() >= PATCH_FROM_BYTES => {
             let len = bytes.len();
@@ -240,9 +240,9 @@ fn union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<U
             txn.long()?;
         }
         let Some(entry) = key::lookup(txn, &key)? else { continue };
-        let sketch = Sketch::of(txn, &key, entry)?;
-        union.has_dense |= sketch.encoding == Encoding::Dense;
-        sketch::merge(&sketch.bytes, sketch.encoding, &mut union.values)?;
+        let hll = HyperLogLog::of(txn, &key, entry)?;
+        union.has_dense |= hll.encoding == Encoding::Dense;
+        layout::merge(&hll.bytes, hll.encoding, &mut union.values)?;
     }
     Ok(union)
 }
@@ -260,16 +260,16 @@ pub fn count_union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -
 pub fn merge<'k>(txn: &mut Txn<'_>, target: &Key<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<()> {
     let Union { values, has_dense } = union(txn, keys)?;
     let limit = sparse_bytes_max(txn);
-    let sketch = match key::lookup_write(txn, target)? {
-        Some(entry) => Some(Sketch::of(txn, target, entry)?),
+    let hll = match key::lookup_write(txn, target)? {
+        Some(entry) => Some(HyperLogLog::of(txn, target, entry)?),
         None => None,
     };
-    let mut bytes = match &sketch {
-        Some(sketch) if has_dense && sketch.encoding == Encoding::Dense => sketch.bytes.to_vec(),
-        Some(sketch) if !has_dense => sketch.bytes.to_vec(),
-        Some(sketch) => sketch::dense_of(&sketch.bytes)?,
-        None if has_dense => sketch::dense_of(&sketch::empty())?,
-        None => sketch::empty(),
+    let mut bytes = match &hll {
+        Some(hll) if has_dense && hll.encoding == Encoding::Dense => hll.bytes.to_vec(),
+        Some(hll) if !has_dense => hll.bytes.to_vec(),
+        Some(hll) => layout::dense_of(&hll.bytes)?,
+        None if has_dense => layout::dense_of(&layout::empty())?,
+        None => layout::empty(),
     };
     if has_dense {
         dense::pack(&values, &mut bytes[HEADER_BYTES..]);
@@ -277,23 +277,23 @@ pub fn merge<'k>(txn: &mut Txn<'_>, target: &Key<'_>, keys: impl Iterator<Item =
         // In their order, as Redis does it: so the runs are the same, and so is the moment when it becomes dense.
         let (mut raised, mut encoding) = (Cow::Owned(bytes), Encoding::Sparse);
         for (register, value) in values.iter().enumerate().filter(|(_, value)| **value > 0) {
-            sketch::raise(&mut raised, &mut encoding, register, *value, limit)?;
+            layout::raise(&mut raised, &mut encoding, register, *value, limit)?;
         }
         bytes = raised.into_owned();
     }
     set_outdated(&mut bytes);
-    match sketch {
-        Some(sketch) => sketch.replace(txn, target, &bytes),
+    match hll {
+        Some(hll) => hll.replace(txn, target, &bytes),
         None => string::put(txn, target, None, &bytes, None),
     }
 }
 
-/// The sketch of a key as PFDEBUG sees it, which is no reader.
-pub struct Inspected(Sketch);
+/// The HyperLogLog of a key as PFDEBUG sees it, which is no reader.
+pub struct Inspected(HyperLogLog);
 
 pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Inspected>> {
     match key::lookup_write(txn, key)? {
-        Some(entry) => Sketch::of(txn, key, entry).map(|sketch| Some(Inspected(sketch))),
+        Some(entry) => HyperLogLog::of(txn, key, entry).map(|hll| Some(Inspected(hll))),
         None => Ok(None),
     }
 }
@@ -310,7 +310,7 @@ impl Inspected {
 
     pub fn values(&self) -> Result<Box<[u8; REGISTERS]>> {
         let mut values = Box::new([0; REGISTERS]);
-        sketch::merge(&self.0.bytes, self.0.encoding, &mut values)?;
+        layout::merge(&self.0.bytes, self.0.encoding, &mut values)?;
         Ok(values)
     }
 
@@ -319,7 +319,7 @@ impl Inspected {
         if !self.is_sparse() {
             return Ok(false);
         }
-        let dense = sketch::dense_of(&self.0.bytes)?;
+        let dense = layout::dense_of(&self.0.bytes)?;
         self.0.replace(txn, key, &dense)?;
         Ok(true)
     }

@@ -1,6 +1,6 @@
-//! PFSELFTEST: sketches of random elements, of all sizes up to a million, against what is known of them.
+//! PFSELFTEST: HyperLogLogs of random elements, of all sizes up to a million, against what is known of them.
 
-use super::sketch::{self, Encoding, HEADER_BYTES, REGISTERS, VALUE_MAX};
+use super::layout::{self, Encoding, HEADER_BYTES, REGISTERS, VALUE_MAX};
 use super::{dense, estimate, sparse};
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ const ROUNDS: usize = 100;
 /// Elements that are added.
 const ELEMENTS: u64 = 1_000_000;
 
-/// As long as a sparse sketch gets here: it becomes dense on the way.
+/// As long as a sparse HyperLogLog gets here: it becomes dense on the way.
 const SPARSE_BYTES_MAX: usize = 3000;
 
 /// A sentence about what is wrong, if anything is. The same seed gives the same elements.
@@ -43,22 +43,22 @@ fn registers_keep_what_was_written(seed: &mut u64) -> Result<(), String> {
 
 fn counts_are_near(mut seed: u64) -> Result<(), String> {
     let first = next(&mut seed);
-    let mut always_dense = sketch::dense_of(&sketch::empty()).map_err(|_| "An empty sketch is corrupt".to_owned())?;
+    let mut always_dense = layout::dense_of(&layout::empty()).map_err(|_| "An empty hll is corrupt".to_owned())?;
     let mut encoding = Encoding::Sparse;
-    let mut sketch: Cow<'_, [u8]> = Cow::Owned(sketch::empty());
+    let mut hll: Cow<'_, [u8]> = Cow::Owned(layout::empty());
     let mut checkpoint = 1;
     for number in 1..=ELEMENTS {
-        let (register, value) = sketch::register_of(&(first ^ number).to_le_bytes());
+        let (register, value) = layout::register_of(&(first ^ number).to_le_bytes());
         let registers = &mut always_dense[HEADER_BYTES..];
         if dense::get(registers, register) < value {
             dense::set(registers, register, value);
         }
-        sketch::raise(&mut sketch, &mut encoding, register, value, SPARSE_BYTES_MAX)
-            .map_err(|_| format!("A sparse sketch is corrupt after {number} elements"))?;
+        layout::raise(&mut hll, &mut encoding, register, value, SPARSE_BYTES_MAX)
+            .map_err(|_| format!("A sparse hll is corrupt after {number} elements"))?;
         if number == checkpoint {
             let registers = match encoding {
-                Encoding::Dense => Ok(dense::histogram(sketch::registers(&sketch))),
-                Encoding::Sparse => sparse::histogram(sketch::registers(&sketch)),
+                Encoding::Dense => Ok(dense::histogram(layout::registers(&hll))),
+                Encoding::Sparse => sparse::histogram(layout::registers(&hll)),
             };
             let count = registers.map(|registers| estimate::count(&registers)).unwrap_or(0);
             let of_dense = estimate::count(&dense::histogram(&always_dense[HEADER_BYTES..]));

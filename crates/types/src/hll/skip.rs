@@ -183,7 +183,7 @@ static BYTES: [u64; 256] = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hll::sketch::REGISTERS;
+    use crate::hll::layout::REGISTERS;
     use crate::hll::sparse;
 
     /// Where all runs begin.
@@ -221,7 +221,7 @@ mod tests {
         };
         for len in (1..80).chain([500, 1500]) {
             check(&(0..len).map(|_| random()).collect::<Vec<_>>());
-            // As runs lie in a sketch that is not broken; as XZEROs whose second bytes look like some; as the longest ones.
+            // As runs lie in a HyperLogLog that is not broken; as XZEROs whose second bytes look like some; as the longest ones.
             let real = (0..len).map(|n| if n % 3 == 2 { 0x80 | random() } else { [0x40, random()][n % 3] });
             check(&real.collect::<Vec<_>>());
             check(&(0..len).map(|_| 0x40 | random() & 0x41).collect::<Vec<_>>());

@@ -9,7 +9,7 @@
 //! A change splits one run, and joins runs of one value near it that fit together: in exactly the places where Redis does, so
 //! that the bytes are the same. It is found in the few bytes that it may touch. Any bytes may be given: what does not parse, or is not of all registers, is refused.
 
-use super::sketch::{Corrupt, HEADER_BYTES, REGISTERS};
+use super::layout::{Corrupt, HEADER_BYTES, REGISTERS};
 use super::skip::{self, Start};
 use smallvec::SmallVec;
 
@@ -125,7 +125,7 @@ pub fn find(registers: &[u8], register: usize) -> Result<Place, Corrupt> {
     Err(Corrupt)
 }
 
-/// What a register that is raised changes of the sketch: `bytes` in place of the `removed` ones at `at`. Few of each.
+/// What a register that is raised changes of the HyperLogLog: `bytes` in place of the `removed` ones at `at`. Few of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub at: usize,
@@ -144,20 +144,20 @@ impl Change {
         len_before - self.removed + self.bytes.len()
     }
 
-    pub fn apply_to(self, sketch: &mut Vec<u8>) {
-        sketch.splice(self.at..self.at + self.removed, self.bytes);
+    pub fn apply_to(self, hll: &mut Vec<u8>) {
+        hll.splice(self.at..self.at + self.removed, self.bytes);
     }
 }
 
-/// What gives the register at `place`, which is lower, this value. `None` if the value is too large for a run, or the sketch would
+/// What gives the register at `place`, which is lower, this value. `None` if the value is too large for a run, or the HyperLogLog would
 /// be longer than `bytes_max` afterwards.
-pub fn raised(sketch: &[u8], place: &Place, register: usize, value: u8, bytes_max: usize) -> Option<Change> {
-    raised_within(sketch, place, register, value, bytes_max, BEHIND_MAX)
+pub fn raised(hll: &[u8], place: &Place, register: usize, value: u8, bytes_max: usize) -> Option<Change> {
+    raised_within(hll, place, register, value, bytes_max, BEHIND_MAX)
 }
 
 /// The same, looking at so many bytes behind the run of the register.
 fn raised_within(
-    sketch: &[u8],
+    hll: &[u8],
     place: &Place,
     register: usize,
     value: u8,
@@ -178,18 +178,18 @@ fn raised_within(
     put(&mut split, left);
     put_val(&mut split, value, 1);
     put(&mut split, right);
-    if split.len() > run.bytes && sketch.len() + split.len() - run.bytes > bytes_max {
+    if split.len() > run.bytes && hll.len() + split.len() - run.bytes > bytes_max {
         return None;
     }
     let (before, at) = (HEADER_BYTES + place.before, HEADER_BYTES + place.at);
-    let end = (at + run.bytes).min(sketch.len());
-    let window = &sketch[before..sketch.len().min(end + behind_max)];
-    let mut bytes = SmallVec::from_slice(&sketch[before..at]);
+    let end = (at + run.bytes).min(hll.len());
+    let window = &hll[before..hll.len().min(end + behind_max)];
+    let mut bytes = SmallVec::from_slice(&hll[before..at]);
     bytes.extend_from_slice(&split);
     bytes.extend_from_slice(&window[end - before..]);
     // Of an XZERO at the end the second byte may be missing. Redis counts it as if it were there, and so loses the last byte of
     // what comes in its place.
-    if at + run.bytes > sketch.len() {
+    if at + run.bytes > hll.len() {
         bytes.pop();
     }
     join(&mut bytes);
@@ -270,29 +270,29 @@ mod tests {
             (state >> 33) as usize % below
         };
         for round in 0..20_000 {
-            let mut sketch = vec![0; HEADER_BYTES];
+            let mut hll = vec![0; HEADER_BYTES];
             let kinds = [1, 2, 4][round % 3];
             let len = 1 + random(60);
-            sketch.extend((0..len).map(|_| match random(kinds) {
+            hll.extend((0..len).map(|_| match random(kinds) {
                 // Short runs of few values, which fit together.
                 0 => val([1, 2][random(2)], 1 + random(2)),
                 1 => random(3) as u8,
                 2 => XZERO | random(2) as u8,
                 _ => random(256) as u8,
             }));
-            let all: usize = runs(&sketch[HEADER_BYTES..]).map(|run| run.len).sum();
+            let all: usize = runs(&hll[HEADER_BYTES..]).map(|run| run.len).sum();
             let register = random(all);
-            let place = find(&sketch[HEADER_BYTES..], register).expect("it is covered");
+            let place = find(&hll[HEADER_BYTES..], register).expect("it is covered");
             let value = place.value() + 1 + random(2) as u8;
-            let near = raised(&sketch, &place, register, value, usize::MAX);
-            let far = raised_within(&sketch, &place, register, value, usize::MAX, 1000);
-            assert_eq!(near, far, "register {register} to {value} in {sketch:?}");
+            let near = raised(&hll, &place, register, value, usize::MAX);
+            let far = raised_within(&hll, &place, register, value, usize::MAX, 1000);
+            assert_eq!(near, far, "register {register} to {value} in {hll:?}");
             if let Some(change) = near {
-                let mut after = sketch.clone();
-                let len_after = change.len_after(sketch.len());
+                let mut after = hll.clone();
+                let len_after = change.len_after(hll.len());
                 change.apply_to(&mut after);
                 assert_eq!(after.len(), len_after);
-                assert_eq!(after[..HEADER_BYTES], sketch[..HEADER_BYTES]);
+                assert_eq!(after[..HEADER_BYTES], hll[..HEADER_BYTES]);
             }
         }
     }

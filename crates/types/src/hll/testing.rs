@@ -1,11 +1,11 @@
 //! What must hold of any bytes that are given as a HyperLogLog, and of what becomes of them: run by a seeded test and by the
 //! fuzz target `hll`.
 
-use super::sketch::{self, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
+use super::layout::{self, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use super::{dense, estimate, sparse};
 use std::borrow::Cow;
 
-/// What is longer is cut: what a sketch does in its blocks it does within these bytes.
+/// What is longer is cut: what a HyperLogLog does in its blocks it does within these bytes.
 const INPUT_BYTES_MAX: usize = 2048;
 
 /// One input in so many is read in every way: that looks at each of the registers, some times over, and takes as long as a hundred
@@ -14,16 +14,16 @@ const READ_IN_EVERY_WAY: u32 = 256;
 
 /// Steps of a change whose third byte is this or more read the registers back.
 const READ_BACK_FROM: u8 = (u8::MAX / VALUES) * VALUES;
-const VALUES: u8 = sketch::VALUE_MAX + 1;
+const VALUES: u8 = layout::VALUE_MAX + 1;
 
-/// Changes of a sketch whose last run lacks a byte. After each of them all runs are read.
+/// Changes of a HyperLogLog whose last run lacks a byte. After each of them all runs are read.
 const CUT_OFF_CHANGES_MAX: usize = 32;
 
 /// A register that no run covers.
 const MISSING: u8 = u8::MAX;
 
-/// Panics if something does not hold. The first bytes choose the bound of a sparse sketch; the input is taken as registers,
-/// and as changes of an empty sketch, three bytes each.
+/// Panics if something does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken as registers,
+/// and as changes of an empty HyperLogLog, three bytes each.
 pub fn check_bytes(input: &[u8]) {
     let input = &input[..input.len().min(INPUT_BYTES_MAX)];
     // Of all bytes: were it of some, inputs with those would gather in a fuzzer's corpus.
@@ -35,11 +35,11 @@ fn check_input(input: &[u8], in_every_way: bool) {
     let Some((head, rest)) = input.split_first_chunk::<2>() else { return };
     let bytes_max = usize::from(u16::from_le_bytes(*head) % 4096);
     let (registers, changes) = rest.split_at(rest.len() / 2);
-    let mut found = sketch::empty();
+    let mut found = layout::empty();
     found.truncate(HEADER_BYTES);
     found.extend_from_slice(registers);
     check_changes(found, changes, bytes_max, in_every_way);
-    check_changes(sketch::empty(), rest, bytes_max, in_every_way);
+    check_changes(layout::empty(), rest, bytes_max, in_every_way);
 }
 
 /// The register and the value that a change asks for.
@@ -58,8 +58,8 @@ struct Model {
 }
 
 impl Model {
-    fn of(sketch: &[u8]) -> Model {
-        let registers = sketch::registers(sketch);
+    fn of(hll: &[u8]) -> Model {
+        let registers = layout::registers(hll);
         let mut values = Box::new([MISSING; REGISTERS]);
         let (mut covered, mut bytes) = (0, 0);
         for run in sparse::runs(registers) {
@@ -80,36 +80,36 @@ impl Model {
         Some(self.values[register]).filter(|value| *value != MISSING).ok_or(Corrupt)
     }
 
-    fn assert_is(&self, sketch: &[u8], encoding: Encoding) {
+    fn assert_is(&self, hll: &[u8], encoding: Encoding) {
         match encoding {
             Encoding::Sparse => {
-                let now = Model::of(sketch);
+                let now = Model::of(hll);
                 assert!(*now.values == *self.values, "the registers are what they were raised to");
                 assert_eq!((now.covered, now.is_cut_off), (self.covered, self.is_cut_off), "no register comes or goes");
-                let registers = sketch::registers(sketch);
+                let registers = layout::registers(hll);
                 assert_eq!(sparse::histogram(registers).is_ok(), self.is_readable(), "what is whole stays so");
             }
             Encoding::Dense => {
                 let mut packed = vec![0; dense::REGISTERS_BYTES];
                 dense::pack(&self.values, &mut packed);
-                assert!(*sketch::registers(sketch) == *packed, "the registers are what they were raised to");
+                assert!(*layout::registers(hll) == *packed, "the registers are what they were raised to");
             }
         }
     }
 }
 
-fn check_changes(sketch: Vec<u8>, changes: &[u8], bytes_max: usize, in_every_way: bool) {
-    let mut model = Model::of(&sketch);
+fn check_changes(hll: Vec<u8>, changes: &[u8], bytes_max: usize, in_every_way: bool) {
+    let mut model = Model::of(&hll);
     if in_every_way {
-        assert_eq!(check(&sketch, Encoding::Sparse, &model).is_ok(), model.is_readable());
+        assert_eq!(check(&hll, Encoding::Sparse, &model).is_ok(), model.is_readable());
     }
-    let sparse_max = bytes_max.max(sketch.len());
-    let (mut sketch, mut encoding) = (Cow::Owned(sketch), Encoding::Sparse);
+    let sparse_max = bytes_max.max(hll.len());
+    let (mut hll, mut encoding) = (Cow::Owned(hll), Encoding::Sparse);
     let mut cut_off_changes = 0;
     for change in changes.chunks_exact(3) {
         let (register, value) = parse(change);
         let before = model.get(register);
-        let raised = sketch::raise(&mut sketch, &mut encoding, register, value, bytes_max);
+        let raised = layout::raise(&mut hll, &mut encoding, register, value, bytes_max);
         match (before, raised) {
             (Ok(before), Ok(raised)) => assert_eq!(raised, value > before, "a register is raised if it is lower"),
             (Ok(before), Err(Corrupt)) => {
@@ -122,50 +122,50 @@ fn check_changes(sketch: Vec<u8>, changes: &[u8], bytes_max: usize, in_every_way
             }
         }
         if encoding == Encoding::Sparse {
-            assert!(sketch.len() <= sparse_max, "a sparse sketch is short");
+            assert!(hll.len() <= sparse_max, "a sparse hll is short");
         }
         if model.is_cut_off && encoding == Encoding::Sparse {
             cut_off_changes += 1;
             if cut_off_changes > CUT_OFF_CHANGES_MAX {
                 return;
             }
-            model = Model::of(&sketch);
+            model = Model::of(&hll);
             continue;
         }
         model.values[register] = model.values[register].max(value);
         if change[2] >= READ_BACK_FROM {
             for near in register.saturating_sub(1)..(register + 2).min(REGISTERS) {
                 let found = match encoding {
-                    Encoding::Sparse => sparse::find(sketch::registers(&sketch), near).map(|place| place.value()),
-                    Encoding::Dense => Ok(dense::get(sketch::registers(&sketch), near)),
+                    Encoding::Sparse => sparse::find(layout::registers(&hll), near).map(|place| place.value()),
+                    Encoding::Dense => Ok(dense::get(layout::registers(&hll), near)),
                 };
                 assert_eq!(found, model.get(near), "one register is raised, and no other");
             }
         }
     }
-    model.assert_is(&sketch, encoding);
+    model.assert_is(&hll, encoding);
     if in_every_way {
-        assert_eq!(check(&sketch, encoding, &model).is_ok(), model.is_readable());
+        assert_eq!(check(&hll, encoding, &model).is_ok(), model.is_readable());
     }
 }
 
 /// The registers in every way to read them.
 fn check(bytes: &[u8], encoding: Encoding, model: &Model) -> Result<(), Corrupt> {
-    assert_eq!(sketch::encoding(bytes), Some(encoding));
+    assert_eq!(layout::encoding(bytes), Some(encoding));
     let counts = match encoding {
-        Encoding::Dense => dense::histogram(sketch::registers(bytes)),
+        Encoding::Dense => dense::histogram(layout::registers(bytes)),
         Encoding::Sparse => {
-            let decoded = sparse::decoded(sketch::registers(bytes));
-            assert_eq!(decoded.split_whitespace().count(), sparse::runs(sketch::registers(bytes)).count());
-            let dense = sketch::dense_of(bytes)?;
-            let counts = sparse::histogram(sketch::registers(bytes))?;
-            assert_eq!(counts, dense::histogram(sketch::registers(&dense)), "dense and sparse agree");
+            let decoded = sparse::decoded(layout::registers(bytes));
+            assert_eq!(decoded.split_whitespace().count(), sparse::runs(layout::registers(bytes)).count());
+            let dense = layout::dense_of(bytes)?;
+            let counts = sparse::histogram(layout::registers(bytes))?;
+            assert_eq!(counts, dense::histogram(layout::registers(&dense)), "dense and sparse agree");
             counts
         }
     };
     let values = &*model.values;
     let mut again = Box::new([0; REGISTERS]);
-    sketch::merge(bytes, encoding, &mut again)?;
+    layout::merge(bytes, encoding, &mut again)?;
     assert!(*again == *values, "the registers are what they were raised to");
     let zeros = values.iter().filter(|value| **value == 0).count();
     assert_eq!(counts[0] as usize, zeros);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_cut_off_counts_as_long_as_it_is() {
-        // Found by fuzzing: the sketch became a byte longer than it may.
+        // Found by fuzzing: the HyperLogLog became a byte longer than it may.
         let found = b"\x24\x00\x24\xf6\0\0\0\0\0\x24\0\x24\xf6\0\0\0\0\0\x4a\x6a\x02\xb6\xb6\x83\x83\x83\xb6\
             \xb6\xb6\xb6\xb6\0\xb6\xff\xb6\xb6\xee";
         check_bytes(found);

@@ -3,7 +3,7 @@
 
 mod cases;
 mod driver;
-mod sketches;
+mod hyperloglogs;
 mod streams;
 
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Outcome {
 
 /// All cases.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter().chain(sketches::CASES).chain(streams::CASES)
+    cases::CASES.iter().chain(hyperloglogs::CASES).chain(streams::CASES)
 }
 
 /// Measures and prints; true if each target is met.

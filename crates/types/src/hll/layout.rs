@@ -10,7 +10,7 @@
 use super::{dense, sparse};
 use std::borrow::Cow;
 
-/// Registers of a sketch. Which one an element belongs to is said by so many of its hash's lowest bits.
+/// Registers of a HyperLogLog. Which one an element belongs to is said by so many of its hash's lowest bits.
 pub const REGISTERS: usize = 1 << REGISTER_BITS;
 const REGISTER_BITS: u32 = 14;
 
@@ -40,19 +40,19 @@ pub enum Encoding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// What the header says of the encoding; `None` if these bytes are no sketch.
+/// What the header says of the encoding; `None` if these bytes are no HyperLogLog.
 pub fn encoding(bytes: &[u8]) -> Option<Encoding> {
     if bytes.len() < HEADER_BYTES || !bytes.starts_with(MAGIC) {
         return None;
     }
     match bytes[MAGIC.len()] {
-        0 => (bytes.len() == dense::SKETCH_BYTES).then_some(Encoding::Dense),
+        0 => (bytes.len() == dense::DENSE_BYTES).then_some(Encoding::Dense),
         1 => Some(Encoding::Sparse),
         _ => None,
     }
 }
 
-/// The header of a sketch whose cached count is 0.
+/// The header of a HyperLogLog whose cached count is 0.
 fn header(encoding: Encoding) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -60,7 +60,7 @@ fn header(encoding: Encoding) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// A sketch without elements: sparse, and its cached count is right.
+/// A HyperLogLog without elements: sparse, and its cached count is right.
 pub fn empty() -> Vec<u8> {
     let mut bytes = header(Encoding::Sparse).to_vec();
     sparse::put_zeros(&mut bytes, REGISTERS);
@@ -107,7 +107,7 @@ fn murmur64a(bytes: &[u8]) -> u64 {
     hash ^ hash >> R
 }
 
-/// Raises a register to `value` unless it is as high already, and says whether it did. A sparse sketch becomes dense where it
+/// Raises a register to `value` unless it is as high already, and says whether it did. A sparse HyperLogLog becomes dense where it
 /// would be longer than `sparse_bytes_max`, or the value is too large for it. The cached count is left as it is.
 pub fn raise(
     bytes: &mut Cow<'_, [u8]>,
@@ -135,7 +135,7 @@ pub fn raise(
     }
 }
 
-/// The same for a register of a sparse sketch that was found and is lower.
+/// The same for a register of a sparse HyperLogLog that was found and is lower.
 pub fn raise_at(
     bytes: &mut Cow<'_, [u8]>,
     encoding: &mut Encoding,
@@ -160,19 +160,19 @@ pub fn registers(bytes: &[u8]) -> &[u8] {
     &bytes[HEADER_BYTES..]
 }
 
-/// A sparse sketch as a dense one, the cached count included.
+/// A sparse HyperLogLog as a dense one, the cached count included.
 pub fn dense_of(bytes: &[u8]) -> Result<Vec<u8>, Corrupt> {
     let mut values = [0; REGISTERS];
     sparse::merge(registers(bytes), &mut values)?;
-    let mut dense = Vec::with_capacity(dense::SKETCH_BYTES);
+    let mut dense = Vec::with_capacity(dense::DENSE_BYTES);
     dense.extend_from_slice(&bytes[..HEADER_BYTES]);
     dense[MAGIC.len()] = Encoding::Dense as u8;
-    dense.resize(dense::SKETCH_BYTES, 0);
+    dense.resize(dense::DENSE_BYTES, 0);
     dense::pack(&values, &mut dense[HEADER_BYTES..]);
     Ok(dense)
 }
 
-/// Makes each of `values` at least what the sketch's register has.
+/// Makes each of `values` at least what the HyperLogLog's register has.
 pub fn merge(bytes: &[u8], encoding: Encoding, values: &mut [u8; REGISTERS]) -> Result<(), Corrupt> {
     match encoding {
         Encoding::Dense => {

@@ -28,8 +28,8 @@ fn pfadd(key: String, first: u64, count: u64) -> Words {
     words
 }
 
-const DENSE_SKETCHES: Fill = Fill { requests: DENSE * 20, make: |_, n| pfadd(named("dense", n % DENSE), n * 100, 100) };
-const SPARSE_SKETCHES: Fill = Fill { requests: SPARSE, make: |_, n| pfadd(named("sparse", n % SPARSE), n * 10, 10) };
+const DENSE_ONES: Fill = Fill { requests: DENSE * 20, make: |_, n| pfadd(named("dense", n % DENSE), n * 100, 100) };
+const SPARSE_ONES: Fill = Fill { requests: SPARSE, make: |_, n| pfadd(named("sparse", n % SPARSE), n * 10, 10) };
 
 fn merged(random: &mut Random, prefix: &str, keys: u64) -> Words {
     let target = format!("merged:{prefix}");
@@ -67,27 +67,27 @@ pub static CASES: &[Case] = &[
     })
     .at_most(1.1),
     case("pfcount", "PFCOUNT", |random, _| words(&[&"PFCOUNT", &any(random, "dense", DENSE)]))
-        .with(DENSE_SKETCHES)
+        .with(DENSE_ONES)
         .at_most(1.1),
     case("pfcount-changed", "PFCOUNT and PFADD by turns", |random, n| match n % 2 {
         0 => words(&[&"PFADD", &any(random, "dense", 50), &any(random, "new", ELEMENTS)]),
         _ => words(&[&"PFCOUNT", &any(random, "dense", 50)]),
     })
-    .with(DENSE_SKETCHES)
+    .with(DENSE_ONES)
     .times(200_000)
     .at_most(1.1),
     case("pfcount-union", "PFCOUNT of two", |random, _| {
         words(&[&"PFCOUNT", &any(random, "dense", DENSE), &any(random, "dense", DENSE)])
     })
-    .with(DENSE_SKETCHES)
+    .with(DENSE_ONES)
     .times(50_000)
     .at_most(1.1),
     case("pfmerge", "PFMERGE of two large ones", |random, _| merged(random, "dense", DENSE))
-        .with(DENSE_SKETCHES)
+        .with(DENSE_ONES)
         .times(30_000)
         .at_most(1.1),
     case("pfmerge-small", "PFMERGE of two of ten elements", |random, _| merged(random, "sparse", SPARSE))
-        .with(SPARSE_SKETCHES)
+        .with(SPARSE_ONES)
         .times(50_000)
         .at_most(1.1),
 ];
