@@ -17,7 +17,7 @@ pub(crate) enum Order {
     Descending,
 }
 
-/// A place that was found.
+/// A position that was found.
 pub(crate) struct Hit<'h> {
     pub member: Cow<'h, [u8]>,
     pub score: f64,
@@ -196,14 +196,14 @@ impl Found {
                 Ok(Some(Hit { member, score: item.score, distance_m: item.distance_m }))
             }
             Source::Rows(view) => {
-                let (_, row) = view.next_row()?.ok_or("fewer places than were found")?;
+                let (_, row) = view.next_row()?.ok_or("fewer positions than were found")?;
                 let number =
                     |at: usize| row.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(f64::from_be_bytes);
                 match (number(0), number(8)) {
                     (Some(score), Some(distance_m)) => {
                         Ok(Some(Hit { member: Cow::Owned(row[16..].to_vec()), score, distance_m }))
                     }
-                    _ => Err("a place that was found is damaged".into()),
+                    _ => Err("a position that was found is damaged".into()),
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! The commands on places of sorted sets one by one: GEOADD, GEOPOS, GEOHASH, GEODIST. Searches are in `search.rs`.
+//! The commands on positions of sorted sets one by one: GEOADD, GEOPOS, GEOHASH, GEODIST. Searches are in `search.rs`.
 //!
-//! Owns options and replies; what a score says of a place belongs to `haypile_types::geo`.
+//! Owns options and replies; what a score says of a position belongs to `haypile_types::geo`.
 
 pub(crate) mod found;
 pub(crate) mod search;
@@ -35,7 +35,7 @@ const GEOADD: Command = Command {
     group: Group::Geo,
     arity: Arity::at_least(5),
     keys: Keys::first(1).rw(&[Use::Update]),
-    summary: "Adds places to a sorted set or moves them, under conditions.",
+    summary: "Adds members with their positions to a geospatial index or moves them, under conditions.",
     syntax: "key [condition@6.2.0=(NX | XX)] [CH change:pure-token@6.2.0] \
         longitude_latitude_member=(longitude:double latitude:double member)...",
     complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
@@ -67,7 +67,7 @@ fn geoadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     zset::add_all(txn, args, pairs, how, counts_changes)
 }
 
-/// The place whose degrees are arguments `i` and `i + 1`.
+/// The position whose degrees are arguments `i` and `i + 1`.
 pub(crate) fn position(args: Args, i: usize) -> Result<Position> {
     let degrees = |i| score::parse(args.get(i)).ok_or(Error::NotFloat);
     let (longitude, latitude) = (degrees(i)?, degrees(i + 1)?);
@@ -89,7 +89,7 @@ pub(crate) fn unit_m(args: Args, i: usize) -> Result<f64> {
         .ok_or_else(|| Error::text("ERR unsupported unit provided. please use M, KM, FT, MI"))
 }
 
-/// The two numbers of a place, as parts of a reply.
+/// The two numbers of a position, as parts of a reply.
 pub(crate) fn put_position(records: &mut Records, position: Position) {
     let mut digits = Vec::with_capacity(24);
     for degrees in [position.longitude, position.latitude] {
@@ -105,7 +105,7 @@ const GEOPOS: Command = Command {
     group: Group::Geo,
     arity: Arity::at_least(2),
     keys: Keys::first(1),
-    summary: "Returns the longitudes and latitudes of members of a sorted set of places.",
+    summary: "Returns the longitudes and latitudes of members of a geospatial index.",
     syntax: "key [member...]",
     complexity: "O(N) where N is the number of members requested.",
     run: Run::Read(geopos),
@@ -130,7 +130,7 @@ const GEOHASH: Command = Command {
     group: Group::Geo,
     arity: Arity::at_least(2),
     keys: Keys::first(1),
-    summary: "Returns the standard geohashes of members of a sorted set of places.",
+    summary: "Returns the standard geohashes of members of a geospatial index.",
     syntax: "key [member...]",
     complexity: "O(log(N)) for each member requested, where N is the number of elements in the sorted set.",
     run: Run::Read(geohash),
@@ -146,7 +146,7 @@ fn geohash(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Elements(hashes))
 }
 
-/// Gives the place of each member from argument 2 on, `None` where it is missing.
+/// Gives the position of each member from argument 2 on, `None` where it is missing.
 fn each_place(txn: &mut Txn, args: Args, mut each: impl FnMut(Option<Position>)) -> Result<()> {
     let key = args.key(txn, 1);
     let zset = Zset::read(txn, &key)?;
@@ -169,7 +169,7 @@ const GEODIST: Command = Command {
     group: Group::Geo,
     arity: Arity::at_least(4),
     keys: Keys::first(1),
-    summary: "Returns how far two members of a sorted set of places are from each other.",
+    summary: "Returns how far two members of a geospatial index are from each other.",
     syntax: "key member1 member2 [unit=(M | KM | FT | MI)]",
     complexity: "O(log(N))",
     run: Run::Read(geodist),

@@ -1,6 +1,6 @@
-//! Searches for places within an area: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS family.
+//! Searches for positions within an area: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS family.
 //!
-//! Owns their options and what becomes of what is found: a reply, or a sorted set. The walk over the places belongs to
+//! Owns their options and what becomes of what is found: a reply, or a sorted set. The walk over the positions belongs to
 //! `haypile_types::geo`, the order of what is found, and what does not fit into memory, to `found.rs`.
 
 use crate::args::Args;
@@ -27,7 +27,7 @@ pub(crate) const GEOSEARCH: Command = Command {
     since: "6.2.0",
     arity: Arity::at_least(7),
     keys: Keys::first(1),
-    summary: "Returns the members of a sorted set of places that lie within a circle or a box.",
+    summary: "Returns the members of a geospatial index that lie within a circle or a box.",
     syntax: "key from=(FROMMEMBER member | FROMLONLAT longitude_latitude=(longitude:double latitude:double)) \
         by=(circle=(BYRADIUS radius:double unit=(M | KM | FT | MI)) | \
         box=(BYBOX width:double height:double unit=(M | KM | FT | MI))) \
@@ -41,7 +41,7 @@ pub(crate) const GEOSEARCHSTORE: Command = Command {
     since: "6.2.0",
     arity: Arity::at_least(8),
     keys: Keys::Many(&[KeySpec::at(1).with(Mode::Ow, &[Use::Update]), KeySpec::at(2)]),
-    summary: "Stores the members of a sorted set of places that lie within a circle or a box.",
+    summary: "Stores the members of a geospatial index that lie within a circle or a box.",
     syntax: "destination:key source:key \
         from=(FROMMEMBER member | FROMLONLAT longitude_latitude=(longitude:double latitude:double)) \
         by=(circle=(BYRADIUS radius:double unit=(M | KM | FT | MI)) | \
@@ -57,7 +57,7 @@ pub(crate) const GEORADIUS: Command = Command {
     since: "3.2.0",
     arity: Arity::at_least(6),
     keys: Keys::Many(&[KeySpec::at(1), stored("STORE", 6), stored("STOREDIST", 6)]),
-    summary: "Returns the members of a sorted set of places that lie within a circle, or stores them.",
+    summary: "Returns the members of a geospatial index that lie within a circle, or stores them.",
     syntax: "key longitude:double latitude:double radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] \
         [WITHHASH] [count=(COUNT count [ANY@6.2.0])] [order=(ASC | DESC)] [STORE key] [STOREDIST key]",
     run: Run::Write(|txn, args| search(txn, args, &Form { stores: Stores::Asked, ..Form::RADIUS })),
@@ -74,7 +74,7 @@ pub(crate) const GEORADIUS_RO: Command = Command {
     name: "georadius_ro",
     since: "3.2.10",
     arity: Arity::at_least(6),
-    summary: "Returns the members of a sorted set of places that lie within a circle.",
+    summary: "Returns the members of a geospatial index that lie within a circle.",
     syntax: "key longitude:double latitude:double radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] \
         [WITHHASH] [count=(COUNT count [ANY@6.2.0])] [order=(ASC | DESC)]",
     run: Run::Read(|txn, args| search(txn, args, &Form::RADIUS)),
@@ -88,7 +88,7 @@ pub(crate) const GEORADIUSBYMEMBER: Command = Command {
     since: "3.2.0",
     arity: Arity::at_least(5),
     keys: Keys::Many(&[KeySpec::at(1), stored("STORE", 5), stored("STOREDIST", 5)]),
-    summary: "Returns the members of a sorted set of places that lie around one of them, or stores them.",
+    summary: "Returns the members of a geospatial index that lie around one of them, or stores them.",
     syntax: "key member radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] [WITHHASH] \
         [count=(COUNT count [ANY])] [order=(ASC | DESC)] [STORE key] [STOREDIST key]",
     run: Run::Write(|txn, args| search(txn, args, &Form { stores: Stores::Asked, ..Form::BY_MEMBER })),
@@ -105,7 +105,7 @@ pub(crate) const GEORADIUSBYMEMBER_RO: Command = Command {
     name: "georadiusbymember_ro",
     since: "3.2.10",
     arity: Arity::at_least(5),
-    summary: "Returns the members of a sorted set of places that lie around one of them.",
+    summary: "Returns the members of a geospatial index that lie around one of them.",
     syntax: "key member radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] [WITHHASH] \
         [count=(COUNT count [ANY])] [order=(ASC | DESC)]",
     run: Run::Read(|txn, args| search(txn, args, &Form::BY_MEMBER)),
@@ -425,7 +425,7 @@ impl Pieces for LongReply {
     }
 }
 
-/// Makes a sorted set of what was found, with the places or the distances as scores.
+/// Makes a sorted set of what was found, with the positions or the distances as scores.
 fn store(txn: &mut Txn, args: Args, to: usize, mut found: Found, asked: &Asked, form: &Form) -> Result<Reply> {
     let (to, unit_m) = (destination(txn, args, to, form)?, asked.area.map_or(1.0, |area| area.unit_m));
     let before = key::lookup_overwrite(txn, &to)?;

@@ -1,5 +1,5 @@
-//! The commands on places, for `generate`: a few keys of their own, members that crowd around a few centers so that searches find
-//! some, and the corners of the map. No two members are at one place: which of equally distant ones Redis returns where fewer
+//! The commands on positions, for `generate`: a few keys of their own, members that crowd around a few centers so that searches find
+//! some, and the corners of the map. No two members are at one position: which of equally distant ones Redis returns where fewer
 //! than all are asked for is not defined.
 
 use super::arguments::Arguments;
@@ -17,7 +17,7 @@ const CENTERS: &[(f64, f64)] = &[
     (30.0, -84.9),
 ];
 
-/// Places at the edges, each with a member of its own.
+/// Positions at the edges, each with a member of its own.
 const CORNERS: &[(&str, &str)] = &[
     ("180", "85.05112878"),
     ("-180", "-85.05112878"),
@@ -63,7 +63,7 @@ fn place(a: &mut Arguments) -> [Vec<u8>; 2] {
     [around(a, longitude, spread, 180.0), around(a, latitude, spread, 85.05)]
 }
 
-/// A place that may be none.
+/// A position that may be none.
 fn some_place(a: &mut Arguments) -> [Vec<u8>; 2] {
     match a.random.below(25) {
         0 => [a.odd(), place(a)[1].clone()],
@@ -142,7 +142,7 @@ fn length(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// COUNT, the order and what else comes with any search. A count is only given for keys whose places all differ.
+/// COUNT, the order and what else comes with any search. A count is only given for keys whose positions all differ.
 fn options(a: &mut Arguments, command: &mut Command, counts: bool, with: bool) {
     let mut parts: Vec<Vec<Vec<u8>>> = Vec::new();
     if counts && a.random.percent(40) {

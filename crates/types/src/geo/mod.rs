@@ -1,8 +1,8 @@
-//! Places on Earth: a pair of degrees as the score of a sorted set's element, distances, and the parts of the order in which the
-//! places within an area lie. The arithmetic is that of Redis to the last bit, so that scores, distances and the order of what
+//! Geospatial positions: a pair of degrees as the score of a sorted set's element, distances, and the parts of the order in which the
+//! positions within an area lie. The arithmetic is that of Redis to the last bit, so that scores, distances and the order of what
 //! is found are Redis's. Knows no rows; the walk over a sorted set is in `search`.
 //!
-//! A score has 52 bits: 26 bisections of the latitudes (even bits) and of the longitudes (odd bits) in turn. So places with the
+//! A score has 52 bits: 26 bisections of the latitudes (even bits) and of the longitudes (odd bits) in turn. So positions with the
 //! same first bits lie in one rectangle, a *cell*, and a cell is a run of scores.
 
 mod search;
@@ -33,7 +33,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place of these degrees, if the map has one.
+    /// The position of these degrees, if the map has one.
     pub fn new(longitude: f64, latitude: f64) -> Option<Position> {
         let is_within = |value: f64, max: f64| (-max..=max).contains(&value);
         let is_there = is_within(longitude, LONGITUDE_MAX) && is_within(latitude, LATITUDE_MAX);
@@ -82,7 +82,7 @@ fn bits_of(score: f64) -> u64 {
     if score < HALF { truncated(score) } else { truncated(score - HALF) ^ (1 << 63) }
 }
 
-/// A place that many distances are measured from: what does not change is computed once.
+/// A position that many distances are measured from: what does not change is computed once.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     at: Position,
@@ -132,7 +132,7 @@ struct Bounds {
 }
 
 impl Cell {
-    /// The one that a place lies in.
+    /// The one that a position lies in.
     fn at(position: Position, steps: u32) -> Cell {
         Cell { bits: cell_bits(position, steps, LATITUDE_MAX), steps }
     }
@@ -154,14 +154,14 @@ impl Cell {
         Cell { bits: spread(moved(y, north)) | spread(moved(x, east)) << 1, ..self }
     }
 
-    /// The scores of the places in it, the end exclusive.
+    /// The scores of the positions in it, the end exclusive.
     fn scores(self) -> (f64, f64) {
         let shift = 2 * (STEPS_MAX - self.steps);
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
     }
 }
 
-/// The bits of a place's cell on a map that reaches to this latitude.
+/// The bits of a position's cell on a map that reaches to this latitude.
 fn cell_bits(position: Position, steps: u32, latitude_max: f64) -> u64 {
     let index = |value: f64, max: f64| ((value - -max) / (max - -max) * (1u64 << steps) as f64) as u32;
     spread(index(position.latitude, latitude_max)) | spread(index(position.longitude, LONGITUDE_MAX)) << 1
@@ -217,7 +217,7 @@ pub enum Shape {
 }
 
 impl Area {
-    /// The cells in which its places lie, in the order in which Redis looks into them: that of the center and what of its
+    /// The cells in which its positions lie, in the order in which Redis looks into them: that of the center and what of its
     /// neighbours the area reaches. Cells are so large that these are enough.
     fn cells(&self) -> SmallVec<[Cell; 9]> {
         let bounds = self.bounds();
@@ -297,12 +297,12 @@ impl Area {
     }
 }
 
-/// An area as single places are held against it.
+/// An area as single positions are held against it.
 #[derive(Clone, Copy, Debug)]
 struct Test {
     origin: Origin,
     limit: Limit,
-    /// Places that differ more in latitude are out, whatever their longitude.
+    /// Positions that differ more in latitude are out, whatever their longitude.
     latitudes_max: f64,
 }
 
@@ -327,7 +327,7 @@ impl Test {
         Test { origin, limit, latitudes_max }
     }
 
-    /// How many metres a place of the area is from its center; `None` for a place outside.
+    /// How many metres a position of the area is from its center; `None` for a position outside.
     #[inline]
     fn distance_m(&self, position: Position) -> Option<f64> {
         let center = self.origin.at;
@@ -520,7 +520,7 @@ mod tests {
         }
     }
 
-    /// Every place in an area lies in one of its cells, wherever the area is and however large.
+    /// Every position in an area lies in one of its cells, wherever the area is and however large.
     #[test]
     fn cells_cover_the_area() {
         let mut bits = 7u64;
