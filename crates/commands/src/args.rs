@@ -1,7 +1,7 @@
 //! The arguments of a call, as a handler reads them.
 //!
-//! Owns how an argument becomes a number, an option word or a key. Never looks at the store: a key is only named here. The
-//! texts of what can go wrong are in `error.rs`; the bytes themselves belong to `haypile-resp`.
+//! Owns how an argument becomes a number, an option word or a key. Never looks at the store: a key is only named here.
+//! The texts of what can go wrong are in `error.rs`; the bytes themselves belong to `haypile-resp`.
 
 use crate::error::{Error, Result};
 use haypile_resp::{self as resp, number};
@@ -22,7 +22,8 @@ impl<'a> From<resp::Args<'a>> for Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// With the keys that the engine has located (slot and hash computed) to lock them, in rising order of their argument.
+    /// With the keys that the engine has located (slot and hash computed) to lock them, in rising order of their
+    /// argument.
     pub fn with_keys(args: resp::Args<'a>, keys: &'a [(usize, Key<'a>)]) -> Self {
         Self { args, keys }
     }

@@ -1,7 +1,7 @@
 //! The commands that wait until there is something to take: from lists and from sorted sets.
 //!
-//! Owns their options and replies. Each tries once: what it answers then says that it has got something, or what it waits
-//! for; who waits, how long and in which order is the engine's business. How elements and members are taken is in
+//! Owns their options and replies. Each tries once: what it answers then says that it has got something, or what it
+//! waits for; who waits, how long and in which order is the engine's business. How elements and members are taken is in
 //! `list/moving.rs` and `zset/pop.rs`.
 
 use crate::args::Args;

@@ -1,8 +1,8 @@
 //! docs/compatibility.md: each command of Redis 7.2 as *yes*, *deliberate difference* or *not yet*.
 //!
-//! Owns the page's text and the list of deliberate differences. Whether a command is there comes from the table; what Redis
-//! has, from tests/data/redis-commands.txt. A test keeps the page in the repository equal to this, and
-//! `cargo run --release -p haypile-commands --example write_compatibility` writes it.
+//! Owns the page's text and the list of deliberate differences. Whether a command is there comes from the table; what
+//! Redis has, from tests/data/redis-commands.txt. A test keeps the page in the repository equal to this, and `cargo run
+//! --release -p haypile-commands --example write_compatibility` writes it.
 
 use crate::lookup::Table;
 use std::fmt::Write;

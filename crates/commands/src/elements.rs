@@ -1,8 +1,8 @@
-//! What the commands on collections share: options and replies of the *SCAN family, counts of the *RAND* family, and replies
-//! that are too long to be held at once.
+//! What the commands on collections share: options and replies of the *SCAN family, counts of the *RAND* family, and
+//! replies that are too long to be held at once.
 //!
-//! A cursor is the hash of the next element plus one, so that nothing is kept between calls; what lies in one row goes out
-//! whole. Never looks at a value: the types say what an element is.
+//! A cursor is the hash of the next element plus one, so that nothing is kept between calls; what lies in one row goes
+//! out whole. Never looks at a value: the types say what an element is.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -82,7 +82,8 @@ pub(crate) fn empty_page() -> Reply {
 /// What a reply of rows calls for each row: the row's key and value, and where its elements go. Says how many it wrote.
 pub(crate) type EachRow = dyn FnMut(&[u8], &[u8], Protocol, &mut Vec<u8>) -> std::result::Result<u64, String> + Send;
 
-/// A reply of `count` elements that are made of the rows of a view, piece by piece; of a map, keys and values both count.
+/// A reply of `count` elements that are made of the rows of a view, piece by piece; of a map, keys and values both
+/// count.
 pub(crate) fn stream(
     view: View,
     shape: Shape,

@@ -1,7 +1,8 @@
 //! Why a command failed, and the one place that knows what the client reads then.
 //!
-//! Owns the texts, which equal those of Redis 7.2. Never formats anything else. An error that is the client's business has
-//! a variant named after its cause; [`Error::Stop`] is the engine's business first, which may run the command again.
+//! Owns the texts, which equal those of Redis 7.2. Never formats anything else. An error that is the client's business
+//! has a variant named after its cause; [`Error::Stop`] is the engine's business first, which may run the command
+//! again.
 
 use crate::args::Args;
 use crate::host::ConfigError;
@@ -14,7 +15,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a command failed.
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// The transaction cannot go on. The engine runs the command elsewhere ([`Stop::WouldBlock`]) or replies with the text.
+    /// The transaction cannot go on. The engine runs the command elsewhere ([`Stop::WouldBlock`]) or replies with the
+    /// text.
     Stop(Stop),
     WrongType,
     NotInteger,

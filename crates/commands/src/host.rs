@@ -1,7 +1,7 @@
 //! What a session command may do: ask and change its connection and the server.
 //!
-//! Owns the interface only. The engine implements it for a session, and decides when the changes take effect (in MULTI, with
-//! the other effects of the block). Every method is cheap and never blocks.
+//! Owns the interface only. The engine implements it for a session, and decides when the changes take effect (in MULTI,
+//! with the other effects of the block). Every method is cheap and never blocks.
 
 use crate::args::Args;
 use crate::error::Result;
@@ -36,8 +36,8 @@ pub trait Host {
     /// The wall clock, in microseconds since 1970.
     fn now_us(&self) -> u64;
 
-    /// Holds the reply of the running command back, which is then made by [`Wait::reply`]; what this returns is the running
-    /// command's answer. In a transaction nothing is held back.
+    /// Holds the reply of the running command back, which is then made by [`Wait::reply`]; what this returns is the
+    /// running command's answer. In a transaction nothing is held back.
     fn wait(&mut self, wait: Wait) -> Reply;
 
     /// Whether what is written is going to be on a disk.
@@ -98,10 +98,11 @@ pub trait Host {
     fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
     /// The same, without that one, if there was such a subscription.
     fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
-    /// Sends a message to all who are subscribed to its channel, when the command has taken effect; how many get it. Where many
-    /// patterns take long to match, on the I/O pool only, as [`Host::config_rewrite`].
+    /// Sends a message to all who are subscribed to its channel, when the command has taken effect; how many get it.
+    /// Where many patterns take long to match, on the I/O pool only, as [`Host::config_rewrite`].
     fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> Result<usize>;
-    /// The channels that somebody is subscribed to. Where there are many, on the I/O pool only, as [`Host::config_rewrite`].
+    /// The channels that somebody is subscribed to. Where there are many, on the I/O pool only, as
+    /// [`Host::config_rewrite`].
     fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>>;
     /// How many clients are subscribed to a channel.
     fn subscribers(&self, kind: Channels, name: &[u8]) -> usize;
@@ -126,7 +127,8 @@ pub trait Host {
     /// Sets what INFO counts back to zero.
     fn reset_statistics(&mut self);
 
-    /// Closes and opens the data again; the reply of the running command is held back until then. Fails in a transaction.
+    /// Closes and opens the data again; the reply of the running command is held back until then. Fails in a
+    /// transaction.
     fn reload(&mut self, how: Reload) -> Result<()>;
 
     /// Has a backup made: at once, or in a transaction when that has ended.
@@ -176,8 +178,8 @@ pub enum WaitKind {
 }
 
 impl Wait {
-    /// The reply at the end of the wait, whatever ended it. `synced` says whether all that the client has seen is on the
-    /// disk.
+    /// The reply at the end of the wait, whatever ended it. `synced` says whether all that the client has seen is on
+    /// the disk.
     pub fn reply(self, synced: bool) -> Reply {
         match self.kind {
             WaitKind::Sleep => Reply::ok(),

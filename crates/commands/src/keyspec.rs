@@ -1,7 +1,7 @@
 //! Where a command's keys are among its arguments, and what it does to them.
 //!
-//! Owns Redis's key specs and the walk over the keys of a call, which key locks, cluster slots and COMMAND GETKEYS share.
-//! Never looks at what a key holds. Entries of the table state their specs (`table.rs`).
+//! Owns Redis's key specs and the walk over the keys of a call, which key locks, cluster slots and COMMAND GETKEYS
+//! share. Never looks at what a key holds. Entries of the table state their specs (`table.rs`).
 
 use crate::args::Args;
 use haypile_resp::number;
@@ -335,8 +335,8 @@ impl Hidden {
 /// How far a run of keys reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// To an argument counted from the begin, or from the end if negative; a `limit` above 1 says that only that part of the
-    /// remaining arguments are keys.
+    /// To an argument counted from the begin, or from the end if negative; a `limit` above 1 says that only that part
+    /// of the remaining arguments are keys.
     Range { last: i16, step: u16, limit: u16 },
     /// One argument says how many follow. Both positions count from the begin.
     KeyNum { count_at: u16, first: u16, step: u16 },

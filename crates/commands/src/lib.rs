@@ -1,8 +1,8 @@
 //! The commands: a table that describes each of them, and the function that runs it.
 //!
-//! A command is one `const` entry and one function, in the file of its group; everything else that knows a command walks the
-//! table. This crate names no socket and no row: it asks [`haypile_store::Txn`] through `haypile-types`, or the session
-//! through [`Host`].
+//! A command is one `const` entry and one function, in the file of its group; everything else that knows a command
+//! walks the table. This crate names no socket and no row: it asks [`haypile_store::Txn`] through `haypile-types`, or
+//! the session through [`Host`].
 //!
 //! Read [`table`] first, then any group (`string/`), then [`lookup`] for the way from a request to its command.
 

@@ -1,7 +1,7 @@
 //! The commands of one server, and the way from a request to its command.
 //!
-//! Owns what is computed from the entries once, and the texts for a request that asks for no command. Never runs anything;
-//! the entries are in the files of the groups, their types in `table.rs`, the index of names in `names.rs`.
+//! Owns what is computed from the entries once, and the texts for a request that asks for no command. Never runs
+//! anything; the entries are in the files of the groups, their types in `table.rs`, the index of names in `names.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};
@@ -68,7 +68,8 @@ impl Table {
         Self { entries, names }
     }
 
-    /// Calls the command `from` only `to` from now on; an empty `to` takes it away. Fails with a sentence that says why.
+    /// Calls the command `from` only `to` from now on; an empty `to` takes it away. Fails with a sentence that says
+    /// why.
     pub fn rename(&mut self, from: &[u8], to: &[u8]) -> std::result::Result<(), String> {
         self.names.rename(from, to)
     }

@@ -1,12 +1,12 @@
 //! The names by which the clients of one server call its commands.
 //!
-//! Owns the index from a name in any case to a command, built for the one look-up that every request makes. Never knows what
-//! a command is; that is in `lookup.rs`.
+//! Owns the index from a name in any case to a command, built for the one look-up that every request makes. Never knows
+//! what a command is; that is in `lookup.rs`.
 
 use crate::lookup::CommandId;
 
-/// Whether a name begins a request of HTTP, or one of its headers that no client leaves out: no command is ever called so,
-/// and a connection that sends it as one is closed.
+/// Whether a name begins a request of HTTP, or one of its headers that no client leaves out: no command is ever called
+/// so, and a connection that sends it as one is closed.
 pub fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
@@ -51,8 +51,8 @@ impl Names {
         self.names.iter().map(|(name, id)| (&**name, *id))
     }
 
-    /// Calls the command `from` only `to` from now on; an empty `to` takes its name away. Fails with a sentence that says
-    /// why.
+    /// Calls the command `from` only `to` from now on; an empty `to` takes its name away. Fails with a sentence that
+    /// says why.
     pub(crate) fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), String> {
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let Some(at) = self.position(from) else {
@@ -106,8 +106,8 @@ impl Names {
     }
 }
 
-/// Up to eight bytes as they are, of longer names the first and last eight mixed; without the bit that tells the case of a
-/// letter. So two spellings of a name have the same word, and for short names of letters no other bytes have it.
+/// Up to eight bytes as they are, of longer names the first and last eight mixed; without the bit that tells the case
+/// of a letter. So two spellings of a name have the same word, and for short names of letters no other bytes have it.
 #[inline]
 fn folded(name: &[u8]) -> u64 {
     const CASE: u64 = 0x2020_2020_2020_2020;

@@ -1,8 +1,8 @@
 //! Secrets among the arguments of a call: which of them nobody may read afterwards, in the slow log or through MONITOR.
 //!
-//! Owns the rules, Redis's, by the full name that a command has in the table, whatever a server calls it. What a directive of
-//! the configuration keeps secret is said by its row there. Of a call that makes no sense nothing is shown: nobody can tell where in
-//! it the secret stands. There Redis shows more.
+//! Owns the rules, Redis's, by the full name that a command has in the table, whatever a server calls it. What a
+//! directive of the configuration keeps secret is said by its row there. Of a call that makes no sense nothing is
+//! shown: nobody can tell where in it the secret stands. There Redis shows more.
 
 use crate::lookup::Entry;
 use haypile_config::table as directives;
@@ -84,8 +84,8 @@ fn config_set(args: Args<'_>) -> Option<Secrets> {
     Some(secrets)
 }
 
-/// Reads the options from `at` to the end, each a word and so many values, `usize::MAX` for all that follow. Values of AUTH and
-/// AUTH2 are secret. Nothing if they are no such options.
+/// Reads the options from `at` to the end, each a word and so many values, `usize::MAX` for all that follow. Values of
+/// AUTH and AUTH2 are secret. Nothing if they are no such options.
 fn options(args: Args<'_>, mut at: usize, known: &[(&str, usize)], secrets: &mut Secrets) -> Option<()> {
     while at < args.len() {
         let word = args.get(at);

@@ -3,7 +3,7 @@
 //! ```text
 //! arguments = item *( " " item )
 //! item      = "[" repeated "]" / repeated                     ; [...]: optional
-//! repeated  = argument [ "..." / "*" ]                        ; may be given several times; "*": each time with its word
+//! repeated  = argument [ "..." / "*" ]                        ; several times; "*": each with its word
 //! argument  = TOKEN [since]                                   ; a word by itself, named after itself
 //!           / [ TOKEN " " ] name [":" type] [since]           ; a value, perhaps after a word
 //!           / [ TOKEN " " ] name [since] "=(" items ")"       ; several arguments as one
@@ -12,9 +12,9 @@
 //! since     = "@" version                                     ; later than the command itself
 //! ```
 //!
-//! Most types follow from the name ([`Kind::usual`]); `protover:integer` states an unusual one. So `SET` is
-//! `key value [condition@2.6.12=(NX | XX)] [GET@6.2.0] ...`. A law of the table says that every entry parses. Nothing on the
-//! way of a command reads this.
+//! Most types follow from the name ([`Kind::usual`]); `protover:integer` states an unusual one. So `SET` is `key value
+//! [condition@2.6.12=(NX | XX)] [GET@6.2.0] ...`. A law of the table says that every entry parses. Nothing on the way
+//! of a command reads this.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! The types of the command table.
 //!
-//! Owns what a command *is*: its name, arity, keys, flags, ACL categories, documentation and how it runs. A command is one
-//! `const` entry in the file of its group; the dispatcher, COMMAND, the ACL and docs/compatibility.md all walk these
-//! entries. Never runs a command itself. Keys are described in `keyspec.rs`, flags and categories in `flags.rs`, the language
-//! of `syntax` in `syntax.rs`; the entries are in `string/` and its siblings.
+//! Owns what a command *is*: its name, arity, keys, flags, ACL categories, documentation and how it runs. A command is
+//! one `const` entry in the file of its group; the dispatcher, COMMAND, the ACL and docs/compatibility.md all walk
+//! these entries. Never runs a command itself. Keys are described in `keyspec.rs`, flags and categories in `flags.rs`,
+//! the language of `syntax` in `syntax.rs`; the entries are in `string/` and its siblings.
 
 use crate::args::Args;
 use crate::error::Result;
@@ -73,10 +73,11 @@ pub enum Run {
     Read(DataFn),
     /// Reads and writes rows.
     Write(DataFn),
-    /// Reads rows, and may leave in them what it has found out, for the next one who asks: to clients it is a read, and where
-    /// nothing can be written it answers all the same.
+    /// Reads rows, and may leave in them what it has found out, for the next one who asks: to clients it is a read, and
+    /// where nothing can be written it answers all the same.
     Cache(DataFn),
-    /// A write that waits where there is nothing to have yet: it tries once, and again when one of its keys has come to be.
+    /// A write that waits where there is nothing to have yet: it tries once, and again when one of its keys has come to
+    /// be.
     Block(BlockFn),
     /// The same for a read: it takes nothing from those who come behind it.
     Await(BlockFn),
@@ -304,8 +305,8 @@ impl Command {
         if !flags.has(Flag::Fast) {
             categories.add(Category::Slow);
         }
-        // WAIT and its relatives are about the connection, SORT about lists, sets and sorted sets, whatever group documents
-        // them.
+        // WAIT and its relatives are about the connection, SORT about lists, sets and sorted sets, whatever group
+        // documents them.
         let is_of = |category| self.categories.contains(&category);
         let is_elsewhere =
             matches!(self.run, Run::Container) || is_of(Category::Connection) || is_of(Category::Sortedset);
@@ -316,15 +317,15 @@ impl Command {
         categories
     }
 
-    /// Whether it needs such keys for itself. XREADGROUP does, which says that it reads its streams: it changes what their groups
-    /// know.
+    /// Whether it needs such keys for itself. XREADGROUP does, which says that it reads its streams: it changes what
+    /// their groups know.
     #[inline]
     pub fn changes(&self, spec: &KeySpec) -> bool {
         spec.writes() || matches!(self.run, Run::Block(_))
     }
 
-    /// The positions of the keys among these arguments, each with the spec that found it. What key locks, cluster slots and
-    /// COMMAND GETKEYS use.
+    /// The positions of the keys among these arguments, each with the spec that found it. What key locks, cluster slots
+    /// and COMMAND GETKEYS use.
     #[inline]
     pub fn keys<'a>(&'a self, args: Args<'a>) -> KeyPositions<'a> {
         KeyPositions::new(self.keys.of_keys(), args)

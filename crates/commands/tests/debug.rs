@@ -1,4 +1,5 @@
-//! DEBUG: who may call it, and what its subcommands that look at no data answer. Those that do are in the server's tests.
+//! DEBUG: who may call it, and what its subcommands that look at no data answer. Those that do are in the server's
+//! tests.
 
 mod common;
 

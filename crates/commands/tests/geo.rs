@@ -1,5 +1,5 @@
-//! Searches that find more than an event loop may look at, than one reply holds and than memory should hold, with all rows in the
-//! memtable and with all of them on a base that an event loop does not reach.
+//! Searches that find more than an event loop may look at, than one reply holds and than memory should hold, with all
+//! rows in the memtable and with all of them on a base that an event loop does not reach.
 
 mod runner;
 

@@ -1,5 +1,5 @@
-//! Hashes of more fields than one reply holds in memory: whole replies, pages and random fields, with the rows in the memtable
-//! and with all of them in the base and out of an event loop's reach.
+//! Hashes of more fields than one reply holds in memory: whole replies, pages and random fields, with the rows in the
+//! memtable and with all of them in the base and out of an event loop's reach.
 
 mod runner;
 

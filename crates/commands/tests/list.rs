@@ -1,5 +1,6 @@
-//! Lists of more elements than one reply holds in memory or one transaction changes, with the rows in the memtable and with all of
-//! them in the base and out of an event loop's reach; and the encodings of Redis 7.2, which 7.0 does not have.
+//! Lists of more elements than one reply holds in memory or one transaction changes, with the rows in the memtable and
+//! with all of them in the base and out of an event loop's reach; and the encodings of Redis 7.2, which 7.0 does not
+//! have.
 
 mod runner;
 
@@ -123,8 +124,8 @@ fn what_would_change_too_much_is_copied() {
     assert_eq!(word(&mut client, "LLEN rest"), (COUNT - 199_000 + 1).to_string());
 }
 
-/// By the rules of `list-max-listpack-size` in the redis.conf of 7.2 and the release notes of 7.2 ("listpack for small lists"); 7.0 has
-/// only quicklists.
+/// By the rules of `list-max-listpack-size` in the redis.conf of 7.2 and the release notes of 7.2 ("listpack for small
+/// lists"); 7.0 has only quicklists.
 #[test]
 fn a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again() {
     let db = memory_store();
@@ -141,7 +142,8 @@ fn a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again() {
     assert_eq!(encoding("RPUSH l b"), "quicklist");
     assert_eq!(encoding("LTRIM l 0 0"), "quicklist");
     assert_eq!(encoding("DEL l"), "nil");
-    // A listpack of 7 + 4004 bytes, to which 85 may be added; 88 they are there, and it is beyond the limit before the next one.
+    // A listpack of 7 + 4004 bytes, to which 85 may be added; 88 they are there, and it is beyond the limit before the
+    // next one.
     db.encoding_limits.set(EncodingLimit::ListSize, -1);
     assert_eq!(encoding(&format!("RPUSH l {}", "x".repeat(4000))), "listpack");
     assert_eq!(encoding(&format!("LPUSH l {}", "x".repeat(85))), "listpack");

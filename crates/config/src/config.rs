@@ -329,7 +329,8 @@ impl Config {
         }
     }
 
-    /// The memory budget in bytes: `maxmemory` as far as the machine or its cgroup has so much, or the default share of that.
+    /// The memory budget in bytes: `maxmemory` as far as the machine or its cgroup has so much, or the default share of
+    /// that.
     pub fn memory_budget(&self, available: &crate::memory::Available) -> u64 {
         if self.maxmemory == 0 { available.default_budget() } else { self.maxmemory.min(available.bound()) }
     }

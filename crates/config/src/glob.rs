@@ -1,9 +1,9 @@
 //! Redis's glob patterns, as KEYS, SCAN, PSUBSCRIBE and CONFIG GET take them.
 //!
-//! `*` is any run of bytes, `?` one byte, `[abc]`, `[a-z]` and `[^a]` one byte of a class, `\x` the byte x. The odd cases
-//! are Redis's: an open class ends at the end of the pattern, `[z-a]` is `[a-z]`, a range compares signed bytes, and an
-//! empty string matches nothing but the empty pattern. Where Redis recurses and gives up longer matches, this goes back
-//! to the last star only, which finds the same: the time is bounded by the product of the two lengths.
+//! `*` is any run of bytes, `?` one byte, `[abc]`, `[a-z]` and `[^a]` one byte of a class, `\x` the byte x. The odd
+//! cases are Redis's: an open class ends at the end of the pattern, `[z-a]` is `[a-z]`, a range compares signed bytes,
+//! and an empty string matches nothing but the empty pattern. Where Redis recurses and gives up longer matches, this
+//! goes back to the last star only, which finds the same: the time is bounded by the product of the two lengths.
 
 /// Redis 7.2 gives up below this many stars that have something after them.
 const STARS_MAX: usize = 1000;
@@ -17,8 +17,8 @@ pub fn matches(pattern: &[u8], string: &[u8], nocase: bool) -> bool {
     matches_within(pattern, string, nocase, &mut steps) == Some(true)
 }
 
-/// As `matches`, unless that takes more than `steps`, of which those that were taken are subtracted: then `None`. A step is a
-/// byte of the pattern that is compared, or 16 bytes that are searched for a literal.
+/// As `matches`, unless that takes more than `steps`, of which those that were taken are subtracted: then `None`. A
+/// step is a byte of the pattern that is compared, or 16 bytes that are searched for a literal.
 pub fn matches_within(pattern: &[u8], string: &[u8], nocase: bool, steps: &mut u64) -> Option<bool> {
     let is_searched = string.len() >= SEARCHED_BYTES_MIN && !nocase;
     if is_searched && !may_end_with(pattern, string) {
@@ -96,8 +96,8 @@ pub fn literal_start(pattern: &[u8]) -> &[u8] {
     literal(pattern, 0)
 }
 
-/// The bytes behind the last star, with which every string ends that matches; `None` if there is no star or they are not
-/// literal.
+/// The bytes behind the last star, with which every string ends that matches; `None` if there is no star or they are
+/// not literal.
 pub fn literal_end(pattern: &[u8]) -> Option<&[u8]> {
     let star = pattern.iter().rposition(|&byte| byte == b'*')?;
     let end = &pattern[star + 1..];
@@ -167,7 +167,8 @@ fn class(class: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     (found != negated, at)
 }
 
-/// Bytes are signed here, as C's `char` is on the platforms that Redis runs on; the ends are put in order before they are folded.
+/// Bytes are signed here, as C's `char` is on the platforms that Redis runs on; the ends are put in order before they
+/// are folded.
 fn in_range(start: u8, end: u8, byte: u8, nocase: bool) -> bool {
     let (start, end) = if start as i8 > end as i8 { (end, start) } else { (start, end) };
     let fold = |byte: u8| if nocase { byte.to_ascii_lowercase() as i8 } else { byte as i8 };

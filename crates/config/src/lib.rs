@@ -1,8 +1,9 @@
-//! Configuration of Haypile: redis.conf and the command line, the table of all directives, and CONFIG GET, SET and REWRITE.
+//! Configuration of Haypile: redis.conf and the command line, the table of all directives, and CONFIG GET, SET and
+//! REWRITE.
 //!
-//! This crate reads files and parses values. It opens no socket, writes no file but the configuration's own, starts nothing and
-//! names no other crate of Haypile; the engine and the server share it. Read `table` for what can be configured, `config` for what the rest
-//! of the server sees of it, `settings` for changes at run time.
+//! This crate reads files and parses values. It opens no socket, writes no file but the configuration's own, starts
+//! nothing and names no other crate of Haypile; the engine and the server share it. Read `table` for what can be
+//! configured, `config` for what the rest of the server sees of it, `settings` for changes at run time.
 
 pub mod cli;
 pub mod config;

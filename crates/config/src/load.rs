@@ -41,8 +41,8 @@ pub struct Note {
     pub doc: &'static str,
 }
 
-/// Reads everything that the command line names. Relative paths start at the working directory, and at `dir` after a line
-/// that sets it, as in Redis, which changes its working directory there. Nothing is created.
+/// Reads everything that the command line names. Relative paths start at the working directory, and at `dir` after a
+/// line that sets it, as in Redis, which changes its working directory there. Nothing is created.
 pub fn load(command_line: &CommandLine, stdin: &mut dyn Read) -> Result<Loaded, ConfigError> {
     let directory = std::env::current_dir()
         .map_err(|error| ConfigError::new(format!("Can't tell the working directory: {}", os_text(&error))))?;

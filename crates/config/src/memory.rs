@@ -1,6 +1,7 @@
 //! How much memory there is: the machine's, or less if a cgroup bounds the process.
 //!
-//! The rules are pure functions over the contents of files, so that tests can hand in any machine; `detect` reads the real ones.
+//! The rules are pure functions over the contents of files, so that tests can hand in any machine; `detect` reads the
+//! real ones.
 
 use std::path::PathBuf;
 
@@ -20,8 +21,8 @@ pub enum Source {
     Unknown,
 }
 
-/// The share of the available memory that is the budget by default. The rest is for connections, for what RocksDB and the allocator need beside
-/// the caches, and for the page cache.
+/// The share of the available memory that is the budget by default. The rest is for connections, for what RocksDB and
+/// the allocator need beside the caches, and for the page cache.
 pub const DEFAULT_SHARE_PERCENT: u64 = 50;
 /// No default budget is below this.
 pub const DEFAULT_BUDGET_BYTES_MIN: u64 = 64 << 20;
@@ -45,14 +46,16 @@ pub fn detect() -> Available {
     available(|path| std::fs::read_to_string(path).ok())
 }
 
-/// The memory that the files allow: the least of the machine's and of the limits of the cgroup and all above it, of version 2 or 1.
+/// The memory that the files allow: the least of the machine's and of the limits of the cgroup and all above it, of
+/// version 2 or 1.
 pub fn available(read: impl Fn(&str) -> Option<String>) -> Available {
     let machine = read("/proc/meminfo").as_deref().and_then(mem_total);
     let cgroup = read("/proc/self/cgroup").and_then(|groups| cgroup_limit(&groups, &read));
     match (machine, cgroup) {
         (Some(machine), Some(cgroup)) if cgroup < machine => Available { bytes: cgroup, source: Source::Cgroup },
         (Some(machine), _) => Available { bytes: machine, source: Source::Machine },
-        // Without a machine to compare with, the huge number by which version 1 says "no limit" cannot be told from a limit.
+        // Without a machine to compare with, the huge number by which version 1 says "no limit" cannot be told from a
+        // limit.
         (None, Some(cgroup)) if cgroup < 1 << 60 => Available { bytes: cgroup, source: Source::Cgroup },
         (None, _) => Available { bytes: UNKNOWN_BYTES, source: Source::Unknown },
     }
@@ -65,7 +68,8 @@ fn mem_total(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Lines of /proc/self/cgroup are `id:controllers:path`; version 2 has `0::path`, version 1 a line whose controllers have `memory`.
+/// Lines of /proc/self/cgroup are `id:controllers:path`; version 2 has `0::path`, version 1 a line whose controllers
+/// have `memory`.
 fn cgroup_limit(groups: &str, read: &impl Fn(&str) -> Option<String>) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {
@@ -90,7 +94,8 @@ fn cgroup_limit(groups: &str, read: &impl Fn(&str) -> Option<String>) -> Option<
     least
 }
 
-/// A group and all above it: `/a/b`, `/a`, `/`. Inside a container the path may be the host's and not exist here; the root does.
+/// A group and all above it: `/a/b`, `/a`, `/`. Inside a container the path may be the host's and not exist here; the
+/// root does.
 fn up_from(path: &str) -> Vec<String> {
     let path = PathBuf::from(path);
     path.ancestors()

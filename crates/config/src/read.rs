@@ -1,6 +1,7 @@
 //! Reads the lines of a configuration: of a file, of standard input, of the command line.
 //!
-//! Lines and words only; what they mean `crate::load` knows. The command line is turned into lines as redis-server does it.
+//! Lines and words only; what they mean `crate::load` knows. The command line is turned into lines as redis-server does
+//! it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -32,9 +33,9 @@ pub(crate) struct Line {
 }
 
 impl CommandLine {
-    /// Takes the arguments after `haypile server`, with redis-server's rules: the first argument is a file unless it begins
-    /// with a dash; `-` as first or last argument is standard input; `--name` begins a line, to which all arguments up to
-    /// the next `--name` belong, at least one (`--save` may have none).
+    /// Takes the arguments after `haypile server`, with redis-server's rules: the first argument is a file unless it
+    /// begins with a dash; `-` as first or last argument is standard input; `--name` begins a line, to which all
+    /// arguments up to the next `--name` belong, at least one (`--save` may have none).
     pub fn parse(arguments: &[OsString]) -> CommandLine {
         let mut parsed = CommandLine::default();
         let mut rest = arguments;

@@ -1,10 +1,10 @@
 //! CONFIG REWRITE: the configuration file with the values of this moment in it, everything else of it as it was.
 //!
-//! `rewritten` turns the old text into the new one; `Settings::rewrite` puts it in the file's place, whole or not at all. Which
-//! lines are touched, and how a value is spelled, is Redis's, so that tools which read the file afterwards find what they know:
-//! comments and the lines that are no values stay; a directive keeps its first line; what differs from the default and has
-//! no line is added at the end under a marker. A value that an included file has set is written like any other, so
-//! `include` belongs at the top of a file that is rewritten.
+//! `rewritten` turns the old text into the new one; `Settings::rewrite` puts it in the file's place, whole or not at
+//! all. Which lines are touched, and how a value is spelled, is Redis's, so that tools which read the file afterwards
+//! find what they know: comments and the lines that are no values stay; a directive keeps its first line; what differs
+//! from the default and has no line is added at the end under a marker. A value that an included file has set is
+//! written like any other, so `include` belongs at the top of a file that is rewritten.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -47,7 +47,8 @@ pub(crate) fn rewritten(old: &[u8], values: &Values) -> Vec<u8> {
     page.print()
 }
 
-/// Replaces the file by its rewritten text: written aside, synced, renamed. Its mode and, through a link, its place stay.
+/// Replaces the file by its rewritten text: written aside, synced, renamed. Its mode and, through a link, its place
+/// stay.
 pub(crate) fn replace(path: &Path, values: &Values) -> io::Result<()> {
     let path = fs::canonicalize(path).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(path.to_path_buf()),

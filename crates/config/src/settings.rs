@@ -1,7 +1,7 @@
 //! CONFIG GET, CONFIG SET and CONFIG REWRITE: the configuration while the server runs.
 //!
-//! Settings are shared by all threads. Readers that need speed keep the `Arc<Config>` they got, and compare `version` once
-//! in a while; whoever has to act at once registers a listener, which may also refuse a change.
+//! Settings are shared by all threads. Readers that need speed keep the `Arc<Config>` they got, and compare `version`
+//! once in a while; whoever has to act at once registers a listener, which may also refuse a change.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,8 @@ struct State {
     config: Arc<Config>,
 }
 
-/// What is called with the directives that change, the configuration before and the one to come. An `Err` refuses the change: it is
-/// the end of the error reply, as in `Unable to listen on this port. Check server logs.`
+/// What is called with the directives that change, the configuration before and the one to come. An `Err` refuses the
+/// change: it is the end of the error reply, as in `Unable to listen on this port. Check server logs.`
 pub type Listener = dyn Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync;
 
 /// A directive that CONFIG SET gave another value.
@@ -75,7 +75,8 @@ impl Settings {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Calls `listener` before each change, in the order of registration, one change at a time. It must not call `set` or `listen`.
+    /// Calls `listener` before each change, in the order of registration, one change at a time. It must not call `set`
+    /// or `listen`.
     pub fn listen(
         &self,
         listener: impl Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync + 'static,
@@ -83,8 +84,8 @@ impl Settings {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
     }
 
-    /// CONFIG GET: the directives that match one of the patterns, each once, names as they were asked for or as they match, with
-    /// values as Redis prints them. Hidden directives answer to their exact name only.
+    /// CONFIG GET: the directives that match one of the patterns, each once, names as they were asked for or as they
+    /// match, with values as Redis prints them. Hidden directives answer to their exact name only.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
         matching(&self.state().values, patterns)
     }
@@ -94,8 +95,8 @@ impl Settings {
         Draft { values: self.state().values.clone() }
     }
 
-    /// CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. What did not change its value is not
-    /// among the changes.
+    /// CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. What did not
+    /// change its value is not among the changes.
     pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Changed>, String> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, config) = {
@@ -112,7 +113,8 @@ impl Settings {
             if let Err(text) = listener(&changed, &config, &next) {
                 let back = changes(&after, &before);
                 for earlier in &listeners[..called] {
-                    // They took the change a moment ago, and the values before it were in force: going back is theirs to manage.
+                    // They took the change a moment ago, and the values before it were in force: going back is theirs
+                    // to manage.
                     let _ = earlier(&back, &next, &config);
                 }
                 return Err(failed(changed[0].name.as_bytes(), &text));
@@ -124,8 +126,8 @@ impl Settings {
         Ok(changed)
     }
 
-    /// CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so no event loop may
-    /// call it. The error is the operating system's text.
+    /// CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so no event loop
+    /// may call it. The error is the operating system's text.
     pub fn rewrite(&self, file: &std::path::Path) -> Result<(), String> {
         // The values are taken after the one before has ended: what is written last is the newest.
         let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,8 +202,8 @@ fn with(before: &Values, pairs: &[(&[u8], &[u8])]) -> Result<Values, String> {
     Ok(after)
 }
 
-/// The directives of all pairs, if each may be set; otherwise the first that may not. A name and its alias are two directives here,
-/// as in Redis, and the later one wins.
+/// The directives of all pairs, if each may be set; otherwise the first that may not. A name and its alias are two
+/// directives here, as in Redis, and the later one wins.
 fn settable(pairs: &[(&[u8], &[u8])], values: &Values) -> Result<Vec<Found>, String> {
     let protected_allowed = *values.get("enable-protected-configs") != Value::Choice(0);
     let mut directives: Vec<Found> = Vec::with_capacity(pairs.len());

@@ -1,4 +1,5 @@
-//! Values of the directives that have rules of their own: save points, buffer limits, addresses, percentiles and the like.
+//! Values of the directives that have rules of their own: save points, buffer limits, addresses, percentiles and the
+//! like.
 //!
 //! Each parses the words of one line and prints what CONFIG GET prints, with Redis's error texts. `crate::value` holds
 //! the plain kinds.

@@ -1,8 +1,8 @@
 //! The table of all directives: those of Redis 7.2, whether used here or not, and our own.
 //!
 //! The reader, the typed `Config`, CONFIG GET and SET, the documentation and the tests walk this one table. A directive
-//! is one row in the file of its topic; what it means to the rest of the server is the business of who reads the field of
-//! `crate::Config`.
+//! is one row in the file of its topic; what it means to the rest of the server is the business of who reads the field
+//! of `crate::Config`.
 
 mod compatibility;
 mod data;
@@ -50,7 +50,8 @@ pub enum Class {
     Used,
     /// It is accepted and remembered, has no effect here, and is named once in the log if it is set.
     Harmless,
-    /// It secures, replicates, clusters or extends the server in a way that is not there yet: anything but this value stops the start.
+    /// It secures, replicates, clusters or extends the server in a way that is not there yet: anything but this value
+    /// stops the start.
     NotYet { off: &'static str },
 }
 

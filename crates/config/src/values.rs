@@ -17,7 +17,8 @@ impl Values {
         Values { values: table::rows().map(Row::default_value).collect() }
     }
 
-    /// Parses and sets a directive. `durability` and `appendfsync` are two names for one thing, so each follows the other.
+    /// Parses and sets a directive. `durability` and `appendfsync` are two names for one thing, so each follows the
+    /// other.
     pub fn set(&mut self, found: Found, words: &[&[u8]], mode: Mode) -> Result<(), Refusal> {
         let value = found.row.kind.parse(words, &self.values[found.position], mode)?;
         self.put(found, value);

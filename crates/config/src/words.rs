@@ -7,9 +7,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unbalanced;
 
-/// The words of a line. Outside quotes a blank, tab, CR, LF or NUL ends a word; between double quotes `\xHH`, `\n`, `\r`,
-/// `\t`, `\b` and `\a` are escapes and any other escaped byte stands for itself; between single quotes only `\'` is one.
-/// A quote may begin inside a word, and after its end a blank must follow.
+/// The words of a line. Outside quotes a blank, tab, CR, LF or NUL ends a word; between double quotes `\xHH`, `\n`,
+/// `\r`, `\t`, `\b` and `\a` are escapes and any other escaped byte stands for itself; between single quotes only `\'`
+/// is one. A quote may begin inside a word, and after its end a blank must follow.
 pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, Unbalanced> {
     let mut words = Vec::new();
     let mut rest = skip_blanks(line);

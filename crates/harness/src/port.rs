@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Result, anyhow};
 use socket2::{Domain, Socket, Type};
 
-/// The ports that servers get: below those that the kernel gives to clients, so that no client that runs beside takes one
-/// between the look and the server's start.
+/// The ports that servers get: below those that the kernel gives to clients, so that no client that runs beside takes
+/// one between the look and the server's start.
 const PORTS: Range<u32> = 10_000..32_000;
 
 /// A port that nobody listens on at any address, and that no other server of this process gets.
@@ -22,8 +22,8 @@ pub fn free_port() -> Result<u16> {
     ports.find(|port| bind(*port).is_ok()).ok_or_else(|| anyhow!("no port of {} to {} is free", PORTS.start, PORTS.end))
 }
 
-/// Takes the port without listening on it. A socket that listened would keep the server from its port for as long as any
-/// copy of it is open, and a process that another thread starts meanwhile has one until its exec: 14 ms were seen.
+/// Takes the port without listening on it. A socket that listened would keep the server from its port for as long as
+/// any copy of it is open, and a process that another thread starts meanwhile has one until its exec: 14 ms were seen.
 fn bind(port: u16) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_address(true)?;

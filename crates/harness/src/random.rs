@@ -1,5 +1,5 @@
-//! Seeded random numbers. The sequence for a seed is fixed for good, so that a printed seed replays years later; that is
-//! why no crate is used, whose generator may change between versions. Not for anything that must be unpredictable.
+//! Seeded random numbers. The sequence for a seed is fixed for good, so that a printed seed replays years later; that
+//! is why no crate is used, whose generator may change between versions. Not for anything that must be unpredictable.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -13,8 +13,8 @@ const STEP_BYTES: u64 = 1 << 20;
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
-    /// Mounts one on `path`, which is made, with these options of `mount`. Where this process may not, that is said: the caller
-    /// has nothing to test.
+    /// Mounts one on `path`, which is made, with these options of `mount`. Where this process may not, that is said:
+    /// the caller has nothing to test.
     pub fn mount(path: &Path, options: &str) -> Option<SmallDisk> {
         fs::create_dir_all(path).expect("a directory can be made");
         let mut mount = Command::new("mount");

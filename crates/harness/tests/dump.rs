@@ -1,5 +1,5 @@
-//! DUMP and RESTORE beside a real redis-server, in both directions: what either dumps, the other restores to the same value, whatever
-//! forms it has for it.
+//! DUMP and RESTORE beside a real redis-server, in both directions: what either dumps, the other restores to the same
+//! value, whatever forms it has for it.
 
 use haypile_harness::client::{Client, Reply};
 use haypile_harness::random::Random;

@@ -1,5 +1,5 @@
-//! Keys whose deadline has passed and that a write comes upon: `expired_keys`, DBSIZE and the reply are those of redis-server, for
-//! every command that writes. Nothing else removes them meanwhile: the active expiry is off in both.
+//! Keys whose deadline has passed and that a write comes upon: `expired_keys`, DBSIZE and the reply are those of
+//! redis-server, for every command that writes. Nothing else removes them meanwhile: the active expiry is off in both.
 
 use haypile_harness::client::{Client, Reply, info_field};
 use haypile_harness::quoted;
@@ -23,7 +23,8 @@ const KEYS: &[&str] = &[
     "SET gone2 v PX 1",
 ];
 
-/// Each command that writes, over expired keys in all places where it takes keys to write. Those that differ are in the lists behind.
+/// Each command that writes, over expired keys in all places where it takes keys to write. Those that differ are in the
+/// lists behind.
 const COMMANDS: &[&str] = &[
     "SET gone 1",
     "SET gone 1 GET",
@@ -132,8 +133,8 @@ const COMMANDS: &[&str] = &[
     "XGROUP CREATE gone g 0 MKSTREAM",
 ];
 
-/// They answer an error, of an absent key. redis-server has removed the expired one by then; here, what fails has no effect, and the
-/// active expiry removes it.
+/// They answer an error, of an absent key. redis-server has removed the expired one by then; here, what fails has no
+/// effect, and the active expiry removes it.
 const REFUSED: &[&str] = &[
     "RENAME gone b",
     "RENAMENX gone b",
@@ -152,8 +153,8 @@ const REFUSED: &[&str] = &[
 /// They change nothing, and leave an expired key as reads do.
 const UNCHANGED: &[&str] = &["BITFIELD gone GET u8 0", "XACK gone g 1-1"];
 
-/// They have nothing to store. redis-server deletes the destination without a look at its deadline, which does not count; here it
-/// has expired, as in all other commands.
+/// They have nothing to store. redis-server deletes the destination without a look at its deadline, which does not
+/// count; here it has expired, as in all other commands.
 const EMPTY: &[&str] = &[
     "BITOP OR gone none",
     "SORT none STORE gone",

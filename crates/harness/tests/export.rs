@@ -1,4 +1,5 @@
-//! Files that `haypile export` makes beside a real redis-server: it loads them, and has then what the source has, key by key.
+//! Files that `haypile export` makes beside a real redis-server: it loads them, and has then what the source has, key
+//! by key.
 
 use haypile_harness::client::{Client, Reply};
 use haypile_harness::random::Random;

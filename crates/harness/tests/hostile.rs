@@ -1,5 +1,6 @@
-//! The short form of `haypile-harness hostile`: small attacks, which show that each does what it says and that the innocent
-//! client gets its answers. How long it waits is measured by the long form, on a machine that does nothing else.
+//! The short form of `haypile-harness hostile`: small attacks, which show that each does what it says and that the
+//! innocent client gets its answers. How long it waits is measured by the long form, on a machine that does nothing
+//! else.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `haypile import` beside a real redis-server: what redis-server has after it has loaded a file is in the directory or the server that
-//! the file was imported into, key by key.
+//! `haypile import` beside a real redis-server: what redis-server has after it has loaded a file is in the directory or
+//! the server that the file was imported into, key by key.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -297,8 +297,8 @@ fn a_server_has_what_redis_had() {
     }
 }
 
-/// The file has sets in listpacks and streams with the times at which consumers were active, as Redis 7.2 lays them out. redis-server
-/// 7.0 refuses these forms.
+/// The file has sets in listpacks and streams with the times at which consumers were active, as Redis 7.2 lays them
+/// out. redis-server 7.0 refuses these forms.
 #[test]
 fn an_older_server_has_what_a_newer_one_had() {
     let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/forms-of-7.2.rdb"));
@@ -405,7 +405,8 @@ fn a_server_that_does_not_take_it_is_told() {
     assert!(code == Some(1) && said.contains(&format!("The server localhost:{port} cannot be reached")), "{said}");
 }
 
-/// A value that is too long for one command is not there before it is whole, and what a kill leaves of it goes by itself.
+/// A value that is too long for one command is not there before it is whole, and what a kill leaves of it goes by
+/// itself.
 #[test]
 fn a_killed_import_into_a_server_leaves_no_half_of_a_key() {
     let source = place("import-source");

@@ -1,5 +1,5 @@
-//! What graphical clients ask when they connect and while they show a server, over both protocols: each reply must be of the
-//! kind that redis-server's is, and make sense.
+//! What graphical clients ask when they connect and while they show a server, over both protocols: each reply must be
+//! of the kind that redis-server's is, and make sense.
 
 mod tools;
 

@@ -1,5 +1,5 @@
-//! What counts as a use of a key is what counts for redis-server: with an LFU policy whose counters rise with each use and
-//! never fall, OBJECT FREQ tells how often a command has used each of its keys.
+//! What counts as a use of a key is what counts for redis-server: with an LFU policy whose counters rise with each use
+//! and never fall, OBJECT FREQ tells how often a command has used each of its keys.
 
 use haypile_harness::bench::BASE;
 use haypile_harness::client::Client;

@@ -1,7 +1,8 @@
 //! Lengths and strings as they lie in a file.
 //!
-//! A length: `00LLLLLL`, `01LLLLLL LLLLLLLL`, 80 and u32 BE, or 81 and u64 BE. What begins with `11` is a string in another form: c0, c1, c2 and a number
-//! of one, two or four bytes LE, whose digits it is; c3, the length compressed, the length, and LZF.
+//! A length: `00LLLLLL`, `01LLLLLL LLLLLLLL`, 80 and u32 BE, or 81 and u64 BE. What begins with `11` is a string in
+//! another form: c0, c1, c2 and a number of one, two or four bytes LE, whose digits it is; c3, the length compressed,
+//! the length, and LZF.
 
 use crate::error::Error;
 use crate::lzf;
@@ -41,7 +42,8 @@ pub fn length(source: &mut impl Source) -> Result<u64, Error> {
     }
 }
 
-/// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are compressed and few.
+/// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are
+/// compressed and few.
 #[inline]
 pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<u8>) -> Result<(), Error> {
     match begin(source, WHOLE_BYTES_MAX, out, compressed)? {
@@ -55,8 +57,8 @@ pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<
     }
 }
 
-/// Begins to read a string. One of up to `whole_bytes` is read, into `out`; of a longer one the bytes are to be taken by
-/// [`Long::of`].
+/// Begins to read a string. One of up to `whole_bytes` is read, into `out`; of a longer one the bytes are to be taken
+/// by [`Long::of`].
 #[inline]
 pub(crate) fn begin(
     source: &mut impl Source,

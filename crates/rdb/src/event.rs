@@ -25,8 +25,8 @@ pub enum Event<'a> {
     },
     /// A library of functions: its source.
     Function(&'a [u8]),
-    /// Data of a module was skipped: the module type's name; the key, or `None` where it belonged to none. Such a key has no
-    /// other event.
+    /// Data of a module was skipped: the module type's name; the key, or `None` where it belonged to none. Such a key
+    /// has no other event.
     Module {
         name: &'a str,
         key: Option<&'a [u8]>,
@@ -34,8 +34,8 @@ pub enum Event<'a> {
     /// A key begins. Its value's parts follow.
     Key(Key<'a>),
     Part(Part<'a>),
-    /// The key is complete. One that had no elements is none: Redis skips it when it loads a file, and so does who takes this
-    /// (a stream may be empty; it has its `Part::Stream`).
+    /// The key is complete. One that had no elements is none: Redis skips it when it loads a file, and so does who
+    /// takes this (a stream may be empty; it has its `Part::Stream`).
     End {
         elements: u64,
     },
@@ -90,8 +90,8 @@ pub enum Part<'a> {
     Pending { id: StreamId, delivered_ms: u64, deliveries: u64 },
     /// A consumer of the last group. What is pending for it follows.
     Consumer(Consumer<'a>),
-    /// The last consumer has this pending entry. There are as many of these as pending entries; whether they are the same is for
-    /// the sink to find out. IDs ascend.
+    /// The last consumer has this pending entry. There are as many of these as pending entries; whether they are the
+    /// same is for the sink to find out. IDs ascend.
     Owned(StreamId),
 }
 

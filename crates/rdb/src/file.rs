@@ -1,4 +1,5 @@
-//! Whole files: `REDIS` and four digits of a version; then keys, with what is said about them before; ff and a checksum.
+//! Whole files: `REDIS` and four digits of a version; then keys, with what is said about them before; ff and a
+//! checksum.
 
 use crate::encoded;
 use crate::error::{Error, Failure, Why};
@@ -41,13 +42,14 @@ pub struct Summary {
     pub has_checksum: bool,
 }
 
-/// Gives all that a file says to a sink. The checksum comes last: what the sink was given before is only known to be whole
-/// when this returns.
+/// Gives all that a file says to a sink. The checksum comes last: what the sink was given before is only known to be
+/// whole when this returns.
 pub fn read_file<R: Read, K: Sink>(from: R, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
     read_input(Input::new(from), sink)
 }
 
-/// The same, with the bytes of each value on a tape: when `Event::End` says that it is complete, and up to the next event.
+/// The same, with the bytes of each value on a tape: when `Event::End` says that it is complete, and up to the next
+/// event.
 pub fn read_file_recorded<R: Read, K: Sink>(from: R, tape: &Tape, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
     read_input(Input::new(from).recorded_by(tape.clone()), sink)
 }

@@ -1,7 +1,8 @@
 //! Listpacks: elements in one string, read with all lengths checked, and written for the nodes of streams.
 //!
-//! `bytes: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: its encoding with its bytes, then the length of that
-//! in seven bits a byte, the last byte the lowest, all but the first with the high bit set: so that one can go backwards.
+//! `bytes: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: its encoding with its bytes,
+//! then the length of that in seven bits a byte, the last byte the lowest, all but the first with the high bit set: so
+//! that one can go backwards.
 
 use crate::error::{Damage, Fault};
 use crate::item::{Item, Items, number_of};

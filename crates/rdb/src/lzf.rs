@@ -1,8 +1,8 @@
-//! LZF, the compression of strings in RDB files: runs of up to 32 bytes as they are, and copies of up to 264 bytes from at most
-//! 8 KiB before.
+//! LZF, the compression of strings in RDB files: runs of up to 32 bytes as they are, and copies of up to 264 bytes from
+//! at most 8 KiB before.
 //!
-//! `000LLLLL` and L + 1 bytes: a run. `LLLooooo oooooooo`: a copy of L + 2 bytes (L from 1 to 6) from o + 1 bytes before.
-//! `111ooooo LLLLLLLL oooooooo`: a copy of L + 9.
+//! `000LLLLL` and L + 1 bytes: a run. `LLLooooo oooooooo`: a copy of L + 2 bytes (L from 1 to 6) from o + 1 bytes
+//! before. `111ooooo LLLLLLLL oooooooo`: a copy of L + 9.
 
 use crate::error::{Damage, Error};
 use crate::source::{Source, TAKE_MAX};

@@ -1,6 +1,6 @@
-//! Values of payloads on their way into a file, or to a server that is older than they are: as they are where Redis 7.0 knows their
-//! form, else in the older form for it. So a file claims no newer version than its content needs, whichever version of Redis has made
-//! the payloads.
+//! Values of payloads on their way into a file, or to a server that is older than they are: as they are where Redis 7.0
+//! knows their form, else in the older form for it. So a file claims no newer version than its content needs, whichever
+//! version of Redis has made the payloads.
 //!
 //! A payload lies in memory, so what has to be counted before it is written is counted by reading it twice.
 
@@ -156,11 +156,12 @@ impl<O: Output> Writer<O> {
 }
 
 impl Payload<'_> {
-    /// The payload of the same value for a reader that is not newer than Redis 7.0: `None` if it knows the form already, or no
-    /// form that it knows holds the value.
+    /// The payload of the same value for a reader that is not newer than Redis 7.0: `None` if it knows the form
+    /// already, or no form that it knows holds the value.
     ///
     /// # Errors
-    /// `InvalidData` if the payload is not what it claims to be, `FileTooLarge` if the other is longer than `bytes_max`.
+    /// `InvalidData` if the payload is not what it claims to be, `FileTooLarge` if the other is longer than
+    /// `bytes_max`.
     pub fn for_redis_7_0(&self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let (form, _) = self.form().map_err(damaged)?;
         let (Form::SetListpack | Form::Stream3, Some(kind)) = (form, form.kind()) else { return Ok(None) };

@@ -1,12 +1,14 @@
-//! Streams as they lie in a file: listpacks of entries, each under the ID that its entries' are counted from; then what the stream is,
-//! and its consumer groups.
+//! Streams as they lie in a file: listpacks of entries, each under the ID that its entries' are counted from; then what
+//! the stream is, and its consumer groups.
 //!
-//! `listpacks | (ID: 16 bytes | listpack) ... | length | last ms | last seq | first ms, seq, max deleted ms, seq, entries added, since 7.0 | groups | group ...`;
-//! a group: `name | last ms | last seq | entries read, since 7.0 | pending | (ID | delivered: u64 LE | deliveries) ... | consumers | consumer ...`; a consumer: `name |
-//! seen: u64 LE | active: u64 LE, since 7.2 | pending | ID ...`.
+//! `listpacks | (ID: 16 bytes | listpack) ... | length | last ms | last seq | first ms, seq, max deleted ms, seq,
+//! entries added, since 7.0 | groups | group ...`; a group: `name | last ms | last seq | entries read, since 7.0 |
+//! pending | (ID | delivered: u64 LE | deliveries) ... | consumers | consumer ...`; a consumer: `name | seen: u64 LE |
+//! active: u64 LE, since 7.2 | pending | ID ...`.
 //!
-//! A listpack: `entries | deleted ones | fields | field ... | 0`, then for each entry `flags | ms - that of the node | seq - that of the node | fields and values |
-//! elements of the entry`; with the flag for it, the fields are those of the node.
+//! A listpack: `entries | deleted ones | fields | field ... | 0`, then for each entry `flags | ms - that of the node |
+//! seq - that of the node | fields and values | elements of the entry`; with the flag for it, the fields are those of
+//! the node.
 
 use crate::encoded;
 use crate::error::{Damage, Failure, Fault};

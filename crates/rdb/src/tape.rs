@@ -1,7 +1,7 @@
 //! The bytes of a file's values as they lie there, for who hands them on: they are what a DUMP payload holds.
 //!
-//! A value is recorded beside its parts, as long as it is no longer than a bound. Of one that is, the bytes up to somewhere behind the
-//! bound stay, and all parts that were handed over by then are in them.
+//! A value is recorded beside its parts, as long as it is no longer than a bound. Of one that is, the bytes up to
+//! somewhere behind the bound stay, and all parts that were handed over by then are in them.
 
 use crate::payload::{self, Payload};
 use crate::value::Form;

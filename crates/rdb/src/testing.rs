@@ -1,6 +1,6 @@
-//! What the fuzz targets and the seeded tests run on arbitrary bytes, and values that own their parts, for tests here and in the crates
-//! above. Nothing that reads may panic, hang or allocate by a claimed length; what was read is written, and is the same when it
-//! is read again.
+//! What the fuzz targets and the seeded tests run on arbitrary bytes, and values that own their parts, for tests here
+//! and in the crates above. Nothing that reads may panic, hang or allocate by a claimed length; what was read is
+//! written, and is the same when it is read again.
 
 use crate::error::Failure;
 use crate::event::{Consumer, Event, Group, Kind, Part, Sink, StreamHead, StreamId};
@@ -58,7 +58,8 @@ pub fn pieces(payload: &Payload<'_>) -> Result<(Kind, Vec<Piece>), Failure<()>> 
     Ok((kind, pieces))
 }
 
-/// The pieces of a value whose strings are read piece by piece where they are longer than `whole_bytes`, and put together again.
+/// The pieces of a value whose strings are read piece by piece where they are longer than `whole_bytes`, and put
+/// together again.
 fn pieces_in_pieces(payload: &Payload<'_>, whole_bytes: u64) -> Result<Vec<Piece>, Failure<()>> {
     let mut pieces = Vec::new();
     payload.read_in_pieces(whole_bytes, |part| {
@@ -172,7 +173,8 @@ fn first_deadline(pieces: &[Piece]) -> u64 {
     deadlines.min().unwrap_or(0)
 }
 
-/// Reads `data` as the body of a payload, whole and piece by piece, which is the same. What can be read is written and read again.
+/// Reads `data` as the body of a payload, whole and piece by piece, which is the same. What can be read is written and
+/// read again.
 pub fn check_payload(data: &[u8]) {
     let payload = Payload::unchecked(data);
     let read = pieces(&payload);

@@ -149,8 +149,8 @@ impl<S: Source> Reader<S> {
         Ok((&self.first, &self.second))
     }
 
-    /// Reads a value, gives its parts to `each` and says how many elements it has; a stream counts with its head. A long string
-    /// is given in several parts, each but the last of `TAKE_MAX` bytes; it is one element.
+    /// Reads a value, gives its parts to `each` and says how many elements it has; a stream counts with its head. A
+    /// long string is given in several parts, each but the last of `TAKE_MAX` bytes; it is one element.
     pub fn value<E>(
         &mut self,
         form: Form,

@@ -1,7 +1,7 @@
 //! Ziplists: what Redis had before listpacks. Read only.
 //!
-//! `bytes: u32 LE | offset of the last element: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: the length
-//! of the one before (a byte, or fe and u32 LE), its encoding, its bytes.
+//! `bytes: u32 LE | offset of the last element: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An
+//! element: the length of the one before (a byte, or fe and u32 LE), its encoding, its bytes.
 
 use crate::error::{Damage, Fault};
 use crate::item::{Item, Items};

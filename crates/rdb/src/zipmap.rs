@@ -1,6 +1,7 @@
 //! Zipmaps: how small hashes lay before Redis 2.6. Read only.
 //!
-//! `pairs: u8 (fe or more: count them) | (length | field | length | free: u8 | value | free bytes) ... | ff`; a length is a byte, or fe and u32 LE.
+//! `pairs: u8 (fe or more: count them) | (length | field | length | free: u8 | value | free bytes) ... | ff`; a length
+//! is a byte, or fe and u32 LE.
 
 use crate::error::{Damage, Fault};
 use crate::item::{Item, Items};

@@ -1,5 +1,5 @@
-//! `Elements`: a list of bulk strings that is encoded while it is collected. Rows are looked at one by one and copied once,
-//! without an allocation for each; what a bulk string looks like is the same in both protocols.
+//! `Elements`: a list of bulk strings that is encoded while it is collected. Rows are looked at one by one and copied
+//! once, without an allocation for each; what a bulk string looks like is the same in both protocols.
 
 use crate::{Protocol, write};
 

@@ -1,7 +1,7 @@
 //! Requests typed by hand: words on a line, with quotes.
 //!
-//! It splits a line that has arrived whole; finding the line's end is [`crate::parser`]'s affair. The rules are those of
-//! Redis's `sdssplitargs`, which also splits the lines of redis.conf: words are separated by white space; in double
+//! It splits a line that has arrived whole; finding the line's end is [`crate::parser`]'s affair. The rules are those
+//! of Redis's `sdssplitargs`, which also splits the lines of redis.conf: words are separated by white space; in double
 //! quotes `\n \r \t \b \a`, `\xHH` and any other escaped character are rewritten; in single quotes only `\'`; a closing
 //! quote is followed by white space or nothing.
 

@@ -5,8 +5,9 @@
 //! much is allocated or how often a loop runs; only bytes that have arrived do.
 //!
 //! Reading order: [`args`] (what a request is), [`parser`] (how it is found in a buffer), [`inline`] (requests typed by
-//! hand), [`bytes`], [`elements`] and [`reply`] (what is answered), [`mod@write`] (the single elements of a reply), [`pieces`] (replies
-//! too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`] (digits to and fro).
+//! hand), [`bytes`], [`elements`] and [`reply`] (what is answered), [`mod@write`] (the single elements of a reply),
+//! [`pieces`] (replies too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`] (digits
+//! to and fro).
 //!
 //! ```
 //! use haypile_resp::{Limits, Parser, Protocol, Reply, Request};

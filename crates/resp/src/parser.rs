@@ -171,8 +171,8 @@ impl Parser {
         self.args_left > 0
     }
 
-    /// Forgets what has been parsed of an incomplete request, for who has parsed ahead of what it consumes: the next call
-    /// begins at the first request that was not consumed.
+    /// Forgets what has been parsed of an incomplete request, for who has parsed ahead of what it consumes: the next
+    /// call begins at the first request that was not consumed.
     pub fn restart(&mut self) {
         *self = Parser { limits: self.limits, ..Parser::default() };
     }
@@ -411,8 +411,8 @@ impl Parser {
     }
 }
 
-/// The number at `at` and the offset behind its line, if it is of the usual kind and has arrived whole: a few digits, no
-/// leading zero, a line end. Whatever else it is, the long way finds out.
+/// The number at `at` and the offset behind its line, if it is of the usual kind and has arrived whole: a few digits,
+/// no leading zero, a line end. Whatever else it is, the long way finds out.
 #[inline]
 fn short_number(buf: &[u8], at: usize) -> Option<(u32, usize)> {
     let first = *buf.get(at)?;

@@ -1,5 +1,6 @@
-//! `Records`: an array of elements that are arrays themselves, or not, encoded while it is collected. What it may hold looks the
-//! same in both protocols but for two things, whose places it keeps: numbers that have their digits already, and missing arrays.
+//! `Records`: an array of elements that are arrays themselves, or not, encoded while it is collected. What it may hold
+//! looks the same in both protocols but for two things, whose places it keeps: numbers that have their digits already,
+//! and missing arrays.
 
 use crate::{Protocol, write};
 

@@ -51,8 +51,8 @@ pub enum Reply {
     Attribute(Vec<(Reply, Reply)>, Box<Reply>),
     /// A reply too long to be held at once. Only [`crate::ReplyPieces`] can write it.
     Stream(Box<dyn Pieces>),
-    /// Several replies, one behind the other: SUBSCRIBE answers for each of its channels. In an array it has the place of
-    /// one element all the same, as in Redis.
+    /// Several replies, one behind the other: SUBSCRIBE answers for each of its channels. In an array it has the place
+    /// of one element all the same, as in Redis.
     Several(Vec<Reply>),
     /// Bytes that are encoded already, for the protocol in question.
     Raw(Bytes),
@@ -198,8 +198,8 @@ fn encode_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut Vec<u8>)
     }
 }
 
-/// Equal if a RESP3 client cannot tell them apart, but for [`Reply::Null`] and [`Reply::NullArray`], which differ; a NaN
-/// equals a NaN; a stream equals nothing.
+/// Equal if a RESP3 client cannot tell them apart, but for [`Reply::Null`] and [`Reply::NullArray`], which differ; a
+/// NaN equals a NaN; a stream equals nothing.
 impl PartialEq for Reply {
     fn eq(&self, other: &Reply) -> bool {
         fn status(reply: &Reply) -> Option<&str> {

@@ -1,8 +1,8 @@
 //! The elements of a reply, one function each, for who writes a long reply piece by piece ([`crate::Pieces`]) and for
 //! [`crate::Reply::encode`].
 //!
-//! Each function appends to `out` and never looks at what is there already. Where RESP2 lacks a type, the function takes
-//! the protocol and writes what Redis 7.2 writes instead.
+//! Each function appends to `out` and never looks at what is there already. Where RESP2 lacks a type, the function
+//! takes the protocol and writes what Redis 7.2 writes instead.
 
 use crate::number::{write_double, write_i64, write_u64};
 use crate::{Bytes, Protocol};

@@ -7,7 +7,8 @@ use tikv_jemalloc_ctl::{Access, AsName, arenas, background_thread, epoch, stats}
 /// Bytes by what they are to the allocator.
 pub const JEMALLOC: Allocator = Allocator { figures, purge, report };
 
-/// `allocated`, `active`, `resident`: what was given out, the pages that it lies in, and all pages that are the process's.
+/// `allocated`, `active`, `resident`: what was given out, the pages that it lies in, and all pages that are the
+/// process's.
 fn figures() -> [u64; 3] {
     // The statistics are renewed with the epoch; without them the figures are 0.
     let _ = epoch::advance();
@@ -15,8 +16,8 @@ fn figures() -> [u64; 3] {
         .map(|bytes| bytes.map_or(0, |bytes| bytes as u64))
 }
 
-/// How long memory that was given back is kept for the next who asks. A generation of the memtable is given back at once, and
-/// with jemalloc's ten seconds the process held a fifth of a small budget twice.
+/// How long memory that was given back is kept for the next who asks. A generation of the memtable is given back at
+/// once, and with jemalloc's ten seconds the process held a fifth of a small budget twice.
 const KEPT_MS: isize = 1000;
 
 /// Sets [`KEPT_MS`], for the arenas that are there and those to come, and has a thread of jemalloc see to it.
@@ -42,8 +43,8 @@ fn purge() -> Result<(), String> {
     for arena in 0..count {
         for decay in DECAYS {
             let name = format!("arena.{arena}.{decay}\0");
-            // An arena that nobody has used yet has nothing to give back, and is an error. (Not `update`: it hands jemalloc one
-            // place for the old value and the new one.)
+            // An arena that nobody has used yet has nothing to give back, and is an error. (Not `update`: it hands
+            // jemalloc one place for the old value and the new one.)
             let Ok(before) = Access::<isize>::read(name.name()) else { continue };
             for decay_ms in [0, before] {
                 Access::write(name.name(), decay_ms).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
 //! The directory of backups: how one comes to be there, whole or not at all, and how old ones go.
 //!
-//! A backup is a data directory of its own, `backups/<time>-<index>`. It is made under a name that begins with a dot, synced
-//! with all that is in it, and renamed. One that is not wanted any more gets such a name first; whatever has one, also what a
-//! crash has left, is removed file by file, at a pace that leaves the disk to others. A backup that a server was started on is
-//! somebody's data, and is neither counted nor removed.
+//! A backup is a data directory of its own, `backups/<time>-<index>`. It is made under a name that begins with a dot,
+//! synced with all that is in it, and renamed. One that is not wanted any more gets such a name first; whatever has
+//! one, also what a crash has left, is removed file by file, at a pace that leaves the disk to others. A backup that a
+//! server was started on is somebody's data, and is neither counted nor removed.
 
 use crate::datadir;
 use haypile_config::{Config, Settings};
@@ -208,7 +208,8 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
     entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Removes one file below `path`, or a piece of it, or the directory when it is empty; how many bytes the disk got back.
+/// Removes one file below `path`, or a piece of it, or the directory when it is empty; how many bytes the disk got
+/// back.
 fn remove_piece(path: &Path) -> io::Result<u64> {
     let mut dir: PathBuf = path.to_owned();
     loop {

@@ -1,5 +1,6 @@
-//! `haypile check DIR`: whether a data directory is what docs/format says. Changes nothing. What is checked is the business of
-//! `haypile_store::check` and `haypile_types::check`; this file opens the directory, prints, and says how it ended.
+//! `haypile check DIR`: whether a data directory is what docs/format says. Changes nothing. What is checked is the
+//! business of `haypile_store::check` and `haypile_types::check`; this file opens the directory, prints, and says how
+//! it ended.
 
 use crate::datadir;
 use haypile_log::{Cut, ReadOnlyFiles};

@@ -2,8 +2,8 @@
 //!
 //! An idle connection holds no buffers: it reads into its event loop's scratch, keeps only the rest of an incomplete
 //! request, and gets an output buffer when it has replies. A client that does not read its replies is not read from
-//! beyond a bound. Replies leave in the tick or before it (`event_loop`); what a socket does not take at once is written
-//! by a task of its own.
+//! beyond a bound. Replies leave in the tick or before it (`event_loop`); what a socket does not take at once is
+//! written by a task of its own.
 
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::{Output, SPARE_BYTES_MAX};
@@ -24,8 +24,8 @@ use tokio::io::ReadBuf;
 /// The rest of a request that is larger than this is not kept for the next one.
 const REST_BYTES_KEPT: usize = 4 << 10;
 
-/// Replies of so many bytes leave before other connections have their turn, if they need not wait for the log: what they gain by
-/// leaving together is little beside the memory of all of them.
+/// Replies of so many bytes leave before other connections have their turn, if they need not wait for the log: what
+/// they gain by leaving together is little beside the memory of all of them.
 const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// Room that is made for an announced argument in one go: as it arrives, the next as much follows.
@@ -89,7 +89,8 @@ impl State {
         self.output.unsent() + self.session.coming_bytes()
     }
 
-    /// Bytes of the output's buffer that are the connection's own. A small one goes back to its event loop in the same round.
+    /// Bytes of the output's buffer that are the connection's own. A small one goes back to its event loop in the same
+    /// round.
     fn output_bytes(&self, is_draining: bool) -> usize {
         let capacity = self.output.capacity();
         if is_draining || capacity > SPARE_BYTES_MAX { capacity } else { 0 }
@@ -259,8 +260,8 @@ impl Connection {
         Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
     }
 
-    /// Waits for an event or the end of `time`. What the client sends meanwhile is kept, up to a bound, so that its end is
-    /// noticed: nothing is left of one that has gone.
+    /// Waits for an event or the end of `time`. What the client sends meanwhile is kept, up to a bound, so that its end
+    /// is noticed: nothing is left of one that has gone.
     async fn stay_blocked(
         &self,
         event_loop: &EventLoop,
@@ -308,7 +309,8 @@ impl Connection {
         }
     }
 
-    /// Runs what is left of earlier reads. Of a client that was closed meanwhile only what is under way goes on: it ends.
+    /// Runs what is left of earlier reads. Of a client that was closed meanwhile only what is under way goes on: it
+    /// ends.
     fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Vec<u8>) -> Next {
         if self.lost.get() {
             rest.clear();
@@ -583,7 +585,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as they say.
+    /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as they
+    /// say.
     pub fn close_if_unread(&self, now_us: u64, limits: &OutputLimits) {
         if self.lost.get() {
             return;
@@ -603,7 +606,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if its client has been reading one reply for longer than `age_max_us`: the base keeps files for it.
+    /// Closes the connection if its client has been reading one reply for longer than `age_max_us`: the base keeps
+    /// files for it.
     pub fn close_if_lingering(&self, now_us: u64, age_max_us: u64) {
         let mut state = self.state.borrow_mut();
         if !self.lost.get() && state.session.lingers(now_us, age_max_us) {

@@ -1,8 +1,8 @@
 //! The data directory: whose it is, and whether it is ours to use.
 //!
-//! `haypile.lock` keeps a second server out and names the first one; `HAYPILE` says that the directory is one of ours, in
-//! which format and for which engine. Nothing is written to a directory that holds something else. What lies in `log` and
-//! `base` is the business of these crates.
+//! `haypile.lock` keeps a second server out and names the first one; `HAYPILE` says that the directory is one of ours,
+//! in which format and for which engine. Nothing is written to a directory that holds something else. What lies in
+//! `log` and `base` is the business of these crates.
 
 use crate::process::directory_mode;
 use haypile_config::{Config, Engine};
@@ -97,8 +97,8 @@ impl DataDir {
     }
 }
 
-/// Gives what is there from before the mode that it would be created with. The directory itself is left as it is: it may be one
-/// that others put their files in, too. Files deeper down are behind these.
+/// Gives what is there from before the mode that it would be created with. The directory itself is left as it is: it
+/// may be one that others put their files in, too. Files deeper down are behind these.
 fn close_to_others(config: &Config) {
     let (dir, file_mode) = (&config.dir, config.data_file_mode);
     let directories = [log_dir(dir), base_dir(dir), backups_dir(dir)].map(|path| (path, directory_mode(file_mode)));

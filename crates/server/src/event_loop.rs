@@ -1,11 +1,12 @@
 //! One event loop: a single-threaded runtime with its connections, and the tick that ends each round of them.
 //!
 //! Connections run what they have read and put themselves on the dirty list; none of them writes, except while some
-//! session waits for the disk: then what need not wait for the log leaves at once. The tick is one more task, woken by the
-//! first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out, it runs
-//! after all connections that the same poll made ready; it lets the log write once, and then each connection's replies
-//! leave with one write, if the log is as durable as they ask. Those that have to wait stay listed until the log says that
-//! it has got further. What is more than a round may write leaves in rounds of its own, between which everybody has a turn.
+//! session waits for the disk: then what need not wait for the log leaves at once. The tick is one more task, woken by
+//! the first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out,
+//! it runs after all connections that the same poll made ready; it lets the log write once, and then each connection's
+//! replies leave with one write, if the log is as durable as they ask. Those that have to wait stay listed until the
+//! log says that it has got further. What is more than a round may write leaves in rounds of its own, between which
+//! everybody has a turn.
 
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
@@ -25,12 +26,12 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, LocalOptions};
 
-/// Bytes of the one buffer that all connections of a loop read into. A pipeline of usual commands fits, and so it stays in
-/// the core's cache.
+/// Bytes of the one buffer that all connections of a loop read into. A pipeline of usual commands fits, and so it stays
+/// in the core's cache.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because the
-/// replies of all of them leave in one tick.
+/// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because
+/// the replies of all of them leave in one tick.
 const TASKS_PER_POLL: u32 = 256;
 
 /// Bytes that leave before everybody has another turn: a millisecond's work, or less.
@@ -83,8 +84,8 @@ impl OutputLimits {
         OutputLimits { normal: config.normal_output_limit, pubsub: config.pubsub_output_limit }
     }
 
-    /// What a client in MONITOR is sent does not wait until it has read, as replies do: where the normal clients have no
-    /// limit, it has that of subscribers.
+    /// What a client in MONITOR is sent does not wait until it has read, as replies do: where the normal clients have
+    /// no limit, it has that of subscribers.
     pub fn of_client(&self, session: &Session) -> &Limit {
         let is_unlimited = self.normal.hard_bytes == 0 && self.normal.soft_bytes == 0;
         match session.kind() {
@@ -434,8 +435,8 @@ impl EventLoop {
         }
     }
 
-    /// Closes clients that have not said a word for `timeout` seconds, those that leave too much unread for too long, and
-    /// those that take too long to read what keeps files of the base.
+    /// Closes clients that have not said a word for `timeout` seconds, those that leave too much unread for too long,
+    /// and those that take too long to read what keeps files of the base.
     fn look_at_clients(&self) {
         let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
         let (now_us, limits) = (now_us(), self.output_limits());

@@ -1,7 +1,9 @@
-//! `haypile export`: all data go to a file that redis-server loads, from a directory (`directory`) or a server (`server`).
+//! `haypile export`: all data go to a file that redis-server loads, from a directory (`directory`) or a server
+//! (`server`).
 //!
-//! Keys are written one after another as they are read, so memory does not grow with them. The file gets its name when it is whole
-//! (`target`). This file opens both ends, and says at the end what was done (`summary`) and meanwhile how far it is (`progress`).
+//! Keys are written one after another as they are read, so memory does not grow with them. The file gets its name when
+//! it is whole (`target`). This file opens both ends, and says at the end what was done (`summary`) and meanwhile how
+//! far it is (`progress`).
 
 mod directory;
 mod progress;

@@ -1,8 +1,8 @@
 //! `haypile import`: an RDB file of Redis goes into a data directory (`directory`), or into a server (`server`).
 //!
-//! The file is read once from its beginning to its end, and each key takes effect as a whole, so that an import that was
-//! ended in any way is run again. This file opens both ends, and says at the end what was done (`tally`) and meanwhile how far it is
-//! (`progress`).
+//! The file is read once from its beginning to its end, and each key takes effect as a whole, so that an import that
+//! was ended in any way is run again. This file opens both ends, and says at the end what was done (`tally`) and
+//! meanwhile how far it is (`progress`).
 
 mod directory;
 mod long;
@@ -94,12 +94,13 @@ fn configuration(made: Option<&Path>, line: &CommandLine) -> Result<Arc<Config>,
     Ok(config)
 }
 
-/// What is noted of a key in the base (`store::presence`) is eight bytes. So many bytes of a file have a key, or more do not matter: a
-/// set that is full forgets, and a set that is larger than needed has many pages to be cleared, which is a quarter of an import's time.
+/// What is noted of a key in the base (`store::presence`) is eight bytes. So many bytes of a file have a key, or more
+/// do not matter: a set that is full forgets, and a set that is larger than needed has many pages to be cleared, which
+/// is a quarter of an import's time.
 const BYTES_OF_FILE_FOR_PRESENCE: u64 = 8;
 
-/// What a load holds in memory, at most: with ten times as much, ten million keys took a fifth more CPU time, in pages to be cleared and
-/// rows to wait for.
+/// What a load holds in memory, at most: with ten times as much, ten million keys took a fifth more CPU time, in pages
+/// to be cleared and rows to wait for.
 const LOAD_BYTES_MAX: u64 = 128 << 20;
 
 fn into_directory(
@@ -117,7 +118,8 @@ fn into_directory(
     }
     let data_dir = DataDir::take(config)?;
     let store = storage::open(config, &budget, |_| ())?;
-    // Nobody waits for a replay, so that only memory says when there is a flush: fewer and larger ones, and less to compact.
+    // Nobody waits for a replay, so that only memory says when there is a flush: fewer and larger ones, and less to
+    // compact.
     store.set_flush_bounds(config.flush_log_bytes.max(budget.memtable), config.disk_free_bytes_min);
     let told = format!("the data directory {}", config.dir.display());
     let load = store.load(&config.dir, budget.memtables().min(LOAD_BYTES_MAX) as usize)?;

@@ -1,7 +1,7 @@
 //! Listening: the sockets that clients connect to, and who gets a client that has come.
 //!
-//! One thread accepts for all event loops and hands each client to the loop that has the fewest, so that few clients are
-//! spread as evenly as many.
+//! One thread accepts for all event loops and hands each client to the loop that has the fewest, so that few clients
+//! are spread as evenly as many.
 
 use crate::mailbox::Mailbox;
 use crate::stream::Accepted;

@@ -1,7 +1,7 @@
 //! The log for people and machines: `tracing` set up from `loglevel`, `logfile` and `log-format`.
 //!
-//! Called once, before anything is logged. The level follows CONFIG SET through the handle; file and form stay as they are. Nothing
-//! else in the server names the subscriber: it uses the macros of `tracing`.
+//! Called once, before anything is logged. The level follows CONFIG SET through the handle; file and form stay as they
+//! are. Nothing else in the server names the subscriber: it uses the macros of `tracing`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,7 +21,8 @@ pub struct Logging {
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-/// Starts the log of this process. Fails with a text for people if the file cannot be opened, or if there is a log already.
+/// Starts the log of this process. Fails with a text for people if the file cannot be opened, or if there is a log
+/// already.
 pub fn start(config: &Config) -> Result<Logging, String> {
     let target = match &config.logfile {
         None => Target::Output,

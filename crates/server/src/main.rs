@@ -1,8 +1,8 @@
 //! The binary `haypile`: reads the command line and runs what it asks for.
 //!
-//! Owns the allocator and the exit codes: 0 for a clean end, 1 for a failure (`check`: defects), 2 for a command line that
-//! makes no sense (`check`: what cannot be read).
-//! Read `run` next, the life of a server from its start to its stop.
+//! Owns the allocator and the exit codes: 0 for a clean end, 1 for a failure (`check`: defects), 2 for a command line
+//! that makes no sense (`check`: what cannot be read). Read `run` next, the life of a server from its start to its
+//! stop.
 
 mod run;
 

@@ -1,8 +1,9 @@
 //! `metrics-port`: /metrics over HTTP/1.1, for Prometheus.
 //!
-//! A thread of its own with a runtime of its own: whoever asks, and however slowly, no event loop notices. Each connection
-//! is one request and one reply; how long it may take and how much it may send is bounded. So is how many there are: the oldest
-//! of those that have not asked makes room for the next one, so that those who only connect keep nobody from asking.
+//! A thread of its own with a runtime of its own: whoever asks, and however slowly, no event loop notices. Each
+//! connection is one request and one reply; how long it may take and how much it may send is bounded. So is how many
+//! there are: the oldest of those that have not asked makes room for the next one, so that those who only connect keep
+//! nobody from asking.
 
 use crate::listen;
 use haypile_config::Config;
@@ -17,7 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
-/// Connections at a time. Where one more comes, another one is closed: who asks is answered, however many others only connect.
+/// Connections at a time. Where one more comes, another one is closed: who asks is answered, however many others only
+/// connect.
 const CONNECTIONS_MAX: usize = 64;
 
 /// From the accept to the last byte of the reply.

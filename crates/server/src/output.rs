@@ -1,8 +1,8 @@
 //! The replies of one connection on their way out: bytes, and from where on they have to wait for the log.
 //!
-//! Pure bookkeeping: what is appended waits until `release` finds its gate durable, and leaves from the front. The socket
-//! is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all who get one
-//! share it.
+//! Pure bookkeeping: what is appended waits until `release` finds its gate durable, and leaves from the front. The
+//! socket is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all
+//! who get one share it.
 
 use haypile_engine::{Payload, Sink};
 use haypile_log::Index;
@@ -96,8 +96,8 @@ impl Output {
         self.bytes.capacity()
     }
 
-    /// Lets leave what has become durable; everything that was appended depends on `gate` at most. Whether something still
-    /// waits for the log.
+    /// Lets leave what has become durable; everything that was appended depends on `gate` at most. Whether something
+    /// still waits for the log.
     pub fn release(&mut self, gate: Index, durable: Index) -> bool {
         let end = self.left + self.unsent() as u64;
         if gate <= durable {
@@ -151,8 +151,8 @@ impl Output {
             self.sent = 0;
             spares.give(std::mem::take(&mut self.bytes));
         } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.bytes.len() - self.sent {
-            // What has left makes room for what comes. What has not is moved no farther than it is long, and so in all no
-            // more bytes are moved than sent, however much lies here.
+            // What has left makes room for what comes. What has not is moved no farther than it is long, and so in all
+            // no more bytes are moved than sent, however much lies here.
             self.bytes.drain(..self.sent);
             self.shared.iter_mut().for_each(|shared| shared.at -= self.sent);
             self.sent = 0;

@@ -1,5 +1,5 @@
-//! What the operating system and its supervisors want from a server process: the background, a pid file, the news that it
-//! is ready. No part of serving.
+//! What the operating system and its supervisors want from a server process: the background, a pid file, the news that
+//! it is ready. No part of serving.
 
 use haypile_config::{Config, Supervised};
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 /// Set in the environment of the process that goes on in the background.
 const DAEMON: &str = "HAYPILE_DAEMON";
 
-/// Whether this process is to end now, because another one goes on in the background. Forking is no option for a process
-/// that may not use unsafe code; the program starts itself again, in a session of its own.
+/// Whether this process is to end now, because another one goes on in the background. Forking is no option for a
+/// process that may not use unsafe code; the program starts itself again, in a session of its own.
 pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
     if std::env::var_os(DAEMON).is_some() {
         // It may be the leader of its session already, if someone starts it that way; that is as good.
@@ -35,8 +35,8 @@ pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
 /// The mode of files that are created where no configuration says otherwise: their owner's only.
 pub const FILE_MODE: u32 = 0o600;
 
-/// Has files be created with this mode from now on, and directories with that of `directory_mode`. The mask is the process's,
-/// so RocksDB goes by it as well. To be called before there are other threads.
+/// Has files be created with this mode from now on, and directories with that of `directory_mode`. The mask is the
+/// process's, so RocksDB goes by it as well. To be called before there are other threads.
 pub fn set_file_mode(mode: u32) {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777 & !directory_mode(mode)));
 }

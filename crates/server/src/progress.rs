@@ -1,5 +1,5 @@
-//! How far a long piece of work is, on standard error: one line that is drawn again and again on a terminal, elsewhere a line now and
-//! then. What the line says is its user's business.
+//! How far a long piece of work is, on standard error: one line that is drawn again and again on a terminal, elsewhere
+//! a line now and then. What the line says is its user's business.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! Another server that this program talks to as a client: it sends commands, many ahead if it likes, and takes their replies in order.
+//! Another server that this program talks to as a client: it sends commands, many ahead if it likes, and takes their
+//! replies in order.
 //!
-//! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when a connection
-//! broke is for its user to decide.
+//! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when
+//! a connection broke is for its user to decide.
 
 use haypile_commands::keys::dump::LongDump;
 use haypile_engine::{Target, Targets};
@@ -129,8 +130,8 @@ impl Remote {
     /// The next reply. Sends what was gathered before, if it has to wait for it.
     ///
     /// # Errors
-    /// `TimedOut` if it does not come in time, `UnexpectedEof` if the other end has closed the connection, `InvalidData` if what
-    /// comes is no reply. The connection is of no more use.
+    /// `TimedOut` if it does not come in time, `UnexpectedEof` if the other end has closed the connection,
+    /// `InvalidData` if what comes is no reply. The connection is of no more use.
     pub fn receive(&mut self) -> io::Result<Reply> {
         let mut since = None;
         loop {

@@ -1,8 +1,8 @@
 //! The life of a server: from its command line to its exit.
 //!
 //! The order matters. What can fail because of the configuration fails before anything is touched; the sockets and the
-//! data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the stop the
-//! event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
+//! data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the stop
+//! the event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
 
 use crate::backups::Backups;
 use crate::datadir::DataDir;
@@ -31,7 +31,8 @@ use tokio::sync::{mpsc, oneshot};
 /// How often the log says how far the start is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a server until it is told to stop. `arguments` are those of the process, for the one that goes on in the background.
+/// Runs a server until it is told to stop. `arguments` are those of the process, for the one that goes on in the
+/// background.
 ///
 /// # Errors
 /// A text for people: why it cannot start, or what went wrong at the stop.
@@ -155,8 +156,8 @@ fn start_loops(engine: &Arc<Engine>, mailboxes: &[Arc<Mailbox>]) -> Result<Vec<J
     Ok(loops)
 }
 
-/// The main thread's part while the server runs: accepts clients, loads the store, and waits for the order to stop. Returns
-/// whether the data were loaded by then.
+/// The main thread's part while the server runs: accepts clients, loads the store, and waits for the order to stop.
+/// Returns whether the data were loaded by then.
 async fn attend(
     engine: &Arc<Engine>,
     mailboxes: &Arc<Vec<Arc<Mailbox>>>,

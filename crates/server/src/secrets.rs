@@ -1,6 +1,6 @@
-//! Passwords on the command line. Everybody on the machine can read the arguments of a process, so one that gets a password that
-//! way starts itself anew, as the same process: with arguments in which it does not stand, and all of them in a file
-//! without a name that only this process has. What remains is the instant before that.
+//! Passwords on the command line. Everybody on the machine can read the arguments of a process, so one that gets a
+//! password that way starts itself anew, as the same process: with arguments in which it does not stand, and all of
+//! them in a file without a name that only this process has. What remains is the instant before that.
 
 use haypile_config::cli::secrets::hidden;
 use rustix::fs::MemfdFlags;
@@ -15,7 +15,8 @@ use std::process::Command;
 /// The last argument of a process that has been started anew: the number of the file descriptor follows.
 const FROM: &[u8] = b"--arguments-from-descriptor=";
 
-/// The arguments of this process after the name of the program, with all secrets; they are out of sight when this returns.
+/// The arguments of this process after the name of the program, with all secrets; they are out of sight when this
+/// returns.
 ///
 /// # Errors
 /// A text for people.

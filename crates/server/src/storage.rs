@@ -33,8 +33,9 @@ impl Budget {
         if self.block_cache == 0 { self.memtable } else { 2 * self.memtable }
     }
 
-    /// The shares are parts of 64 of the budget, where the configuration does not give sizes. What is left, an eighth and
-    /// more, is for connections, for the flush's and compactions' buffers, and for what the allocator cannot hand out.
+    /// The shares are parts of 64 of the budget, where the configuration does not give sizes. What is left, an eighth
+    /// and more, is for connections, for the flush's and compactions' buffers, and for what the allocator cannot hand
+    /// out.
     pub fn split(config: &Config, available: &haypile_config::memory::Available) -> Budget {
         let total = config.memory_budget(available);
         let share = |parts: u64| total / 64 * parts;
@@ -54,8 +55,8 @@ impl Budget {
             total,
             memtable: size(config.memtable_size, 13),
             row_cache: size(config.row_cache_size, 5),
-            // With 256 MB, room for the filters and indexes of 30 million keys: where they do not fit, each SET of a new key
-            // reads the disk, and each GET reads it twice.
+            // With 256 MB, room for the filters and indexes of 30 million keys: where they do not fit, each SET of a
+            // new key reads the disk, and each GET reads it twice.
             block_cache: size(config.block_cache_size, 13),
             unsynced: share(4).clamp(8 * MIB, 128 * MIB),
             // Eight bytes for each key that was flushed lately; half full it forgets next to nothing.

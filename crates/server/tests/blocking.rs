@@ -1,4 +1,5 @@
-//! Commands that wait for keys, over sockets and across event loops: who is served, in which order, and what ends a wait.
+//! Commands that wait for keys, over sockets and across event loops: who is served, in which order, and what ends a
+//! wait.
 
 mod process;
 
@@ -226,8 +227,8 @@ fn a_key_of_another_type_leaves_them_waiting() {
         other.ask(command);
     }
     assert_eq!(other.info("blocked_clients"), "1");
-    // In 7.2 the command runs once more and looks at its keys in its own order: one that has become something else is an
-    // error, and of two that came together it takes its first.
+    // In 7.2 the command runs once more and looks at its keys in its own order: one that has become something else is
+    // an error, and of two that came together it takes its first.
     other.send(b"MULTI\r\nRPUSH k b\r\nRPUSH j a\r\nEXEC\r\n");
     (0..4).for_each(|_| _ = other.reply());
     assert_eq!(waiter.reply(), popped("k", "b"));
@@ -368,9 +369,9 @@ fn a_wait_for_very_many_keys() {
     server.stop();
 }
 
-/// Producers push numbers, consumers take them with BLPOP or move them to a list of their own, some are killed or go. Every
-/// number that a client was told it has was told once; every number is somewhere, but for those that were popped for clients
-/// that were killed before they read.
+/// Producers push numbers, consumers take them with BLPOP or move them to a list of their own, some are killed or go.
+/// Every number that a client was told it has was told once; every number is somewhere, but for those that were popped
+/// for clients that were killed before they read.
 #[test]
 fn every_element_is_taken_once() {
     const PRODUCERS: usize = 3;
@@ -412,7 +413,8 @@ fn every_element_is_taken_once() {
                             false => "BRPOP none popped 0.05".to_owned(),
                         };
                         if turn.is_multiple_of(50) {
-                            // It goes in the middle of its wait. What it takes then is its own loss, unless it was moved.
+                            // It goes in the middle of its wait. What it takes then is its own loss, unless it was
+                            // moved.
                             client.send(format!("{command}\r\n").as_bytes());
                             client = server.client();
                             lost.fetch_add(usize::from(!moves), Ordering::Relaxed);

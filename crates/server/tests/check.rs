@@ -1,4 +1,5 @@
-//! `haypile check`: a sound directory is found sound and left as it is, and each of a set of planted defects is found, by name.
+//! `haypile check`: a sound directory is found sound and left as it is, and each of a set of planted defects is found,
+//! by name.
 
 mod planting;
 mod process;

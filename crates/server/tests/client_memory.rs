@@ -1,4 +1,5 @@
-//! One bound for what all clients need: what counts, who is closed, and that the process stays within it whoever attacks.
+//! One bound for what all clients need: what counts, who is closed, and that the process stays within it whoever
+//! attacks.
 
 mod process;
 

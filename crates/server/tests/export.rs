@@ -1,5 +1,5 @@
-//! `haypile export`: what a data directory, a backup or a server holds is in the file, nothing of them changes, and the file is whole or
-//! not there. `crates/harness/tests/export.rs` has redis-server load such files.
+//! `haypile export`: what a data directory, a backup or a server holds is in the file, nothing of them changes, and the
+//! file is whole or not there. `crates/harness/tests/export.rs` has redis-server load such files.
 
 mod process;
 
@@ -97,7 +97,8 @@ fn start(dir: &Path) -> Server {
     Server::start(dir, &["--databases", "100", "--enable-debug-command", "yes"])
 }
 
-/// Some of everything: all types in both encodings, deadlines, several databases; one of the keys is going to have lapsed.
+/// Some of everything: all types in both encodings, deadlines, several databases; one of the keys is going to have
+/// lapsed.
 fn fill(client: &mut Client<TcpStream>) {
     let many = |name: &str, each: &dyn Fn(usize) -> String| {
         (0..1000).fold(name.to_owned(), |line, n| format!("{line} {}", each(n)))

@@ -1,5 +1,5 @@
-//! Files of the data directory that are lost, cut, damaged or mixed up: the start refuses them and says which, or says what is
-//! gone; a running server stops writing.
+//! Files of the data directory that are lost, cut, damaged or mixed up: the start refuses them and says which, or says
+//! what is gone; a running server stops writing.
 
 mod process;
 

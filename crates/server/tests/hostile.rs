@@ -1,5 +1,6 @@
-//! Clients that mean harm, or are broken: requests cut off, malformed, enormous, drop by drop; connections half closed, reset,
-//! opened by the thousand. Others are served meanwhile, nothing half done is seen, and memory and files are given back.
+//! Clients that mean harm, or are broken: requests cut off, malformed, enormous, drop by drop; connections half closed,
+//! reset, opened by the thousand. Others are served meanwhile, nothing half done is seen, and memory and files are
+//! given back.
 
 mod process;
 

@@ -1,5 +1,5 @@
-//! `haypile import` into a directory: what is in a file is in the server that starts on it, however the import ended meanwhile; what is
-//! wrong is said. `crates/harness/tests/import.rs` compares with redis-server.
+//! `haypile import` into a directory: what is in a file is in the server that starts on it, however the import ended
+//! meanwhile; what is wrong is said. `crates/harness/tests/import.rs` compares with redis-server.
 
 mod process;
 
@@ -192,8 +192,8 @@ impl Piped {
     }
 }
 
-/// Where nothing was, a key is there when all are. Where there is something, nothing is lost of what was taken but what the
-/// process had not handed over yet.
+/// Where nothing was, a key is there when all are. Where there is something, nothing is lost of what was taken but what
+/// the process had not handed over yet.
 #[test]
 fn a_killed_import_is_run_again() {
     is_killed_and_run_again(None, 0..=0);

@@ -224,7 +224,8 @@ fn the_target_may_want_a_login() {
     }
 }
 
-/// A target that takes one connection, gives these bytes, and then closes it, or keeps it until its other end is closed.
+/// A target that takes one connection, gives these bytes, and then closes it, or keeps it until its other end is
+/// closed.
 fn false_target(gives: &'static [u8], closes: bool) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
     let port = listener.local_addr().expect("it is bound").port();

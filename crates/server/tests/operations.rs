@@ -1,4 +1,5 @@
-//! docs/operations.md stays true where a test can say so: the fields of INFO and the directives that it names are there.
+//! docs/operations.md stays true where a test can say so: the fields of INFO and the directives that it names are
+//! there.
 
 mod process;
 

@@ -1,5 +1,5 @@
-//! DUMP and RESTORE of values that are far larger than the memory there is for them: whatever a payload expands to, and whether those who
-//! ask for one read it or not, the process stays within its budget.
+//! DUMP and RESTORE of values that are far larger than the memory there is for them: whatever a payload expands to, and
+//! whether those who ask for one read it or not, the process stays within its budget.
 
 mod process;
 
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// `maxmemory` of the servers of these tests.
 const BUDGET_BYTES: u64 = 128 << 20;
 
-/// Beside the budget and a quarter of it: the program, its threads, the requests, what the log has not synced, and what allocators keep.
+/// Beside the budget and a quarter of it: the program, its threads, the requests, what the log has not synced, and what
+/// allocators keep.
 const ALLOWANCE_BYTES: u64 = 128 << 20;
 
 const BOUND_BYTES: u64 = BUDGET_BYTES + BUDGET_BYTES / 4 + ALLOWANCE_BYTES;
@@ -24,7 +25,8 @@ fn resident_bytes(server: &Server) -> u64 {
     pages * 4096
 }
 
-/// Looks at the memory until `is_done`, while another client writes; the most that it was, and the longest that the other waited.
+/// Looks at the memory until `is_done`, while another client writes; the most that it was, and the longest that the
+/// other waited.
 fn watch(server: &Server, mut is_done: impl FnMut() -> bool) -> (u64, Duration) {
     let (mut other, mut most, mut longest) = (server.client(), 0, Duration::ZERO);
     while !is_done() {

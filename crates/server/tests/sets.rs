@@ -1,4 +1,5 @@
-//! Sets that are larger than the memory of a server: stored, read and taken apart within its budget, whole or not at all.
+//! Sets that are larger than the memory of a server: stored, read and taken apart within its budget, whole or not at
+//! all.
 
 mod process;
 

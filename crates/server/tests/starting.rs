@@ -139,8 +139,8 @@ fn a_daemon_leaves_its_pid_and_goes_away_with_it() {
     assert!(log.contains("ready to accept connections on 127.0.0.1:") && log.contains("stopped cleanly"), "{log}");
 }
 
-/// Each mistake of a configuration that only shows when the server is started: it ends with status 1, says why, and has touched
-/// nothing. What is wrong with single lines is told by the tests of the configuration.
+/// Each mistake of a configuration that only shows when the server is started: it ends with status 1, says why, and has
+/// touched nothing. What is wrong with single lines is told by the tests of the configuration.
 #[test]
 fn a_wrong_configuration_ends_the_start_with_its_reason() {
     let scratch = TempDir::new();

@@ -1,5 +1,5 @@
-//! Ordered reads: one RocksDB iterator from start to end. It pins the files it reads, so that neither compaction nor the
-//! compaction filter takes rows from under it, and no RocksDB snapshot is needed.
+//! Ordered reads: one RocksDB iterator from start to end. It pins the files it reads, so that neither compaction nor
+//! the compaction filter takes rows from under it, and no RocksDB snapshot is needed.
 
 use crate::error::{base_error, would_block};
 use crate::handle::Open;
@@ -28,11 +28,12 @@ impl RocksCursor {
         // The bounds let RocksDB leave out files and blocks, and stop readahead at the end.
         options.set_iterate_lower_bound(from);
         options.set_iterate_upper_bound(until);
-        // Files that became obsolete meanwhile are deleted by a background thread, not by the one that drops the cursor.
+        // Files that became obsolete meanwhile are deleted by a background thread, not by the one that drops the
+        // cursor.
         options.set_background_purge_on_iterator_cleanup(true);
         let rows = open.db.raw_iterator_opt(options);
-        // SAFETY: the iterator borrows from the database inside `open`, an `Arc` that this cursor holds, never hands out
-        // mutably and drops after the iterator (the order of the fields). The lifetime stands for that borrow only.
+        // SAFETY: the iterator borrows from the database inside `open`, an `Arc` that this cursor holds, never hands
+        // out mutably and drops after the iterator (the order of the fields). The lifetime stands for that borrow only.
         #[allow(unsafe_code, reason = "a cursor owns both the database and what borrows from it")]
         let mut rows = unsafe { std::mem::transmute::<DBRawIterator<'_>, DBRawIterator<'static>>(rows) };
         match direction {

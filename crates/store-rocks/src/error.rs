@@ -1,5 +1,5 @@
-//! What RocksDB's errors mean to the store. RocksDB hands out a text only: `code: [subcode:] where`, so that the text is
-//! taken apart here and nowhere else.
+//! What RocksDB's errors mean to the store. RocksDB hands out a text only: `code: [subcode:] where`, so that the text
+//! is taken apart here and nowhere else.
 
 use haypile_store::ADVICE;
 use haypile_store::base::BaseError;

@@ -43,9 +43,10 @@ pub(crate) struct Listener(pub(crate) Arc<Events>);
 /// Of 99, for niceness 15; a thread that says nothing has 48.
 const COMPACTION_PRIORITY: u8 = 10;
 
-/// Has this thread, one of RocksDB's own, take what is left of a core. It runs on and on, while who reads a row needs the
-/// core for a moment and often; those have the same niceness (`engine::pool`). Not more: beside hot reads that keep
-/// all cores busy, a compaction took ten to thirty seconds instead of less than ten, and 19 weighs less than half of 15.
+/// Has this thread, one of RocksDB's own, take what is left of a core. It runs on and on, while who reads a row needs
+/// the core for a moment and often; those have the same niceness (`engine::pool`). Not more: beside hot reads that keep
+/// all cores busy, a compaction took ten to thirty seconds instead of less than ten, and 19 weighs less than half of
+/// 15.
 fn stand_back() {
     let priority = ThreadPriorityValue::try_from(COMPACTION_PRIORITY);
     let set = priority.map_or(Ok(()), |priority| set_current_thread_priority(ThreadPriority::Crossplatform(priority)));

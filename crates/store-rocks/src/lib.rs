@@ -2,8 +2,8 @@
 //!
 //! Read `rocks` first (what the trait's calls become), then `options` (every setting, and the measurement behind it),
 //! `ingest` (how a flush becomes visible in one step) and `reclaim` (what compaction may drop, and why it cannot drop a
-//! live row); `removal` is how fast files go, `image` a base that is only read. It never writes through RocksDB's memtable or log: rows come in as sorted files only, and durability
-//! before that is the log's business.
+//! live row); `removal` is how fast files go, `image` a base that is only read. It never writes through RocksDB's
+//! memtable or log: rows come in as sorted files only, and durability before that is the log's business.
 
 mod cursor;
 mod error;

@@ -68,19 +68,19 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             cache_bytes: 64 * MIB,
-            // Measured with examples/ingest_cost.rs, CPU time per row of 155 bytes: writing a flush costs 180 ns with none
-            // and 350 ns with LZ4; the compaction that follows soon costs about 340 ns with either.
+            // Measured with examples/ingest_cost.rs, CPU time per row of 155 bytes: writing a flush costs 180 ns with
+            // none and 350 ns with LZ4; the compaction that follows soon costs about 340 ns with either.
             ingest_compression: Compression::None,
             compression: Compression::Lz4,
             bottommost_compression: Compression::Lz4,
             direct_reads: false,
-            // SET of 10 KB cost 1.05 of redis-server instead of 1.24: RocksDB's writer of flushed files drops them from the
-            // page cache anyway, so that compactions had to read them from the disk through a copy.
+            // SET of 10 KB cost 1.05 of redis-server instead of 1.24: RocksDB's writer of flushed files drops them from
+            // the page cache anyway, so that compactions had to read them from the disk through a copy.
             direct_background: true,
             background_threads: 2,
             compaction_bytes_per_s: 0,
-            // When a compaction's inputs went all at once, 1.6 GB of them, and the file system told the disk so (mount option
-            // `discard`), each read took 5 ms instead of 0.13 for half a second.
+            // When a compaction's inputs went all at once, 1.6 GB of them, and the file system told the disk so (mount
+            // option `discard`), each read took 5 ms instead of 0.13 for half a second.
             removal_bytes_per_s: 256 * MIB,
             block_bytes: 8 * KIB,
             ingest_file_bytes: 128 * MIB,
@@ -93,8 +93,9 @@ impl Default for Options {
     }
 }
 
-/// What a compaction reads at once of each of its files, for each byte of block cache. A compaction of level 0 has a buffer of that
-/// size for each of some dozens of files, beside the budget: with RocksDB's 2 MiB these were 60 MB of 256.
+/// What a compaction reads at once of each of its files, for each byte of block cache. A compaction of level 0 has a
+/// buffer of that size for each of some dozens of files, beside the budget: with RocksDB's 2 MiB these were 60 MB of
+/// 256.
 const READAHEAD_SHARE: u64 = 128;
 const READAHEAD_MIN: u64 = 256 * KIB;
 const READAHEAD_MAX: u64 = 2 * MIB;
@@ -186,14 +187,14 @@ impl Options {
         options
     }
 
-    /// How files are laid out. Measured with examples/point_reads.rs (1 million rows of 155 bytes, 164 MiB in the cache,
-    /// on a busy machine of two cores: differences under a tenth are noise). What a read costs there are cache misses of
-    /// the processor: the same read over 100 thousand rows (16 MiB) costs half.
+    /// How files are laid out. Measured with examples/point_reads.rs (1 million rows of 155 bytes, 164 MiB in the
+    /// cache, on a busy machine of two cores: differences under a tenth are noise). What a read costs there are cache
+    /// misses of the processor: the same read over 100 thousand rows (16 MiB) costs half.
     fn table(&self, cache: &Cache, bloom_bits: f64) -> BlockBasedOptions {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(cache);
-        // 2 to 16 KiB cost the same to read from memory. A small block is less to read from the disk, a large one needs less
-        // index: with 8 KiB that of 5 GB takes 15 MB, beside 37 MB of filters.
+        // 2 to 16 KiB cost the same to read from memory. A small block is less to read from the disk, a large one needs
+        // less index: with 8 KiB that of 5 GB takes 15 MB, beside 37 MB of filters.
         table.set_block_size(self.block_bytes as usize);
         // 8 strips the keys' common prefix from each block, which a read must then touch too: 3.26 against 3.10 us.
         table.set_format_version(7);

@@ -1,4 +1,5 @@
-//! Whether the base's files are still there. RocksDB keeps its files open and does not notice that their names are gone.
+//! Whether the base's files are still there. RocksDB keeps its files open and does not notice that their names are
+//! gone.
 
 use crate::error::{OpenError, io_error};
 use haypile_store::base::BaseError;

@@ -7,8 +7,8 @@
 //!   base, its owner included, and ids are never issued twice: who has no owner now will never have one.
 //!
 //! Why that never takes a live row: `Reclaim` is copied when a compaction begins, before any owner is read; a live
-//! object below the copied mark has had its owner row in the base since then, and flushes are atomic, so that each later
-//! read finds it. Everything else keeps: an error, the cache of this run saying "alive" of an object that died
+//! object below the copied mark has had its owner row in the base since then, and flushes are atomic, so that each
+//! later read finds it. Everything else keeps: an error, the cache of this run saying "alive" of an object that died
 //! meanwhile, a compaction inside `DB::Open` (no handle yet), and one during `close` (the handle is gone).
 
 use crate::handle::Open;

@@ -1,5 +1,5 @@
-//! How fast files go that nobody needs any more. RocksDB makes trash of them and takes one after the other away, at a rate
-//! that is set here.
+//! How fast files go that nobody needs any more. RocksDB makes trash of them and takes one after the other away, at a
+//! rate that is set here.
 
 use rust_rocksdb::SstFileManager;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +20,8 @@ pub(crate) struct Removal {
 impl Removal {
     pub(crate) fn new(bytes_per_s_min: u64) -> Removal {
         let manager = SstFileManager::new();
-        // RocksDB would take files away at once when trash is a part of all bytes that it knows of, among which flushes'
-        // files are not before the next open.
+        // RocksDB would take files away at once when trash is a part of all bytes that it knows of, among which
+        // flushes' files are not before the next open.
         manager.set_max_trash_db_ratio(f64::INFINITY);
         let removal = Removal { manager, bytes_per_s_min, bytes_per_s: AtomicU64::new(0) };
         removal.pace(false);

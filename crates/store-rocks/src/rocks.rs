@@ -179,8 +179,8 @@ impl Base for Rocks {
         let mut options = CompactOptions::default();
         // Automatic compactions of other ranges go on beside it.
         options.set_exclusive_manual_compaction(false);
-        // The filter runs on the last level too, and on all of its files: one that came there meanwhile may be the work of a
-        // compaction that began before these rows were dead, and the caller will not ask again.
+        // The filter runs on the last level too, and on all of its files: one that came there meanwhile may be the work
+        // of a compaction that began before these rows were dead, and the caller will not ask again.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         let errors = self.events.background_errors.load(Ordering::Relaxed);
         open.db.compact_range_opt(Some(from), Some(until), &options);

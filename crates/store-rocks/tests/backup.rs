@@ -191,8 +191,8 @@ fn a_backup_that_is_broken_off_or_finds_no_room_is_an_error_and_the_store_goes_o
     store.close().expect("a clean stop");
 }
 
-/// The reclaim of an emptied database's space ends with a record that says so; a backup that has the record and, from before it,
-/// the rows would keep them forever.
+/// The reclaim of an emptied database's space ends with a record that says so; a backup that has the record and, from
+/// before it, the rows would keep them forever.
 #[test]
 fn a_backup_knows_of_all_its_rows_which_are_of_emptied_databases() {
     let directory = Directory::new("emptied");

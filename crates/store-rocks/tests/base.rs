@@ -71,8 +71,8 @@ fn reads_of_this_thread() -> Option<u64> {
     counts.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
 }
 
-/// An event loop reads in the tier of memory: whatever is not there, rows, indexes or filters, and at whatever level, it is told
-/// so. Beyond level 0 indexes and filters are not pinned, only the top of those that are partitioned.
+/// An event loop reads in the tier of memory: whatever is not there, rows, indexes or filters, and at whatever level,
+/// it is told so. Beyond level 0 indexes and filters are not pinned, only the top of those that are partitioned.
 #[test]
 fn the_tier_of_memory_never_reads_a_file() {
     if reads_of_this_thread().is_none() {

@@ -1,5 +1,5 @@
-//! Planted damage: whatever is wrong in the directory becomes an error that says what, never a wrong answer, and what is
-//! not damaged stays readable.
+//! Planted damage: whatever is wrong in the directory becomes an error that says what, never a wrong answer, and what
+//! is not damaged stays readable.
 
 mod contract;
 

@@ -1,5 +1,5 @@
-//! The store over RocksDB against plain maps: the same random transactions, flushes, reopens, crashes and faults that the
-//! crate of the store runs over a base in memory. `HAYPILE_CASES` sets how many sequences each test runs.
+//! The store over RocksDB against plain maps: the same random transactions, flushes, reopens, crashes and faults that
+//! the crate of the store runs over a base in memory. `HAYPILE_CASES` sets how many sequences each test runs.
 
 mod contract;
 

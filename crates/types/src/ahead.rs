@@ -1,5 +1,5 @@
-//! Where the rows lie of elements that commands are going to ask for: guesses from what the memtable has, so that the rows can be
-//! fetched from memory together before the commands run one by one. Nothing is decided by them.
+//! Where the rows lie of elements that commands are going to ask for: guesses from what the memtable has, so that the
+//! rows can be fetched from memory together before the commands run one by one. Nothing is decided by them.
 
 use crate::element::Rows;
 use crate::key::{Header, Tag};

@@ -136,8 +136,8 @@ impl Chunked {
         Ok(txn.patch_read_row(&self.row(start / CHUNK), chunk, within, &[byte], chunk_len)?)
     }
 
-    /// Visits the rows of the chunks that bytes of `range` lie in, each with the position of its first byte in the string,
-    /// until `visit` breaks. It may run under a latch: it only looks at the bytes.
+    /// Visits the rows of the chunks that bytes of `range` lie in, each with the position of its first byte in the
+    /// string, until `visit` breaks. It may run under a latch: it only looks at the bytes.
     pub(crate) fn visit(
         &self,
         txn: &mut Txn<'_>,

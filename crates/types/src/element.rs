@@ -67,7 +67,8 @@ pub struct Rows {
 /// Bytes of a `data` or `score` row's key before the element: family, space, slot, id.
 pub const ROW_PREFIX_BYTES: usize = 15;
 
-/// What reads or writes more rows than this, or makes a longer reply than `REPLY_INLINE_BYTES_MAX`, asks for the I/O pool first.
+/// What reads or writes more rows than this, or makes a longer reply than `REPLY_INLINE_BYTES_MAX`, asks for the I/O
+/// pool first.
 pub const ROWS_INLINE_MAX: usize = 1024;
 
 /// A longer reply is sent piece by piece.

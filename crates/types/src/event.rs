@@ -1,5 +1,5 @@
-//! Keyspace events: what `notify-keyspace-events` can ask for. A class is a bit, so that a transaction can note only what
-//! somebody wants to hear of (`Txn::on_event`).
+//! Keyspace events: what `notify-keyspace-events` can ask for. A class is a bit, so that a transaction can note only
+//! what somebody wants to hear of (`Txn::on_event`).
 //!
 //! The letters, and which event is of which class, are Redis's.
 

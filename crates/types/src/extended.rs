@@ -1,5 +1,5 @@
-//! `Extended`: the numbers in which Redis adds floats where C's `long double` has 80 bits, as on x86-64: a mantissa of 64
-//! bits, rounded to nearest, ties to even. Read and printed as Redis does, digit for digit, on every machine.
+//! `Extended`: the numbers in which Redis adds floats where C's `long double` has 80 bits, as on x86-64: a mantissa of
+//! 64 bits, rounded to nearest, ties to even. Read and printed as Redis does, digit for digit, on every machine.
 
 use num_bigint::BigUint;
 use std::ops::Add;
@@ -38,8 +38,9 @@ enum Kind {
 impl Extended {
     pub const ZERO: Extended = Extended { negative: false, kind: Kind::Finite { mantissa: 0, exponent: 0 } };
 
-    /// The number that the whole of `text` spells as C's `strtold` reads it: decimal, hexadecimal or infinite, with a sign
-    /// or not. `None` for anything else, NaN, and what is too large or too close to zero for a number that is neither.
+    /// The number that the whole of `text` spells as C's `strtold` reads it: decimal, hexadecimal or infinite, with a
+    /// sign or not. `None` for anything else, NaN, and what is too large or too close to zero for a number that is
+    /// neither.
     pub fn parse(text: &[u8]) -> Option<Extended> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -105,8 +106,8 @@ impl Extended {
         Extended { negative, kind: Kind::Finite { mantissa, exponent } }
     }
 
-    /// Its product with 1000, rounded as C does, then up to the next whole number; the end of the range beyond that. What
-    /// a time in seconds is in milliseconds.
+    /// Its product with 1000, rounded as C does, then up to the next whole number; the end of the range beyond that.
+    /// What a time in seconds is in milliseconds.
     pub fn thousandfold(self) -> i64 {
         let beyond = if self.negative { i64::MIN } else { i64::MAX };
         let Kind::Finite { mantissa, exponent } = self.kind else { return beyond };
@@ -180,8 +181,8 @@ fn half_even(number: &BigUint, bits: u64) -> BigUint {
     if up { quotient + 1u32 } else { quotient }
 }
 
-/// Digits with a point among them or not, and an exponent behind `mark`: all digits as one number, and the exponent that
-/// puts the point where it was (of two for hexadecimal digits). `None` unless that is the whole text.
+/// Digits with a point among them or not, and an exponent behind `mark`: all digits as one number, and the exponent
+/// that puts the point where it was (of two for hexadecimal digits). `None` unless that is the whole text.
 fn scan(text: &[u8], radix: u32, mark: u8) -> Option<(BigUint, i64)> {
     let end = text.iter().position(|byte| byte.eq_ignore_ascii_case(&mark)).unwrap_or(text.len());
     let (digits, exponent) = text.split_at(end);

@@ -2,12 +2,11 @@
 //! Owns the meta row's header, the deadline and owner rows, and the counters: every creation, change and removal of a
 //! key goes through here, so that they always agree. Never looks at a value. Format: docs/format/rows.md.
 //!
-//! The invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at the
-//! first deadline of its fields, if any has one; if its
-//! value has an object, exactly one owner row, which names the key; and it counts once in `Keys`, once in its type's
-//! counter, and once in `Deadlines` if it has one. A key whose deadline has passed reads as absent, but keeps all of
-//! these until a write removes it. Every change of a value writes the meta row, even if its bytes stay: that is how
-//! others learn that the key was touched.
+//! The invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at
+//! the first deadline of its fields, if any has one; if its value has an object, exactly one owner row, which names the
+//! key; and it counts once in `Keys`, once in its type's counter, and once in `Deadlines` if it has one. A key whose
+//! deadline has passed reads as absent, but keeps all of these until a write removes it. Every change of a value writes
+//! the meta row, even if its bytes stay: that is how others learn that the key was touched.
 
 use crate::{Error, Result, event};
 use haypile_store::row::{self, Key, ObjectId, Slot};
@@ -207,8 +206,8 @@ impl Header {
         2 + deadline + fields
     }
 
-    /// `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1 | first_ms: u64 BE | last_ms: u64 BE, if flag 2`, at the start
-    /// of `bytes`.
+    /// `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1 | first_ms: u64 BE | last_ms: u64 BE, if flag 2`, at the
+    /// start of `bytes`.
     #[inline]
     fn encode<'b>(&self, bytes: &'b mut [u8; HEADER_BYTES_MAX]) -> &'b [u8] {
         bytes[0] = self.tag as u8;
@@ -427,8 +426,8 @@ pub fn patch(
     Ok(txn.patch_meta(key, (at + offset) as u32, bytes, (at + len_after) as u32)?)
 }
 
-/// `patch` by who has just read the entry, and gives its payload back: the only handle on the row, if it shall change in
-/// place.
+/// `patch` by who has just read the entry, and gives its payload back: the only handle on the row, if it shall change
+/// in place.
 pub fn patch_read(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -443,8 +442,8 @@ pub fn patch_read(
     Ok(txn.patch_read_row(&row, read, (at + offset) as u32, bytes, (at + len_after) as u32)?)
 }
 
-/// Puts `bytes` in place of the `removed` ones at `offset` of the payload, by who has just read the entry and gives its payload
-/// back, as `patch_read`.
+/// Puts `bytes` in place of the `removed` ones at `offset` of the payload, by who has just read the entry and gives its
+/// payload back, as `patch_read`.
 pub fn splice_read(
     txn: &mut Txn<'_>,
     key: &Key<'_>,

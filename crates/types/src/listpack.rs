@@ -1,5 +1,5 @@
-//! How many bytes Redis's listpack takes for strings, and when a list is too large for one: what OBJECT ENCODING of a list
-//! hangs on. Nothing is stored in this form.
+//! How many bytes Redis's listpack takes for strings, and when a list is too large for one: what OBJECT ENCODING of a
+//! list hangs on. Nothing is stored in this form.
 
 use crate::integer;
 
@@ -34,8 +34,8 @@ pub fn entry_bytes(element: &[u8]) -> usize {
         }
 }
 
-/// Whether `list-max-listpack-size` lets a listpack have neither so many bytes nor so many entries: a positive limit is one
-/// of entries, -1 to -5 are 4 to 64 KB.
+/// Whether `list-max-listpack-size` lets a listpack have neither so many bytes nor so many entries: a positive limit is
+/// one of entries, -1 to -5 are 4 to 64 KB.
 pub fn exceeds(limit: i64, bytes: usize, entries: u64) -> bool {
     match limit {
         0.. => bytes > SAFETY_BYTES_MAX || entries > limit.max(1) as u64,

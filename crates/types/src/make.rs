@@ -1,6 +1,6 @@
-//! Values that are made as a whole, of elements that come one after the other: what RESTORE and an import do. The key gets the
-//! value when it is complete. Whatever its size, it takes bounded memory: the rows of an object that nothing names yet are written
-//! ahead.
+//! Values that are made as a whole, of elements that come one after the other: what RESTORE and an import do. The key
+//! gets the value when it is complete. Whatever its size, it takes bounded memory: the rows of an object that nothing
+//! names yet are written ahead.
 
 use crate::chunks::Chunked;
 use crate::key::{self, Type};
@@ -77,8 +77,8 @@ impl Maker {
         maker.add(txn, key, field, value, deadline_ms)
     }
 
-    /// Gives the value to a key that is absent, with a deadline that has not passed if it shall have one. A collection without
-    /// elements is none: the key stays absent.
+    /// Gives the value to a key that is absent, with a deadline that has not passed if it shall have one. A collection
+    /// without elements is none: the key stays absent.
     pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: Option<u64>) -> Result<()> {
         match self {
             Maker::String(Text::Inline(bytes)) => return string::put(txn, key, None, &bytes, deadline_ms),

@@ -1,8 +1,8 @@
 //! Small collections: all elements in the meta row. Owns how the elements follow each other there, and how large a
 //! collection may be to lie so; which elements there are is the business of the types.
 //!
-//! The payload is `encoding: u8 | count: u16 BE | entries`, an entry being strings (`length: LEB128 | bytes`) and, where the
-//! type says so, numbers of fixed width. Format: docs/format/collections.md.
+//! The payload is `encoding: u8 | count: u16 BE | entries`, an entry being strings (`length: LEB128 | bytes`) and,
+//! where the type says so, numbers of fixed width. Format: docs/format/collections.md.
 
 use crate::Result;
 use crate::key::damaged;

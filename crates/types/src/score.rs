@@ -1,7 +1,7 @@
 //! Scores of sorted sets: how Redis reads them, and bytes that sort as they do.
 //!
-//! Zero and minus zero are one place in the order, but not one score: who stores a score keeps the sign (`to_bytes`), who
-//! makes the key of a row leaves it out (`place`).
+//! Zero and minus zero are one place in the order, but not one score: who stores a score keeps the sign (`to_bytes`),
+//! who makes the key of a row leaves it out (`place`).
 
 /// Bytes of a score in a row.
 pub const BYTES: usize = 8;
@@ -34,8 +34,8 @@ pub fn place_behind(score: f64) -> [u8; BYTES] {
     (u64::from_be_bytes(place(score)) + 1).to_be_bytes()
 }
 
-/// The number that the whole of `text` spells, as Redis reads the score of an element: nothing that C's `strtod` calls out of
-/// range, no blanks before it, no NaN.
+/// The number that the whole of `text` spells, as Redis reads the score of an element: nothing that C's `strtod` calls
+/// out of range, no blanks before it, no NaN.
 pub fn parse(text: &[u8]) -> Option<f64> {
     if text.first().is_none_or(|byte| is_blank(*byte)) {
         return None;
@@ -52,8 +52,8 @@ pub fn parse_weight(text: &[u8]) -> Option<f64> {
     (length == text.len() && !number.value.is_nan() && !number.out_of_range).then_some(number.value)
 }
 
-/// The number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it, an empty text is
-/// zero, what is out of range is infinite or zero, and a NUL ends it.
+/// The number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it, an empty
+/// text is zero, what is out of range is infinite or zero, and a NUL ends it.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (number, length) = strtod(text);
@@ -91,8 +91,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// C's `strtod` in the C locale: the number that the beginning of `text` spells, and how many bytes do; zero and none if
-/// none do.
+/// C's `strtod` in the C locale: the number that the beginning of `text` spells, and how many bytes do; zero and none
+/// if none do.
 fn strtod(text: &[u8]) -> (Number, usize) {
     let blanks = text.iter().take_while(|byte| is_blank(**byte)).count();
     let rest = &text[blanks..];

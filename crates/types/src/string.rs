@@ -11,8 +11,8 @@ use std::ops::Range;
 /// Longer strings lie in chunks. One chunk: the largest inline value becomes exactly the first one when it grows.
 pub const INLINE_BYTES_MAX: usize = CHUNK_BYTES;
 
-/// Longer parts of strings are given out piece by piece, from a view: a reply that is put together in memory stays small
-/// beside a client's buffers, and a piece's cost small beside that of a view.
+/// Longer parts of strings are given out piece by piece, from a view: a reply that is put together in memory stays
+/// small beside a client's buffers, and a piece's cost small beside that of a view.
 pub const LONG_FROM_BYTES: u64 = 1024 * 1024;
 
 /// The bytes of a string, or of a part of it.
@@ -73,7 +73,8 @@ fn part(txn: &mut Txn<'_>, chunked: &Chunked, range: Range<u64>) -> Result<Conte
     }
 }
 
-/// Sets the string, whatever was there; without deadline. Where a plain string is, or nothing, the old bytes are not read.
+/// Sets the string, whatever was there; without deadline. Where a plain string is, or nothing, the old bytes are not
+/// read.
 #[inline]
 pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, bytes: &[u8]) -> Result<()> {
     let before = key::lookup_overwrite(txn, key)?;

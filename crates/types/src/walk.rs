@@ -1,5 +1,5 @@
-//! Walks over the rows of a large collection in the order of their hashes, whatever its type: a page from a cursor on, and
-//! elements drawn at random without reading the collection.
+//! Walks over the rows of a large collection in the order of their hashes, whatever its type: a page from a cursor on,
+//! and elements drawn at random without reading the collection.
 //!
 //! A cursor is the hash of the next element. Elements that share a hash go out together, so that none is passed over.
 
@@ -9,8 +9,8 @@ use crate::key::damaged;
 use haypile_store::{Direction, Txn};
 use std::ops::ControlFlow;
 
-/// Looks at up to about `max` elements from a hash on, in order: `each` gets the element and its row's value. Returns where
-/// to go on, if there is more.
+/// Looks at up to about `max` elements from a hash on, in order: `each` gets the element and its row's value. Returns
+/// where to go on, if there is more.
 pub fn page(
     txn: &mut Txn<'_>,
     rows: Rows,
@@ -72,8 +72,8 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0; all are equally likely (Lemire 2019: a product's upper half, and what makes it
-    /// uneven is thrown again).
+    /// A number below `bound`, which is not 0; all are equally likely (Lemire 2019: a product's upper half, and what
+    /// makes it uneven is thrown again).
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         loop {
@@ -86,7 +86,8 @@ impl Dice {
     }
 }
 
-/// Chooses `count` of `total` things that come one after the other: all choices are equally likely (Knuth's algorithm S).
+/// Chooses `count` of `total` things that come one after the other: all choices are equally likely (Knuth's algorithm
+/// S).
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub total: u64,
@@ -106,7 +107,8 @@ impl Choice {
     }
 }
 
-/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but seldom in vain.
+/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but seldom in
+/// vain.
 const EXPECTED: u64 = 32;
 
 /// Places of an interval. One that is expected to have 32 elements has more than these with a probability below 10^-15.
@@ -117,10 +119,10 @@ const WALK_MAX: u64 = 128;
 
 /// Draws one of `count` elements, all equally likely, and gives it and its row's value to `take`.
 ///
-/// The hashes are divided into as many intervals as there are elements for `EXPECTED` each. One interval is drawn, and one of
-/// its places: the element with that number in the interval is the one; if there is none, both are drawn again. So each
-/// element comes up with the same probability, however many share its interval, and a draw reads some dozens of rows. What
-/// the memtable has whole is drawn from its places in memory.
+/// The hashes are divided into as many intervals as there are elements for `EXPECTED` each. One interval is drawn, and
+/// one of its places: the element with that number in the interval is the one; if there is none, both are drawn again.
+/// So each element comes up with the same probability, however many share its interval, and a draw reads some dozens of
+/// rows. What the memtable has whole is drawn from its places in memory.
 pub fn draw(
     txn: &mut Txn<'_>,
     rows: Rows,

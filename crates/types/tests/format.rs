@@ -1,5 +1,5 @@
-//! The bytes of docs/format/rows.md: the store writes exactly the rows of its worked example, and the page shows exactly
-//! these rows. A failure here is a change of the format on disk.
+//! The bytes of docs/format/rows.md: the store writes exactly the rows of its worked example, and the page shows
+//! exactly these rows. A failure here is a change of the format on disk.
 
 mod common;
 

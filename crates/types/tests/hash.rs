@@ -1,6 +1,6 @@
-//! Random operations on a few hashes against a map: fields, values, deadlines, counts and encodings agree after each, with time
-//! that passes, flushes and reopens in between, and bounds that are crossed in both forms. Random fields are as fair as chance
-//! allows.
+//! Random operations on a few hashes against a map: fields, values, deadlines, counts and encodings agree after each,
+//! with time that passes, flushes and reopens in between, and bounds that are crossed in both forms. Random fields are
+//! as fair as chance allows.
 
 mod common;
 

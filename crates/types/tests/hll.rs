@@ -1,5 +1,6 @@
-//! HyperLogLogs as keys: the count against a set of what was added, what is written for it, and how long strings that claim
-//! to be one are met. The bytes themselves are held against redis-server's by the differential tests and by the cases.
+//! HyperLogLogs as keys: the count against a set of what was added, what is written for it, and how long strings that
+//! claim to be one are met. The bytes themselves are held against redis-server's by the differential tests and by the
+//! cases.
 
 mod common;
 
@@ -124,7 +125,8 @@ fn a_register_of_a_sparse_hyperloglog_is_a_splice_and_the_bytes_are_those_of_all
             most = most.max(bytes);
         }
         match at % 100 {
-            // The count is kept, so that the next element that changes something has to set the flag that it is outdated.
+            // The count is kept, so that the next element that changes something has to set the flag that it is
+            // outdated.
             40 => counted = count(&mut db, b"h"),
             41 if at > 300 && bytes > 0 => assert!(get(&mut db, b"h")[15] & 0x80 != 0, "the count of {at} is outdated"),
             41..44 => assert!(count(&mut db, b"h") >= counted),

@@ -1,5 +1,5 @@
-//! Random operations on a few lists against queues: elements, lengths and encodings agree after each, with many changes in
-//! the middle, with flushes and reopens in between, and with bounds that are crossed in every form.
+//! Random operations on a few lists against queues: elements, lengths and encodings agree after each, with many changes
+//! in the middle, with flushes and reopens in between, and with bounds that are crossed in every form.
 
 mod common;
 
@@ -385,7 +385,8 @@ fn a_list_that_wanders_to_the_end_of_all_positions_goes_on() {
         let key = txn.key(b"l");
         let entry = key::lookup(txn, &key).expect("reads").expect("is there");
         let mut payload = entry.payload().to_vec();
-        // Near the upper end, as if thousands of millions had come and gone; no element lies there, so one is put there.
+        // Near the upper end, as if thousands of millions had come and gone; no element lies there, so one is put
+        // there.
         let first: u64 = 0xffff_fffe_ffff_0000 - 3 * 65_536;
         let at = payload.len() - 24;
         payload[at - 4 - 8..at - 4].copy_from_slice(&1u64.to_be_bytes());

@@ -1,5 +1,5 @@
-//! Random operations on a few keys against a map: contents, deadlines and existence agree after each, and the invariants
-//! of keys hold; with flushes and reopens in between, and with time that passes.
+//! Random operations on a few keys against a map: contents, deadlines and existence agree after each, and the
+//! invariants of keys hold; with flushes and reopens in between, and with time that passes.
 
 mod common;
 

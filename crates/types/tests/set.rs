@@ -205,8 +205,8 @@ fn sets_are_those_of_std() {
     }
 }
 
-/// Chi-square of how often each of `count` things came, over its expectation if all are equally likely: the mean is 0, the
-/// standard deviation 1.
+/// Chi-square of how often each of `count` things came, over its expectation if all are equally likely: the mean is 0,
+/// the standard deviation 1.
 fn deviation(found: &BTreeMap<Vec<u8>, u64>, count: usize) -> f64 {
     let draws: u64 = found.values().sum();
     let expected = draws as f64 / count as f64;
@@ -316,8 +316,8 @@ fn encoding(db: &mut Db, name: &[u8]) -> &'static str {
     })
 }
 
-/// The rules of t_set.c in Redis 7.2: `setTypeCreate`, `setTypeMaybeConvert` and `setTypeAddAux`, and the documentation of
-/// `set-max-intset-entries`, `set-max-listpack-entries` and `set-max-listpack-value`.
+/// The rules of t_set.c in Redis 7.2: `setTypeCreate`, `setTypeMaybeConvert` and `setTypeAddAux`, and the documentation
+/// of `set-max-intset-entries`, `set-max-listpack-entries` and `set-max-listpack-value`.
 #[test]
 fn encodings_follow_the_limits_of_redis_7_2() {
     let numbers = |range: std::ops::Range<u64>| range.map(|i| i.to_string().into_bytes()).collect::<Vec<_>>();

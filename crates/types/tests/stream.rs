@@ -1,5 +1,5 @@
-//! Random operations on a few streams against ordered maps: entries, heads and ranges agree after each, with trims of every size,
-//! with consumer groups' rows beside them, with flushes and reopens in between.
+//! Random operations on a few streams against ordered maps: entries, heads and ranges agree after each, with trims of
+//! every size, with consumer groups' rows beside them, with flushes and reopens in between.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Sorted sets against std's collections: members and scores, ranks, ranges in both directions, removals from anywhere, results
-//! of several sets; with flushes and reopens in between. The rank tree counts what is there after each step.
+//! Sorted sets against std's collections: members and scores, ranks, ranges in both directions, removals from anywhere,
+//! results of several sets; with flushes and reopens in between. The rank tree counts what is there after each step.
 
 mod common;
 

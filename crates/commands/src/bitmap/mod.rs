@@ -1,7 +1,7 @@
 //! The commands on bits of a string: one bit, a count, a search, and whole strings combined.
 //!
-//! Owns their options and replies. How a string lies in rows, and the bits themselves, belong to `haypile-types`. Integers
-//! of any width are in `bitfield.rs`.
+//! Owns their options and replies. How a string lies in rows, and the bits themselves, belong to `haypile-types`.
+//! Integers of any width are in `bitfield.rs`.
 
 pub(crate) mod field;
 
@@ -46,8 +46,8 @@ fn setbit(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Integer(set.before.into()))
 }
 
-/// An argument as the place of a bit, inside the longest string that is allowed. After `#` it counts integers of so many
-/// bits, where the command has such.
+/// An argument as the place of a bit, inside the longest string that is allowed. After `#` it counts integers of so
+/// many bits, where the command has such.
 pub(crate) fn offset(txn: &Txn, argument: &[u8], bits: Option<u8>) -> Result<u64> {
     let (argument, times) = match (argument, bits) {
         ([b'#', rest @ ..], Some(bits)) => (rest, u64::from(bits)),
@@ -130,7 +130,8 @@ fn unit(args: Args, i: usize) -> Result<Unit> {
 }
 
 impl Unit {
-    /// The bits from `start` to `end`, both included and negative ones counting from the end of a string of so many bytes.
+    /// The bits from `start` to `end`, both included and negative ones counting from the end of a string of so many
+    /// bytes.
     fn range(self, start: i64, end: Option<i64>, length: u64) -> Range<u64> {
         let (total, bits) = match self {
             Unit::Byte => (length as i64, 8),

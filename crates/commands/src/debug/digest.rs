@@ -1,7 +1,7 @@
 //! DEBUG DIGEST and DIGEST-VALUE: a fingerprint of the data, equal to Redis's for equal data.
 //!
-//! Made of SHA-1: a value's is mixed from its parts, in order; the keys of a database are combined by exclusive or, so that
-//! their order does not matter; databases are mixed in their order. A deadline counts by being there.
+//! Made of SHA-1: a value's is mixed from its parts, in order; the keys of a database are combined by exclusive or, so
+//! that their order does not matter; databases are mixed in their order. A deadline counts by being there.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

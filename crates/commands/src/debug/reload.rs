@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::host::{Host, Reload};
 use haypile_resp::Reply;
 
-/// NOSAVE leaves what is only in the log there. NOFLUSH and MERGE let what is there stay beside what is loaded, which is the
-/// same here.
+/// NOSAVE leaves what is only in the log there. NOFLUSH and MERGE let what is there stay beside what is loaded, which
+/// is the same here.
 pub(crate) fn reload(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let mut how = Reload::Base;
     for at in 2..args.len() {

@@ -1,5 +1,5 @@
-//! What a search has found: kept in memory, in the order asked for, as few as asked for; what is too much for memory goes into
-//! rows of an object that nobody will own (`sort_large`).
+//! What a search has found: kept in memory, in the order asked for, as few as asked for; what is too much for memory
+//! goes into rows of an object that nobody will own (`sort_large`).
 
 use crate::error::Result;
 use crate::keys::sort::MEMORY_BYTES_MAX;

@@ -1,7 +1,7 @@
 //! Searches for positions within an area: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS family.
 //!
-//! Owns their options and what becomes of what is found: a reply, or a sorted set. The walk over the positions belongs to
-//! `haypile_types::geo`, the order of what is found, and what does not fit into memory, to `found.rs`.
+//! Owns their options and what becomes of what is found: a reply, or a sorted set. The walk over the positions belongs
+//! to `haypile_types::geo`, the order of what is found, and what does not fit into memory, to `found.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -1,4 +1,5 @@
-//! DUMP and RESTORE: a value as the payload that Redis has for it, and back. How values are taken apart and made is in `transfer`.
+//! DUMP and RESTORE: a value as the payload that Redis has for it, and back. How values are taken apart and made is in
+//! `transfer`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -46,12 +47,13 @@ pub enum Dump {
     Long(Box<LongDump>),
 }
 
-/// A longer payload goes out in pieces: a string that is not read in pieces itself, not compressed, with what stands around it, is no
-/// longer.
+/// A longer payload goes out in pieces: a string that is not read in pieces itself, not compressed, with what stands
+/// around it, is no longer.
 const WHOLE_BYTES_MAX: usize = string::LONG_FROM_BYTES as usize + 64;
 
 impl Dump {
-    /// The payload of a value that was looked up. A long one is written twice: to be counted now, and from views when it is read.
+    /// The payload of a value that was looked up. A long one is written twice: to be counted now, and from views when
+    /// it is read.
     pub(crate) fn of(txn: &mut Txn, key: &Key, entry: Entry) -> Result<Dump> {
         let bytes_max = txn.value_bytes_max();
         let mut writer = Writer::new(Measure::new(WHOLE_BYTES_MAX, bytes_max));

@@ -119,7 +119,8 @@ pub(crate) enum Time {
 }
 
 impl Time {
-    /// The number as a Unix time in milliseconds; `None` if that does not fit. It may lie in the past, even before 1970.
+    /// The number as a Unix time in milliseconds; `None` if that does not fit. It may lie in the past, even before
+    /// 1970.
     pub(crate) fn to_ms(self, number: i64, now_ms: u64) -> Option<i64> {
         let ms = match self {
             Time::InSeconds | Time::AtSecond => number.checked_mul(1000)?,

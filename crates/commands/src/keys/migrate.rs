@@ -1,5 +1,5 @@
-//! MIGRATE: what it asks for, what of a key is sent, and how the key goes when the other server has it. The exchange itself, and who
-//! waits meanwhile, is the engine's.
+//! MIGRATE: what it asks for, what of a key is sent, and how the key goes when the other server has it. The exchange
+//! itself, and who waits meanwhile, is the engine's.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

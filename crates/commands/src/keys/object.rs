@@ -1,7 +1,7 @@
 //! OBJECT: what Redis tells about the inside of a value.
 //!
-//! Owns the encodings as Redis would choose them for a value that is set as a whole: nothing of them is stored here, so that
-//! what a value has been through does not show. MEMORY USAGE and DEBUG OBJECT ask here, too.
+//! Owns the encodings as Redis would choose them for a value that is set as a whole: nothing of them is stored here, so
+//! that what a value has been through does not show. MEMORY USAGE and DEBUG OBJECT ask here, too.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -48,7 +48,8 @@ fn scan(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Array(vec![Reply::bulk(cursor), Reply::Array(names)]))
 }
 
-/// Keys that one step looks at, whatever COUNT asks for: a step stays well below a millisecond where they are in memory.
+/// Keys that one step looks at, whatever COUNT asks for: a step stays well below a millisecond where they are in
+/// memory.
 pub(crate) const STEP_KEYS_MAX: usize = 1000;
 
 /// Keys that a step looks at if COUNT does not say.
@@ -166,9 +167,9 @@ const RANDOMKEY: Command = Command {
     ..Command::USUAL
 };
 
-/// A key drawn from a few around a random place of the scan order, so that a key after a long gap is not drawn much more
-/// often than others. All keys are equally likely where there are no more than those few; else a slot with many keys comes
-/// up as often as one with few, because nothing counts the keys of a slot.
+/// A key drawn from a few around a random place of the scan order, so that a key after a long gap is not drawn much
+/// more often than others. All keys are equally likely where there are no more than those few; else a slot with many
+/// keys comes up as often as one with few, because nothing counts the keys of a slot.
 fn randomkey(txn: &mut Txn, _args: Args) -> Result<Reply> {
     let random = txn.random();
     // A slot that has keys first: keys of one hash tag are all in one.

@@ -1,10 +1,11 @@
-//! SORT and SORT_RO: the elements of a list, a set or a sorted set in an order of their own, or by what other keys say of them.
+//! SORT and SORT_RO: the elements of a list, a set or a sorted set in an order of their own, or by what other keys say
+//! of them.
 //!
-//! Owns options, weights and replies. What BY and GET ask for lies in keys that are not among the arguments. Up to a bound
-//! they are locked before anything is read, so that all of it is from one moment, as in Redis; beyond it each is looked at
-//! under its own lock, at a moment of its own, because nobody else is to wait for a million keys. The key that is sorted and
-//! the one that is stored to are locked from beginning to end. What is too much for memory is sorted by the store's own order
-//! of rows (`sort_large`).
+//! Owns options, weights and replies. What BY and GET ask for lies in keys that are not among the arguments. Up to a
+//! bound they are locked before anything is read, so that all of it is from one moment, as in Redis; beyond it each is
+//! looked at under its own lock, at a moment of its own, because nobody else is to wait for a million keys. The key
+//! that is sorted and the one that is stored to are locked from beginning to end. What is too much for memory is sorted
+//! by the store's own order of rows (`sort_large`).
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -231,8 +232,8 @@ enum Found {
     Bytes(Vec<u8>),
 }
 
-/// The value of the key, or of the hash's field, that a pattern names with the element in the place of its first `*`; `#` is
-/// the element. Nothing if there is no `*`, no such key, or none of the right type.
+/// The value of the key, or of the hash's field, that a pattern names with the element in the place of its first `*`;
+/// `#` is the element. Nothing if there is no `*`, no such key, or none of the right type.
 fn lookup_pattern(txn: &mut Txn, pattern: &[u8], element: &[u8]) -> Result<Option<Found>> {
     if pattern == b"#" {
         return Ok(Some(Found::Element));

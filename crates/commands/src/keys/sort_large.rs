@@ -1,6 +1,6 @@
-//! Sorting what is too much for memory, and what comes of it: elements go into rows of an object that nobody will own, under
-//! keys that sort as they are to be sorted, so that the store's own order does the work. The rows are garbage when the command
-//! has ended.
+//! Sorting what is too much for memory, and what comes of it: elements go into rows of an object that nobody will own,
+//! under keys that sort as they are to be sorted, so that the store's own order does the work. The rows are garbage
+//! when the command has ended.
 
 use crate::error::{Error, Result};
 use crate::keys::sort::{MEMORY_BYTES_MAX, Weight};
@@ -120,7 +120,8 @@ fn place_of(element: &[u8], weight: &Weight) -> Vec<u8> {
     place
 }
 
-/// Bytes that end where they end, so that what follows does not count before it: zeros become `0 255`, the end is `0 0`.
+/// Bytes that end where they end, so that what follows does not count before it: zeros become `0 255`, the end is `0
+/// 0`.
 fn put_escaped(place: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         place.push(byte);

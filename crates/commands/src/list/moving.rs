@@ -65,7 +65,8 @@ pub(crate) fn side(args: Args, i: usize) -> Result<Side> {
     }
 }
 
-/// Takes an element from the first list and adds it to the second, which may be the same; nothing if there is no first one.
+/// Takes an element from the first list and adds it to the second, which may be the same; nothing if there is no first
+/// one.
 pub(crate) fn move_one(txn: &mut Txn, keys: [Key; 2], from: Side, to: Side) -> Result<Option<Value>> {
     let [source, destination] = keys;
     let Some(mut list) = list::edit(txn, &source)? else { return Ok(None) };

@@ -39,7 +39,8 @@ const BGSAVE: Command = Command {
     ..Command::USUAL
 };
 
-/// There is nothing that a backup would have to wait for, but for the end of a transaction: SCHEDULE changes nothing else.
+/// There is nothing that a backup would have to wait for, but for the end of a transaction: SCHEDULE changes nothing
+/// else.
 fn bgsave(host: &mut dyn Host, args: Args) -> Result<Reply> {
     match args.len() {
         1 => {}

@@ -348,8 +348,8 @@ fn documented(table: &Table, entry: &Entry) -> Reply {
     map(fields)
 }
 
-/// `keys` counts the arguments that are keys: the first belongs to the first of the key `specs`, and so on; those beyond to
-/// the last.
+/// `keys` counts the arguments that are keys: the first belongs to the first of the key `specs`, and so on; those
+/// beyond to the last.
 fn documented_arguments(arguments: &[Argument], keys: &mut usize, specs: usize) -> Reply {
     Reply::array(arguments.iter().map(|argument| {
         let mut fields =

@@ -126,7 +126,8 @@ fn reset(host: &mut dyn Host, args: Args) -> Result<Reply> {
     Ok(Reply::Integer(host.reset_latency(&names) as i64))
 }
 
-/// Of the commands that are named, with the subcommands of a container, or of all; those that were never called are left out.
+/// Of the commands that are named, with the subcommands of a container, or of all; those that were never called are
+/// left out.
 fn histogram(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let table = host.table();
     let mut asked: Vec<&Entry> = Vec::new();

@@ -1,7 +1,7 @@
 //! CLIENT: what clients tell about themselves, and what they may know of and do to each other.
 //!
-//! Owns the options, the filters and the replies. Who is connected, and how one of them is closed, paused or woken, belongs to
-//! the engine, behind [`Host`]. HELP of any container is in `introspect.rs`.
+//! Owns the options, the filters and the replies. Who is connected, and how one of them is closed, paused or woken,
+//! belongs to the engine, behind [`Host`]. HELP of any container is in `introspect.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -1,6 +1,7 @@
 //! The commands about the connection: greeting, login, protocol version, the selected database.
 //!
-//! Owns their options and replies. What a connection is belongs to the engine, behind [`Host`]. CLIENT is in `client.rs`.
+//! Owns their options and replies. What a connection is belongs to the engine, behind [`Host`]. CLIENT is in
+//! `client.rs`.
 
 use crate::REDIS_VERSION;
 use crate::args::Args;

@@ -1,7 +1,7 @@
 //! What a stream would take in Redis's memory, and in an RDB file: nodes that are listpacks, under a radix tree of ids.
 //!
-//! A node begins with the fields of its first entry, and entries with the same fields leave them out. Nodes are taken to be
-//! full, as those of a stream are to which entries were only added.
+//! A node begins with the fields of its first entry, and entries with the same fields leave them out. Nodes are taken
+//! to be full, as those of a stream are to which entries were only added.
 
 use crate::error::Result;
 use crate::memory::allocated;
@@ -168,8 +168,8 @@ fn tree_bytes(ids: &[[u8; StreamId::BYTES]], count: u64) -> u64 {
     count * StreamId::BYTES as u64 + nodes * TREE_NODE_BYTES
 }
 
-/// Nodes of a radix tree of ids, which ascend and are the same up to `from`: where they part there is a node, one at the end of each, and one
-/// for all the bytes between two of these.
+/// Nodes of a radix tree of ids, which ascend and are the same up to `from`: where they part there is a node, one at
+/// the end of each, and one for all the bytes between two of these.
 fn tree_nodes(ids: &[[u8; StreamId::BYTES]], from: usize) -> u64 {
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return 0 };
     let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();

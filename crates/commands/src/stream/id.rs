@@ -1,7 +1,7 @@
 //! The ids of entries as clients write and read them: `ms-seq`, parts of it, and the ends of a range.
 //!
-//! Redis reads each half with `strtoull` where it is not an integer as it prints them itself, so spaces and signs before the
-//! digits pass, and what follows a zero byte is not looked at.
+//! Redis reads each half with `strtoull` where it is not an integer as it prints them itself, so spaces and signs
+//! before the digits pass, and what follows a zero byte is not looked at.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! XREAD: entries of several streams behind ids that the client names, or those that come next.
 //!
-//! Where nothing is there yet and the client waits, `$` becomes the id that it stands for now: what is tried again when an
-//! entry has come must not mean the one that has come.
+//! Where nothing is there yet and the client waits, `$` becomes the id that it stands for now: what is tried again when
+//! an entry has come must not mean the one that has come.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! XREADGROUP: reading a stream as a consumer of a group, new entries or those that the consumer has not acknowledged.
 //!
-//! It waits as other blocking commands do (`blocking.rs`): where it finds nothing new it says so, and runs again once there may
-//! be something, or once what it waits for has gone, which is an error.
+//! It waits as other blocking commands do (`blocking.rs`): where it finds nothing new it says so, and runs again once
+//! there may be something, or once what it waits for has gone, which is an error.
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};

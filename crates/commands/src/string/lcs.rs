@@ -130,8 +130,8 @@ struct Common<'s> {
     a: &'s [u8],
     b: &'s [u8],
     length: u32,
-    /// For the first bytes of both, `i` and `j` of them, at `i * (b.len() + 1) + j`: whether more is common without the last
-    /// of `a` than without the last of `b`.
+    /// For the first bytes of both, `i` and `j` of them, at `i * (b.len() + 1) + j`: whether more is common without the
+    /// last of `a` than without the last of `b`.
     without_a: Vec<u64>,
 }
 

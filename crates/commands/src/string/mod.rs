@@ -1,7 +1,7 @@
 //! The commands that read and write whole strings: SET and GET with their relatives.
 //!
-//! Owns their options and replies. Never builds a row: what a string is on disk belongs to `haypile-types`. Counters are in
-//! `counter.rs`, parts of strings in `substring.rs`.
+//! Owns their options and replies. Never builds a row: what a string is on disk belongs to `haypile-types`. Counters
+//! are in `counter.rs`, parts of strings in `substring.rs`.
 
 pub(crate) mod counter;
 pub(crate) mod lcs;

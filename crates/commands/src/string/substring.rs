@@ -1,7 +1,7 @@
 //! The commands that read and write parts of a string.
 //!
-//! Owns their replies. Never loads what it does not touch: `haypile-types` keeps large strings in chunks. Whole strings are in
-//! `string/mod.rs`.
+//! Owns their replies. Never loads what it does not touch: `haypile-types` keeps large strings in chunks. Whole strings
+//! are in `string/mod.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
-//! Values on their way to and from Redis's format: a key's value is written to an `rdb::Writer`, and made of the parts that an
-//! `rdb` reader hands over. DUMP and RESTORE are made of these, and so are whole files. Elements go one by one: whatever a
-//! value's size, neither way holds it, but for what the writer keeps.
+//! Values on their way to and from Redis's format: a key's value is written to an `rdb::Writer`, and made of the parts
+//! that an `rdb` reader hands over. DUMP and RESTORE are made of these, and so are whole files. Elements go one by one:
+//! whatever a value's size, neither way holds it, but for what the writer keeps.
 
 use crate::error::{Error, Result};
 use haypile_rdb::{Kind, Output, Part, Writer};
@@ -264,7 +264,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Gives the value to a key that is absent, with a deadline that has not passed if it shall have one; whether there is a key then.
+    /// Gives the value to a key that is absent, with a deadline that has not passed if it shall have one; whether there
+    /// is a key then.
     pub fn finish(self, txn: &mut Txn, key: &Key, deadline_ms: Option<u64>) -> Result<bool> {
         self.maker.finish(txn, key, deadline_ms)?;
         Ok(key::peek(txn, key)?.is_some())

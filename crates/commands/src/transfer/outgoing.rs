@@ -1,5 +1,5 @@
-//! A value of many rows on its way out, from views: element by element, and also when the transaction that opened them is gone. What
-//! is written is what `write` would write, whoever asks for it and when.
+//! A value of many rows on its way out, from views: element by element, and also when the transaction that opened them
+//! is gone. What is written is what `write` would write, whoever asks for it and when.
 
 use super::{damaged, failed, put_field, stream, timed, unwritten};
 use crate::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! Streams on their way to and from Redis's format. Their entries lie there in nodes of about a hundred, which are counted before they
-//! are written: so the entries are walked over twice.
+//! Streams on their way to and from Redis's format. Their entries lie there in nodes of about a hundred, which are
+//! counted before they are written: so the entries are walked over twice.
 
 use super::{Broken, INLINE_BYTES_MAX, Refused, damaged, failed, unwritten};
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! The commands on members of sorted sets: ZADD, ZSCORE, ZRANK and their relatives.
 //!
-//! Owns their options and replies. How elements lie in rows belongs to `haypile-types`. Ranges are in `range.rs`, pops in
-//! `pop.rs`, several sets together in `combine.rs`, random members and ZSCAN in `random.rs`.
+//! Owns their options and replies. How elements lie in rows belongs to `haypile-types`. Ranges are in `range.rs`, pops
+//! in `pop.rs`, several sets together in `combine.rs`, random members and ZSCAN in `random.rs`.
 
 pub(crate) mod combine;
 pub(crate) mod pop;

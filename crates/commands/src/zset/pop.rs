@@ -1,5 +1,5 @@
-//! ZPOPMIN, ZPOPMAX and ZMPOP: the members at the ends of sorted sets, taken away. The commands that wait for members use the
-//! same functions.
+//! ZPOPMIN, ZPOPMAX and ZMPOP: the members at the ends of sorted sets, taken away. The commands that wait for members
+//! use the same functions.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -117,8 +117,8 @@ pub(crate) fn pop(txn: &mut Txn, key: &Key, zset: Zset, end: End, count: u64, wa
     Ok(reply)
 }
 
-/// Takes the member at an end of the first sorted set that is there away: its key, itself and its score, as BZPOPMIN and
-/// BZPOPMAX answer.
+/// Takes the member at an end of the first sorted set that is there away: its key, itself and its score, as BZPOPMIN
+/// and BZPOPMAX answer.
 pub(crate) fn pop_from_first(
     txn: &mut Txn,
     args: Args,

@@ -1,6 +1,7 @@
 //! Members of sorted sets in no order that means anything: ZRANDMEMBER and ZSCAN.
 //!
-//! A random member is the one at a random index, which the rank tree finds: all are equally likely, and the set is not read.
+//! A random member is the one at a random index, which the rank tree finds: all are equally likely, and the set is not
+//! read.
 
 use crate::args::Args;
 use crate::elements::{self, DRAWS_MAX, DRAWS_SHARE, Page, Sample};

@@ -1,7 +1,7 @@
 //! Ranges of sorted sets: ZRANGE with its older relatives, ZRANGESTORE, and the ZREMRANGEBY... commands.
 //!
-//! Owns their options and the forms of replies with scores; a range's rows belong to `haypile-types`. Short replies are put
-//! together in memory, long ones leave piece by piece from one moment's view.
+//! Owns their options and the forms of replies with scores; a range's rows belong to `haypile-types`. Short replies are
+//! put together in memory, long ones leave piece by piece from one moment's view.
 
 use crate::args::Args;
 use crate::elements;
@@ -114,7 +114,8 @@ enum Bounds<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// The arguments from the first bound on, which is argument `first`. `by` and `direction` are what the command's name says.
+    /// The arguments from the first bound on, which is argument `first`. `by` and `direction` are what the command's
+    /// name says.
     fn parse(
         args: Args<'a>,
         first: usize,

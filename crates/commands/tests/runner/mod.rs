@@ -1,5 +1,5 @@
-//! Runs files of cases: what a client sends, and what it gets. Knows the notation and how a command is run as the server
-//! runs it (inline, or loaded and run again); which store lies below is the caller's affair.
+//! Runs files of cases: what a client sends, and what it gets. Knows the notation and how a command is run as the
+//! server runs it (inline, or loaded and run again); which store lies below is the caller's affair.
 //!
 //! ```text
 //! == the rule that the case shows
@@ -8,10 +8,10 @@
 //! MGET k l → [nil, "v"]
 //! ```
 //!
-//! A line is a command, an arrow and a reply; `+101ms` lets time pass. Words in double quotes take `\xhh`, `\r`, `\n`, `\t`,
-//! `\"` and `\\`, may be repeated by `*` and joined by `+`. A reply is a status or an integer as it is, `nil`, a quoted bulk
-//! string, `error` and its text, a list in brackets (a map as in RESP2), a list in any order with `~` before it, or `one of` a list. Every case
-//! begins with empty databases and database 0.
+//! A line is a command, an arrow and a reply; `+101ms` lets time pass. Words in double quotes take `\xhh`, `\r`, `\n`,
+//! `\t`, `\"` and `\\`, may be repeated by `*` and joined by `+`. A reply is a status or an integer as it is, `nil`, a
+//! quoted bulk string, `error` and its text, a list in brackets (a map as in RESP2), a list in any order with `~`
+//! before it, or `one of` a list. Every case begins with empty databases and database 0.
 
 #![allow(dead_code)] // Each test file uses its own part.
 
@@ -20,7 +20,8 @@ use haypile_resp::decode::Decoder;
 use haypile_resp::{OwnedArgs, Pieces, Protocol, Reply};
 use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 
-/// Runs all cases of a file. `settle` is called after each command, to move the rows to where the next one shall find them.
+/// Runs all cases of a file. `settle` is called after each command, to move the rows to where the next one shall find
+/// them.
 pub fn run(file: &str, text: &str, store: &Store, settle: &dyn Fn()) {
     let mut client = Client::new(store);
     let mut case = "";
@@ -72,8 +73,8 @@ impl<'s> Client<'s> {
         Shown::of(self.execute(args.as_args().into()))
     }
 
-    /// Inline first; where that would wait, the rows are loaded without locks, then inline again with them; at last, and for
-    /// what takes long, where it may wait.
+    /// Inline first; where that would wait, the rows are loaded without locks, then inline again with them; at last,
+    /// and for what takes long, where it may wait.
     fn execute(&self, args: Args) -> Reply {
         let run = match self.table.resolve(args) {
             Ok(entry) => entry.command.run,

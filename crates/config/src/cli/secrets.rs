@@ -1,5 +1,5 @@
-//! Passwords among the arguments of a process: everybody on the machine can read these, so that the process starts itself anew
-//! without them. Which they are is said here, how they get to the new process in the binary.
+//! Passwords among the arguments of a process: everybody on the machine can read these, so that the process starts
+//! itself anew without them. Which they are is said here, how they get to the new process in the binary.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,8 +9,8 @@ use crate::{table, words};
 /// What stands in the place of a secret.
 pub const HIDDEN: &str = "(hidden)";
 
-/// The arguments after the name of the program as others may see them; `None` where none of them is secret. They are read as
-/// `CommandLine::parse` reads them: all up to the next `--name` belong to a name, at least one.
+/// The arguments after the name of the program as others may see them; `None` where none of them is secret. They are
+/// read as `CommandLine::parse` reads them: all up to the next `--name` belong to a name, at least one.
 pub fn hidden(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let (mut shown, mut found) = (Vec::with_capacity(arguments.len()), false);
     let (mut is_secret, mut name_may_follow) = (false, true);

@@ -86,8 +86,8 @@ fn shutdown_modes(bits: u32) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Every `{` begins a known variable that ends with `}`, but for `{{`, which stands for itself; and something is left of it
-/// for a server that has no other title, mode or unix socket than most.
+/// Every `{` begins a known variable that ends with `}`, but for `{{`, which stands for itself; and something is left
+/// of it for a server that has no other title, mode or unix socket than most.
 fn proc_title(template: &[u8]) -> Result<(), &'static str> {
     const EMPTY: [&str; 3] = ["title", "server-mode", "unixsocket"];
     const FILLED: [&str; 4] = ["listen-addr", "port", "tls-port", "config-file"];

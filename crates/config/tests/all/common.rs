@@ -39,7 +39,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts redis-server with a file and more arguments, in `directory`, with `redis.sock` there as its socket. None if it refuses its configuration.
+    /// Starts redis-server with a file and more arguments, in `directory`, with `redis.sock` there as its socket. None
+    /// if it refuses its configuration.
     pub fn start(directory: &Path, arguments: &[&str], stdin: &[u8]) -> Option<Redis> {
         let mut command = Command::new("redis-server");
         command

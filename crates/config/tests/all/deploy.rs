@@ -1,4 +1,5 @@
-//! The files under deploy/ stay true: what they copy, mount and start exists, and their directives are ones that the server takes.
+//! The files under deploy/ stay true: what they copy, mount and start exists, and their directives are ones that the
+//! server takes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Reads the configuration that arguments of `haypile` ask for, with directories and files of this machine in place of those named.
+/// Reads the configuration that arguments of `haypile` ask for, with directories and files of this machine in place of
+/// those named.
 #[track_caller]
 fn server(arguments: &[String], instead: &[(&str, &Path)]) -> Loaded {
     let here = |argument: &String| match instead.iter().find(|(name, _)| name == argument) {

@@ -1,5 +1,5 @@
-//! CONFIG SET of every directive that redis-server shares, with values of every kind: what it answers, and what CONFIG GET
-//! says then. The hand-picked cases are in `redis`.
+//! CONFIG SET of every directive that redis-server shares, with values of every kind: what it answers, and what CONFIG
+//! GET says then. The hand-picked cases are in `redis`.
 
 use crate::common::{Redis, Scratch};
 use haypile_config::Settings;

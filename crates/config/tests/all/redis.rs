@@ -1,5 +1,5 @@
-//! Compares with a real redis-server: which configurations it takes, what CONFIG GET then says, what CONFIG SET answers,
-//! and which keys a pattern finds. Where Haypile differs on purpose, the row says so.
+//! Compares with a real redis-server: which configurations it takes, what CONFIG GET then says, what CONFIG SET
+//! answers, and which keys a pattern finds. Where Haypile differs on purpose, the row says so.
 
 use std::ffi::OsString;
 
@@ -17,8 +17,8 @@ fn ours(scratch: &Scratch, file: Option<&str>, arguments: &[&str], stdin: &[u8])
     load(&CommandLine::parse(&arguments), &mut stdin).map(|loaded| loaded.settings).map_err(|error| error.to_string())
 }
 
-/// Writes `text` into a file after what a run needs, starts both with it and with `arguments`, and compares whether they take it, and
-/// then the values of `names`.
+/// Writes `text` into a file after what a run needs, starts both with it and with `arguments`, and compares whether
+/// they take it, and then the values of `names`.
 #[track_caller]
 fn check(rule: &str, text: &str, arguments: &[&str], names: &[&str]) {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! CONFIG REWRITE: beside a redis-server with the same file, started anew from what was written, and where it cannot write.
+//! CONFIG REWRITE: beside a redis-server with the same file, started anew from what was written, and where it cannot
+//! write.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{PermissionsExt, symlink};

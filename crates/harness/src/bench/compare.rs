@@ -1,5 +1,5 @@
-//! Measures the rows: our server and redis-server one after the other in alternating rounds, each alone on one core, the
-//! client on another, CPU time counted until background work has been idle.
+//! Measures the rows: our server and redis-server one after the other in alternating rounds, each alone on one core,
+//! the client on another, CPU time counted until background work has been idle.
 
 use std::time::Duration;
 

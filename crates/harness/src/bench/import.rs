@@ -1,5 +1,5 @@
-//! What an import costs: a file of strings is loaded by redis-server and imported by ours, the CPU time of either process counts. Then
-//! an import is killed in the middle, run again, checked, and its keys are read.
+//! What an import costs: a file of strings is loaded by redis-server and imported by ours, the CPU time of either
+//! process counts. Then an import is killed in the middle, run again, checked, and its keys are read.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};

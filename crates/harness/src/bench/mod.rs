@@ -1,10 +1,10 @@
 //! The benchmarks: programs that print ratios, not tests with time limits.
 //!
-//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` writes them
-//! into docs/benchmarks.md, and `charts` draws the charts of that page from its tables. `sweep` measures over sizes of values and numbers of workers, `latency` how long many
-//! clients wait, with a client of its own. `collections` measures the commands on collections, `giants` what a
-//! single huge one does to others, `import` what it costs to load a file. `disk` measures what needs more data than memory, with a
-//! driver of its own.
+//! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` writes them into
+//! docs/benchmarks.md, and `charts` draws the charts of that page from its tables. `sweep` measures over sizes of
+//! values and numbers of workers, `latency` how long many clients wait, with a client of its own. `collections`
+//! measures the commands on collections, `giants` what a single huge one does to others, `import` what it costs to load
+//! a file. `disk` measures what needs more data than memory, with a driver of its own.
 
 pub mod charts;
 pub mod collections;

@@ -1,9 +1,9 @@
 //! Backups under load: taken while all write and while the server is killed, then opened.
 //!
 //! A backup that is visible must be whole: the state of one moment, between the last write that was acknowledged before
-//! it was asked for and the last one that was sent before it was seen complete, of each writer and, by a pair of keys that are
-//! written in turn over two connections, across them. It is opened as a copy, so that the backup itself can be opened again
-//! rounds later, when the server that made it has gone on.
+//! it was asked for and the last one that was sent before it was seen complete, of each writer and, by a pair of keys
+//! that are written in turn over two connections, across them. It is opened as a copy, so that the backup itself can be
+//! opened again rounds later, when the server that made it has gone on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -132,7 +132,8 @@ fn wait_made(client: &mut Client) -> Result<std::io::Result<String>> {
 }
 
 impl Backups {
-    /// Before the writers of a round begin: what they and who takes backups share. Nothing if the server makes no backups.
+    /// Before the writers of a round begin: what they and who takes backups share. Nothing if the server makes no
+    /// backups.
     pub fn begin(&mut self, server: &Server, writers: &mut [Writer]) -> Result<Option<Watch>> {
         let mut client = server.client()?;
         let info = client.info("persistence")?.unwrap_or_default();

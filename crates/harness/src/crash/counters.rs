@@ -1,6 +1,6 @@
-//! Counters that many connections raise at once, by WATCH, GET, SET and by INCR, in blocks: an update that is lost shows as a
-//! counter below its acknowledged EXECs. And blocks of which one command changes too much: both of its counters are raised,
-//! or none.
+//! Counters that many connections raise at once, by WATCH, GET, SET and by INCR, in blocks: an update that is lost
+//! shows as a counter below its acknowledged EXECs. And blocks of which one command changes too much: both of its
+//! counters are raised, or none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -84,8 +84,8 @@ impl Counters {
         }
     }
 
-    /// Threads that are to run while the server lives. In half of the rounds one connection only watches: then there are
-    /// moments in which nobody does, and a commit that asks too early takes the next WATCH for none.
+    /// Threads that are to run while the server lives. In half of the rounds one connection only watches: then there
+    /// are moments in which nobody does, and a commit that asks too early takes the next WATCH for none.
     pub fn tasks(&mut self) -> Vec<Task<'_>> {
         let idle = if self.random.percent(50) { WATCHERS - 1 } else { 0 };
         self.connections.iter_mut().skip(idle).map(Task).collect()

@@ -1,9 +1,9 @@
-//! Consumer groups: a producer adds numbered entries to streams, consumers wait for them, acknowledge some and take over others,
-//! and the server is killed.
+//! Consumer groups: a producer adds numbered entries to streams, consumers wait for them, acknowledge some and take
+//! over others, and the server is killed.
 //!
-//! Every entry that was acknowledged to the producer is there afterwards. Each one up to the group's last delivered id is
-//! acknowledged or pending: acknowledged if the reply to XACK came, pending unless an XACK was sent. Each one behind is
-//! neither, and nobody has received it. Nobody ever received an entry as a new one that another one had received so.
+//! Every entry that was acknowledged to the producer is there afterwards. Each one up to the group's last delivered id
+//! is acknowledged or pending: acknowledged if the reply to XACK came, pending unless an XACK was sent. Each one behind
+//! is neither, and nobody has received it. Nobody ever received an entry as a new one that another one had received so.
 //! `Account` judges that.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,11 @@
 //! The crash test: many connections write known sequences, the server is killed at random moments and started again on
 //! the same directory, and every acknowledged write, every transaction, every deadline and every count is checked.
 //!
-//! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its operations),
-//! `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and opens them, `pops`
-//! has elements wander through blocked pops, `groups` entries through consumer groups, `counters` has connections raise counters
-//! that others raise meanwhile; `short_disk` is a program of its own. A loss ends the run and leaves the data directory where it is.
+//! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its
+//! operations), `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and
+//! opens them, `pops` has elements wander through blocked pops, `groups` entries through consumer groups, `counters`
+//! has connections raise counters that others raise meanwhile; `short_disk` is a program of its own. A loss ends the
+//! run and leaves the data directory where it is.
 
 pub mod model;
 mod value;

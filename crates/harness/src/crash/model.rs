@@ -1,4 +1,5 @@
-//! What one writer's part of the data must be: keys with values (`value`) and deadlines, and operations that change them.
+//! What one writer's part of the data must be: keys with values (`value`) and deadlines, and operations that change
+//! them.
 //!
 //! Each writer owns the keys that begin with its prefix, in databases of its choice, and writes them through one
 //! connection. The server runs one connection's commands in order, so after a crash the writer's part must equal the
@@ -42,8 +43,8 @@ pub enum Effect {
     Deadline(Place, Option<Millis>),
     /// RENAME.
     Move(Place, Place),
-    /// SPOP of so many members: which ones its reply says. The only effect of its operation, and nothing is sent behind it
-    /// before its reply, which puts edits in its place.
+    /// SPOP of so many members: which ones its reply says. The only effect of its operation, and nothing is sent behind
+    /// it before its reply, which puts edits in its place.
     Draw(Place, usize),
     /// FLUSHDB of a database that only this writer uses.
     Clear(Database),
@@ -210,8 +211,8 @@ pub fn find_survivor(acknowledged: &State, in_flight: &[Operation], seen: &Seen)
     Err(text)
 }
 
-/// The edits of a draw whose reply was lost: the members that are no longer seen, or if these are not as many as were drawn,
-/// any, which then are wrong.
+/// The edits of a draw whose reply was lost: the members that are no longer seen, or if these are not as many as were
+/// drawn, any, which then are wrong.
 fn drawn(set: &Set, count: usize, seen: &Seen, place: &Place) -> Vec<Effect> {
     let left = match seen.keys.get(place).map(|entry| &entry.value) {
         Some(Value::Set(left)) => Some(left),

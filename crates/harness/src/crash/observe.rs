@@ -85,8 +85,8 @@ fn observe_strings<'a>(
     Ok(())
 }
 
-/// DBSIZE must be the number of keys that SCAN finds, once expired keys are removed. `expiring` says whether there may be
-/// any, which may also go between the two questions; if not, it must be so at once.
+/// DBSIZE must be the number of keys that SCAN finds, once expired keys are removed. `expiring` says whether there may
+/// be any, which may also go between the two questions; if not, it must be so at once.
 pub fn check_sizes(client: &mut Client, databases: &[Database], expiring: bool) -> Result<()> {
     let begin = Instant::now();
     for &database in databases {

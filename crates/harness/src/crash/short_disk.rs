@@ -1,6 +1,6 @@
-//! The crash test on a disk that is short: others fill it and empty it again while many connections write and delete, and the
-//! server is stopped or killed and started again, wherever that leaves it. What was acknowledged is there, a block took effect as
-//! a whole or not at all, what was refused had no effect, and in the end all room comes back.
+//! The crash test on a disk that is short: others fill it and empty it again while many connections write and delete,
+//! and the server is stopped or killed and started again, wherever that leaves it. What was acknowledged is there, a
+//! block took effect as a whole or not at all, what was refused had no effect, and in the end all room comes back.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Writers that each own a ring of keys and write ascending numbers to it, so that what is found says up to which write all
-//! of it is there, and whether one in between is not.
+//! Writers that each own a ring of keys and write ascending numbers to it, so that what is found says up to which write
+//! all of it is there, and whether one in between is not.
 
 use std::fmt;
 use std::thread;

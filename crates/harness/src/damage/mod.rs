@@ -1,9 +1,9 @@
-//! The damage test: files of a data directory are deleted, emptied, cut, flipped, exchanged or mixed up, after a stop, after
-//! a kill and while the server runs, and what comes up is compared with what was acknowledged.
+//! The damage test: files of a data directory are deleted, emptied, cut, flipped, exchanged or mixed up, after a stop,
+//! after a kill and while the server runs, and what comes up is compared with what was acknowledged.
 //!
-//! Allowed are: all of it; a refusal that names the place and says what to do, of the start or of a read; and, where the
-//! process was killed under `durability os`, less than all if the start says that it has cut the log's end off. `load` writes
-//! and reads back, `plant` has the kinds of damage.
+//! Allowed are: all of it; a refusal that names the place and says what to do, of the start or of a read; and, where
+//! the process was killed under `durability os`, less than all if the start says that it has cut the log's end off.
+//! `load` writes and reads back, `plant` has the kinds of damage.
 
 mod load;
 mod plant;

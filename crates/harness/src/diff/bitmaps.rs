@@ -1,5 +1,5 @@
-//! The commands on bits of strings, for `generate`: bits near the begin, near the end of a chunk and far away, fields of all
-//! widths, and ranges that begin and end anywhere.
+//! The commands on bits of strings, for `generate`: bits near the begin, near the end of a chunk and far away, fields
+//! of all widths, and ranges that begin and end anywhere.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

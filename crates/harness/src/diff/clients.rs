@@ -1,4 +1,5 @@
-//! Commands about clients, for cases in which nobody else is there: nobody to hear a message, to be closed or to be woken.
+//! Commands about clients, for cases in which nobody else is there: nobody to hear a message, to be closed or to be
+//! woken.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

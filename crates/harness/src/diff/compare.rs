@@ -1,6 +1,6 @@
 //! When two replies to the same command count as the same: byte for byte, except where Redis promises less than that
-//! (order of KEYS), where time runs (TTL), or where servers describe themselves (INFO). `exceptions` has what is allowed
-//! to differ for a reason of ours; it is asked only after these rules have said no.
+//! (order of KEYS), where time runs (TTL), or where servers describe themselves (INFO). `exceptions` has what is
+//! allowed to differ for a reason of ours; it is asked only after these rules have said no.
 
 use std::collections::HashSet;
 
@@ -47,8 +47,8 @@ pub enum Rule {
     CommandDocs,
 }
 
-/// Redis compares texts up to the first NUL unless the result is stored, and leaves equal ones, and what is not sorted, in any
-/// order; a list that is not sorted has one.
+/// Redis compares texts up to the first NUL unless the result is stored, and leaves equal ones, and what is not sorted,
+/// in any order; a list that is not sorted has one.
 fn rule_of_sort(command: &Command) -> Rule {
     let has = |word: &str| command.iter().any(|argument| argument.eq_ignore_ascii_case(word.as_bytes()));
     let has_order = command.get(1).is_some_and(|key| key == SORTED_LIST);

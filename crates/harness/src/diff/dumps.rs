@@ -1,6 +1,6 @@
-//! DUMP and RESTORE, for `generate` and for `play`. Payloads are each server's own, so a sequence does not name their bytes: it
-//! has words that stand for the payload that this server or the other one answered to the last DUMP that found something.
-//! What is compared is what RESTORE answers and what the keys then hold.
+//! DUMP and RESTORE, for `generate` and for `play`. Payloads are each server's own, so a sequence does not name their
+//! bytes: it has words that stand for the payload that this server or the other one answered to the last DUMP that
+//! found something. What is compared is what RESTORE answers and what the keys then hold.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -98,8 +98,8 @@ fn seldom_wrong(a: &mut Arguments, below: u64) -> Vec<u8> {
     if a.random.percent(30) { a.number() } else { a.random.below(below).to_string().into_bytes() }
 }
 
-/// Keys of values of any size, and their payloads, do not meet other commands: of places that are equally far, as many scores are,
-/// GEOSEARCH gives any.
+/// Keys of values of any size, and their payloads, do not meet other commands: of places that are equally far, as many
+/// scores are, GEOSEARCH gives any.
 const MOVED: &[u8] = b"moved";
 
 fn is_moved(command: &Command) -> bool {

@@ -1,9 +1,9 @@
 //! Makes a case: a sequence of steps over all commands that the server has, from a seed and the number of the case.
 //!
-//! Each case uses a random part of the commands ("swarm testing", Groce et al. 2012): a few commands that meet often find
-//! more than all of them rarely. Some commands are then spoiled: an argument lost, doubled, replaced, added.
-//! What makes the commands of a group is in a module named after it.
-//! It never asks a server; what it knows of a connection (is it in MULTI?) is a guess that only shapes the odds.
+//! Each case uses a random part of the commands ("swarm testing", Groce et al. 2012): a few commands that meet often
+//! find more than all of them rarely. Some commands are then spoiled: an argument lost, doubled, replaced, added. What
+//! makes the commands of a group is in a module named after it. It never asks a server; what it knows of a connection
+//! (is it in MULTI?) is a guess that only shapes the odds.
 
 use super::administration;
 use super::arguments::Arguments;
@@ -298,8 +298,8 @@ fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bo
     command
 }
 
-/// COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, and CLIENT NO-TOUCH, which 7.2 runs: in a block, its refusal would
-/// end the whole block on one side only.
+/// COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, and CLIENT NO-TOUCH, which 7.2 runs: in a block, its refusal
+/// would end the whole block on one side only.
 fn is_refused_by_7_0(command: &Command) -> bool {
     if command[0].eq_ignore_ascii_case(b"client") && command.get(1).is_some_and(|w| w.eq_ignore_ascii_case(b"no-touch"))
     {

@@ -1,6 +1,6 @@
-//! The commands on positions, for `generate`: a few keys of their own, members that crowd around a few centers so that searches find
-//! some, and the corners of the map. No two members are at one position: which of equally distant ones Redis returns where fewer
-//! than all are asked for is not defined.
+//! The commands on positions, for `generate`: a few keys of their own, members that crowd around a few centers so that
+//! searches find some, and the corners of the map. No two members are at one position: which of equally distant ones
+//! Redis returns where fewer than all are asked for is not defined.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

@@ -1,6 +1,6 @@
-//! The commands on consumer groups, for `generate`: few groups and consumers, so that they meet. Idle times are none or far
-//! beyond what a case takes, so that both servers find the same. And how what is told of groups is compared, where times run
-//! and 7.2 says more than 7.0.
+//! The commands on consumer groups, for `generate`: few groups and consumers, so that they meet. Idle times are none or
+//! far beyond what a case takes, so that both servers find the same. And how what is told of groups is compared, where
+//! times run and 7.2 says more than 7.0.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -232,8 +232,8 @@ pub(super) fn other(a: &mut Arguments) -> Command {
     unreachable!("the ticket is below the sum of the weights")
 }
 
-/// What XINFO and XPENDING say, without times, and without what only one of the versions says: consumers that nothing is pending
-/// for, which 7.2 makes where 7.0 does not, and the fields that are new.
+/// What XINFO and XPENDING say, without times, and without what only one of the versions says: consumers that nothing
+/// is pending for, which 7.2 makes where 7.0 does not, and the fields that are new.
 pub fn timeless(reply: &Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => Reply::Map(pairs.iter().filter_map(|(key, value)| field(key, value)).collect()),

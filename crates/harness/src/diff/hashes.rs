@@ -1,5 +1,5 @@
-//! The commands on hashes, for `generate`: few fields so that commands meet, and now and then so many, or so long ones, that
-//! every way to hold a hash is met.
+//! The commands on hashes, for `generate`: few fields so that commands meet, and now and then so many, or so long ones,
+//! that every way to hold a hash is met.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

@@ -1,5 +1,6 @@
-//! The commands on HyperLogLogs, for `generate`: few elements and many, so that HyperLogLogs are sparse, dense, and become dense,
-//! and HyperLogLogs that a client sets, whole and broken. Replies of GET show whether the bytes are the same.
+//! The commands on HyperLogLogs, for `generate`: few elements and many, so that HyperLogLogs are sparse, dense, and
+//! become dense, and HyperLogLogs that a client sets, whole and broken. Replies of GET show whether the bytes are the
+//! same.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -30,8 +31,8 @@ pub(super) fn other(a: &mut Arguments) -> Command {
     unreachable!("the ticket is below the sum of the weights")
 }
 
-/// A key whose HyperLogLog is often broken. Of several elements that are added to one, Redis keeps those before the first that
-/// cannot be added, and we none.
+/// A key whose HyperLogLog is often broken. Of several elements that are added to one, Redis keeps those before the
+/// first that cannot be added, and we none.
 const BROKEN: &[u8] = b"broken";
 
 fn own(a: &mut Arguments) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! The commands on lists, for `generate`: few elements so that they are found and removed, and now and then so many, or so
-//! long ones, that every way to hold a list is met.
+//! The commands on lists, for `generate`: few elements so that they are found and removed, and now and then so many, or
+//! so long ones, that every way to hold a list is met.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

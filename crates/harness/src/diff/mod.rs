@@ -2,7 +2,8 @@
 //!
 //! `sequence` is what is played and its text form, `generate` makes sequences, `play` runs them on both servers,
 //! `compare` and `exceptions` judge, `shrink` makes a failure small; `channels` has cases of another kind, about what
-//! connections hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh servers first.
+//! connections hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh
+//! servers first.
 
 mod administration;
 mod arguments;

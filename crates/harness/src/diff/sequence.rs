@@ -3,10 +3,10 @@
 //! The text is lines of commands as redis-cli reads them (`quoted`), with directives in lines that begin with `#@`:
 //! `connection N` (what follows goes there), `pipeline N` (the next N commands are sent at once), `scan` (the next line
 //! is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its own),
-//! `cool` (what was written so far moves from memory to the base), `channels` and `blocking`
-//! (the case is played by the module of that name).
-//! RESTORE may have words for a payload that DUMP answered before (`dumps`). Other lines that begin with `#` are comments. A
-//! sequence of one connection without directives can be piped to redis-cli after `grep -v '^#'`.
+//! `cool` (what was written so far moves from memory to the base), `channels` and `blocking` (the case is played by the
+//! module of that name). RESTORE may have words for a payload that DUMP answered before (`dumps`). Other lines that
+//! begin with `#` are comments. A sequence of one connection without directives can be piped to redis-cli after `grep
+//! -v '^#'`.
 
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
-//! The commands on sets, for `generate`: few members so that sets have much in common, and now and then so many, or such
-//! long ones, that every way to hold a set is met.
+//! The commands on sets, for `generate`: few members so that sets have much in common, and now and then so many, or
+//! such long ones, that every way to hold a set is met.
 //!
-//! What is taken out at random is not the same on two servers: SPOP comes only where it empties the set, or where the key
-//! goes right after it.
+//! What is taken out at random is not the same on two servers: SPOP comes only where it empties the set, or where the
+//! key goes right after it.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

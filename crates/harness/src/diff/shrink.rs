@@ -1,5 +1,6 @@
-//! Makes a failing sequence small: drops steps ("ddmin", Zeller and Hildebrandt 2002), takes pipelines apart, then drops
-//! and shortens arguments, as long as it still fails. It knows nothing of servers: whether a sequence fails is asked.
+//! Makes a failing sequence small: drops steps ("ddmin", Zeller and Hildebrandt 2002), takes pipelines apart, then
+//! drops and shortens arguments, as long as it still fails. It knows nothing of servers: whether a sequence fails is
+//! asked.
 
 use std::time::{Duration, Instant};
 

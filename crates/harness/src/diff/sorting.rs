@@ -1,5 +1,5 @@
-//! SORT and SORT_RO, for `generate`. What Redis leaves open is not asked for: its ALPHA compares up to the first NUL where
-//! nothing is stored, and equal texts come in any order.
+//! SORT and SORT_RO, for `generate`. What Redis leaves open is not asked for: its ALPHA compares up to the first NUL
+//! where nothing is stored, and equal texts come in any order.
 
 use super::arguments::Arguments;
 use super::sequence::Command;

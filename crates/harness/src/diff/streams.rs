@@ -1,5 +1,5 @@
-//! The commands on streams, for `generate`: few ids, small ones, so that they are met again. No id is taken from the clock:
-//! two servers would not agree on it.
+//! The commands on streams, for `generate`: few ids, small ones, so that they are met again. No id is taken from the
+//! clock: two servers would not agree on it.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -50,7 +50,8 @@ fn count(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// MAXLEN or MINID. What an approximate trim leaves depends on Redis's nodes; of a stream that is one node all goes or nothing.
+/// MAXLEN or MINID. What an approximate trim leaves depends on Redis's nodes; of a stream that is one node all goes or
+/// nothing.
 fn trim(a: &mut Arguments, command: &mut Command) {
     let by_length = a.random.percent(50);
     command.push(a.word(if by_length { "MAXLEN" } else { "MINID" }));

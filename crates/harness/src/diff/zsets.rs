@@ -1,5 +1,5 @@
-//! The commands on sorted sets, for `generate`: few members with few scores so that commands meet and scores are equal, and now
-//! and then so many, or such long ones, that every way to hold a sorted set is met.
+//! The commands on sorted sets, for `generate`: few members with few scores so that commands meet and scores are equal,
+//! and now and then so many, or such long ones, that every way to hold a sorted set is met.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -75,8 +75,8 @@ fn lex(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// Sets that all commands on ranges of members share: their members have one score, because what Redis does with several
-/// is not defined.
+/// Sets that all commands on ranges of members share: their members have one score, because what Redis does with
+/// several is not defined.
 fn key_of_lex(a: &mut Arguments) -> Vec<u8> {
     a.random.pick(&[&b"lex"[..], b"lexi"]).to_vec()
 }

@@ -1,6 +1,6 @@
-//! The innocent client: GET and PING, a thousand a second in all, over a few connections in turn, so that every event loop
-//! has some of them. How long it waits is counted from when a request was due, so that a request that is late because the
-//! one before it was not answered has waited, too.
+//! The innocent client: GET and PING, a thousand a second in all, over a few connections in turn, so that every event
+//! loop has some of them. How long it waits is counted from when a request was due, so that a request that is late
+//! because the one before it was not answered has waited, too.
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;

@@ -1,5 +1,6 @@
-//! What a server holds for its clients: messages and replies that they do not read, values that a short payload expands to,
-//! requests that never end. Whoever has it hold too much may be refused or closed; the server stays within its memory.
+//! What a server holds for its clients: messages and replies that they do not read, values that a short payload expands
+//! to, requests that never end. Whoever has it hold too much may be refused or closed; the server stays within its
+//! memory.
 
 use std::thread;
 
@@ -26,8 +27,8 @@ const MB: usize = 1 << 20;
 /// Arguments of one command that prepares.
 const STEP: usize = 500;
 
-/// Keeps so many clients that have said what `say` has them say and do not read. One that the server closes makes room for the
-/// next one.
+/// Keeps so many clients that have said what `say` has them say and do not read. One that the server closes makes room
+/// for the next one.
 fn keep_unread(site: &Site, count: usize, say: impl Fn(&mut Client, usize) -> std::io::Result<()>) -> Result<()> {
     let mut clients: Vec<Client> = Vec::new();
     loop {
@@ -94,8 +95,8 @@ fn restore_expanding(site: &Site) -> Result<()> {
     })
 }
 
-/// The payload of a string of at least so many bytes, all the same: one as it is and the others as copies of the byte before,
-/// in steps of 264, as LZF has them.
+/// The payload of a string of at least so many bytes, all the same: one as it is and the others as copies of the byte
+/// before, in steps of 264, as LZF has them.
 fn expanding(bytes: usize) -> Vec<u8> {
     const COPY: usize = 264;
     let copies = bytes.div_ceil(COPY);

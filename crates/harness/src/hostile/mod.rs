@@ -1,9 +1,9 @@
-//! Hostile clients beside an innocent one: each attack runs for some seconds on a small server of its own, while another
-//! client asks for little things a thousand times a second. What is asserted: the innocent client hardly waits, and the
-//! server stays within its memory.
+//! Hostile clients beside an innocent one: each attack runs for some seconds on a small server of its own, while
+//! another client asks for little things a thousand times a second. What is asserted: the innocent client hardly waits,
+//! and the server stays within its memory.
 //!
-//! An attack is a row of [`ATTACKS`]: a function that prepares data and one that attacks until its time is over. The files
-//! beside this one have them by subject; `innocent` measures.
+//! An attack is a row of [`ATTACKS`]: a function that prepares data and one that attacks until its time is over. The
+//! files beside this one have them by subject; `innocent` measures.
 
 mod channels;
 mod innocent;
@@ -32,8 +32,8 @@ pub const DIRECTIVES: &str = "--maxmemory 128mb --maxmemory-clients 50% --worker
 pub const P99_MAX: Duration = Duration::from_millis(5);
 /// What it may wait at most.
 pub const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// What the server may occupy: `maxmemory` and a quarter of it, half of it for clients as `maxmemory-clients` has it here, and
-/// 96 MB for the program, its threads and what its allocator keeps.
+/// What the server may occupy: `maxmemory` and a quarter of it, half of it for clients as `maxmemory-clients` has it
+/// here, and 96 MB for the program, its threads and what its allocator keeps.
 pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
 /// How often the resident memory is looked at.
 const SAMPLE: Duration = Duration::from_millis(20);

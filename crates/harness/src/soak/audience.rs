@@ -1,5 +1,5 @@
-//! Clients that see each other: messages to subscribers that come and go, short looks by MONITOR, and clients that are closed
-//! at random. What a thread publishes it also hears, whole and in order, among what the others say.
+//! Clients that see each other: messages to subscribers that come and go, short looks by MONITOR, and clients that are
+//! closed at random. What a thread publishes it also hears, whole and in order, among what the others say.
 
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;

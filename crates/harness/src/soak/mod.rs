@@ -1,7 +1,7 @@
-//! The soak test: mixed load for long, with clients that come and go, settings that change, backups and databases that are
-//! emptied, while memory, threads and files of the server are watched; `audience.rs` has the clients that see each other.
-//! What it asserts: no unexpected error, no connection lost that nobody closed, no message lost, no backup that fails,
-//! nothing that only grows.
+//! The soak test: mixed load for long, with clients that come and go, settings that change, backups and databases that
+//! are emptied, while memory, threads and files of the server are watched; `audience.rs` has the clients that see each
+//! other. What it asserts: no unexpected error, no connection lost that nobody closed, no message lost, no backup that
+//! fails, nothing that only grows.
 
 mod audience;
 
@@ -263,7 +263,8 @@ fn take_backups(load: &Load, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Fills a database that nobody else uses, and empties it, by its own name or by another one that it was given meanwhile.
+/// Fills a database that nobody else uses, and empties it, by its own name or by another one that it was given
+/// meanwhile.
 fn empty_databases(load: &Load, port: u16) -> Result<()> {
     let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to empty databases")?;
     for round in 0.. {

@@ -1,8 +1,8 @@
 //! Parser and encoder beside a real redis-server: the same bytes, the same commands, the same error, the same end.
 //!
-//! Nearly every command sent here has a name that no server knows, so that redis-server answers it by quoting what it parsed.
-//! The tests start a redis-server of their own, found in PATH, on a unix socket in a fresh directory; they fail if there
-//! is none.
+//! Nearly every command sent here has a name that no server knows, so that redis-server answers it by quoting what it
+//! parsed. The tests start a redis-server of their own, found in PATH, on a unix socket in a fresh directory; they fail
+//! if there is none.
 
 use std::env;
 use std::fs;
@@ -54,7 +54,8 @@ impl Redis {
         redis
     }
 
-    /// Sends `data`, and if `closes` is false the end of the stream; returns all that comes back until the server closes.
+    /// Sends `data`, and if `closes` is false the end of the stream; returns all that comes back until the server
+    /// closes.
     fn answer(&self, data: &[u8], closes: bool) -> Vec<u8> {
         let mut stream = UnixStream::connect(self.dir.join("socket")).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");

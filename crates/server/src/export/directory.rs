@@ -1,8 +1,9 @@
-//! The export of a data directory or a backup: a store over it that is only read, and its keys in the order in which they are stored.
+//! The export of a data directory or a backup: a store over it that is only read, and its keys in the order in which
+//! they are stored.
 //!
-//! The base is opened as an image, and the log over files that only seem to change (`haypile_log::UnchangedFiles`): what it holds above
-//! the base is replayed into memory, as a server would. So nothing is written there, whatever happens, and a backup may lie on a medium
-//! that cannot be written at all.
+//! The base is opened as an image, and the log over files that only seem to change (`haypile_log::UnchangedFiles`):
+//! what it holds above the base is replayed into memory, as a server would. So nothing is written there, whatever
+//! happens, and a backup may lie on a medium that cannot be written at all.
 
 use super::{Exporting, unwritten};
 use crate::datadir;

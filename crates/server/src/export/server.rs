@@ -1,9 +1,11 @@
-//! The export of a server that runs, as its client: SCAN finds the keys, DUMP gives each value, together with its deadline and with how it
-//! is used. The three are asked for in one transaction of a key, so that they belong together; keys are not of one moment.
+//! The export of a server that runs, as its client: SCAN finds the keys, DUMP gives each value, together with its
+//! deadline and with how it is used. The three are asked for in one transaction of a key, so that they belong together;
+//! keys are not of one moment.
 //!
-//! A window of keys is under way at a time, so that the other end never holds much for us: it grows while values are short. No key is
-//! written twice, because Redis does not load such a file. SCAN of Haypile goes over keys in a fixed order and gives each of them once;
-//! that of Redis may repeat some while its tables grow, so hashes of all names are kept.
+//! A window of keys is under way at a time, so that the other end never holds much for us: it grows while values are
+//! short. No key is written twice, because Redis does not load such a file. SCAN of Haypile goes over keys in a fixed
+//! order and gives each of them once; that of Redis may repeat some while its tables grow, so hashes of all names are
+//! kept.
 
 use super::{Exporting, unwritten};
 use crate::remote::Remote;
@@ -21,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Keys that one SCAN looks at.
 const SCAN_COUNT: &[u8] = b"1000";
 
-/// Keys of a window, and bytes of their names: all that is sent fits what the operating system takes from us while nobody reads.
+/// Keys of a window, and bytes of their names: all that is sent fits what the operating system takes from us while
+/// nobody reads.
 const WINDOW_KEYS_MAX: usize = 256;
 const WINDOW_NAME_BYTES: usize = 8 << 10;
 
@@ -341,8 +344,8 @@ impl Link {
     }
 }
 
-/// Names that were seen, by a hash of 128 bits with secret keys: that two of a trillion names share one is less likely than a failure of
-/// the memory they lie in. Takes 17 to 35 bytes a name.
+/// Names that were seen, by a hash of 128 bits with secret keys: that two of a trillion names share one is less likely
+/// than a failure of the memory they lie in. Takes 17 to 35 bytes a name.
 #[derive(Default)]
 struct Seen {
     keys: [RandomState; 2],

@@ -1,11 +1,12 @@
 //! An import into a data directory: keys become transactions on a store that nobody else has.
 //!
-//! Where nothing is yet, the transactions are loaded (`store::Load`): sorted past log and memtable, and there when the file has
-//! been read to its end. Elsewhere each is committed, and has effect then. Of a long value the rows are written ahead, so that is committed in either case.
+//! Where nothing is yet, the transactions are loaded (`store::Load`): sorted past log and memtable, and there when the
+//! file has been read to its end. Elsewhere each is committed, and has effect then. Of a long value the rows are
+//! written ahead, so that is committed in either case.
 //!
-//! Short strings are gathered, and written many at a time: what their lookups and insertions touch in memory is fetched for all of
-//! them together. Every other key is a transaction of its own.
-//! How idle keys were is not kept, because no store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
+//! Short strings are gathered, and written many at a time: what their lookups and insertions touch in memory is fetched
+//! for all of them together. Every other key is a transaction of its own. How idle keys were is not kept, because no
+//! store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
 
 use super::progress::Progress;
 use super::tally::Tally;
@@ -304,7 +305,8 @@ impl<'s> Directory<'s> {
                 continue;
             }
             let before = if self.load.is_some() {
-                // The load finds out which keys come twice, but of one transaction it sees what a row is at the end only.
+                // The load finds out which keys come twice, but of one transaction it sees what a row is at the end
+                // only.
                 if keys[..at].iter().any(|other| other.hash == key.hash && other == key) {
                     self.end(txn, Kind::String, std::mem::take(&mut count))?;
                     txn = self.begin();

@@ -1,8 +1,8 @@
-//! A value that is too long for one command, on its way into a server: elements are added to a key of another name, which takes the
-//! name when it is complete.
+//! A value that is too long for one command, on its way into a server: elements are added to a key of another name,
+//! which takes the name when it is complete.
 //!
-//! The other name cannot be anyone's, and has a deadline as long as it is in the making, so that what a kill leaves behind goes by
-//! itself. Memory is bounded, but for the pending entries of one consumer group.
+//! The other name cannot be anyone's, and has a deadline as long as it is in the making, so that what a kill leaves
+//! behind goes by itself. Memory is bounded, but for the pending entries of one consumer group.
 
 use super::Ended;
 use super::server::{Link, head_words};

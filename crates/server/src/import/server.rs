@@ -1,8 +1,8 @@
-//! An import into a server, as its client: each value becomes a RESTORE of the very bytes that lie in the file, or of what an older
-//! server knows in their place.
+//! An import into a server, as its client: each value becomes a RESTORE of the very bytes that lie in the file, or of
+//! what an older server knows in their place.
 //!
-//! Commands are sent ahead of their replies, within bounds. A value that is too long for one command is made element by element
-//! (`long`). Whoever serves decides about a key as a whole, so each is there whole or not at all.
+//! Commands are sent ahead of their replies, within bounds. A value that is too long for one command is made element by
+//! element (`long`). Whoever serves decides about a key as a whole, so each is there whole or not at all.
 
 use super::long::Long;
 use super::progress::Progress;
@@ -117,8 +117,8 @@ impl Server {
         // Where it does not say, it has the default.
         let bulk_bytes = asked(&[b"CONFIG", b"GET", b"proto-max-bulk-len"]).ok().and_then(|reply| number_in(&reply));
         let payload_bytes_max = bulk_bytes.unwrap_or(BULK_BYTES_MAX).min(PAYLOAD_BYTES_MAX);
-        // Asked beforehand: a refusal comes when hundreds of values are under way, and does not say whether the form is too new or
-        // the payload damaged. Who may not ask sends what the file has.
+        // Asked beforehand: a refusal comes when hundreds of values are under way, and does not say whether the form is
+        // too new or the payload damaged. Who may not ask sends what the file has.
         let version = asked(&[b"INFO", b"server"]).ok().and_then(|reply| version_in(&reply));
         let tape = Tape::new(payload_bytes_max);
         let (under_way, tally) = (VecDeque::new(), Tally::new());

@@ -1,5 +1,5 @@
-//! Data directories with defects: a sound one is copied, rows are written into its base or bytes of its log are changed, behind
-//! the server's back.
+//! Data directories with defects: a sound one is copied, rows are written into its base or bytes of its log are
+//! changed, behind the server's back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod log;

@@ -1,5 +1,5 @@
-//! BITOP: a string made of the bits of others, chunk by chunk. The chunks of the result belong to a new object, so that they
-//! are written ahead; those that are all zeros are left out.
+//! BITOP: a string made of the bits of others, chunk by chunk. The chunks of the result belong to a new object, so that
+//! they are written ahead; those that are all zeros are left out.
 
 use super::{Bitmap, Held};
 use crate::chunks::{CHUNK_BYTES, Chunked, Long};
@@ -17,8 +17,8 @@ pub enum Operation {
     Not,
 }
 
-/// Stores the combined string under a key, whatever was there, and returns its length, that of the longest operand; where
-/// all are empty the key is left alone. Absent and shorter ones count as zeros.
+/// Stores the combined string under a key, whatever was there, and returns its length, that of the longest operand;
+/// where all are empty the key is left alone. Absent and shorter ones count as zeros.
 pub fn store(txn: &mut Txn<'_>, operation: Operation, key: &Key<'_>, operands: Vec<Option<Bitmap>>) -> Result<u64> {
     let lengths = || operands.iter().flatten().map(|operand| operand.length);
     let (length, all) = (lengths().max().unwrap_or(0), lengths().sum::<u64>());

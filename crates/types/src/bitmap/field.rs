@@ -1,5 +1,5 @@
-//! BITFIELD: integers of any width up to 64 bits at any bit of a string, the highest bit first. Owns their arithmetic with its
-//! three ways to overflow, and the several steps of one command, which see each other's effects.
+//! BITFIELD: integers of any width up to 64 bits at any bit of a string, the highest bit first. Owns their arithmetic
+//! with its three ways to overflow, and the several steps of one command, which see each other's effects.
 
 use super::Bitmap;
 use crate::Result;
@@ -78,8 +78,8 @@ impl Kind {
         }
     }
 
-    /// The number that SET of a signed integer stands for. Redis sees how far it is from the largest one in 64 bits, which the least numbers
-    /// are too far from: with SAT they become the largest.
+    /// The number that SET of a signed integer stands for. Redis sees how far it is from the largest one in 64 bits,
+    /// which the least numbers are too far from: with SAT they become the largest.
     fn as_set(self, number: i64) -> i128 {
         let (_, most) = self.bounds();
         match number.checked_neg().and_then(|distance| distance.checked_add(most as i64)) {
@@ -144,8 +144,8 @@ pub fn read(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcome>
     Ok(Outcome { values: steps.iter().map(get).collect::<Result<_>>()?, changed: false })
 }
 
-/// Does the steps, of which one writes at least, in their order. The string grows as far as any of them writes, even if they
-/// all fail.
+/// Does the steps, of which one writes at least, in their order. The string grows as far as any of them writes, even if
+/// they all fail.
 pub fn change(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcome> {
     let writes = steps.iter().filter(|step| step.operation != Operation::Get);
     let length = writes.map(|step| step.last_byte() + 1).max().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Bitmaps: strings whose bits are read and set one by one, counted, searched and combined. Bit 0 is the highest bit of the
-//! first byte, as in Redis. Owns these operations; how a string lies in its rows belongs to `string` and `chunks`.
+//! Bitmaps: strings whose bits are read and set one by one, counted, searched and combined. Bit 0 is the highest bit of
+//! the first byte, as in Redis. Owns these operations; how a string lies in its rows belongs to `string` and `chunks`.
 //!
-//! What touches one bit touches one chunk and logs that byte; what looks at a range streams over the chunks that have rows:
-//! those that are missing are zeros. `bits` works on bytes, `field` on integers of any width (BITFIELD), `combine` on whole
-//! strings (BITOP).
+//! What touches one bit touches one chunk and logs that byte; what looks at a range streams over the chunks that have
+//! rows: those that are missing are zeros. `bits` works on bytes, `field` on integers of any width (BITFIELD),
+//! `combine` on whole strings (BITOP).
 
 pub mod bits;
 pub mod combine;
@@ -98,8 +98,8 @@ impl Bitmap {
         Ok(found.or_else(|| (!bit && at < range.end).then_some(at)))
     }
 
-    /// Visits the bytes that hold these bits in pieces, each with its position in the string; pieces that are not there are
-    /// zeros.
+    /// Visits the bytes that hold these bits in pieces, each with its position in the string; pieces that are not there
+    /// are zeros.
     fn visit(
         &self,
         txn: &mut Txn<'_>,

@@ -83,8 +83,8 @@ pub(super) fn check_head(payload: &[u8], own_bytes: usize, encoding_max: u8, rep
     }
 }
 
-/// An element's row that is found by what the element is: its hash, and the element. Rows that belong to the type, at the
-/// reserved hash, are None.
+/// An element's row that is found by what the element is: its hash, and the element. Rows that belong to the type, at
+/// the reserved hash, are None.
 pub(super) fn hashed<'e>(
     element: &'e [u8],
     hash_seed: Option<u64>,

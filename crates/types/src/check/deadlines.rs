@@ -1,5 +1,5 @@
-//! Deadline rows: each key with a deadline has exactly one, and one for the first of its fields'. A row that does not agree with
-//! its key means nothing, as an overwrite that did not look may leave it, and is counted.
+//! Deadline rows: each key with a deadline has exactly one, and one for the first of its fields'. A row that does not
+//! agree with its key means nothing, as an overwrite that did not look may leave it, and is counted.
 
 use super::Context;
 use super::keys::{Tallies, check_standing, note_space};

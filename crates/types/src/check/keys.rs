@@ -56,7 +56,8 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Findings<'_>) -> Resul
     Ok(tallies)
 }
 
-/// A row of a space that is no database. `unknown` is the last one that was told, so that each is told once for a family.
+/// A row of a space that is no database. `unknown` is the last one that was told, so that each is told once for a
+/// family.
 pub(super) fn note_space(
     standing: Standing,
     space: Space,

@@ -1,9 +1,9 @@
-//! Whether the rows of a data directory are what docs/format says, all of them: keys and what stands beside them, objects
-//! and their owners, counters, and what each type demands of its values. Reads rows in order, each family once; looks up single
-//! rows only where something does not add up, and for the owner of each object. Changes nothing.
+//! Whether the rows of a data directory are what docs/format says, all of them: keys and what stands beside them,
+//! objects and their owners, counters, and what each type demands of its values. Reads rows in order, each family once;
+//! looks up single rows only where something does not add up, and for the owner of each object. Changes nothing.
 //!
-//! `keys` is the pass over meta rows, `deadlines` and `objects` those over the rest, `values` says which checker a value has;
-//! each type has a file of its own. Read only: `haypile_store::check` is what it stands on.
+//! `keys` is the pass over meta rows, `deadlines` and `objects` those over the rest, `values` says which checker a
+//! value has; each type has a file of its own. Read only: `haypile_store::check` is what it stands on.
 
 mod deadlines;
 mod keys;

@@ -1,8 +1,8 @@
-//! Objects: who owns them, and their rows. The rows of owners, elements and scores lie in the same order, so that one walk
-//! over the three meets all that belongs to an object at once.
+//! Objects: who owns them, and their rows. The rows of owners, elements and scores lie in the same order, so that one
+//! walk over the three meets all that belongs to an object at once.
 //!
-//! An object without owner is garbage. One with an owner belongs to exactly the key that names it; its rows are then for the
-//! type's checker.
+//! An object without owner is garbage. One with an owner belongs to exactly the key that names it; its rows are then
+//! for the type's checker.
 
 use super::keys::{Tallies, is_slot, note_space};
 use super::place::{KeyPlace, ObjectPlace, Report, Shown};

@@ -1,5 +1,5 @@
-//! The counted trees of large lists and sorted sets, walked from their first part to their last beside the elements that they
-//! count. What a node's bytes say is the type's; that counts, keys and levels agree is checked here.
+//! The counted trees of large lists and sorted sets, walked from their first part to their last beside the elements
+//! that they count. What a node's bytes say is the type's; that counts, keys and levels agree is checked here.
 //!
 //! Memory is a node for each level. Nodes are looked up one by one, some dozens of elements for each.
 

@@ -1,5 +1,5 @@
-//! Sorted sets: docs/format/zset.md. Each member has two rows, one found by the member and one in order, and the latter are
-//! counted by a tree once they are many.
+//! Sorted sets: docs/format/zset.md. Each member has two rows, one found by the member and one in order, and the latter
+//! are counted by a tree once they are many.
 
 use super::collection::{self, Distinct, check_count, hashed};
 use super::objects::{Look, ObjectRows};
@@ -26,7 +26,8 @@ type Score = [u8; 8];
 const MINUS_ZERO: Score = (!(1u64 << 63)).to_be_bytes();
 const ZERO: Score = (1u64 << 63).to_be_bytes();
 
-/// Where a score stands in the order, and the value of its row there: the same place for both zeros, a sign for one of them.
+/// Where a score stands in the order, and the value of its row there: the same place for both zeros, a sign for one of
+/// them.
 fn place(score: Score) -> (Score, &'static [u8]) {
     if score == MINUS_ZERO { (ZERO, &[1]) } else { (score, &[]) }
 }
@@ -57,7 +58,8 @@ pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
     collection::check_head(payload, OWN_BYTES, ZSET_SKIPLIST, report);
 }
 
-/// `level: u8 | n: u16 | counts: n of u32 at level 0, else u64 | children: n of u32, above level 0 | ends: n of u16 | keys`.
+/// `level: u8 | n: u16 | counts: n of u32 at level 0, else u64 | children: n of u32, above level 0 | ends: n of u16 |
+/// keys`.
 fn parse_node(row: &[u8]) -> Option<Node> {
     let (&[level, high, low], rest) = row.split_first_chunk::<3>()?;
     let length = usize::from(u16::from_be_bytes([high, low]));

@@ -1,9 +1,9 @@
-//! Geospatial positions: a pair of degrees as the score of a sorted set's element, distances, and the parts of the order in which the
-//! positions within an area lie. The arithmetic is that of Redis to the last bit, so that scores, distances and the order of what
-//! is found are Redis's. Knows no rows; the walk over a sorted set is in `search`.
+//! Geospatial positions: a pair of degrees as the score of a sorted set's element, distances, and the parts of the
+//! order in which the positions within an area lie. The arithmetic is that of Redis to the last bit, so that scores,
+//! distances and the order of what is found are Redis's. Knows no rows; the walk over a sorted set is in `search`.
 //!
-//! A score has 52 bits: 26 bisections of the latitudes (even bits) and of the longitudes (odd bits) in turn. So positions with the
-//! same first bits lie in one rectangle, a *cell*, and a cell is a run of scores.
+//! A score has 52 bits: 26 bisections of the latitudes (even bits) and of the longitudes (odd bits) in turn. So
+//! positions with the same first bits lie in one rectangle, a *cell*, and a cell is a run of scores.
 
 mod search;
 
@@ -56,7 +56,8 @@ impl Position {
         Cell::at(self, STEPS_MAX).bits as f64
     }
 
-    /// The standard geohash, whose latitudes reach to the poles. A score has two bits less than its last character, which is 0.
+    /// The standard geohash, whose latitudes reach to the poles. A score has two bits less than its last character,
+    /// which is 0.
     pub fn hash(self) -> [u8; HASH_CHARS] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         const POLE: f64 = 90.0;
@@ -217,8 +218,8 @@ pub enum Shape {
 }
 
 impl Area {
-    /// The cells in which its positions lie, in the order in which Redis looks into them: that of the center and what of its
-    /// neighbours the area reaches. Cells are so large that these are enough.
+    /// The cells in which its positions lie, in the order in which Redis looks into them: that of the center and what
+    /// of its neighbours the area reaches. Cells are so large that these are enough.
     fn cells(&self) -> SmallVec<[Cell; 9]> {
         let bounds = self.bounds();
         let mut steps = self.steps();

@@ -1,5 +1,5 @@
-//! The walk over the positions of a sorted set that lie within an area, in the order in which Redis comes to them: cell by cell,
-//! by score within each. Goes in steps, so that who looks at many can do something in between.
+//! The walk over the positions of a sorted set that lie within an area, in the order in which Redis comes to them: cell
+//! by cell, by score within each. Goes in steps, so that who looks at many can do something in between.
 
 use super::{Area, Cell, Position, Test};
 use crate::Result;
@@ -22,8 +22,8 @@ impl Search {
         Search { test: Test::new(area), cells: area.cells(), at: 0, looked: 0 }
     }
 
-    /// Looks at up to so many further elements, and gives the member, score and distance in metres of each position in the area to
-    /// `each`, until that breaks. Says whether there may be more.
+    /// Looks at up to so many further elements, and gives the member, score and distance in metres of each position in
+    /// the area to `each`, until that breaks. Says whether there may be more.
     pub fn step(
         &mut self,
         txn: &mut Txn<'_>,

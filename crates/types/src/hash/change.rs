@@ -14,8 +14,8 @@ use crate::{Error, Result, integer};
 use haypile_store::{EncodingLimit, Key, Txn};
 use smallvec::SmallVec;
 
-/// Sets fields to values, creates the key if it is absent, and returns how many fields are new. The key's deadline stays,
-/// those of the fields go.
+/// Sets fields to values, creates the key if it is absent, and returns how many fields are new. The key's deadline
+/// stays, those of the fields go.
 pub fn set<'a>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -127,8 +127,8 @@ fn set_packed<'a>(
     Ok(created)
 }
 
-/// How Redis would hold a hash in which these are set: it never goes back. `new_fields` are expected to be as many as that,
-/// where Redis guesses so.
+/// How Redis would hold a hash in which these are set: it never goes back. `new_fields` are expected to be as many as
+/// that, where Redis guesses so.
 #[inline]
 pub(super) fn encoding_for<'a>(
     txn: &Txn<'_>,

@@ -161,7 +161,8 @@ pub struct Expired {
     pub may_be_more: bool,
 }
 
-/// Removes up to `max` fields whose deadlines have passed. Some field is left: a key whose last field expires goes as a whole.
+/// Removes up to `max` fields whose deadlines have passed. Some field is left: a key whose last field expires goes as a
+/// whole.
 fn expire_fields(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, max: usize) -> Result<Expired> {
     match Form::of(entry)? {
         Form::Packed(packed) => {

@@ -1,7 +1,7 @@
 //! How a field lies: as an entry of a packed hash, or in a row of its own.
 //!
-//! Packed, a hash of which fields may have deadlines has one behind each value, 0 for none. In a row, a flag says whether
-//! the value has a deadline before it.
+//! Packed, a hash of which fields may have deadlines has one behind each value, 0 for none. In a row, a flag says
+//! whether the value has a deadline before it.
 
 use crate::Result;
 use crate::element::of_row;

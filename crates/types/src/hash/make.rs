@@ -1,5 +1,5 @@
-//! Hashes that are made as a whole, of fields that come one after the other. They may have any size: what grows beyond a meta row goes
-//! to the rows of an object that nothing names until it is complete, so that it is written ahead.
+//! Hashes that are made as a whole, of fields that come one after the other. They may have any size: what grows beyond
+//! a meta row goes to the rows of an object that nothing names until it is complete, so that it is written ahead.
 
 use super::change::encoding_for;
 use super::packing::{Deadline, Packing};

@@ -1,8 +1,9 @@
-//! Hashes: fields with values, packed into the meta row while they are small, else a row for each field. A field may have a
-//! deadline of its own; one whose deadline has passed is absent to readers. Format: docs/format/hash.md.
+//! Hashes: fields with values, packed into the meta row while they are small, else a row for each field. A field may
+//! have a deadline of its own; one whose deadline has passed is absent to readers. Format: docs/format/hash.md.
 //!
-//! Reading is here. How fields lie is in `field`, changes in `change` (with `packing` and `rows` for the two forms), deadlines in
-//! `deadline`. What is looked up is a key's entry; every operation works on it, so that the meta row is read once.
+//! Reading is here. How fields lie is in `field`, changes in `change` (with `packing` and `rows` for the two forms),
+//! deadlines in `deadline`. What is looked up is a key's entry; every operation works on it, so that the meta row is
+//! read once.
 
 mod change;
 mod deadline;
@@ -186,8 +187,8 @@ pub fn contains(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, field: &[u8]) -
     }
 }
 
-/// Gives all fields and their values to `each`, until that breaks: packed ones in the order in which they came, others in the
-/// order of their hashes.
+/// Gives all fields and their values to `each`, until that breaks: packed ones in the order in which they came, others
+/// in the order of their hashes.
 pub fn visit(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -230,15 +231,16 @@ pub fn visit_stored(
     }
 }
 
-/// The rows of all fields as they are now, for a reply that is sent piece by piece; `None` for a packed hash. Their keys are
-/// read by `field_of_row`, their values by `stored_in_row`; there may be some whose deadlines have passed.
+/// The rows of all fields as they are now, for a reply that is sent piece by piece; `None` for a packed hash. Their
+/// keys are read by `field_of_row`, their values by `stored_in_row`; there may be some whose deadlines have passed.
 pub fn view(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<Option<View>> {
     let Form::Rows(head, _) = Form::of(entry)? else { return Ok(None) };
     let (from, until) = head.rows(key).from_hash(0);
     Ok(Some(txn.view(&from, &until, Direction::Forward)?))
 }
 
-/// Gives about `max` fields from a hash on, and their values, to `each`; says where to go on. A packed hash goes out whole.
+/// Gives about `max` fields from a hash on, and their values, to `each`; says where to go on. A packed hash goes out
+/// whole.
 pub fn page(
     txn: &mut Txn<'_>,
     key: &Key<'_>,

@@ -1,7 +1,7 @@
 //! A hash in rows that is changed: the rows of its fields, the index of their deadlines, and its meta row at the end.
 //!
-//! The index has a `score` row `deadline_ms: u64 BE | h32: u32 BE | field` for each field with a deadline, so that the earliest
-//! comes first.
+//! The index has a `score` row `deadline_ms: u64 BE | h32: u32 BE | field` for each field with a deadline, so that the
+//! earliest comes first.
 
 use super::Timing;
 use super::deadline::After;

@@ -68,7 +68,8 @@ fn packed(values: &[u8; GROUP]) -> [u8; GROUP_BYTES] {
     x.to_le_bytes()[..GROUP_BYTES].try_into().expect("six bytes")
 }
 
-/// Makes each of `values` at least what its register has. The registers are of a dense HyperLogLog, so they are all there.
+/// Makes each of `values` at least what its register has. The registers are of a dense HyperLogLog, so they are all
+/// there.
 pub fn merge(registers: &[u8], values: &mut [u8; REGISTERS]) {
     let (groups, _) = registers.as_chunks::<GROUP_BYTES>();
     let (targets, _) = values.as_chunks_mut::<GROUP>();

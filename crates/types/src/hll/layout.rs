@@ -1,11 +1,13 @@
-//! The bytes of a HyperLogLog as Redis lays them out: a header, then the registers, dense or sparse. Owns what both forms
-//! share: the header with its cached count, which register an element belongs to, and setting one wherever it lies.
+//! The bytes of a HyperLogLog as Redis lays them out: a header, then the registers, dense or sparse. Owns what both
+//! forms share: the header with its cached count, which register an element belongs to, and setting one wherever it
+//! lies.
 //!
 //! ```text
-//! "HYLL" | encoding: u8, 0 dense, 1 sparse | 3 bytes, zero | cached count: u64 LE, its highest bit set if it is outdated | registers
+//! "HYLL" | encoding: u8, 0 dense, 1 sparse | 3 bytes, zero | cached count: u64 LE, highest bit: outdated | registers
 //! ```
 //!
-//! Works on bytes only, whoever made them: a client may SET any. `dense` and `sparse` are the registers, `estimate` the count.
+//! Works on bytes only, whoever made them: a client may SET any. `dense` and `sparse` are the registers, `estimate` the
+//! count.
 
 use super::{dense, sparse};
 use std::borrow::Cow;
@@ -78,8 +80,8 @@ pub fn outdated(flag: u8) -> u8 {
     flag | CACHE_OUTDATED
 }
 
-/// The register that an element belongs to, and the value that it asks for: how far its hash is from the register's number
-/// to the first bit that is set.
+/// The register that an element belongs to, and the value that it asks for: how far its hash is from the register's
+/// number to the first bit that is set.
 #[inline]
 pub fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = murmur64a(element);
@@ -107,8 +109,9 @@ fn murmur64a(bytes: &[u8]) -> u64 {
     hash ^ hash >> R
 }
 
-/// Raises a register to `value` unless it is as high already, and says whether it did. A sparse HyperLogLog becomes dense where it
-/// would be longer than `sparse_bytes_max`, or the value is too large for it. The cached count is left as it is.
+/// Raises a register to `value` unless it is as high already, and says whether it did. A sparse HyperLogLog becomes
+/// dense where it would be longer than `sparse_bytes_max`, or the value is too large for it. The cached count is left
+/// as it is.
 pub fn raise(
     bytes: &mut Cow<'_, [u8]>,
     encoding: &mut Encoding,

@@ -1,9 +1,9 @@
-//! HyperLogLogs: strings that count different elements in 12 KB at most, with a standard error of 0.81 %. The bytes are those
-//! of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `layout` owns the bytes, with
-//! `dense`, `sparse` and `estimate`.
+//! HyperLogLogs: strings that count different elements in 12 KB at most, with a standard error of 0.81 %. The bytes are
+//! those of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `layout` owns the
+//! bytes, with `dense`, `sparse` and `estimate`.
 //!
-//! What changes nothing writes nothing. A changed register is a patch of a byte or two in a dense HyperLogLog, and a splice of a few in a
-//! sparse one. Format: docs/format/hyperloglog.md.
+//! What changes nothing writes nothing. A changed register is a patch of a byte or two in a dense HyperLogLog, and a
+//! splice of a few in a sparse one. Format: docs/format/hyperloglog.md.
 
 pub mod layout;
 
@@ -65,8 +65,8 @@ impl HyperLogLog {
         self.header.object.is_none() && self.bytes.len() >= PATCH_FROM_BYTES
     }
 
-    /// Makes the key, which still is what it was, hold these bytes, and logs what is different. They are written even if
-    /// nothing is.
+    /// Makes the key, which still is what it was, hold these bytes, and logs what is different. They are written even
+    /// if nothing is.
     fn replace(self, txn: &mut Txn<'_>, key: &Key<'_>, after: &[u8]) -> Result<()> {
         let HyperLogLog { header, bytes, .. } = self;
         if header.object.is_some() || after.len() > string::INLINE_BYTES_MAX {
@@ -196,7 +196,8 @@ fn set_outdated(bytes: &mut [u8]) {
     bytes[CACHE_FLAG_AT] = layout::outdated(bytes[CACHE_FLAG_AT]);
 }
 
-/// The count of a key, `None` if it is absent. Where it has to be found out, it is left in the key for the next one who asks.
+/// The count of a key, `None` if it is absent. Where it has to be found out, it is left in the key for the next one who
+/// asks.
 pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
     let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
     let hll = HyperLogLog::of(txn, key, entry)?;

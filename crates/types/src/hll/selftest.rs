@@ -65,7 +65,8 @@ fn counts_are_near(mut seed: u64) -> Result<(), String> {
             if count != of_dense {
                 return Err(format!("Sparse and dense count {count} and {of_dense} of {number} elements"));
             }
-            // Six times the standard error: one run in a billion is further off. Few elements are counted to one or two.
+            // Six times the standard error: one run in a billion is further off. Few elements are counted to one or
+            // two.
             let error_max = (number as f64 * 6.0 * 1.04 / (REGISTERS as f64).sqrt()).ceil().max(2.0);
             if (count as f64 - number as f64).abs() > error_max {
                 return Err(format!("{number} elements are counted as {count}"));

@@ -1,10 +1,12 @@
-//! Passes runs of sparse registers 64 bytes at a time, then eight, to come near a register of which nothing says where it lies.
+//! Passes runs of sparse registers 64 bytes at a time, then eight, to come near a register of which nothing says where
+//! it lies.
 //!
-//! A run after the other takes two nanoseconds each, which was a third of what PFADD cost with a thousand runs. What makes it slow is
-//! that where a run begins depends on the one before it: after an XZERO comes a byte that begins none. In a word of eight bytes, those
-//! that look like an XZERO are known at once, and so are those of a block of eight words, a bit for each byte. Which of them are is
-//! found for all 64 by one addition, with the one bit that comes from the block before; a table makes bytes of the bits again. The lengths
-//! are then added side by side in the bytes of the words.
+//! A run after the other takes two nanoseconds each, which was a third of what PFADD cost with a thousand runs. What
+//! makes it slow is that where a run begins depends on the one before it: after an XZERO comes a byte that begins none.
+//! In a word of eight bytes, those that look like an XZERO are known at once, and so are those of a block of eight
+//! words, a bit for each byte. Which of them are is found for all 64 by one addition, with the one bit that comes from
+//! the block before; a table makes bytes of the bits again. The lengths are then added side by side in the bytes of the
+//! words.
 
 const WORD_BYTES: usize = 8;
 const BLOCK_WORDS: usize = 8;
@@ -20,7 +22,8 @@ pub struct Start {
     pub first: usize,
 }
 
-/// A run that begins not far before that of `register`: at least one other lies between them, or it is the very first one.
+/// A run that begins not far before that of `register`: at least one other lies between them, or it is the very first
+/// one.
 pub fn most(registers: &[u8], register: usize) -> Start {
     let (mut before, mut here, mut open) = (Start::default(), Start::default(), Open::default());
     let mut begins_of_last = 0;
@@ -120,8 +123,8 @@ fn looks(word: u64) -> u8 {
     (looks.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Those of the bytes that look like one which are the first of an XZERO: of some in a row the first, the third and so on, since each
-/// takes the one behind it.
+/// Those of the bytes that look like one which are the first of an XZERO: of some in a row the first, the third and so
+/// on, since each takes the one behind it.
 #[inline]
 fn begins(looks: u64, open: Open) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -132,8 +135,9 @@ fn begins(looks: u64, open: Open) -> u64 {
     (rows_from_even & EVEN) | (looks & !rows_from_even & !EVEN)
 }
 
-/// How many registers the bytes of a word cover: an XZERO by its first byte one, and 256 for each of the number that is in the second
-/// result, byte by byte, 63 at most; by its second byte the rest. The first result is in pairs of bytes, 319 at most each.
+/// How many registers the bytes of a word cover: an XZERO by its first byte one, and 256 for each of the number that is
+/// in the second result, byte by byte, 63 at most; by its second byte the rest. The first result is in pairs of bytes,
+/// 319 at most each.
 #[inline]
 fn lengths(word: u64, begins: u8, is_open: bool) -> (u64, u64) {
     let xzeros = BYTES[usize::from(begins)];
@@ -221,7 +225,8 @@ mod tests {
         };
         for len in (1..80).chain([500, 1500]) {
             check(&(0..len).map(|_| random()).collect::<Vec<_>>());
-            // As runs lie in a HyperLogLog that is not broken; as XZEROs whose second bytes look like some; as the longest ones.
+            // As runs lie in a HyperLogLog that is not broken; as XZEROs whose second bytes look like some; as the
+            // longest ones.
             let real = (0..len).map(|n| if n % 3 == 2 { 0x80 | random() } else { [0x40, random()][n % 3] });
             check(&real.collect::<Vec<_>>());
             check(&(0..len).map(|_| 0x40 | random() & 0x41).collect::<Vec<_>>());

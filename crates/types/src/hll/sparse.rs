@@ -6,8 +6,9 @@
 //! 1vvvvvll           VAL:   1 to 4 registers of the same value, 1 to 32; both one more than the number
 //! ```
 //!
-//! A change splits one run, and joins runs of one value near it that fit together: in exactly the places where Redis does, so
-//! that the bytes are the same. It is found in the few bytes that it may touch. Any bytes may be given: what does not parse, or is not of all registers, is refused.
+//! A change splits one run, and joins runs of one value near it that fit together: in exactly the places where Redis
+//! does, so that the bytes are the same. It is found in the few bytes that it may touch. Any bytes may be given: what
+//! does not parse, or is not of all registers, is refused.
 
 use super::layout::{Corrupt, HEADER_BYTES, REGISTERS};
 use super::skip::{self, Start};
@@ -33,8 +34,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run that begins with these bytes, of which there are some. Where the second byte of an XZERO is missing it counts as
-    /// zero.
+    /// The run that begins with these bytes, of which there are some. Where the second byte of an XZERO is missing it
+    /// counts as zero.
     #[inline]
     fn parse(bytes: &[u8]) -> Run {
         let first = bytes[0];
@@ -125,7 +126,8 @@ pub fn find(registers: &[u8], register: usize) -> Result<Place, Corrupt> {
     Err(Corrupt)
 }
 
-/// What a register that is raised changes of the HyperLogLog: `bytes` in place of the `removed` ones at `at`. Few of each.
+/// What a register that is raised changes of the HyperLogLog: `bytes` in place of the `removed` ones at `at`. Few of
+/// each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub at: usize,
@@ -149,8 +151,8 @@ impl Change {
     }
 }
 
-/// What gives the register at `place`, which is lower, this value. `None` if the value is too large for a run, or the HyperLogLog would
-/// be longer than `bytes_max` afterwards.
+/// What gives the register at `place`, which is lower, this value. `None` if the value is too large for a run, or the
+/// HyperLogLog would be longer than `bytes_max` afterwards.
 pub fn raised(hll: &[u8], place: &Place, register: usize, value: u8, bytes_max: usize) -> Option<Change> {
     raised_within(hll, place, register, value, bytes_max, BEHIND_MAX)
 }
@@ -187,8 +189,8 @@ fn raised_within(
     let mut bytes = SmallVec::from_slice(&hll[before..at]);
     bytes.extend_from_slice(&split);
     bytes.extend_from_slice(&window[end - before..]);
-    // Of an XZERO at the end the second byte may be missing. Redis counts it as if it were there, and so loses the last byte of
-    // what comes in its place.
+    // Of an XZERO at the end the second byte may be missing. Redis counts it as if it were there, and so loses the last
+    // byte of what comes in its place.
     if at + run.bytes > hll.len() {
         bytes.pop();
     }

@@ -1,5 +1,5 @@
-//! What must hold of any bytes that are given as a HyperLogLog, and of what becomes of them: run by a seeded test and by the
-//! fuzz target `hll`.
+//! What must hold of any bytes that are given as a HyperLogLog, and of what becomes of them: run by a seeded test and
+//! by the fuzz target `hll`.
 
 use super::layout::{self, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use super::{dense, estimate, sparse};
@@ -8,8 +8,8 @@ use std::borrow::Cow;
 /// What is longer is cut: what a HyperLogLog does in its blocks it does within these bytes.
 const INPUT_BYTES_MAX: usize = 2048;
 
-/// One input in so many is read in every way: that looks at each of the registers, some times over, and takes as long as a hundred
-/// inputs whose runs are looked at.
+/// One input in so many is read in every way: that looks at each of the registers, some times over, and takes as long
+/// as a hundred inputs whose runs are looked at.
 const READ_IN_EVERY_WAY: u32 = 256;
 
 /// Steps of a change whose third byte is this or more read the registers back.
@@ -22,8 +22,8 @@ const CUT_OFF_CHANGES_MAX: usize = 32;
 /// A register that no run covers.
 const MISSING: u8 = u8::MAX;
 
-/// Panics if something does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken as registers,
-/// and as changes of an empty HyperLogLog, three bytes each.
+/// Panics if something does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken as
+/// registers, and as changes of an empty HyperLogLog, three bytes each.
 pub fn check_bytes(input: &[u8]) {
     let input = &input[..input.len().min(INPUT_BYTES_MAX)];
     // Of all bytes: were it of some, inputs with those would gather in a fuzzer's corpus.
@@ -53,7 +53,8 @@ struct Model {
     values: Box<[u8; REGISTERS]>,
     /// Registers that the runs cover, those included that are more than there may be.
     covered: usize,
-    /// Whether the last run lacks a byte: it is read as if it were there, and loses registers when it changes, as in Redis.
+    /// Whether the last run lacks a byte: it is read as if it were there, and loses registers when it changes, as in
+    /// Redis.
     is_cut_off: bool,
 }
 

@@ -1,12 +1,13 @@
-//! The directory of a list that was changed in its middle: which elements lie where. A *segment* is a run of elements: a dense
-//! one of any length, whose positions are `STEP` apart, or a loose one of at most `LOOSE_MAX`, which are walked. Segments are
-//! the entries of a counted B+tree whose nodes are rows, so that an index is found in a few rows and a change writes a few.
+//! The directory of a list that was changed in its middle: which elements lie where. A *segment* is a run of elements:
+//! a dense one of any length, whose positions are `STEP` apart, or a loose one of at most `LOOSE_MAX`, which are
+//! walked. Segments are the entries of a counted B+tree whose nodes are rows, so that an index is found in a few rows
+//! and a change writes a few.
 //!
-//! Invariants: segments and subtrees are in the order of positions, without overlap; each counts at least one element; the
-//! start of a dense segment is the position of its first element, that of a loose one at most that, and beyond the last
-//! element before it; two neighbours have more than `JOINED_MAX` elements together; an entry of an inner node has the start
-//! of its child's first entry and the sum of its counts; all leaves have level 0, and a node's level is one above its
-//! children's; nodes but the root have at least two entries.
+//! Invariants: segments and subtrees are in the order of positions, without overlap; each counts at least one element;
+//! the start of a dense segment is the position of its first element, that of a loose one at most that, and beyond the
+//! last element before it; two neighbours have more than `JOINED_MAX` elements together; an entry of an inner node has
+//! the start of its child's first entry and the sum of its counts; all leaves have level 0, and a node's level is one
+//! above its children's; nodes but the root have at least two entries.
 
 use super::rows::{POSITIONS_END, STEP, position_of};
 use crate::Result;
@@ -233,8 +234,8 @@ impl Directory {
         self.settle_root(txn)
     }
 
-    /// Looks whether a node that was changed has to be joined with one beside it, and does so; returns which of the parent's
-    /// entries, around that at `at`, have to be made again.
+    /// Looks whether a node that was changed has to be joined with one beside it, and does so; returns which of the
+    /// parent's entries, around that at `at`, have to be made again.
     fn rebalance(&mut self, txn: &mut Txn<'_>, number: u32, parent: u32, at: usize) -> Result<Range<usize>> {
         let entries = self.nodes[&number].entries.len();
         let beside = if at > 0 { at - 1 } else { at + 1 };
@@ -256,8 +257,8 @@ impl Directory {
         node
     }
 
-    /// What a parent says of children that follow each other: those that are empty are left out, one with too many entries
-    /// becomes several.
+    /// What a parent says of children that follow each other: those that are empty are left out, one with too many
+    /// entries becomes several.
     fn split(&mut self, children: Vec<u32>) -> Vec<Entry> {
         let mut entries = Vec::with_capacity(children.len());
         for number in children {
@@ -312,7 +313,8 @@ impl Directory {
         }
     }
 
-    /// Makes the segments on both sides of the element at `boundary` one if they should be; if it is none, they are already.
+    /// Makes the segments on both sides of the element at `boundary` one if they should be; if it is none, they are
+    /// already.
     pub fn join(&mut self, txn: &mut Txn<'_>, boundary: u64) -> Result<()> {
         if boundary == 0 || boundary >= self.count(txn)? {
             return Ok(());
@@ -438,8 +440,8 @@ impl Directory {
         self.replace_joined(txn, index - offset, &[left, right])
     }
 
-    /// Puts other segments, as far as they have elements, into the place of the one that begins at index `first`, and joins
-    /// what should be one with them and around them.
+    /// Puts other segments, as far as they have elements, into the place of the one that begins at index `first`, and
+    /// joins what should be one with them and around them.
     fn replace_joined(&mut self, txn: &mut Txn<'_>, first: u64, with: &[Segment]) -> Result<()> {
         let with: Vec<Segment> = with.iter().copied().filter(|segment| segment.count > 0).collect();
         self.replace(txn, first, &with)?;

@@ -1,5 +1,5 @@
-//! Changes in the middle of a list in rows: elements that come in between others, elements that are removed from between
-//! others. Each touches a few rows, whatever the length of the list, but for the search.
+//! Changes in the middle of a list in rows: elements that come in between others, elements that are removed from
+//! between others. Each touches a few rows, whatever the length of the list, but for the search.
 
 use super::rows::{ListRows, POSITIONS_END, POSITIONS_START, REMOVED_MAX, REMOVED_MIN, STEP, STEP_BYTES};
 use super::{ROWS_INLINE_MAX, Side};
@@ -10,13 +10,14 @@ use std::ops::{ControlFlow, Range};
 /// Where there is no position left between two neighbours, at least so many elements around are spread anew.
 const WINDOW_MIN: u64 = 32;
 
-/// At most so many; beyond, and beyond so many bytes, the whole list moves to a fresh object, which may be written ahead.
+/// At most so many; beyond, and beyond so many bytes, the whole list moves to a fresh object, which may be written
+/// ahead.
 const WINDOW_MAX: u64 = 8192;
 const WINDOW_BYTES_MAX: usize = 4 * STEP_BYTES;
 
-/// Positions between neighbours in a window of `WINDOW_MIN`, at least. A window of twice the elements needs twice as many:
-/// when one has filled up, those around it still have room. So the cost of an insertion at one place stays logarithmic
-/// (as in Bender et al., "Two Simplified Algorithms for Maintaining Order in a List", 2002).
+/// Positions between neighbours in a window of `WINDOW_MIN`, at least. A window of twice the elements needs twice as
+/// many: when one has filled up, those around it still have room. So the cost of an insertion at one place stays
+/// logarithmic (as in Bender et al., "Two Simplified Algorithms for Maintaining Order in a List", 2002).
 const GAP_MIN: u64 = 16;
 
 /// Rows that are searched in one step on the I/O pool.
@@ -142,8 +143,8 @@ impl ListRows {
         Ok(true)
     }
 
-    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. All of them stay
-    /// if that would be all.
+    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. All of
+    /// them stay if that would be all.
     pub fn remove_equal(
         &mut self,
         txn: &mut Txn<'_>,

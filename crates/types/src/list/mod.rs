@@ -1,8 +1,9 @@
-//! Lists: packed into the meta row while they are small (`packed`), elements in rows beyond (`rows`), with a directory of
-//! segments (`directory`) once something was inserted or removed in their middle (`middle`). Owns the choice between these,
-//! and the encoding that Redis would report. Format: docs/format/list.md.
+//! Lists: packed into the meta row while they are small (`packed`), elements in rows beyond (`rows`), with a directory
+//! of segments (`directory`) once something was inserted or removed in their middle (`middle`). Owns the choice between
+//! these, and the encoding that Redis would report. Format: docs/format/list.md.
 //!
-//! Both ends cost a row each, whatever the length. A list that has left its meta row never goes back, nor does its encoding.
+//! Both ends cost a row each, whatever the length. A list that has left its meta row never goes back, nor does its
+//! encoding.
 
 use crate::key::{self, Entry, Header, Tag, Type};
 use crate::value::encoding;
@@ -173,7 +174,8 @@ pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, list: List, index: u64, element: &[
     rows.save(txn, key, Some(&header), header.deadline_ms)
 }
 
-/// Adds an element beside the first one that equals `pivot`, and returns the length then; `None` if there is no such one.
+/// Adds an element beside the first one that equals `pivot`, and returns the length then; `None` if there is no such
+/// one.
 pub fn insert(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -215,8 +217,8 @@ pub fn insert(
     Ok(Some(length + 1))
 }
 
-/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key goes with
-/// its last element.
+/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key goes
+/// with its last element.
 pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, list: List, from: Side, limit: u64, element: &[u8]) -> Result<u64> {
     let length = list.len();
     let List { header, form } = list;
@@ -299,8 +301,8 @@ impl List {
         }
     }
 
-    /// Shows up to `limit` elements with their indexes, from one side on, until `visit` breaks. What is not found soon is looked
-    /// for on the I/O pool.
+    /// Shows up to `limit` elements with their indexes, from one side on, until `visit` breaks. What is not found soon
+    /// is looked for on the I/O pool.
     pub fn search(
         &mut self,
         txn: &mut Txn<'_>,
@@ -322,8 +324,8 @@ impl List {
         }
     }
 
-    /// The elements in `range`, which lies within the list, as they are now, to be read later and elsewhere; `None` if they
-    /// are few enough to be in the meta row.
+    /// The elements in `range`, which lies within the list, as they are now, to be read later and elsewhere; `None` if
+    /// they are few enough to be in the meta row.
     pub fn view(&mut self, txn: &mut Txn<'_>, range: Range<u64>, direction: Direction) -> Result<Option<View>> {
         match &mut self.form {
             Form::Packed(_) => Ok(None),
@@ -332,7 +334,8 @@ impl List {
     }
 }
 
-/// The encoding of a list that had `before` and now has, or could have for a moment, so many bytes and entries in a listpack.
+/// The encoding of a list that had `before` and now has, or could have for a moment, so many bytes and entries in a
+/// listpack.
 fn encoding_after(txn: &Txn<'_>, before: u8, listpack_bytes: usize, count: u64) -> u8 {
     match before {
         encoding::LIST_LISTPACK

@@ -237,8 +237,8 @@ impl PackedList {
         Ok(true)
     }
 
-    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. Writes nothing
-    /// if these are none or all.
+    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. Writes
+    /// nothing if these are none or all.
     pub fn remove(
         &self,
         txn: &mut Txn<'_>,

@@ -1,9 +1,11 @@
-//! A list in rows: each element lies at a *position*, a number whose order is that of the list. A new list begins in the
-//! middle of all positions and grows `STEP` by `STEP` at both ends, so that while nothing is inserted or removed in between
-//! it is *dense*: the element at an index lies where a multiplication says. After that, a directory of segments says it.
+//! A list in rows: each element lies at a *position*, a number whose order is that of the list. A new list begins in
+//! the middle of all positions and grows `STEP` by `STEP` at both ends, so that while nothing is inserted or removed in
+//! between it is *dense*: the element at an index lies where a multiplication says. After that, a directory of segments
+//! says it.
 //!
-//! Invariants: `first` and `last` are the positions of the first and the last element; a list without directory is dense;
-//! no row of the object lies between `first` and `last` but elements, and none outside but the directory's nodes.
+//! Invariants: `first` and `last` are the positions of the first and the last element; a list without directory is
+//! dense; no row of the object lies between `first` and `last` but elements, and none outside but the directory's
+//! nodes.
 
 use super::directory::{Directory, Kind, Segment};
 use super::packed::PackedList;
@@ -328,7 +330,8 @@ impl ListRows {
         self.cut(txn, &positions, keep)
     }
 
-    /// The elements in `range` for which `keep` says so, by index and content, in a fresh object, dense. It may turn out empty.
+    /// The elements in `range` for which `keep` says so, by index and content, in a fresh object, dense. It may turn
+    /// out empty.
     pub fn copy(
         &mut self,
         txn: &mut Txn<'_>,

@@ -1,5 +1,6 @@
-//! How a rank tree comes to be: blocks are cut from rows that are walked over once, nodes written as they fill, from the
-//! blocks upwards. Nothing is held but one unfinished node of each level, so that it works for any number of elements.
+//! How a rank tree comes to be: blocks are cut from rows that are walked over once, nodes written as they fill, from
+//! the blocks upwards. Nothing is held but one unfinished node of each level, so that it works for any number of
+//! elements.
 
 use super::node::{Entry, Making};
 use super::{ROOT, Ranks, node_row};

@@ -1,14 +1,14 @@
-//! The rank tree: a counted B+tree over the ordered rows of a large collection, so that a place is found by its number and a
-//! number by its place without walking over what lies before. Knows nothing of what the rows hold: an element is its row's
-//! key behind the prefix of its object.
+//! The rank tree: a counted B+tree over the ordered rows of a large collection, so that a place is found by its number
+//! and a number by its place without walking over what lies before. Knows nothing of what the rows hold: an element is
+//! its row's key behind the prefix of its object.
 //!
-//! The leaves are *blocks*: runs of at most 32 rows that the tree counts but does not hold. A node is a row; its entries
-//! are the first possible key of a part (a separator, as short as it can be) and how many elements the part has. A new
-//! element costs a patch of some bytes in one node of each level: two levels up to about a million elements. Nodes are in
-//! `node`, their making in `build`. Format: docs/format/zset.md.
+//! The leaves are *blocks*: runs of at most 32 rows that the tree counts but does not hold. A node is a row; its
+//! entries are the first possible key of a part (a separator, as short as it can be) and how many elements the part
+//! has. A new element costs a patch of some bytes in one node of each level: two levels up to about a million elements.
+//! Nodes are in `node`, their making in `build`. Format: docs/format/zset.md.
 //!
-//! An empty block stays where it is the first or the last of all, and nothing is joined there: so who takes elements away
-//! from an end never walks over the places of those that were taken before.
+//! An empty block stays where it is the first or the last of all, and nothing is joined there: so who takes elements
+//! away from an end never walks over the places of those that were taken before.
 
 mod build;
 mod node;
@@ -129,8 +129,8 @@ impl Ranks {
         Ok(self.rank(txn, until)?.saturating_sub(self.rank(txn, from)?))
     }
 
-    /// Where to begin to find the element that has `index` before it: a key, and how many elements are passed over from there
-    /// on. Backwards, the key is the end to walk down from.
+    /// Where to begin to find the element that has `index` before it: a key, and how many elements are passed over from
+    /// there on. Backwards, the key is the end to walk down from.
     pub fn find(&self, txn: &mut Txn<'_>, index: u64, direction: Direction) -> Result<(Option<RowKey>, u64)> {
         let place = self.block_at(txn, index)?;
         Ok(match direction {
@@ -221,8 +221,9 @@ impl Ranks {
         }
     }
 
-    /// Notes that elements came and went, whose rows are written already. `changes` are brought into order. `count` is how
-    /// many elements there are now: a tree is made where they have become too many for a walk, and goes where they are few.
+    /// Notes that elements came and went, whose rows are written already. `changes` are brought into order. `count` is
+    /// how many elements there are now: a tree is made where they have become too many for a walk, and goes where they
+    /// are few.
     pub fn apply(&mut self, txn: &mut Txn<'_>, changes: &mut [Change], count: u64) -> Result<()> {
         if !self.is_there() {
             return if count > WALK_MAX { self.build(txn) } else { Ok(()) };
@@ -240,7 +241,8 @@ impl Ranks {
         Ok(())
     }
 
-    /// Applies changes, in order and all below one node, to this node and those below. `until` is where its last part ends.
+    /// Applies changes, in order and all below one node, to this node and those below. `until` is where its last part
+    /// ends.
     fn change(
         &mut self,
         txn: &mut Txn<'_>,
@@ -366,8 +368,8 @@ impl Ranks {
         Ok(cutter.finish())
     }
 
-    /// Writes a node whose entries have changed, `counts` those that have another count and `replaced` those that are cut or
-    /// to be joined with others.
+    /// Writes a node whose entries have changed, `counts` those that have another count and `replaced` those that are
+    /// cut or to be joined with others.
     #[allow(clippy::too_many_arguments)] // They are all that is known of a node.
     fn restructure(
         &mut self,
@@ -562,8 +564,8 @@ impl Ranks {
     }
 }
 
-/// Whether a node's blocks are the first and the last of all. There an empty block stays: what is taken away from an end
-/// leaves its place to it, and the walk from that end begins behind it. For the same reason the first block with
+/// Whether a node's blocks are the first and the last of all. There an empty block stays: what is taken away from an
+/// end leaves its place to it, and the walk from that end begins behind it. For the same reason the first block with
 /// elements is joined with no other one.
 #[derive(Clone, Copy)]
 struct Ends {

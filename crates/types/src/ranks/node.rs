@@ -1,8 +1,9 @@
-//! A node of the rank tree as a row: parts in order, each with its first possible key and the number of its elements, and,
-//! above the blocks, with the number of the node that it is.
+//! A node of the rank tree as a row: parts in order, each with its first possible key and the number of its elements,
+//! and, above the blocks, with the number of the node that it is.
 //!
-//! `level: u8 | n: u16 | counts: n * W | children: n * u32, above level 0 | ends: n * u16 | keys`, W being 4 at level 0 and 8
-//! above. `ends` are where each key ends among `keys`: a key is found without a walk, a count is patched in its place.
+//! `level: u8 | n: u16 | counts: n * W | children: n * u32, above level 0 | ends: n * u16 | keys`, W being 4 at level 0
+//! and 8 above. `ends` are where each key ends among `keys`: a key is found without a walk, a count is patched in its
+//! place.
 
 use crate::Result;
 use crate::key::damaged;

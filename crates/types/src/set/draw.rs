@@ -1,5 +1,5 @@
-//! Random members: drawn without reading the set, each equally likely.
-//! How one is drawn is in `walk`; where a large part of a set is asked for, it is walked instead, and each member decided on.
+//! Random members: drawn without reading the set, each equally likely. How one is drawn is in `walk`; where a large
+//! part of a set is asked for, it is walked instead, and each member decided on.
 
 use crate::element::{self, ROWS_INLINE_MAX, Rows};
 use crate::key::{self, damaged};
@@ -179,8 +179,8 @@ impl Repeated {
     }
 }
 
-/// `count` members, each drawn from all of them. Those of a large set go to `take`, an error if a reply of them would be
-/// longer than `bytes_max`; a small one is returned to be drawn from.
+/// `count` members, each drawn from all of them. Those of a large set go to `take`, an error if a reply of them would
+/// be longer than `bytes_max`; a small one is returned to be drawn from.
 pub fn sample_repeated(
     txn: &mut Txn<'_>,
     set: &Set,

@@ -1,6 +1,6 @@
-//! How Redis 7.2 would hold a set: `intset` while it has only integers and few enough, `listpack` while it has few and short
-//! members, else `hashtable`. It only goes forward as members are added, and stays as they go. Never says how anything is
-//! stored here.
+//! How Redis 7.2 would hold a set: `intset` while it has only integers and few enough, `listpack` while it has few and
+//! short members, else `hashtable`. It only goes forward as members are added, and stays as they go. Never says how
+//! anything is stored here.
 
 use crate::value::encoding::{SET_INTSET, SET_LISTPACK, SET_TABLE};
 use crate::{Result, integer};

@@ -1,6 +1,7 @@
-//! Several sets at once: union, difference and intersection, as one walk over all of them in the order of their rows, which
-//! is the same for all sets. Small sets are read into memory first; large ones are walked by views, so that the memory it
-//! takes does not depend on them. Where a small set meets a far larger one, its members are looked up there instead.
+//! Several sets at once: union, difference and intersection, as one walk over all of them in the order of their rows,
+//! which is the same for all sets. Small sets are read into memory first; large ones are walked by views, so that the
+//! memory it takes does not depend on them. Where a small set meets a far larger one, its members are looked up there
+//! instead.
 
 use crate::element::{self, HASH_BYTES, ROW_PREFIX_BYTES, ROWS_INLINE_MAX, Rows};
 use crate::set::encoding::Tally;

@@ -1,5 +1,5 @@
-//! Sets that are made as a whole, of members that come in the order of rows: what SUNIONSTORE and its relatives store. The
-//! rows of a large one belong to a new object, so that they are written ahead and nothing has to hold them.
+//! Sets that are made as a whole, of members that come in the order of rows: what SUNIONSTORE and its relatives store.
+//! The rows of a large one belong to a new object, so that they are written ahead and nothing has to hold them.
 
 use crate::element::{self, Rows};
 use crate::key::{self, Header, Object};

@@ -1,4 +1,5 @@
-//! Consumers of a group: when each was seen and active last, and how much it has not acknowledged. Owns a consumer's row.
+//! Consumers of a group: when each was seen and active last, and how much it has not acknowledged. Owns a consumer's
+//! row.
 
 use super::group::{GROUP_PREFIX_BYTES, Group};
 use super::{Kind, StreamId};

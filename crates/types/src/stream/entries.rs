@@ -1,8 +1,8 @@
-//! The entries of a stream: a row for each, in the order of their ids. Adding one reads nothing and writes its row; ranges are
-//! read where they lie.
+//! The entries of a stream: a row for each, in the order of their ids. Adding one reads nothing and writes its row;
+//! ranges are read where they lie.
 //!
-//! Reads begin at the first entry that the head knows, never before: what was trimmed away there leaves deletions behind, which
-//! nobody is to walk over.
+//! Reads begin at the first entry that the head knows, never before: what was trimmed away there leaves deletions
+//! behind, which nobody is to walk over.
 
 use super::{Kind, Stream, StreamId};
 use crate::Result;
@@ -119,8 +119,8 @@ impl Stream {
         self.rows.data(&element_of(id))
     }
 
-    /// Adds an entry, whose id is above all others, of at least one field with its value. Those who wait for the stream learn
-    /// of it. The stream is to be saved then.
+    /// Adds an entry, whose id is above all others, of at least one field with its value. Those who wait for the stream
+    /// learn of it. The stream is to be saved then.
     #[inline]
     pub fn append<'f>(
         &mut self,
@@ -139,7 +139,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts an entry behind the others, for who makes a stream of what it was elsewhere and sets the rest of the head itself.
+    /// Puts an entry behind the others, for who makes a stream of what it was elsewhere and sets the rest of the head
+    /// itself.
     #[inline]
     pub fn put<'f>(&mut self, txn: &mut Txn<'_>, id: StreamId, fields: impl Iterator<Item = &'f [u8]>) -> Result<()> {
         let mut value: SmallVec<[u8; 256]> = SmallVec::new();

@@ -1,6 +1,7 @@
 //! Consumer groups: how far each has read a stream, and what it remembers of its consumers and of what they have not
 //! acknowledged. Owns a group's row, and how many groups a stream has; consumers are in `consumer`, what they have to
-//! acknowledge in `pending`, and what an entry means to a group that reads it in `reading`. Format: docs/format/stream.md.
+//! acknowledge in `pending`, and what an entry means to a group that reads it in `reading`. Format:
+//! docs/format/stream.md.
 //!
 //! What happens to a group leaves the stream's meta row alone: as in Redis, who watches the key does not learn of it.
 
@@ -122,8 +123,8 @@ impl<'n> Group<'n> {
     pub fn find(txn: &mut Txn<'_>, stream: &Stream, name: &'n [u8]) -> Result<Option<Group<'n>>> {
         let rows = stream.rows();
         let Some(value) = txn.row(&row_of(&rows, name))? else {
-            // A row that is gone leaves no trace of the record that took it, on which the caller's reply depends. Who destroys a
-            // group writes this one as well.
+            // A row that is gone leaves no trace of the record that took it, on which the caller's reply depends. Who
+            // destroys a group writes this one as well.
             Census::read(txn, &rows)?;
             return Ok(None);
         };

@@ -1,5 +1,6 @@
-//! Streams that are made as a whole, of entries whose ids ascend. They may have any size: the rows of an object that nothing names
-//! until it is complete are written ahead. Then come its groups, each with all that is pending, and whose that is.
+//! Streams that are made as a whole, of entries whose ids ascend. They may have any size: the rows of an object that
+//! nothing names until it is complete are written ahead. Then come its groups, each with all that is pending, and whose
+//! that is.
 //!
 //! What is pending lies where the entries of a consumer do that no group gives out, until somebody says whose it is.
 

@@ -1,9 +1,9 @@
-//! Streams: a header in the meta row, and rows of an object for everything else. Owns the header, and how a stream comes to
-//! be, is looked up and written; entries are in `entries`, what removes the oldest of them in `trim`. Format:
+//! Streams: a header in the meta row, and rows of an object for everything else. Owns the header, and how a stream
+//! comes to be, is looked up and written; entries are in `entries`, what removes the oldest of them in `trim`. Format:
 //! docs/format/stream.md.
 //!
-//! A stream may be empty, and stays then: only DEL and its like remove it. The header is overwritten in place by whatever
-//! changes the stream, so that adding an entry writes two rows, whatever the length.
+//! A stream may be empty, and stays then: only DEL and its like remove it. The header is overwritten in place by
+//! whatever changes the stream, so that adding an entry writes two rows, whatever the length.
 
 use crate::Result;
 use crate::element::{ROW_PREFIX_BYTES, Rows};
@@ -69,7 +69,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 | entries_added: u64`.
+    /// `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 | entries_added:
+    /// u64`.
     pub const BYTES: usize = Object::BYTES + 8 + 3 * StreamId::BYTES + 8;
 
     /// Of a stream that has nothing yet.
@@ -157,8 +158,8 @@ impl Stream {
         Ok(Stream { before, head: Head::empty(object), rows: Rows { space: key.space, object } })
     }
 
-    /// Writes the meta row, last of all: from then on it names the object's rows. A stream that was changed is saved even if
-    /// its head stays the same.
+    /// Writes the meta row, last of all: from then on it names the object's rows. A stream that was changed is saved
+    /// even if its head stays the same.
     #[inline]
     pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         let deadline_ms = self.before.and_then(|before| before.deadline_ms);

@@ -1,5 +1,6 @@
-//! What a group has delivered and nobody has acknowledged. Owns the two rows of a pending entry: by its id, which says who
-//! has it since when, and by its consumer. They come and go together, and both are counted: by the group and by the consumer.
+//! What a group has delivered and nobody has acknowledged. Owns the two rows of a pending entry: by its id, which says
+//! who has it since when, and by its consumer. They come and go together, and both are counted: by the group and by the
+//! consumer.
 //!
 //! A pending entry need not be an entry of the stream any more: XDEL and XTRIM leave it, as in Redis.
 
@@ -158,8 +159,8 @@ impl From<Pending<'_>> for Held {
     }
 }
 
-/// A group under change, with those of its consumers that the change has met. Rows of pending entries are written at once; the
-/// counts, and who was seen when, with `save`.
+/// A group under change, with those of its consumers that the change has met. Rows of pending entries are written at
+/// once; the counts, and who was seen when, with `save`.
 pub struct Edit<'n> {
     pub group: Group<'n>,
     consumers: SmallVec<[Consumer; 1]>,

@@ -1,7 +1,8 @@
 //! How a group reads a stream: the delivery of new entries, and what is known of how far behind it is.
 //!
-//! As in Redis, a group counts the entries that it has read only as long as that can be known: entries that were removed
-//! behind the one it has read last make the count unknown, until an entry is delivered whose place among all is known again.
+//! As in Redis, a group counts the entries that it has read only as long as that can be known: entries that were
+//! removed behind the one it has read last make the count unknown, until an entry is delivered whose place among all is
+//! known again.
 
 use super::pending::{Edit, Place};
 use super::{Fields, Head, Stream, StreamId};
@@ -74,9 +75,9 @@ pub struct Delivery {
 }
 
 impl Edit<'_> {
-    /// Delivers the entries behind the last one that the group has got, and shows them; returns how many there were. `bytes`
-    /// tells how much has been made of those that were shown. At most as many are delivered at once as one transaction can
-    /// note.
+    /// Delivers the entries behind the last one that the group has got, and shows them; returns how many there were.
+    /// `bytes` tells how much has been made of those that were shown. At most as many are delivered at once as one
+    /// transaction can note.
     pub fn deliver(
         &mut self,
         txn: &mut Txn<'_>,

@@ -1,9 +1,9 @@
 //! What removes the oldest entries of a stream: down to a number of them, or up to an id.
 //!
-//! Redis keeps a stream in nodes of a hundred entries, and an approximate trim removes only whole ones, as long as the next one
-//! may go as a whole. Here every entry has a row, so nodes are only numbers: the entries that were added make hundreds, and as
-//! many as are not there any more are thought to be the first ones. Of a stream from whose middle nothing was removed, these
-//! are Redis's nodes.
+//! Redis keeps a stream in nodes of a hundred entries, and an approximate trim removes only whole ones, as long as the
+//! next one may go as a whole. Here every entry has a row, so nodes are only numbers: the entries that were added make
+//! hundreds, and as many as are not there any more are thought to be the first ones. Of a stream from whose middle
+//! nothing was removed, these are Redis's nodes.
 
 use super::{ELEMENT_BYTES, Kind, STEP_ROWS, Stream, StreamId, copy_rows, element_of};
 use crate::Result;
@@ -60,7 +60,8 @@ impl Nodes {
 }
 
 impl Stream {
-    /// Removes the entries that are too old and returns how many they were. If there were any, the stream is to be saved then.
+    /// Removes the entries that are too old and returns how many they were. If there were any, the stream is to be
+    /// saved then.
     pub fn trim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, trim: Trim) -> Result<u64> {
         let removable = match trim.bound {
             Bound::Length(length) => self.head.count.saturating_sub(length),

@@ -1,6 +1,6 @@
-//! Several sets together: union, intersection and difference of sorted sets and sets, with weights. All inputs are walked over
-//! at once in the order of their members' hashes, a step of each in memory, whatever their size; where one is small beside
-//! the others, its members are looked up in these instead.
+//! Several sets together: union, intersection and difference of sorted sets and sets, with weights. All inputs are
+//! walked over at once in the order of their members' hashes, a step of each in memory, whatever their size; where one
+//! is small beside the others, its members are looked up in these instead.
 
 use super::{Zset, elements_of};
 use crate::element::{self, Head, RESERVED_HASH, Rows};

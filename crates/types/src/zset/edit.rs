@@ -1,5 +1,5 @@
-//! Changes of sorted sets: members that come, move and go. Owns the rows of a member and when a set leaves its meta row; a
-//! change is in effect when it is finished, which writes the meta row.
+//! Changes of sorted sets: members that come, move and go. Owns the rows of a member and when a set leaves its meta
+//! row; a change is in effect when it is finished, which writes the meta row.
 
 use super::{Form, Large, Maker, Range, Stretch, Zset, encoding_with, kept, next_element, place_of, score_in, sign_of};
 use crate::element::{self, Head};
@@ -261,8 +261,8 @@ fn put_packed(entries: &mut Vec<u8>, member: &[u8], score: f64) -> Result<()> {
 }
 
 impl Zset {
-    /// Removes the elements of a stretch, gives them to `each` in its order, and says how many there were. What stays is copied
-    /// to new rows where that is less, or all that a transaction may change.
+    /// Removes the elements of a stretch, gives them to `each` in its order, and says how many there were. What stays
+    /// is copied to new rows where that is less, or all that a transaction may change.
     pub fn remove_range(
         self,
         txn: &mut Txn<'_>,

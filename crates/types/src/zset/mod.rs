@@ -1,7 +1,7 @@
-//! Sorted sets: members with scores, in the order of (score, member). Small ones lie in the meta row (`packed`), large ones in
-//! two rows for each member, one found by the member and one in order, and a rank tree over the latter (`ranks`). Owns that
-//! choice and the reads of single members; ranges are in `range`, changes in `edit`, new sets as a whole in `make`, several
-//! sets together in `combine`. Format: docs/format/zset.md.
+//! Sorted sets: members with scores, in the order of (score, member). Small ones lie in the meta row (`packed`), large
+//! ones in two rows for each member, one found by the member and one in order, and a rank tree over the latter
+//! (`ranks`). Owns that choice and the reads of single members; ranges are in `range`, changes in `edit`, new sets as a
+//! whole in `make`, several sets together in `combine`. Format: docs/format/zset.md.
 
 mod combine;
 mod edit;
@@ -170,8 +170,8 @@ impl Zset {
         Ok(found.map(|(rank, score)| (if reverse { last.saturating_sub(rank) } else { rank }, score)))
     }
 
-    /// Looks at up to about `max` members from a hash on, in the order of the hashes; of a packed set at all of them. Returns
-    /// where to go on, if there is more.
+    /// Looks at up to about `max` members from a hash on, in the order of the hashes; of a packed set at all of them.
+    /// Returns where to go on, if there is more.
     pub fn page(
         &self,
         txn: &mut Txn<'_>,
@@ -196,7 +196,8 @@ impl Zset {
         }
     }
 
-    /// Whether each member has its place and nothing else has one, and the rank tree counts them; the answer says what is wrong.
+    /// Whether each member has its place and nothing else has one, and the rank tree counts them; the answer says what
+    /// is wrong.
     pub fn verify(&self, txn: &mut Txn<'_>) -> Result<std::result::Result<(), String>> {
         let Form::Rows(large) = &self.form else { return Ok(Ok(())) };
         let mut wrong = Ok(());

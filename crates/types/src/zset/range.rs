@@ -1,5 +1,5 @@
-//! Parts of sorted sets: by index, by score, by member. Owns how a range becomes a run of rows, and the walks over it, up and
-//! down, past as many elements as are left out.
+//! Parts of sorted sets: by index, by score, by member. Owns how a range becomes a run of rows, and the walks over it,
+//! up and down, past as many elements as are left out.
 
 use super::{Form, Large, Zset, element_of, elements_of, place_of};
 use crate::key::damaged;
@@ -108,8 +108,8 @@ impl Range<'_> {
     }
 }
 
-/// A range, the direction in which it is walked over, and which of its elements are meant: `skip` are left out, then at most
-/// `take` come.
+/// A range, the direction in which it is walked over, and which of its elements are meant: `skip` are left out, then at
+/// most `take` come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch<'a> {
     pub range: Range<'a>,
@@ -205,8 +205,8 @@ impl Zset {
         if bad { Err(damaged("an element of a sorted set", &from)) } else { Ok(()) }
     }
 
-    /// The rows of a stretch as they are now, to be read later and elsewhere, and how many of them come before its first
-    /// element. `None`: there are none, or they all lie in the meta row.
+    /// The rows of a stretch as they are now, to be read later and elsewhere, and how many of them come before its
+    /// first element. `None`: there are none, or they all lie in the meta row.
     pub fn view(&self, txn: &mut Txn<'_>, stretch: Stretch<'_>) -> Result<Option<(View, u64)>> {
         let Form::Rows(large) = &self.form else { return Ok(None) };
         let Some(run) = large.run(txn, stretch)? else { return Ok(None) };
@@ -244,8 +244,8 @@ fn within(elements: &[(&[u8], f64)], range: Range<'_>, direction: Direction) -> 
 }
 
 impl Large {
-    /// The places between which a range of scores or members lies, the end exclusive (`None`: to the end of all); nothing if
-    /// the range is empty whatever the elements are.
+    /// The places between which a range of scores or members lies, the end exclusive (`None`: to the end of all);
+    /// nothing if the range is empty whatever the elements are.
     fn places(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<Option<(RowKey, Option<RowKey>)>> {
         match range {
             Range::Index { .. } => unreachable!("an index is no place"),

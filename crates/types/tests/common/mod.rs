@@ -1,5 +1,5 @@
-//! A store for the tests of this crate, in memory or, for those that compare with a model, on each base there is: runs operations as
-//! transactions, shows their rows and what they logged, and checks what has to hold for every key.
+//! A store for the tests of this crate, in memory or, for those that compare with a model, on each base there is: runs
+//! operations as transactions, shows their rows and what they logged, and checks what has to hold for every key.
 
 #![allow(dead_code)] // Each test file uses its own part.
 
@@ -134,8 +134,8 @@ impl Db {
         })
     }
 
-    /// Checks the invariants that `key` states: deadline rows, owner rows and counters are those that the meta rows call
-    /// for. Data rows without owner are garbage that waits for compaction.
+    /// Checks the invariants that `key` states: deadline rows, owner rows and counters are those that the meta rows
+    /// call for. Data rows without owner are garbage that waits for compaction.
     pub fn check(&mut self) {
         let rows = self.rows();
         let mut expected = Rows::new();

@@ -1,5 +1,5 @@
-//! Charts of ratios: horizontal bars in sections, each section with a scale of its own, shorter is better. SVG by hand, with
-//! colours for light and dark pages.
+//! Charts of ratios: horizontal bars in sections, each section with a scale of its own, shorter is better. SVG by hand,
+//! with colours for light and dark pages.
 //!
 //! Figures stand in a column of their own left of the bars, so that no line runs through one.
 

@@ -1,5 +1,5 @@
-//! Charts of curves: panels side by side, each with a few curves over the same places. SVG by hand, with colours for light
-//! and dark pages.
+//! Charts of curves: panels side by side, each with a few curves over the same places. SVG by hand, with colours for
+//! light and dark pages.
 //!
 //! Ratios stand on a logarithmic scale, where half and twice are equally far from the line at 1. One legend is for all
 //! panels. A peak that needs an explanation has a letter, and a caption below the chart.
@@ -89,8 +89,8 @@ pub struct Peak {
 /// The least that a peak's value is of the median of its curve.
 const PEAK_MIN: f64 = 2.0;
 
-/// The chart as an SVG file. `one` says what stands at 1, for panels of ratios; the captions of `peaks` that are there, and
-/// `foot`, stand below.
+/// The chart as an SVG file. `one` says what stands at 1, for panels of ratios; the captions of `peaks` that are there,
+/// and `foot`, stand below.
 pub fn svg(title: &str, one: Option<&str>, foot: &str, panels: &[Panel], peaks: &[Peak]) -> String {
     let peaks: Vec<(char, &Peak)> =
         ('a'..).zip(peaks.iter().filter(|peak| panels.iter().any(|panel| panel.has(peak)))).collect();

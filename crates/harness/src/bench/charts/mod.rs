@@ -1,7 +1,8 @@
 //! The charts of docs/benchmarks.md, drawn from the tables of that page: so a chart shows what its table says, whoever
 //! wrote it, and can be drawn anew without measuring.
 //!
-//! `table` reads a page's tables; `bars` and `curves` draw, in the `frame` that they share. Here is which chart takes what from which table.
+//! `table` reads a page's tables; `bars` and `curves` draw, in the `frame` that they share. Here is which chart takes
+//! what from which table.
 
 mod bars;
 mod curves;
@@ -19,8 +20,8 @@ use bars::{Bar, Of, Section};
 use curves::{Curve, Panel, Peak, Scale, Tone};
 use table::Table;
 
-/// A chart: its file beside the page, the marks between which its tables stand, of which the first ones have to be there, and
-/// how it is drawn from all of these tables.
+/// A chart: its file beside the page, the marks between which its tables stand, of which the first ones have to be
+/// there, and how it is drawn from all of these tables.
 struct Chart {
     file: &'static str,
     marks: &'static [&'static str],

@@ -1,4 +1,5 @@
-//! The tables of a Markdown page, as the benchmarks write them: a line of titles, a line of dashes, a line for each row.
+//! The tables of a Markdown page, as the benchmarks write them: a line of titles, a line of dashes, a line for each
+//! row.
 
 use anyhow::{Context, Result, ensure};
 

@@ -1,7 +1,8 @@
 //! The table of cases: the commands of the tables that are published in this field, and those that have a target.
 //!
-//! Data sets: *large*: 10,000 keys of each type with 100 elements, values of 128 bytes; *small*: 100,000 hashes of 10 short
-//! fields; *million*: a sorted set of a million members; *places*: one of a million places in an area of 870,000 km².
+//! Data sets: *large*: 10,000 keys of each type with 100 elements, values of 128 bytes; *small*: 100,000 hashes of 10
+//! short fields; *million*: a sorted set of a million members; *places*: one of a million places in an area of 870,000
+//! km².
 
 use crate::random::Random;
 

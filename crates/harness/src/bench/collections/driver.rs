@@ -1,5 +1,5 @@
-//! A load of any commands: fifty connections, so many requests under way on each, in a closed loop. redis-benchmark draws all
-//! random parts of a request from one range; keys and fields need ranges of their own.
+//! A load of any commands: fifty connections, so many requests under way on each, in a closed loop. redis-benchmark
+//! draws all random parts of a request from one range; keys and fields need ranges of their own.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

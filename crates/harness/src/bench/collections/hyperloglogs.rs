@@ -1,6 +1,7 @@
 //! The cases of bitmaps and HyperLogLogs.
 //!
-//! Data sets: one bitmap of 16 MB, filled; 1000 HyperLogLogs of about a thousand elements (dense), 10,000 of ten (sparse).
+//! Data sets: one bitmap of 16 MB, filled; 1000 HyperLogLogs of about a thousand elements (dense), 10,000 of ten
+//! (sparse).
 
 use super::cases::{Case, Fill, Words, any, case, named, words};
 use crate::random::Random;

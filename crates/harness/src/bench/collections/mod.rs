@@ -1,5 +1,5 @@
-//! What commands on collections cost beside redis-server: the list of commands that the published tables of this field have,
-//! and the cases with targets. `cases` is the table, `driver` sends the requests.
+//! What commands on collections cost beside redis-server: the list of commands that the published tables of this field
+//! have, and the cases with targets. `cases` is the table, `driver` sends the requests.
 
 mod cases;
 mod driver;

@@ -1,7 +1,8 @@
 //! The cases of streams.
 //!
-//! Data set: for each connection of the driver a stream with a consumer group, of 10,000 entries of two short fields. The requests
-//! of a connection follow each other in the numbers that it is given, so that an entry is acknowledged right behind its delivery.
+//! Data set: for each connection of the driver a stream with a consumer group, of 10,000 entries of two short fields.
+//! The requests of a connection follow each other in the numbers that it is given, so that an entry is acknowledged
+//! right behind its delivery.
 
 use super::cases::{Case, Fill, Words, case, named, words};
 use super::driver::CONNECTIONS;

@@ -15,8 +15,8 @@ pub fn key(number: u64) -> [u8; 14] {
     key
 }
 
-/// The value of a key, different for each: half of it random, half of it the same for all, so that about half compresses.
-/// It depends on nothing else, so that a reader can tell whether it got the right one.
+/// The value of a key, different for each: half of it random, half of it the same for all, so that about half
+/// compresses. It depends on nothing else, so that a reader can tell whether it got the right one.
 pub fn value(number: u64) -> [u8; VALUE_BYTES] {
     let mut value = [b'-'; VALUE_BYTES];
     Random::new(mix(number)).fill(&mut value[..VALUE_BYTES / 2]);
@@ -63,8 +63,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Zipf's distribution with exponent 0.99 (Gray et al., "Quickly generating billion-record synthetic databases", 1994, as
-/// in YCSB), with the popular keys scattered over the key space.
+/// Zipf's distribution with exponent 0.99 (Gray et al., "Quickly generating billion-record synthetic databases", 1994,
+/// as in YCSB), with the popular keys scattered over the key space.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     keys: u64,

@@ -1,7 +1,9 @@
 //! The disk benchmark: more data than memory, values that differ for each key and compress to about half, reads that
-//! bypass the page cache. Beside it, where that says something, the same on redis-server with as much as fits its memory.
+//! bypass the page cache. Beside it, where that says something, the same on redis-server with as much as fits its
+//! memory.
 //!
-//! `keys` says what is written, `driver` sends it, `watch` looks at the process meanwhile, `phases` are what is measured.
+//! `keys` says what is written, `driver` sends it, `watch` looks at the process meanwhile, `phases` are what is
+//! measured.
 
 pub(super) mod driver;
 pub(super) mod keys;

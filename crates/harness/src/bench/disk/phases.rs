@@ -126,8 +126,8 @@ impl Bench<'_> {
     }
 
     /// The 99th percentile of hot reads without and with cold readers beside, by the server's own histogram and as the
-    /// client sees it, whose threads share their cores with each other. Cold readers use another command, so that a server
-    /// that counts by command can tell them apart.
+    /// client sees it, whose threads share their cores with each other. Cold readers use another command, so that a
+    /// server that counts by command can tell them apart.
     pub fn hot_beside_cold(&self) -> Result<Vec<Figure>> {
         let port = self.server.port();
         let hot = self.load(Verb::Get, Choice::Uniform { keys: HOT_KEYS }, 1, 1, Until::Time(self.window));
@@ -179,7 +179,8 @@ impl Bench<'_> {
         ])
     }
 
-    /// Random overwrites of all keys for a long time, second by second, after a tenth of that time in which nothing counts.
+    /// Random overwrites of all keys for a long time, second by second, after a tenth of that time in which nothing
+    /// counts.
     pub fn sustained_writes(&self, time: Duration) -> Result<Vec<Figure>> {
         let load = |time| self.load(Verb::Set, Choice::Uniform { keys: self.keys }, 4, 16, Until::Time(time));
         // The server has just been started: its filters are not in memory yet, nor what it learns of keys.

@@ -1,9 +1,9 @@
-//! Many connections of one thread, one request under way on each: what a service with many clients asks, and how long each
-//! of them waits. Every reply is checked.
+//! Many connections of one thread, one request under way on each: what a service with many clients asks, and how long
+//! each of them waits. Every reply is checked.
 //!
 //! In a closed loop each connection asks again as soon as it has its reply. At a rate, requests arrive as they do from
-//! clients that know nothing of each other, and a request's time begins when it arrives, whether or not it could be sent
-//! then: a server that stops for a while cannot keep the requests of that while out of the figures.
+//! clients that know nothing of each other, and a request's time begins when it arrives, whether or not it could be
+//! sent then: a server that stops for a while cannot keep the requests of that while out of the figures.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +39,8 @@ pub enum Pace {
 pub struct Seen {
     /// Nanoseconds from the arrival of a request to its reply.
     pub latency_ns: Histogram<u64>,
-    /// Nanoseconds from the arrival of a request until it was sent: the client's own delay, or the lack of a connection.
+    /// Nanoseconds from the arrival of a request until it was sent: the client's own delay, or the lack of a
+    /// connection.
     pub late_ns: Histogram<u64>,
     pub seconds: f64,
     /// CPU seconds of the client's thread.
@@ -95,7 +96,8 @@ impl Crowd {
     pub fn measure(&mut self, pace: Pace, time: Duration) -> Result<Seen> {
         /// How long replies are waited for at a time while nothing is to be sent.
         const WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-        /// A sleeping thread would wake up too late for the next arrival: the client has a core of its own to look again.
+        /// A sleeping thread would wake up too late for the next arrival: the client has a core of its own to look
+        /// again.
         const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let cpu_before = thread_cpu_seconds();
         let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! The latency benchmark: many clients at pipeline 1 on this machine, redis-server and ours in alternating windows, so that
-//! what the machine does meanwhile meets both.
+//! The latency benchmark: many clients at pipeline 1 on this machine, redis-server and ours in alternating windows, so
+//! that what the machine does meanwhile meets both.
 //!
-//! Both servers run all the time, on the same core, and only one of them is asked; the client has the other cores. `crowd`
-//! is the client, `figures` what comes out.
+//! Both servers run all the time, on the same core, and only one of them is asked; the client has the other cores.
+//! `crowd` is the client, `figures` what comes out.
 
 pub(super) mod crowd;
 mod figures;

@@ -1,5 +1,5 @@
-//! The sweeps: what a request costs over the sizes of values and over the number of workers, beside redis-server, as tables
-//! and charts. There are no targets here: the rows of the main table have them.
+//! The sweeps: what a request costs over the sizes of values and over the number of workers, beside redis-server, as
+//! tables and charts. There are no targets here: the rows of the main table have them.
 
 mod sizes;
 mod workers;

@@ -1,6 +1,6 @@
-//! The sweep of sizes: GET and SET at pipeline 16 and 1 over values of 128 bytes to 100 KB. Each server is started once for
-//! each size and measured in all four ways; CPU time is counted as in the table, of all threads on one core, that of SET
-//! until flushes and compactions are over.
+//! The sweep of sizes: GET and SET at pipeline 16 and 1 over values of 128 bytes to 100 KB. Each server is started once
+//! for each size and measured in all four ways; CPU time is counted as in the table, of all threads on one core, that
+//! of SET until flushes and compactions are over.
 
 use anyhow::{Context, Result};
 
@@ -29,8 +29,8 @@ pub struct Case {
 
 const fn case(name: &'static str, load: &'static [&'static str], pipeline: u32, writes: bool) -> Case {
     let request_as_bytes = if pipeline == 1 { 5000 } else { 1000 };
-    // Three flushes begin by the length of the log. At pipeline 1 they are a hundredth of what a small request costs, and
-    // so many requests would take minutes.
+    // Three flushes begin by the length of the log. At pipeline 1 they are a hundredth of what a small request costs,
+    // and so many requests would take minutes.
     let bytes_min = if writes && pipeline > 1 { 800_000_000 } else { 0 };
     Case { name, load, pipeline, writes, request_as_bytes, bytes_min }
 }

@@ -1,6 +1,6 @@
-//! The sweep of workers: GET and SET with one event loop and more, on all cores of the machine, which the clients use too.
-//! With fewer cores than workers and clients, requests a second say how the machine is shared; what says something of the
-//! server is its CPU time per request, over that with one worker and over that of redis-server.
+//! The sweep of workers: GET and SET with one event loop and more, on all cores of the machine, which the clients use
+//! too. With fewer cores than workers and clients, requests a second say how the machine is shared; what says something
+//! of the server is its CPU time per request, over that with one worker and over that of redis-server.
 
 use anyhow::{Context, Result};
 

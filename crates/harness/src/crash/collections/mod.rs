@@ -1,5 +1,5 @@
-//! What writers do to collections. A key of theirs may come to hold any type: a missing one gets a collection of a random
-//! type, DEL, SET, RENAME, COPY and the STORE commands replace it whole.
+//! What writers do to collections. A key of theirs may come to hold any type: a missing one gets a collection of a
+//! random type, DEL, SET, RENAME, COPY and the STORE commands replace it whole.
 //!
 //! What concerns one key is made by the file of its type, as a function of what the key holds: [`Step`]. What
 //! concerns several is here. Half of the keys stay in one row, the other half outgrow it.

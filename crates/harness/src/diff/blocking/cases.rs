@@ -1,9 +1,9 @@
 //! Makes the cases of `blocking`: over few keys, so that those who wait and those who push meet.
 //!
-//! In 7.2 a client that waits for several keys runs its command once more and looks at them in its own order, in 7.0 it gets
-//! what came first. So that both say the same, a block and a pipeline make one key at most, what commands move elements to is
-//! waited for by itself, and the key that changes its type is the last one of those that a command waits for: the others are
-//! lists or sorted sets, for ever.
+//! In 7.2 a client that waits for several keys runs its command once more and looks at them in its own order, in 7.0 it
+//! gets what came first. So that both say the same, a block and a pipeline make one key at most, what commands move
+//! elements to is waited for by itself, and the key that changes its type is the last one of those that a command waits
+//! for: the others are lists or sorted sets, for ever.
 
 use crate::diff::arguments::Arguments;
 use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};

@@ -1,12 +1,12 @@
 //! The third kind of case: connections that wait for keys, and others that make them, end their waits, or go.
 //!
-//! What is sent has a PING behind it. After each step a server is looked at until every connection has answered its PINGs
-//! or is blocked: as many as have not are blocked, says the server. All that came until then was heard in that step, and is
-//! compared connection by connection; so it is seen who was served, with what, and when. A server with several threads may
-//! say that a client is blocked again before what it was served with has arrived: ours is looked at until it has said what
-//! the base has, for as long as that may come. Steps are those of `sequence`, behind the mark [`Step::Blocking`].
-//! `{id:N}` in an argument is the id of connection N, a command `{leave}` closes the connection without a word. `cases`
-//! makes them.
+//! What is sent has a PING behind it. After each step a server is looked at until every connection has answered its
+//! PINGs or is blocked: as many as have not are blocked, says the server. All that came until then was heard in that
+//! step, and is compared connection by connection; so it is seen who was served, with what, and when. A server with
+//! several threads may say that a client is blocked again before what it was served with has arrived: ours is looked at
+//! until it has said what the base has, for as long as that may come. Steps are those of `sequence`, behind the mark
+//! [`Step::Blocking`]. `{id:N}` in an argument is the id of connection N, a command `{leave}` closes the connection
+//! without a word. `cases` makes them.
 
 mod cases;
 
@@ -167,8 +167,8 @@ impl Party {
         }
     }
 
-    /// Reads until every connection has answered or is blocked; `must_answer` has to. And until all that is expected has come,
-    /// if it may.
+    /// Reads until every connection has answered or is blocked; `must_answer` has to. And until all that is expected
+    /// has come, if it may.
     fn settle(&mut self, must_answer: Option<usize>, expected: Option<&Expected<'_>>) -> Result<Vec<Vec<Reply>>> {
         let mut heard: Vec<Vec<Reply>> = self.connections.iter().map(|_| Vec::new()).collect();
         let begin = Instant::now();
@@ -259,8 +259,8 @@ impl Connection {
     }
 }
 
-/// 7.0 has errors of its own for who waits for a consumer group that goes; 7.2 tries the command again, which says what it always
-/// says without the group.
+/// 7.0 has errors of its own for who waits for a consumer group that goes; 7.2 tries the command again, which says what
+/// it always says without the group.
 fn of_either_version(reply: Reply) -> Reply {
     let says = |text: &str| reply.error().is_some_and(|error| error.starts_with(text));
     if says("UNBLOCKED the stream key no longer exists") || says("NOGROUP ") {

@@ -1,7 +1,9 @@
-//! Cases of `blocking` with streams: readers and consumers of groups that wait, entries that come, groups and streams that go.
+//! Cases of `blocking` with streams: readers and consumers of groups that wait, entries that come, groups and streams
+//! that go.
 //!
-//! In 7.2 a client that waits for several streams reads all of them when one has come to be ready, in 7.0 that one only: so
-//! entries come for one stream at a time. And ids rise from step to step, so that both servers give the same ones.
+//! In 7.2 a client that waits for several streams reads all of them when one has come to be ready, in 7.0 that one
+//! only: so entries come for one stream at a time. And ids rise from step to step, so that both servers give the same
+//! ones.
 
 use super::connection;
 use crate::diff::arguments::Arguments;

@@ -164,8 +164,8 @@ fn one_of(a: &mut Arguments, table: &[(u64, Make)]) -> Command {
     });
     let (_, make) = make.expect("the ticket is below the sum of the weights");
     let mut command = make(a);
-    // HELLO with several things wrong is another matter in 7.0 (`hello-auth-order`). An LCS that fails has looked up its keys
-    // in Redis, which tells of what it missed; here what fails tells of nothing.
+    // HELLO with several things wrong is another matter in 7.0 (`hello-auth-order`). An LCS that fails has looked up
+    // its keys in Redis, which tells of what it missed; here what fails tells of nothing.
     let whole = [&b"client"[..], b"hello", b"lcs"].iter().any(|name| command[0].eq_ignore_ascii_case(name));
     if !whole && a.random.percent(3) {
         spoil(a, &mut command);
@@ -176,8 +176,8 @@ fn one_of(a: &mut Arguments, table: &[(u64, Make)]) -> Command {
     command
 }
 
-/// Which classes of events are told: all, some or none, by either channel or by both. Never a wrong one: 7.0 goes back to what
-/// was set before, but for the class `n` beside `A`.
+/// Which classes of events are told: all, some or none, by either channel or by both. Never a wrong one: 7.0 goes back
+/// to what was set before, but for the class `n` beside `A`.
 fn classes(a: &mut Arguments) -> Command {
     let mut letters: String = a.random.pick(&["KE", "KE", "K", "E", ""]).to_string();
     if a.random.percent(50) {
@@ -255,8 +255,8 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     sequence
 }
 
-/// MULTI, what is in it, and its end. What it does to keys, to subscriptions and to subscribers takes effect at its end,
-/// one after the other: a block does one of them (docs/compatibility.md).
+/// MULTI, what is in it, and its end. What it does to keys, to subscriptions and to subscribers takes effect at its
+/// end, one after the other: a block does one of them (docs/compatibility.md).
 fn block(a: &mut Arguments) -> Vec<Command> {
     let table = *a.random.pick(&[LISTENING, SPEAKING, DATA, DATA]);
     let mut commands = vec![vec![a.word("MULTI")]];

@@ -112,9 +112,9 @@ fn is_message(items: &[Reply]) -> bool {
     items.first().and_then(Reply::bytes).is_some_and(|word| word.ends_with(b"message"))
 }
 
-/// What was heard, by its kind. 7.0 sends a client what itself has caused before the reply to that, 7.2 afterwards, and 7.0
-/// even in the middle of an array, whose last elements then stand behind it: arrays are taken apart, so that they compare
-/// as they were sent. A line of MONITOR follows what its command has sent in Redis, and precedes it here.
+/// What was heard, by its kind. 7.0 sends a client what itself has caused before the reply to that, 7.2 afterwards, and
+/// 7.0 even in the middle of an array, whose last elements then stand behind it: arrays are taken apart, so that they
+/// compare as they were sent. A line of MONITOR follows what its command has sent in Redis, and precedes it here.
 #[derive(Default)]
 struct Parts {
     replies: Vec<Reply>,
@@ -147,8 +147,8 @@ fn sort_patterns(heard: &mut [Reply]) {
     }
 }
 
-/// Who ends all subscriptions of a kind is told of each, in no order: the names are sorted, the counts stay where they are.
-/// In RESP2 a block answers with more elements than it has announced, which then stand beside it: all levels are
+/// Who ends all subscriptions of a kind is told of each, in no order: the names are sorted, the counts stay where they
+/// are. In RESP2 a block answers with more elements than it has announced, which then stand beside it: all levels are
 /// taken together.
 fn sort_names(heard: &mut [Reply], word: &[u8]) {
     let mut names = Vec::new();
