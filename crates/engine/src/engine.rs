@@ -1,26 +1,26 @@
 //! `Engine`: what all event loops and the I/O pool share. Owns the store from the moment it is loaded, the locks, the
 //! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
 
-use crate::attention::Attention;
-use crate::backups::Backups;
-use crate::blocked::Blocked;
-use crate::client_memory::{ClientMemory, RESERVED_BYTES_MIN, ReplyRoom};
-use crate::clients::Clients;
-use crate::counters::{Count, Counters};
-use crate::exclusion::Exclusion;
+use crate::clients::attention::Attention;
+use crate::clients::blocked::Blocked;
+use crate::clients::client::Clients;
+use crate::clients::client_memory::{ClientMemory, RESERVED_BYTES_MIN, ReplyRoom};
+use crate::clients::counters::{Count, Counters};
+use crate::clients::inbox::{Inbox, Notice};
+use crate::clients::pubsub::PubSub;
+use crate::clients::session::State;
+use crate::clients::statistics::{Moment, Statistics};
 use crate::figures::Figures;
-use crate::http;
-use crate::inbox::{Inbox, Notice};
-use crate::locks::Locks;
+use crate::keys::exclusion::Exclusion;
+use crate::keys::locks::Locks;
+use crate::keys::waiters::Waiters;
+use crate::keys::watch::Watches;
 use crate::memory::{Allocator, MemoryMarks};
-use crate::migrate::Targets;
-use crate::pool::Pool;
-use crate::pubsub::PubSub;
-use crate::reload::Opener;
-use crate::session::State;
-use crate::statistics::{Moment, Statistics};
-use crate::waiters::Waiters;
-use crate::watch::Watches;
+use crate::run::backups::Backups;
+use crate::run::http;
+use crate::run::migrate::Targets;
+use crate::run::pool::Pool;
+use crate::run::reload::Opener;
 use arc_swap::{ArcSwapOption, Guard};
 use haypile_commands::host::Shutdown;
 use haypile_commands::{Error, Table};

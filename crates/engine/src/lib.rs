@@ -5,75 +5,36 @@
 //! server gives it a store, calls `Worker::turn` with what a connection has sent, and lets the replies leave when the log
 //! is as durable as `Session::gate` asks. It never knows what a command does: that is the command table's.
 //!
-//! Read `worker` and `execute` first (the hot path), then `wait` (what happens when a command cannot go on), `work` and
-//! `pool` (the same command elsewhere), `multi`, and below them `locks`, `exclusion` and `watch`.
-
-mod worker;
-
-mod acts;
-mod adopt;
-mod ahead;
-mod blocked;
-mod blocking;
-mod execute;
-mod movers;
-mod multi;
-mod reply;
-mod together;
-mod wait;
-mod work;
-
-mod pool;
-
-mod migrate;
-mod reload;
-
-mod attention;
-mod backups;
-mod client_memory;
-mod clients;
-mod host;
-mod http;
-mod inbox;
-mod session;
-
-mod monitor;
-mod patterns;
-mod pubsub;
+//! Three floors, and `engine` assembled above them: `keys` (who may touch what), `clients` (who is there) and `run` (what
+//! happens). Read `run::worker` and `run::execute` first (the hot path), then `run::wait` (what happens when a command cannot
+//! go on), `run::work` and `run::pool` (the same command elsewhere), `run::multi`, and below them `keys`.
 
 mod engine;
-mod expiry;
+
+mod run;
+
+mod clients;
+
+mod keys;
 
 mod figures;
 mod info;
 mod memory;
 
-mod counters;
-mod statistics;
-mod subscribing;
-
-mod watch;
-
-mod serving;
-mod waiters;
-
-mod exclusion;
-mod locks;
-
 mod sync;
 
-pub use backups::{Archive, Made};
-pub use blocked::{Blocked, Unblock};
-pub use clients::{Client, Names, Peer};
-pub use counters::{Count, Counters, Distribution, Histogram};
+pub use clients::blocked::{Blocked, Unblock};
+pub use clients::client::{Client, Names, Peer};
+pub use clients::counters::{Count, Counters, Distribution, Histogram};
+pub use clients::inbox::{Inbox, Wake};
+pub use clients::pubsub::{Payload, Sink};
+pub use clients::session::{Event, Session};
+pub use clients::statistics::Moment;
 pub use engine::{Engine, Loading, Process, StoreRef};
-pub use execute::OUTPUT_BYTES_MAX;
-pub use inbox::{Inbox, Wake};
 pub use info::page::page as info_page;
 pub use memory::Allocator;
-pub use migrate::{Target, Targets};
-pub use pubsub::{Payload, Sink};
-pub use reload::Opener;
-pub use session::{Event, Session};
-pub use statistics::Moment;
-pub use worker::{Delivery, Next, Turn, Worker};
+pub use run::backups::{Archive, Made};
+pub use run::execute::OUTPUT_BYTES_MAX;
+pub use run::migrate::{Target, Targets};
+pub use run::reload::Opener;
+pub use run::worker::{Delivery, Next, Turn, Worker};

@@ -18,10 +18,10 @@ mod stats;
 
 pub(crate) use memory::resident as resident_bytes;
 
-use crate::backups;
-use crate::counters::{Counters, Distribution, Histogram};
+use crate::clients::counters::{Counters, Distribution, Histogram};
+use crate::clients::statistics::Wait;
 use crate::engine::Engine;
-use crate::statistics::Wait;
+use crate::run::backups;
 use field::{Field, text};
 use haypile_commands::host::{InfoSection, Shown};
 use haypile_store::Txn;

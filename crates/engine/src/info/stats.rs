@@ -2,7 +2,7 @@
 
 use super::commands;
 use super::field::{Field, constant, counter, gauge, real, real_counter};
-use crate::counters::Counters;
+use crate::clients::counters::Counters;
 use crate::engine::{Engine, Rate};
 use haypile_commands::host::Channels;
 

@@ -1,0 +1,18 @@
+//! Who is there: sessions and their inboxes, publish and subscribe, what stands between a client and its commands, what
+//! clients take, and what is counted for them.
+
+pub(crate) mod acts;
+pub(crate) mod client;
+pub(crate) mod session;
+
+pub(crate) mod attention;
+pub(crate) mod blocked;
+pub(crate) mod client_memory;
+pub(crate) mod inbox;
+
+pub(crate) mod monitor;
+pub(crate) mod patterns;
+pub(crate) mod pubsub;
+
+pub(crate) mod counters;
+pub(crate) mod statistics;

@@ -1,0 +1,191 @@
+//! The patterns that somebody is subscribed to, in buckets by how they begin or end, so that a message is matched against few of
+//! them: those whose first or last bytes are the channel's, and those that begin and end with something special.
+//!
+//! A bucket is replaced where somebody matches against it while it changes, so that nothing is locked meanwhile; otherwise
+//! it changes in place, whatever its size.
+
+use crate::clients::pubsub::{ByName, Name};
+use foldhash::fast::RandomState;
+use haypile_config::glob;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How much of a literal counts. Patterns with the same long beginning share a bucket.
+const BYTES_MAX: usize = 16;
+
+/// Which bucket a pattern is in: the first bytes of all channels that it matches, or else the last ones, or neither.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Place {
+    Start(SmallVec<[u8; BYTES_MAX]>),
+    End(SmallVec<[u8; BYTES_MAX]>),
+    Anywhere,
+}
+
+impl Place {
+    fn of(pattern: &[u8]) -> Place {
+        let start = glob::literal_start(pattern);
+        if !start.is_empty() {
+            return Place::Start(first(start, BYTES_MAX).into());
+        }
+        match glob::literal_end(pattern) {
+            Some(end) if !end.is_empty() => Place::End(last(end, BYTES_MAX).into()),
+            _ => Place::Anywhere,
+        }
+    }
+}
+
+fn first(bytes: &[u8], count: usize) -> &[u8] {
+    &bytes[..count.min(bytes.len())]
+}
+
+fn last(bytes: &[u8], count: usize) -> &[u8] {
+    &bytes[bytes.len() - count.min(bytes.len())..]
+}
+
+type Bucket = Arc<Vec<Name>>;
+
+/// All patterns.
+#[derive(Default)]
+pub(crate) struct Patterns {
+    buckets: HashMap<Place, Bucket, RandomState>,
+    /// Where each stands in its bucket.
+    places: ByName<u32>,
+}
+
+impl Patterns {
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Adds a pattern, which is not there yet.
+    pub fn add(&mut self, pattern: &Name) {
+        let bucket = Arc::make_mut(self.buckets.entry(Place::of(pattern)).or_default());
+        debug_assert!(!self.places.contains_key(pattern), "each is added once");
+        self.places.insert(pattern.clone(), bucket.len() as u32);
+        bucket.push(pattern.clone());
+    }
+
+    /// Removes a pattern.
+    pub fn remove(&mut self, pattern: &[u8]) {
+        let Some(at) = self.places.remove(pattern) else { return };
+        let place = Place::of(pattern);
+        let Some(shared) = self.buckets.get_mut(&place) else { return };
+        let bucket = Arc::make_mut(shared);
+        bucket.swap_remove(at as usize);
+        if let Some(moved) = bucket.get(at as usize)
+            && let Some(place) = self.places.get_mut(moved)
+        {
+            *place = at;
+        }
+        if bucket.is_empty() {
+            self.buckets.remove(&place);
+        }
+    }
+
+    /// Those that a channel may match.
+    pub fn candidates(&self, channel: &[u8]) -> Candidates {
+        let lengths = 1..=BYTES_MAX.min(channel.len());
+        let starts = lengths.clone().map(|count| Place::Start(first(channel, count).into()));
+        let ends = lengths.map(|count| Place::End(last(channel, count).into()));
+        // The empty channel is matched by the empty pattern, and by no other.
+        let places = starts.chain(ends).chain([Place::Anywhere]);
+        Candidates(places.filter_map(|place| self.buckets.get(&place).cloned()).collect())
+    }
+}
+
+/// Patterns that a channel may match.
+pub(crate) struct Candidates(SmallVec<[Bucket; 4]>);
+
+impl Candidates {
+    /// Those that it does match; `None` if that takes more than `steps` of the matcher.
+    pub fn matching(&self, channel: &[u8], mut steps: u64) -> Option<Vec<Name>> {
+        let mut found = Vec::new();
+        for pattern in self.0.iter().flat_map(|bucket| bucket.iter()) {
+            // To look at it is one, too.
+            steps = steps.checked_sub(1)?;
+            if glob::matches_within(pattern, channel, false, &mut steps)? {
+                found.push(pattern.clone());
+            }
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.as_bytes().into()
+    }
+
+    #[test]
+    fn few_patterns_are_looked_at() {
+        let mut patterns = Patterns::default();
+        for number in 0..10_000 {
+            patterns.add(&name(&format!("news.{number}.*")));
+            patterns.add(&name(&format!("*.{number}")));
+            patterns.add(&name(&format!("*a*b*c{number}*{number}")));
+        }
+        patterns.add(&name("[n]ews*"));
+        let matching = patterns.candidates(b"news.77.x").matching(b"news.77.x", 1000).expect("few steps");
+        assert_eq!(matching, [name("news.77.*"), name("[n]ews*")]);
+        let matching = patterns.candidates(b"other.9876").matching(b"other.9876", 1000).expect("few steps");
+        assert_eq!(matching, [name("*.9876")]);
+        let long = b"abc".repeat(7000);
+        assert_eq!(patterns.candidates(&long).matching(&long, 1000).expect("none ends so"), []);
+    }
+
+    /// Random patterns and channels, with patterns that come and go: those that match are found, as by matching all.
+    #[test]
+    fn what_matches_is_found() {
+        let mut state = 7u64;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x2545_f491_4f6c_dd1d);
+            (state >> 33) as usize % n
+        };
+        let (mut patterns, mut all) = (Patterns::default(), Vec::<Name>::new());
+        let mut found = 0;
+        for round in 0..20_000 {
+            let bytes: Vec<u8> = (0..below(6)).map(|_| b"ab*?[]\\"[below(7)]).collect();
+            let pattern: Name = bytes.into();
+            match all.iter().position(|known| *known == pattern) {
+                Some(at) => {
+                    all.swap_remove(at);
+                    patterns.remove(&pattern);
+                }
+                None if all.len() < 300 => {
+                    all.push(pattern.clone());
+                    patterns.add(&pattern);
+                }
+                None => {
+                    let gone = all.swap_remove(below(300));
+                    patterns.remove(&gone);
+                }
+            }
+            let channel: Vec<u8> = (0..below(5)).map(|_| b"ab]"[below(3)]).collect();
+            let mut expected: Vec<Name> =
+                all.iter().filter(|pattern| glob::matches(pattern, &channel, false)).cloned().collect();
+            let mut matching = patterns.candidates(&channel).matching(&channel, u64::MAX).expect("steps without end");
+            expected.sort();
+            matching.sort();
+            found += matching.len();
+            assert_eq!(matching, expected, "round {round}, the channel {}", channel.escape_ascii());
+        }
+        assert!(found > 100_000, "{found} matches");
+        all.iter().for_each(|pattern| patterns.remove(pattern));
+        assert!(patterns.is_empty() && patterns.buckets.is_empty());
+    }
+
+    #[test]
+    fn a_match_goes_on_while_patterns_change() {
+        let mut patterns = Patterns::default();
+        patterns.add(&name("a*"));
+        let candidates = patterns.candidates(b"ab");
+        patterns.add(&name("a?"));
+        patterns.remove(b"a*");
+        assert_eq!(candidates.matching(b"ab", 100), Some(vec![name("a*")]), "as it was when it began");
+        assert_eq!(patterns.candidates(b"ab").matching(b"ab", 100), Some(vec![name("a?")]));
+    }
+}

@@ -1,0 +1,590 @@
+//! Publish and subscribe: who is subscribed to what, and the way of a message to its subscribers.
+//!
+//! The registry, which all event loops share, knows for each channel how many subscribers each event loop has. A message
+//! goes to the event loops that have some, encoded once, and each of them hands it to its own sessions (`Subscribers`). The
+//! registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the I/O pool where that takes long.
+
+use crate::clients::client_memory::ClientMemory;
+use crate::clients::inbox::Notice;
+use crate::clients::patterns::Patterns;
+use crate::clients::session::Session;
+use crate::engine::Engine;
+use foldhash::fast::RandomState;
+use haypile_commands::host::Channels;
+use haypile_log::Index;
+use haypile_resp::Protocol;
+use haypile_resp::write;
+use haypile_store::{KeyEvent, Txn};
+use haypile_types::event;
+use smallvec::SmallVec;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The name of a channel, or a pattern.
+pub(crate) type Name = Arc<[u8]>;
+
+/// What one session is subscribed to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subscriptions {
+    plain: BTreeSet<Name>,
+    patterns: BTreeSet<Name>,
+    shard: BTreeSet<Name>,
+    /// Bytes of all names.
+    name_bytes: usize,
+}
+
+/// Bytes that a subscription takes beside its name, in all tables that it is in, if nobody else has one to the channel.
+pub(crate) const SUBSCRIPTION_BYTES: usize = 280;
+
+impl Subscriptions {
+    pub fn of(&self, kind: Channels) -> &BTreeSet<Name> {
+        match kind {
+            Channels::Plain => &self.plain,
+            Channels::Pattern => &self.patterns,
+            Channels::Shard => &self.shard,
+        }
+    }
+
+    fn of_mut(&mut self, kind: Channels) -> &mut BTreeSet<Name> {
+        match kind {
+            Channels::Plain => &mut self.plain,
+            Channels::Pattern => &mut self.patterns,
+            Channels::Shard => &mut self.shard,
+        }
+    }
+
+    pub fn insert(&mut self, kind: Channels, name: Name) {
+        self.name_bytes += name.len();
+        let is_new = self.of_mut(kind).insert(name);
+        debug_assert!(is_new, "it was asked for");
+    }
+
+    pub fn remove(&mut self, kind: Channels, name: &[u8]) {
+        if self.of_mut(kind).remove(name) {
+            self.name_bytes -= name.len();
+        }
+    }
+
+    /// Bytes that all of them take, about.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.len() * SUBSCRIPTION_BYTES + self.name_bytes
+    }
+
+    /// As the replies of SUBSCRIBE count: shard channels by themselves, the others together.
+    pub fn count(&self, kind: Channels) -> usize {
+        match kind {
+            Channels::Shard => self.shard.len(),
+            Channels::Plain | Channels::Pattern => self.plain.len() + self.patterns.len(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.plain.len() + self.patterns.len() + self.shard.len()
+    }
+
+    pub fn counts(&self) -> [usize; 3] {
+        [self.plain.len(), self.patterns.len(), self.shard.len()]
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.patterns.is_empty() && self.shard.is_empty()
+    }
+
+    /// Everything, with its kind.
+    pub fn iter(&self) -> impl Iterator<Item = (Channels, &Name)> {
+        [Channels::Plain, Channels::Pattern, Channels::Shard]
+            .into_iter()
+            .flat_map(|kind| self.of(kind).iter().map(move |name| (kind, name)))
+    }
+}
+
+/// A published message on its way to one or several event loops.
+pub(crate) struct Message {
+    kind: Channels,
+    channel: Name,
+    /// What stands before the payload for subscribers of the channel, in RESP2.
+    head: Vec<u8>,
+    /// The patterns that the channel matches, each with what stands before the payload for its subscribers.
+    patterns: Vec<(Name, Vec<u8>)>,
+    payload: Arc<Payload>,
+    /// The record that the message tells of; it must not leave before that is durable.
+    pub gate: Index,
+}
+
+impl Message {
+    fn new(kind: Channels, channel: Name, payload: Arc<Payload>, patterns: Vec<Name>, gate: Index) -> Self {
+        let word = if kind == Channels::Shard { "smessage" } else { "message" };
+        let head = encode_head(&[word.as_bytes(), &channel]);
+        let patterns = patterns.into_iter().map(|pattern| {
+            let head = encode_head(&[b"pmessage", &pattern, &channel]);
+            (pattern, head)
+        });
+        let patterns = patterns.collect();
+        Message { kind, channel, head, patterns, payload, gate }
+    }
+
+    /// Bytes of its own, and of a payload that is counted for all who share it.
+    pub fn bytes(&self) -> (usize, usize) {
+        let heads = self.head.len() + self.patterns.iter().map(|(_, head)| head.len()).sum::<usize>();
+        let (own, shared) = self.payload.own_and_shared_bytes();
+        (size_of::<Message>() + heads + own, shared)
+    }
+}
+
+/// What stands before the payload of a push: these bulk strings, in RESP2. In RESP3 only the first byte is another.
+fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(parts.iter().map(|part| part.len() + 16).sum());
+    write::push_len(Protocol::Resp2, &mut out, parts.len() + 1);
+    parts.iter().for_each(|part| write::bulk(&mut out, part));
+    out
+}
+
+/// What all who get a message are sent: encoded once, and, where it is long, held once for all of them.
+pub struct Payload {
+    bytes: Box<[u8]>,
+    /// Where it is counted, if it is long.
+    counted: Option<Arc<ClientMemory>>,
+}
+
+/// A payload from this length on is not copied for each who gets it.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+impl Payload {
+    /// Bytes that are sent as they are.
+    pub(crate) fn new(bytes: Vec<u8>, memory: &Arc<ClientMemory>) -> Arc<Payload> {
+        let counted = (bytes.len() >= SHARED_BYTES_MIN).then(|| memory.clone());
+        if let Some(memory) = &counted {
+            memory.add_shared(bytes.len());
+        }
+        Arc::new(Payload { bytes: bytes.into_boxed_slice(), counted })
+    }
+
+    /// A bulk string.
+    pub(crate) fn bulk(text: &[u8], memory: &Arc<ClientMemory>) -> Arc<Payload> {
+        let mut bytes = Vec::with_capacity(text.len() + 16);
+        write::bulk(&mut bytes, text);
+        Payload::new(bytes, memory)
+    }
+
+    /// One that nobody counts, for tests.
+    pub fn uncounted(bytes: Vec<u8>) -> Arc<Payload> {
+        Arc::new(Payload { bytes: bytes.into_boxed_slice(), counted: None })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its bytes, as those of whoever holds it, or as shared.
+    pub(crate) fn own_and_shared_bytes(&self) -> (usize, usize) {
+        if self.counted.is_some() { (0, self.bytes.len()) } else { (self.bytes.len(), 0) }
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.counted {
+            memory.subtract_shared(self.bytes.len());
+        }
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes.len())
+    }
+}
+
+/// Where what is pushed to a client goes, behind what is there.
+pub trait Sink {
+    fn bytes(&mut self) -> &mut Vec<u8>;
+
+    /// Adds bytes that others have as well.
+    fn share(&mut self, payload: &Arc<Payload>);
+}
+
+/// Copies everything.
+impl Sink for Vec<u8> {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self
+    }
+
+    fn share(&mut self, payload: &Arc<Payload>) {
+        self.extend_from_slice(payload.bytes());
+    }
+}
+
+/// Messages that wait for the end of a long reply.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    bytes: Vec<u8>,
+    /// Each with where in `bytes` it stands, rising.
+    shared: Vec<(usize, Arc<Payload>)>,
+    shared_bytes: usize,
+}
+
+impl Deferred {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.shared.is_empty()
+    }
+
+    /// Bytes that the client is going to be sent.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.shared_bytes
+    }
+
+    #[inline]
+    pub fn own_and_shared_bytes(&self) -> (usize, usize) {
+        (self.bytes.capacity(), self.shared_bytes)
+    }
+
+    fn move_to(self, out: &mut impl Sink) {
+        let mut from = 0;
+        for (at, payload) in &self.shared {
+            out.bytes().extend_from_slice(&self.bytes[from..*at]);
+            out.share(payload);
+            from = *at;
+        }
+        out.bytes().extend_from_slice(&self.bytes[from..]);
+    }
+}
+
+impl Sink for Deferred {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    fn share(&mut self, payload: &Arc<Payload>) {
+        self.shared_bytes += payload.bytes.len();
+        self.shared.push((self.bytes.len(), payload.clone()));
+    }
+}
+
+/// Who gets a message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Audience {
+    /// How many times it is delivered.
+    pub count: usize,
+    /// The event loops of those who get it, each once.
+    workers: SmallVec<[u16; 8]>,
+    /// The patterns that match its channel.
+    patterns: Vec<Name>,
+}
+
+impl Audience {
+    fn add(&mut self, counts: &Counts) {
+        for &(worker, count) in counts {
+            self.count += count as usize;
+            self.add_worker(worker);
+        }
+    }
+
+    fn add_worker(&mut self, worker: u16) {
+        if !self.workers.contains(&worker) {
+            self.workers.push(worker);
+        }
+    }
+
+    /// Adds a subscription of a client of `worker` that the registry does not know yet.
+    pub fn add_new(&mut self, kind: Channels, name: &Name, worker: usize) {
+        self.count += 1;
+        self.add_worker(worker as u16);
+        if kind == Channels::Pattern && !self.patterns.contains(name) {
+            self.patterns.push(name.clone());
+        }
+    }
+}
+
+/// Steps of the matcher that an event loop spends on one message, about a tenth of a millisecond.
+pub(crate) const STEPS_AT_ONCE: u64 = 20_000;
+
+/// Subscribers of a channel or pattern, by event loop.
+type Counts = SmallVec<[(u16, u32); 4]>;
+
+pub(crate) type ByName<T> = HashMap<Name, T, RandomState>;
+
+/// All subscriptions of all sessions.
+#[derive(Default)]
+pub(crate) struct PubSub {
+    registry: RwLock<Registry>,
+}
+
+#[derive(Default)]
+struct Registry {
+    plain: ByName<Counts>,
+    shard: ByName<Counts>,
+    patterns: ByName<Counts>,
+    /// The names of `patterns`.
+    by_place: Patterns,
+}
+
+impl Registry {
+    fn of(&self, kind: Channels) -> &ByName<Counts> {
+        match kind {
+            Channels::Plain => &self.plain,
+            Channels::Pattern => &self.patterns,
+            Channels::Shard => &self.shard,
+        }
+    }
+
+    fn of_mut(&mut self, kind: Channels) -> &mut ByName<Counts> {
+        match kind {
+            Channels::Plain => &mut self.plain,
+            Channels::Pattern => &mut self.patterns,
+            Channels::Shard => &mut self.shard,
+        }
+    }
+}
+
+impl PubSub {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Registry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subscribe(&self, kind: Channels, name: &Name, worker: usize) {
+        let mut registry = self.write();
+        let counts = registry.of_mut(kind).entry(name.clone()).or_default();
+        match counts.iter_mut().find(|(of, _)| *of == worker as u16) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((worker as u16, 1)),
+        }
+        if kind == Channels::Pattern && counts.len() == 1 && counts[0].1 == 1 {
+            registry.by_place.add(name);
+        }
+    }
+
+    fn unsubscribe(&self, kind: Channels, name: &Name, worker: usize) {
+        let mut registry = self.write();
+        let Some(counts) = registry.of_mut(kind).get_mut(name) else { return };
+        counts.iter_mut().filter(|(of, _)| *of == worker as u16).for_each(|(_, count)| *count -= 1);
+        counts.retain(|(_, count)| *count > 0);
+        if counts.is_empty() {
+            registry.of_mut(kind).remove(name);
+            if kind == Channels::Pattern {
+                registry.by_place.remove(name);
+            }
+        }
+    }
+
+    /// Who is subscribed to a channel now, by its name or by a pattern; `None` if finding that out takes more than `steps` of
+    /// the matcher.
+    pub fn audience(&self, kind: Channels, channel: &[u8], steps: u64) -> Option<Audience> {
+        let mut audience = Audience::default();
+        let candidates = {
+            let registry = self.read();
+            if let Some(counts) = registry.of(kind).get(channel) {
+                audience.add(counts);
+            }
+            if kind == Channels::Shard || registry.by_place.is_empty() {
+                return Some(audience);
+            }
+            registry.by_place.candidates(channel)
+        };
+        audience.patterns = candidates.matching(channel, steps)?;
+        if !audience.patterns.is_empty() {
+            let registry = self.read();
+            for pattern in audience.patterns.clone() {
+                if let Some(counts) = registry.patterns.get(&pattern) {
+                    audience.add(counts);
+                }
+            }
+        }
+        Some(audience)
+    }
+
+    /// The channels that somebody is subscribed to.
+    pub fn channels(&self, kind: Channels) -> Vec<Name> {
+        self.read().of(kind).keys().cloned().collect()
+    }
+
+    /// How many clients are subscribed to a channel by its name.
+    pub fn subscribers(&self, kind: Channels, name: &[u8]) -> usize {
+        let registry = self.read();
+        registry.of(kind).get(name).map_or(0, |counts| counts.iter().map(|(_, count)| *count as usize).sum())
+    }
+
+    /// How many names somebody is subscribed to.
+    pub fn count(&self, kind: Channels) -> usize {
+        self.read().of(kind).len()
+    }
+}
+
+/// The sessions of one event loop that get messages.
+#[derive(Default)]
+pub(crate) struct Subscribers {
+    plain: ByName<HashSet<u64, RandomState>>,
+    shard: ByName<HashSet<u64, RandomState>>,
+    patterns: ByName<HashSet<u64, RandomState>>,
+    /// Sessions in MONITOR.
+    pub monitors: HashSet<u64, RandomState>,
+}
+
+impl Subscribers {
+    fn of_mut(&mut self, kind: Channels) -> &mut ByName<HashSet<u64, RandomState>> {
+        match kind {
+            Channels::Plain => &mut self.plain,
+            Channels::Pattern => &mut self.patterns,
+            Channels::Shard => &mut self.shard,
+        }
+    }
+
+    /// Notes a change of a session's subscriptions here and in the registry.
+    pub fn change(&mut self, engine: &Engine, worker: usize, session: u64, change: &Change) {
+        let Change { kind, name, subscribed } = change;
+        let of_kind = self.of_mut(*kind);
+        if *subscribed {
+            if of_kind.entry(name.clone()).or_default().insert(session) {
+                engine.pubsub.subscribe(*kind, name, worker);
+            }
+        } else if let Some(sessions) = of_kind.get_mut(name)
+            && sessions.remove(&session)
+        {
+            if sessions.is_empty() {
+                of_kind.remove(name);
+            }
+            engine.pubsub.unsubscribe(*kind, name, worker);
+        }
+    }
+
+    /// Calls `deliver` for each session that gets the message, with what stands before the payload in RESP2: by its channel
+    /// first, then by patterns, as in Redis.
+    pub fn route(&self, message: &Message, mut deliver: impl FnMut(u64, &[u8], &Arc<Payload>)) {
+        let direct = if message.kind == Channels::Shard { &self.shard } else { &self.plain };
+        if let Some(sessions) = direct.get(&message.channel) {
+            sessions.iter().for_each(|&session| deliver(session, &message.head, &message.payload));
+        }
+        for (pattern, head) in &message.patterns {
+            if let Some(sessions) = self.patterns.get(pattern) {
+                sessions.iter().for_each(|&session| deliver(session, head, &message.payload));
+            }
+        }
+    }
+}
+
+/// A subscription that a session has begun or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub kind: Channels,
+    pub name: Name,
+    pub subscribed: bool,
+}
+
+impl Engine {
+    /// Tells of what a transaction has done to keys, as Redis does by `notify-keyspace-events`. The caller still holds its
+    /// locks.
+    #[cold]
+    pub(crate) fn tell(&self, txn: &Txn<'_>) {
+        let classes = self.events();
+        let publish = |channel: Vec<u8>, payload: &[u8]| {
+            // In the order in which the keys change, under their locks: it cannot be left to others.
+            let Some(audience) = self.pubsub.audience(Channels::Plain, &channel, u64::MAX) else { return };
+            let payload = Payload::bulk(payload, &self.client_memory);
+            self.publish(Channels::Plain, channel.into(), payload, audience, txn.gate());
+        };
+        for KeyEvent { name, database, key } in txn.events() {
+            if classes & event::KEYSPACE != 0 {
+                publish([format!("__keyspace@{database}__:").as_bytes(), key].concat(), name.as_bytes());
+            }
+            if classes & event::KEYEVENT != 0 {
+                publish(format!("__keyevent@{database}__:{name}").into_bytes(), key);
+            }
+        }
+    }
+
+    /// Sends a message to its audience, which was just asked for.
+    pub(crate) fn publish(
+        &self,
+        kind: Channels,
+        channel: Name,
+        payload: Arc<Payload>,
+        audience: Audience,
+        gate: Index,
+    ) {
+        if audience.workers.is_empty() {
+            return;
+        }
+        let message = Arc::new(Message::new(kind, channel, payload, audience.patterns, gate));
+        audience.workers.iter().for_each(|&worker| self.notify(worker as usize, Notice::Message(message.clone())));
+    }
+}
+
+impl Session {
+    /// Appends a message, whose head is given in RESP2, unless a reply is half out: then it follows that.
+    pub fn push(&mut self, head: &[u8], payload: &Arc<Payload>, gate: Index, out: &mut impl Sink) {
+        self.gate = self.gate.max(gate);
+        match self.is_half_out() || !self.deferred.is_empty() {
+            true => append(head, payload, self.state.protocol, &mut self.deferred),
+            false => append(head, payload, self.state.protocol, out),
+        }
+    }
+
+    /// Appends the messages that have waited for the end of a long reply, if it has ended: to be called after each turn.
+    #[inline]
+    pub fn push_deferred(&mut self, out: &mut impl Sink) {
+        if !self.deferred.is_empty() && !self.is_half_out() {
+            std::mem::take(&mut self.deferred).move_to(out);
+        }
+    }
+}
+
+fn append(head: &[u8], payload: &Arc<Payload>, protocol: Protocol, out: &mut impl Sink) {
+    let bytes = out.bytes();
+    let start = bytes.len();
+    bytes.extend_from_slice(head);
+    if protocol == Protocol::Resp3 && bytes.get(start) == Some(&b'*') {
+        bytes[start] = b'>';
+    }
+    match payload.counted {
+        Some(_) => out.share(payload),
+        None => bytes.extend_from_slice(&payload.bytes),
+    }
+}
+
+/// What SUBSCRIBE and its relatives answer for one name is a message as well: the same form, made by the command.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_resp::Reply;
+
+    #[test]
+    fn a_message_is_encoded_as_its_reply_would_be() {
+        let reply = Reply::Push(["message", "ch", "text"].map(Reply::bulk).into());
+        let head = encode_head(&[b"message", b"ch"]);
+        let config = haypile_config::Config::defaults(std::path::Path::new("/"));
+        let payload = Payload::bulk(b"text", &Arc::new(ClientMemory::new(1, &config, Arc::default())));
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let (mut ours, mut expected) = (Vec::new(), Vec::new());
+            append(&head, &payload, protocol, &mut ours);
+            reply.encode(protocol, &mut expected);
+            assert_eq!(ours, expected);
+        }
+    }
+
+    #[test]
+    fn an_audience_counts_names_and_patterns_of_all_loops() {
+        let pubsub = PubSub::default();
+        let name = |text: &str| Name::from(text.as_bytes());
+        let audience_of = |kind, channel: &[u8]| pubsub.audience(kind, channel, STEPS_AT_ONCE).expect("few steps");
+        pubsub.subscribe(Channels::Plain, &name("news"), 0);
+        pubsub.subscribe(Channels::Plain, &name("news"), 2);
+        pubsub.subscribe(Channels::Pattern, &name("n*"), 2);
+        pubsub.subscribe(Channels::Pattern, &name("x*"), 3);
+        pubsub.subscribe(Channels::Shard, &name("news"), 1);
+        let audience = audience_of(Channels::Plain, b"news");
+        assert_eq!((audience.count, audience.workers.as_slice(), audience.patterns.len()), (3, &[0, 2][..], 1));
+        assert_eq!(audience_of(Channels::Shard, b"news").workers.as_slice(), [1]);
+        pubsub.unsubscribe(Channels::Plain, &name("news"), 0);
+        pubsub.unsubscribe(Channels::Pattern, &name("n*"), 2);
+        assert_eq!(audience_of(Channels::Plain, b"news").count, 1);
+        assert_eq!((pubsub.count(Channels::Pattern), pubsub.subscribers(Channels::Plain, b"news")), (1, 1));
+        pubsub.unsubscribe(Channels::Plain, &name("news"), 2);
+        assert_eq!(pubsub.channels(Channels::Plain).len(), 0);
+    }
+}

@@ -1,0 +1,463 @@
+//! A client's session: what it has chosen, what it has queued, and what it is waiting for.
+//!
+//! It belongs to one event loop and is no more than data: `execute` runs its commands, `host` lets session commands change
+//! it. A session that waits holds the command that waits, so that nothing else of its connection can overtake it.
+
+use crate::clients::acts::Acts;
+use crate::clients::blocked::{Held, Unblock};
+use crate::clients::client::{Client, IDLE_BYTES, Names};
+use crate::clients::client_memory::Counted;
+use crate::clients::pubsub::{Audience, Change, Deferred, Name, Payload, Subscriptions};
+use crate::clients::statistics::{Called, Moment, Owing, Timed};
+use crate::keys::locks::Turn;
+use crate::keys::waiters::Waiter;
+use crate::keys::watch::Watching;
+use crate::run::subscribing::Steps;
+use haypile_commands::CommandId;
+use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
+use haypile_log::Index;
+use haypile_resp::{Limits, OwnedArgs, Parser, Pieces, Protocol, ReplyPieces};
+use haypile_store::{Lacking, Pins};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What timers can measure.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+/// What session commands may change. EXEC runs them on a copy, which becomes the session's with the block's effects.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub database: u32,
+    pub protocol: Protocol,
+    pub names: Arc<Names>,
+    /// No password was needed when the client came, or it gave one.
+    pub authenticated: bool,
+    pub replies: Replies,
+    pub no_evict: bool,
+    pub no_touch: bool,
+    /// It is shown all commands.
+    pub monitors: bool,
+    pub subscriptions: Arc<Subscriptions>,
+    /// The connection ends after the reply.
+    pub closing: bool,
+    /// The client is on the same host.
+    pub is_local: bool,
+    /// The reply of the running command is held back.
+    pub wait: Option<Wait>,
+    /// The running command has the data opened again.
+    pub reload: Option<Reload>,
+    /// What others are to see once the command that made it has taken effect.
+    pub(crate) effects: Vec<Effect>,
+    /// What is done to the server once the command, or its block, has taken effect.
+    pub(crate) acts: Acts,
+    /// Something that `adopt` looks at may be another than before.
+    pub(crate) changed: bool,
+}
+
+/// What a session command does to others.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
+    Subscription(Change),
+    Publish { kind: Channels, channel: Name, payload: Arc<Payload>, audience: Audience },
+    Close(Arc<Client>),
+    Unblock(u64, Unblock),
+}
+
+/// One client's session.
+pub struct Session {
+    /// Unique among all sessions since the server started, rising.
+    pub id: u64,
+    /// What others know of it.
+    pub client: Arc<Client>,
+    pub(crate) state: State,
+    /// The bits of `attention`.
+    pub(crate) attention: u32,
+    /// It is counted among those that are shown all commands.
+    pub(crate) is_monitor: bool,
+    /// The command that ran last.
+    pub(crate) last_command: Option<CommandId>,
+    /// Messages that wait for the end of a long reply.
+    pub(crate) deferred: Deferred,
+    /// Bytes that a command or a long reply on the I/O pool holds.
+    pub(crate) away_bytes: usize,
+    /// Bytes of the long reply under way that have still to be made, as far as they are known.
+    pub(crate) unmade_bytes: usize,
+    pub(crate) parser: Parser,
+    /// The version of the settings that the parser's limits come from.
+    pub(crate) limits_version: u64,
+    /// The newest record that a reply made so far depends on: none of them may leave before it is durable.
+    pub(crate) gate: Index,
+    /// MULTI was called.
+    pub(crate) multi: Option<Box<Multi>>,
+    /// What it watches, if anything.
+    pub(crate) watching: Option<Arc<Watching>>,
+    pub(crate) waiting: Waiting,
+    /// Long replies that have begun.
+    pub(crate) streams: u64,
+    /// Which of them was under way when somebody looked, and when that was seen first, in microseconds.
+    stream_seen: (u64, u64),
+    /// How long the session's writes have still to wait because the flush is behind: many short times become one that a
+    /// timer can measure.
+    pub(crate) debt: Duration,
+    /// What came back for the command that waits.
+    pub(crate) event: Option<What>,
+    /// When the I/O pool began what has come back, if it was there.
+    pub(crate) begun: Option<Moment>,
+    /// The times of the command that waits.
+    pub(crate) timed: Option<Box<Timed>>,
+    /// Commands whose replies wait for the log, in order.
+    pub(crate) owing: Vec<Owing>,
+    /// The rows that were loaded last, until the requests that came together with the one that lacked them have run.
+    pub(crate) pins: Option<Box<Pins>>,
+}
+
+/// A transaction that is being queued.
+#[derive(Default)]
+pub(crate) struct Multi {
+    pub commands: Vec<Queued>,
+    /// Bytes of all queued arguments.
+    pub bytes: usize,
+    /// A command was refused when it came: EXEC refuses all.
+    pub refused: bool,
+}
+
+/// A command of a block.
+pub(crate) struct Queued {
+    pub command: CommandId,
+    pub args: OwnedArgs,
+}
+
+/// What the session's connection has to wait for before its next request is looked at.
+#[derive(Default)]
+pub(crate) enum Waiting {
+    #[default]
+    Nothing,
+    /// The end of a pause; its request was not looked at.
+    Paused,
+    /// A lock, its turn or some time; the command is here.
+    Here(Box<Pending>),
+    /// The I/O pool, which has the command.
+    Pool,
+    /// Its time, the log or somebody who lets it go; the reply is held back until then.
+    Blocked(Box<Held>),
+    /// One of its keys, its time or somebody who lets it go.
+    ForKeys(Arc<Waiter>),
+    /// A long reply: its next piece is to be asked for when the output has room.
+    Stream(Box<ReplyPieces>),
+    /// The rest of very many names to subscribe to, or not any more.
+    Steps(Box<Steps>),
+    /// A long reply: the I/O pool is making its next piece.
+    Piece,
+}
+
+/// A command that could not run to its end at once, with all it needs to run again.
+pub(crate) struct Pending {
+    pub work: Work,
+    /// Bytes that this takes.
+    pub bytes: usize,
+    /// The same for each run.
+    pub seed: u64,
+    /// How often rows were loaded for it.
+    pub loads: u32,
+    /// It runs on the I/O pool under its locks next.
+    pub long: bool,
+    /// Whether it was called from a queue of the key locks.
+    pub turn: Turn,
+    /// It reads more than one row, or one that is about to be changed together with others.
+    pub needs_locks: bool,
+    /// The exclusion is held on its behalf.
+    pub alone: bool,
+    /// It has waited because of the write pressure once: that is its share.
+    pub slowed: bool,
+    /// Keys that it needs beyond what its arguments say, as an earlier run has found.
+    pub more: Vec<Lacking>,
+}
+
+/// What runs as one transaction.
+pub(crate) enum Work {
+    Command(CommandId, OwnedArgs),
+    Block(Box<Block>),
+}
+
+/// The commands between MULTI and EXEC, and the watched keys.
+pub(crate) struct Block {
+    pub commands: Vec<Queued>,
+    pub watching: Option<Arc<Watching>>,
+}
+
+/// Something that a waiting session is told, through its event loop's inbox.
+pub struct Event {
+    /// The session's id.
+    pub session: u64,
+    pub(crate) what: What,
+    /// When the I/O pool began with it, if it was there.
+    pub(crate) begun: Option<Moment>,
+}
+
+pub(crate) enum What {
+    /// Try again: a lock or the way in is free, or the time is over.
+    Retry,
+    /// The exclusion is held on the command's behalf.
+    Granted,
+    /// Rows were loaded, or the command is found to take long.
+    Loaded(Box<Pending>, Pins),
+    /// The pool has run the command.
+    Finished(Box<Finished>),
+    /// The pool has changed what the session watches.
+    Watching(Option<Arc<Watching>>),
+    /// To a blocked session: the log is further on the disk, or something has ended its wait for keys.
+    Look,
+    /// To a blocked session: somebody has let it go.
+    Unblocked(Unblock),
+    /// A piece of a long reply; `None` where it could not be made.
+    Piece { bytes: Vec<u8>, rest: Option<Box<ReplyPieces>>, failed: Option<String> },
+}
+
+/// What became of a command on the pool.
+pub(crate) struct Finished {
+    /// As the session's is to be.
+    pub state: State,
+    pub reply: haypile_resp::Reply,
+    /// The newest record that the reply depends on.
+    pub gate: Index,
+    /// It was EXEC: the session watches nothing any more.
+    pub was_block: bool,
+    /// It had waited for a key lock.
+    pub was_locked: bool,
+    /// What a block has run.
+    pub called: Vec<Called>,
+    /// It has found nothing, and waits for its keys.
+    pub waiter: Option<Arc<Waiter>>,
+    /// Where a long reply is counted until its event loop has taken it.
+    pub counted: Option<Counted>,
+}
+
+impl Block {
+    /// Whether its commands have more arguments than this, the watched keys included.
+    pub fn is_longer_than(&self, arguments: usize) -> bool {
+        let watched = self.watching.as_ref().map_or(0, |watching| watching.len());
+        let mut left = arguments.checked_sub(watched);
+        for queued in &self.commands {
+            left = left.and_then(|left| left.checked_sub(queued.args.as_args().len()));
+        }
+        left.is_none()
+    }
+}
+
+impl State {
+    /// Whether the running command's reply is sent, where not every one is.
+    pub(crate) fn wants_reply(&mut self) -> bool {
+        match self.replies {
+            Replies::On => return true,
+            Replies::Off => {}
+            Replies::SkipNext => self.replies = Replies::Skip,
+            Replies::Skip => self.replies = Replies::On,
+        }
+        false
+    }
+}
+
+impl Session {
+    pub(crate) fn new(client: Arc<Client>, state: State, limits: Limits, limits_version: u64) -> Self {
+        Session {
+            id: client.id,
+            client,
+            attention: state.attention(),
+            parser: Parser::new(Limits { authenticated: state.authenticated, ..limits }),
+            state,
+            is_monitor: false,
+            last_command: None,
+            deferred: Deferred::default(),
+            away_bytes: 0,
+            unmade_bytes: 0,
+            limits_version,
+            gate: Index(0),
+            multi: None,
+            watching: None,
+            waiting: Waiting::Nothing,
+            debt: Duration::ZERO,
+            event: None,
+            begun: None,
+            timed: None,
+            owing: Vec::new(),
+            pins: None,
+            streams: 0,
+            stream_seen: (0, 0),
+        }
+    }
+
+    /// The newest record that a reply made so far depends on.
+    #[inline]
+    pub fn gate(&self) -> Index {
+        self.gate
+    }
+
+    /// Hands over what the session waits for; `Worker::turn` goes on with it.
+    pub fn deliver(&mut self, event: Event) {
+        debug_assert_eq!(event.session, self.id);
+        // It may come too late, or too early: a session that has had its reply has no use for it, one that is about to wait
+        // looks by itself, and none must lose what it waits for now.
+        let concerns_blocked = matches!(event.what, What::Look);
+        let is_blocked = matches!(self.waiting, Waiting::Blocked(_) | Waiting::ForKeys(_));
+        if !concerns_blocked || is_blocked && self.event.is_none() {
+            (self.event, self.begun) = (Some(event.what), event.begun);
+        }
+    }
+
+    /// Hands over something that concerns one way of waiting only; whether the session waits so.
+    pub fn deliver_unasked(&mut self, event: Event) -> bool {
+        let concerns = matches!((&self.waiting, &event.what), (Waiting::Paused, What::Retry));
+        if concerns {
+            self.deliver(event);
+        }
+        concerns
+    }
+
+    /// The time that a slowed write had to wait is over.
+    pub fn wake(&mut self) {
+        self.event = Some(What::Retry);
+    }
+
+    /// Adds to what the session's writes have to wait; the whole of it, to be waited now, once it is worth a timer.
+    pub(crate) fn owe(&mut self, wait: Duration) -> Option<Duration> {
+        self.debt += wait;
+        (self.debt >= SLEEP_MIN).then(|| std::mem::take(&mut self.debt))
+    }
+
+    /// Whether a command is under way elsewhere; its effects may still come.
+    pub fn is_waiting(&self) -> bool {
+        !matches!(self.waiting, Waiting::Nothing)
+    }
+
+    /// Whether there are commands that end when their replies leave: tell `Worker::on_left`.
+    #[inline]
+    pub fn is_owing(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    /// Where the client is, as SLOWLOG shows it.
+    pub(crate) fn address(&self) -> &str {
+        &self.client.peer.address
+    }
+
+    /// Whether a blocking command waits: its client's end ends it.
+    pub fn waits_for_keys(&self) -> bool {
+        matches!(self.waiting, Waiting::ForKeys(_))
+    }
+
+    /// Whether it is in the middle of a command that takes effect step by step.
+    pub fn takes_steps(&self) -> bool {
+        matches!(self.waiting, Waiting::Steps(_))
+    }
+
+    /// Whether CLIENT PAUSE keeps it waiting.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.waiting, Waiting::Paused)
+    }
+
+    /// Whether a long reply has begun and not ended: nothing may come in between.
+    pub fn is_half_out(&self) -> bool {
+        matches!(self.waiting, Waiting::Stream(_) | Waiting::Piece)
+    }
+
+    /// Whether the long reply under way has been so for longer than `age_max_us`: it may keep files of the base. To be asked about
+    /// once a second.
+    pub fn lingers(&mut self, now_us: u64, age_max_us: u64) -> bool {
+        if self.stream_seen.0 != self.streams {
+            self.stream_seen = (self.streams, now_us);
+        }
+        self.is_half_out() && now_us.saturating_sub(self.stream_seen.1) > age_max_us
+    }
+
+    /// The kind of client that it is, which decides how much it may leave unread.
+    pub fn kind(&self) -> ClientType {
+        if self.state.subscriptions.is_empty() { ClientType::Normal } else { ClientType::PubSub }
+    }
+
+    /// Whether it is shown all commands.
+    pub fn monitors(&self) -> bool {
+        self.state.monitors
+    }
+
+    /// Whether it may be silent for as long as it likes: it only listens.
+    pub fn listens(&self) -> bool {
+        self.state.monitors || !self.state.subscriptions.is_empty()
+    }
+
+    /// Bytes that are going to follow what is in the output: of a long reply that has not been made, as far as they are known,
+    /// and of messages that wait for its end.
+    pub fn coming_bytes(&self) -> usize {
+        self.unmade_bytes + self.deferred.bytes()
+    }
+
+    /// Bytes of queued commands and watched keys.
+    #[inline]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let of_queue = |multi: &Multi| multi.bytes + multi.commands.capacity() * size_of::<Queued>();
+        let watched = self.watching.as_ref().map_or(0, |watching| watching.bytes());
+        self.multi.as_deref().map_or(0, of_queue) + watched
+    }
+
+    /// Bytes of the arguments of a command that waits.
+    #[inline]
+    pub(crate) fn argument_bytes(&self) -> usize {
+        match &self.waiting {
+            Waiting::Here(pending) => pending.bytes,
+            Waiting::Pool => self.away_bytes,
+            Waiting::ForKeys(waiter) => waiter.bytes(),
+            Waiting::Steps(steps) => steps.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of a long reply under way: the rows that it holds, for the most part.
+    #[inline]
+    pub fn reply_bytes(&self) -> usize {
+        match &self.waiting {
+            Waiting::Stream(pieces) => pieces.weight().held_bytes,
+            Waiting::Piece => self.away_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that the session takes beside its connection's buffers: of its own, and of messages that it shares with others.
+    #[inline]
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let own = self.queued_bytes() + self.argument_bytes() + self.reply_bytes() + self.state.subscriptions.bytes();
+        let (deferred, shared) = self.deferred.own_and_shared_bytes();
+        (IDLE_BYTES + own + deferred, shared)
+    }
+
+    /// Whether something was delivered that the next turn goes on with.
+    pub fn has_event(&self) -> bool {
+        self.event.is_some()
+    }
+
+    /// Whether its next requests are queued for EXEC.
+    pub fn in_multi(&self) -> bool {
+        self.multi.is_some()
+    }
+
+    /// How many bytes the rest of the request under way has at least, as its client claims.
+    pub fn needed_bytes(&self) -> usize {
+        self.parser.needed()
+    }
+}
+
+impl Pending {
+    pub fn new(work: Work, seed: u64) -> Box<Self> {
+        let (turn, more, bytes) = (Turn::Newcomer, Vec::new(), size_of::<Pending>() + work.bytes());
+        Box::new(Pending {
+            work,
+            bytes,
+            seed,
+            loads: 0,
+            long: false,
+            turn,
+            needs_locks: false,
+            alone: false,
+            slowed: false,
+            more,
+        })
+    }
+}

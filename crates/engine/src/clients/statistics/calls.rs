@@ -1,0 +1,58 @@
+//! What each event loop counts of each command: how often it was called, how long that took and how it ended. Plain words
+//! that only the loop writes, as in `counters`.
+
+use crate::clients::counters::{Count, Histogram};
+use haypile_commands::CommandId;
+use std::sync::OnceLock;
+
+/// One event loop's numbers of all commands, by id.
+#[derive(Default)]
+pub struct Calls(Box<[OfCommand]>);
+
+/// One event loop's numbers of one command.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct OfCommand {
+    /// Calls that ran, those that failed included.
+    pub calls: Count,
+    /// From the moment when it came up to the moment when its reply was made: with what it waited for, but for the log.
+    pub ns: Count,
+    /// It was not run: a wrong number of arguments, no memory.
+    pub rejected: Count,
+    pub failed: Count,
+    /// In nanoseconds, until the reply could leave. Most commands never run on most loops.
+    times: OnceLock<Box<Histogram>>,
+}
+
+impl Calls {
+    /// Of commands whose ids are below `ids`.
+    pub fn new(ids: usize) -> Calls {
+        Calls((0..ids).map(|_| OfCommand::default()).collect())
+    }
+
+    #[inline]
+    pub fn of(&self, id: CommandId) -> &OfCommand {
+        &self.0[id.0 as usize]
+    }
+
+    pub(crate) fn reset(&self) {
+        for command in &self.0 {
+            [&command.calls, &command.ns, &command.rejected, &command.failed].into_iter().for_each(Count::reset);
+            if let Some(times) = command.times.get() {
+                times.reset();
+            }
+        }
+    }
+}
+
+impl OfCommand {
+    #[inline]
+    pub fn add_time(&self, ns: u64) {
+        self.times.get_or_init(Box::default).add(ns, 1);
+    }
+
+    /// If any was added.
+    pub fn times(&self) -> Option<&Histogram> {
+        self.times.get().map(|times| &**times)
+    }
+}

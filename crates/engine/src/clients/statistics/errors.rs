@@ -1,0 +1,84 @@
+//! `# Errorstats`: how often which kind of error was answered, by the first word of its text.
+
+use crate::clients::counters::Count;
+use haypile_resp::Reply;
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+/// Redis's bound: kinds beyond it are counted together only, in `total_error_replies`, until CONFIG RESETSTAT. Otherwise
+/// whoever makes up errors would make INFO as long as they like.
+const KINDS_MAX: usize = 128;
+
+/// Words that begin an error are shown up to here.
+const KIND_BYTES_MAX: usize = 64;
+
+#[derive(Default)]
+pub(crate) struct Errors(RwLock<BTreeMap<Box<str>, Count>>);
+
+impl Errors {
+    /// The first word of an error.
+    pub fn kind(reply: &Reply) -> Option<&[u8]> {
+        let text = match reply {
+            Reply::Error(text) => text.as_bytes(),
+            Reply::ErrorBytes(text) => text,
+            _ => return None,
+        };
+        let kind = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+        Some(&kind[..kind.len().min(KIND_BYTES_MAX)])
+    }
+
+    /// Counts a reply if it is an error.
+    pub fn add(&self, reply: &Reply) {
+        if let Some(kind) = Errors::kind(reply) {
+            self.add_kind(kind);
+        }
+    }
+
+    #[cold]
+    pub fn add_kind(&self, kind: &[u8]) {
+        let kind = String::from_utf8_lossy(kind);
+        if let Some(count) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&*kind) {
+            return count.add_shared(1);
+        }
+        let mut kinds = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if kinds.len() < KINDS_MAX || kinds.contains_key(&*kind) {
+            kinds.entry(kind.into()).or_default().add_shared(1);
+        }
+    }
+
+    /// Each kind with its count, by name.
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.iter().map(|(kind, count)| (kind.to_string(), count.get())).collect()
+    }
+
+    pub fn reset(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_their_first_word() {
+        let errors = Errors::default();
+        errors.add(&Reply::error("ERR syntax error"));
+        errors.add(&Reply::error("ERR no such key"));
+        errors.add(&Reply::error("WRONGTYPE Operation against"));
+        errors.add(&Reply::error_bytes(b"ERR unknown command '\xff'".to_vec()));
+        assert_eq!(errors.counts(), [("ERR".to_owned(), 3), ("WRONGTYPE".to_owned(), 1)]);
+        errors.reset();
+        assert_eq!(errors.counts(), []);
+    }
+
+    #[test]
+    fn the_number_of_kinds_is_bounded() {
+        let errors = Errors::default();
+        (0..2 * KINDS_MAX).for_each(|kind| errors.add(&Reply::error(format!("E{kind:03} made up"))));
+        assert_eq!(errors.counts().len(), KINDS_MAX);
+        errors.add(&Reply::error("E000 again"));
+        assert_eq!(errors.counts()[0], ("E000".to_owned(), 2));
+    }
+}

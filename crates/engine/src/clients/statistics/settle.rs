@@ -1,0 +1,226 @@
+//! When a command has ended: what is counted of it, and what is kept of it if it took long.
+//!
+//! Nearly every command ends where it began, and costs one look at the clock: its end is the beginning of the next one. One
+//! that waits carries its times in its session (`Timed`), one whose reply waits for the log (with `durability fsync`) leaves
+//! them there (`Owing`) until the reply leaves.
+
+use super::clock::Moment;
+use super::errors::Errors;
+use super::slowlog::{Caller, Shown};
+use super::spent::{Spent, Timed, Wait};
+use crate::clients::session::Session;
+use crate::engine::Engine;
+use crate::run::worker::{Workbench, Worker};
+use haypile_commands::{CommandId, Entry, Flag};
+use haypile_log::Index;
+use haypile_resp::{Args, Reply};
+
+/// Commands of one session whose replies wait for the log and that are counted when these leave. Those beyond are counted
+/// without this wait: a client may send many more before it reads.
+const OWING_MAX: usize = 4096;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    #[default]
+    Done,
+    Failed,
+    /// It was not run.
+    Rejected,
+    /// EXEC will run it.
+    Queued,
+}
+
+/// A command whose reply was made and waits for the log.
+pub(crate) struct Owing {
+    command: CommandId,
+    /// Until its reply was made.
+    ns: u64,
+    spent: Spent,
+    ended: Moment,
+    gate: Index,
+    /// If there is a slow log.
+    shown: Option<Shown>,
+}
+
+/// A command of a block that has run.
+pub(crate) struct Called {
+    command: CommandId,
+    ns: u64,
+    /// The first word of its error.
+    failed: Option<Box<[u8]>>,
+    /// If it is one for the slow log.
+    shown: Option<Shown>,
+}
+
+impl Called {
+    pub fn new(engine: &Engine, command: CommandId, args: Args<'_>, reply: &Reply, started: Moment) -> Called {
+        let statistics = &engine.statistics;
+        let ns = statistics.clock.ns(started, statistics.clock.now());
+        let shown = statistics.is_slow(ns).then(|| Shown::new(engine.table.entry(command), args));
+        Called { command, ns, failed: Errors::kind(reply).map(Box::from), shown }
+    }
+}
+
+impl Workbench {
+    /// Counts a command that began at `started` and has ended now; the moment when the next one begins.
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+        started: Moment,
+    ) -> Moment {
+        let statistics = &*engine.statistics;
+        let ended = statistics.clock.now();
+        let ns = statistics.clock.ns(started, ended);
+        let command = engine.counters(self.index).commands_by_id.of(entry.id);
+        match std::mem::take(&mut self.outcome) {
+            Outcome::Done => {}
+            Outcome::Failed => command.failed.add(1),
+            Outcome::Rejected => {
+                command.rejected.add(1);
+                return ended;
+            }
+            Outcome::Queued => return ended,
+        }
+        command.calls.add(1);
+        command.ns.add(ns);
+        if self.syncs && self.waits_for_log(engine, session) {
+            let shown = statistics.has_slowlog().then(|| Shown::new(entry, args));
+            session.owing.push(Owing {
+                command: entry.id,
+                ns,
+                spent: Spent::default(),
+                ended,
+                gate: session.gate,
+                shown,
+            });
+            return ended;
+        }
+        if statistics.tracks() {
+            command.add_time(ns);
+        }
+        if statistics.is_notable(ns) {
+            note(engine, session, entry, || Shown::new(entry, args), ns, &Spent::default());
+        }
+        ended
+    }
+
+    /// The command has not ended: it is counted when what it waits for has come.
+    #[cold]
+    pub(crate) fn put_off(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+        started: Moment,
+    ) {
+        self.outcome = Outcome::Done;
+        let shown = engine.statistics.has_slowlog().then(|| Shown::new(entry, args));
+        let timed = session.timed.get_or_insert_with(Box::default);
+        (timed.command, timed.started, timed.shown) = (Some(entry.id), started, shown);
+    }
+
+    /// Counts a command that was put off and has ended now.
+    #[cold]
+    pub(crate) fn settle_timed(&mut self, engine: &Engine, session: &mut Session, mut timed: Timed) {
+        let ended = engine.statistics.clock.now();
+        timed.end_pause(&engine.statistics.clock, ended);
+        let Timed { command: Some(id), started, shown, spent, paused_ns, .. } = timed else { return };
+        let (statistics, counters, entry) = (&engine.statistics, engine.counters(self.index), engine.table.entry(id));
+        let command = counters.commands_by_id.of(id);
+        match std::mem::take(&mut self.outcome) {
+            Outcome::Done | Outcome::Queued => {}
+            Outcome::Failed => command.failed.add(1),
+            Outcome::Rejected => return command.rejected.add(1),
+        }
+        let ns = statistics.clock.ns(started, ended).saturating_sub(paused_ns);
+        command.calls.add(1);
+        command.ns.add(ns);
+        spent.iter().for_each(|(wait, ns)| counters.waits_ns[wait as usize].add(ns, 1));
+        if self.syncs && self.waits_for_log(engine, session) {
+            session.owing.push(Owing { command: id, ns, spent, ended, gate: session.gate, shown });
+            return;
+        }
+        if statistics.tracks() {
+            command.add_time(ns);
+        }
+        if statistics.is_notable(ns) {
+            note(engine, session, entry, || shown.unwrap_or_else(|| Shown::name(&entry.full_name)), ns, &spent);
+        }
+    }
+
+    /// Counts what a block has run.
+    pub(crate) fn settle_block(&mut self, engine: &Engine, session: &Session, called: Vec<Called>) {
+        let (statistics, counters) = (&engine.statistics, engine.counters(self.index));
+        for Called { command: id, ns, failed, shown } in called {
+            let command = counters.commands_by_id.of(id);
+            command.calls.add(1);
+            command.ns.add(ns);
+            if let Some(kind) = failed {
+                command.failed.add(1);
+                counters.error_replies.add(1);
+                statistics.errors.add_kind(&kind);
+            }
+            if statistics.tracks() {
+                command.add_time(ns);
+            }
+            if statistics.is_notable(ns) {
+                let entry = engine.table.entry(id);
+                let shown = || shown.unwrap_or_else(|| Shown::name(&entry.full_name));
+                note(engine, session, entry, shown, ns, &Spent::default());
+            }
+        }
+    }
+
+    fn waits_for_log(&self, engine: &Engine, session: &Session) -> bool {
+        let durable = engine.store().map_or(Index(u64::MAX), |store| store.log().durable());
+        session.gate > durable && session.owing.len() < OWING_MAX
+    }
+}
+
+impl Worker {
+    /// The replies that depend on no more than `durable` have left: their commands have ended now.
+    pub fn on_left(&mut self, session: &mut Session, durable: Index) {
+        let engine = &*self.engine;
+        let (statistics, counters) = (&engine.statistics, engine.counters(self.desk.index));
+        let left = session.owing.iter().take_while(|owing| owing.gate <= durable).count();
+        let now = statistics.clock.now();
+        let owing: Vec<Owing> = session.owing.drain(..left).collect();
+        for Owing { command, ns, mut spent, ended, shown, .. } in owing {
+            let gate_ns = statistics.clock.ns(ended, now);
+            spent.add(Wait::Gate, gate_ns);
+            counters.waits_ns[Wait::Gate as usize].add(gate_ns, 1);
+            let ns = ns + gate_ns;
+            if statistics.tracks() {
+                counters.commands_by_id.of(command).add_time(ns);
+            }
+            if statistics.is_notable(ns) {
+                let entry = engine.table.entry(command);
+                note(engine, session, entry, || shown.unwrap_or_else(|| Shown::name(&entry.full_name)), ns, &spent);
+            }
+        }
+        if session.owing.is_empty() {
+            session.owing = Vec::new();
+        }
+    }
+}
+
+/// Keeps what is to be kept of a command that took long.
+#[cold]
+fn note(engine: &Engine, session: &Session, entry: &Entry, shown: impl FnOnce() -> Shown, ns: u64, spent: &Spent) {
+    let statistics = &engine.statistics;
+    statistics.event(if entry.flags.has(Flag::Fast) { "fast-command" } else { "command" }, ns);
+    spent.iter().for_each(|(wait, ns)| statistics.event(wait.event(), ns));
+    // Of EXEC the slow log shows what it ran, as in Redis; what the block waited for as a whole nobody else tells.
+    let waited_ns = spent.iter().map(|(_, ns)| ns).sum();
+    let is_shown = !entry.flags.has(Flag::SkipSlowlog) || statistics.is_slow(waited_ns) && waited_ns > 0;
+    if statistics.is_slow(ns) && is_shown {
+        let caller = Caller { address: session.address(), name: &session.state.names.name };
+        statistics.log_slow(shown(), ns, spent, &caller);
+    }
+}

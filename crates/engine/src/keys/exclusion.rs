@@ -1,0 +1,350 @@
+//! The lock over all keys at once: held shared by whatever runs on keys, and alone by FLUSHDB, FLUSHALL and SWAPDB.
+//!
+//! To hold it shared costs no shared cache line: an event loop marks a word of its own for as long as it runs one
+//! connection's commands, and looks at one flag that hardly ever changes. Jobs of the I/O pool, which take long anyway,
+//! are counted behind the mutex. One who wants it alone first waits until the pool's jobs have left, while event loops
+//! go on; only then are these kept out, for the microseconds that each needs to leave. Nothing here blocks a thread:
+//! who cannot go on leaves a waiter, which is called when it may try again. The locks of single keys are `locks`.
+
+use crate::keys::locks::Waiter;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, Padded, fence, lock, spin};
+use std::collections::VecDeque;
+
+/// How often the event loops' words are looked at before the one who waits for them leaves: a short pipeline's time.
+const SPINS: u32 = 400;
+
+/// The lock over all keys.
+pub struct Exclusion {
+    /// Event loops stay out. Read at each turn of a connection, written by exclusive holders only.
+    closed: Padded<AtomicBool>,
+    /// One word per event loop: 1 while it is inside.
+    inside: Box<[Padded<AtomicU32>]>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    /// Jobs of the I/O pool that are inside.
+    pool_inside: usize,
+    /// The one who drains, until it holds the lock.
+    draining: Option<Waiter>,
+    /// Others who want it alone, in order of arrival.
+    queue: VecDeque<Waiter>,
+    /// Those who want in.
+    outside: Vec<Waiter>,
+    /// How often somebody was alone.
+    times_alone: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Open,
+    /// No new job of the pool comes in; event loops do.
+    DrainingPool,
+    /// Nobody comes in.
+    DrainingLoops,
+    /// Somebody is alone.
+    Held,
+}
+
+/// What became of a wish to be alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    Granted,
+    /// The waiter is called when the lock is held on its behalf.
+    WillBeGranted,
+    /// The waiter is called when it may ask again.
+    AskAgain,
+}
+
+impl Exclusion {
+    /// For event loops `0..loops`.
+    pub fn new(loops: usize) -> Self {
+        Exclusion {
+            closed: Padded::default(),
+            inside: (0..loops).map(|_| Padded::default()).collect(),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// Lets event loop `index` in, unless it has to stay out: then `wait_outside`. Not to be nested.
+    #[inline]
+    pub fn enter(&self, index: usize) -> bool {
+        let word = &self.inside[index].0;
+        debug_assert_eq!(word.load(Ordering::Relaxed), 0, "an event loop enters once");
+        word.store(1, Ordering::Relaxed);
+        // Either this sees the flag, or who sets the flag sees the word.
+        fence(Ordering::SeqCst);
+        if self.closed.0.load(Ordering::Relaxed) {
+            self.leave(index);
+            return false;
+        }
+        // What the last one who was alone has changed is seen from here on.
+        fence(Ordering::Acquire);
+        true
+    }
+
+    /// Event loop `index` leaves.
+    #[inline]
+    pub fn leave(&self, index: usize) {
+        self.inside[index].0.store(0, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.closed.0.load(Ordering::Relaxed) {
+            self.grant_if_drained(lock(&self.state));
+        }
+    }
+
+    /// Leaves a waiter of an event loop that was not let in. Gives it back if the way is free by now.
+    pub fn wait_outside(&self, waiter: Waiter) -> Option<Waiter> {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::DrainingLoops | Phase::Held) {
+            state.outside.push(waiter);
+            return None;
+        }
+        Some(waiter)
+    }
+
+    /// Lets a job of the I/O pool in, or takes its waiter.
+    pub fn enter_pool(&self, waiter: impl FnOnce() -> Waiter) -> bool {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Open {
+            state.pool_inside += 1;
+            return true;
+        }
+        let waiter = waiter();
+        state.outside.push(waiter);
+        false
+    }
+
+    /// A job of the I/O pool leaves.
+    pub fn leave_pool(&self) {
+        let mut state = lock(&self.state);
+        debug_assert!(state.pool_inside > 0, "a job leaves once");
+        state.pool_inside -= 1;
+        if state.phase == Phase::DrainingPool && state.pool_inside == 0 {
+            self.close(&mut state);
+            self.grant_if_drained(state);
+        }
+    }
+
+    /// How often somebody was alone. The caller is inside.
+    pub fn times_alone(&self) -> u64 {
+        lock(&self.state).times_alone
+    }
+
+    /// Asks to be alone. The caller is not inside. What was granted, now or through the waiter, ends with `open`. `waiter`
+    /// makes the waiter for the answer that it will bring; it is not called where the answer is `Granted`.
+    pub fn alone(&self, waiter: impl FnOnce(Alone) -> Waiter) -> Alone {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            state.queue.push_back(waiter(Alone::AskAgain));
+            return Alone::AskAgain;
+        }
+        if state.pool_inside > 0 {
+            state.phase = Phase::DrainingPool;
+            state.draining = Some(waiter(Alone::WillBeGranted));
+            return Alone::WillBeGranted;
+        }
+        self.close(&mut state);
+        for _ in 0..SPINS {
+            if self.loops_are_out() {
+                state.phase = Phase::Held;
+                return Alone::Granted;
+            }
+            spin();
+        }
+        state.draining = Some(waiter(Alone::WillBeGranted));
+        // The last one may have left before the waiter was there.
+        self.grant_if_drained(state);
+        Alone::WillBeGranted
+    }
+
+    /// The one who was alone lets the others in again.
+    pub fn open(&self) {
+        let (outside, next) = {
+            let mut state = lock(&self.state);
+            debug_assert!(state.phase == Phase::Held, "only who is alone opens");
+            state.phase = Phase::Open;
+            state.times_alone += 1;
+            self.closed.0.store(false, Ordering::SeqCst);
+            (std::mem::take(&mut state.outside), state.queue.pop_front())
+        };
+        for waiter in outside.into_iter().chain(next) {
+            waiter();
+        }
+    }
+
+    fn close(&self, state: &mut State) {
+        state.phase = Phase::DrainingLoops;
+        self.closed.0.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    fn loops_are_out(&self) -> bool {
+        self.inside.iter().all(|word| word.0.load(Ordering::Acquire) == 0)
+    }
+
+    #[cold]
+    fn grant_if_drained(&self, mut state: MutexGuard<'_, State>) {
+        if state.phase == Phase::DrainingLoops && state.draining.is_some() && self.loops_are_out() {
+            state.phase = Phase::Held;
+            let waiter = state.draining.take();
+            drop(state);
+            if let Some(waiter) = waiter {
+                waiter();
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    fn counting(count: &Arc<AtomicUsize>) -> Waiter {
+        let count = count.clone();
+        Box::new(move || _ = count.fetch_add(1, Ordering::SeqCst))
+    }
+
+    #[test]
+    fn an_event_loop_in_the_middle_of_a_turn_is_waited_for() {
+        let exclusion = Exclusion::new(2);
+        let (granted, let_in) = (Arc::default(), Arc::default());
+        assert!(exclusion.enter(0));
+        assert_eq!(exclusion.alone(|_| counting(&granted)), Alone::WillBeGranted);
+        assert!(!exclusion.enter(1));
+        assert!(exclusion.wait_outside(counting(&let_in)).is_none());
+        assert_eq!(granted.load(Ordering::SeqCst), 0);
+        exclusion.leave(0);
+        assert_eq!(granted.load(Ordering::SeqCst), 1);
+        assert!(!exclusion.enter(1) && let_in.load(Ordering::SeqCst) == 0);
+        exclusion.open();
+        assert_eq!(let_in.load(Ordering::SeqCst), 1);
+        assert!(exclusion.enter(1));
+    }
+
+    #[test]
+    fn event_loops_go_on_while_the_pool_drains() {
+        let exclusion = Exclusion::new(1);
+        let (granted, job) = (Arc::default(), Arc::default());
+        assert!(exclusion.enter_pool(|| unreachable!("the way is free")));
+        assert_eq!(exclusion.alone(|_| counting(&granted)), Alone::WillBeGranted);
+        assert!(exclusion.enter(0));
+        exclusion.leave(0);
+        assert!(!exclusion.enter_pool(|| counting(&job)));
+        exclusion.leave_pool();
+        assert_eq!(granted.load(Ordering::SeqCst), 1);
+        assert!(!exclusion.enter(0));
+        exclusion.open();
+        assert_eq!(job.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn the_next_is_told_to_ask_again() {
+        let exclusion = Exclusion::new(1);
+        let next = Arc::default();
+        assert_eq!(exclusion.alone(|_| Box::new(|| ())), Alone::Granted);
+        assert_eq!(exclusion.alone(|_| counting(&next)), Alone::AskAgain);
+        exclusion.open();
+        assert_eq!(next.load(Ordering::SeqCst), 1);
+        assert_eq!(exclusion.alone(|_| Box::new(|| ())), Alone::Granted);
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules {
+    use super::*;
+    use shuttle::sync::{Arc, Condvar};
+    use shuttle::thread;
+
+    /// A count of calls that can be waited for.
+    #[derive(Default)]
+    struct Calls {
+        count: Mutex<usize>,
+        changed: Condvar,
+    }
+
+    impl Calls {
+        fn waiter(self: &Arc<Self>) -> Waiter {
+            let calls = self.clone();
+            Box::new(move || {
+                *lock(&calls.count) += 1;
+                calls.changed.notify_one();
+            })
+        }
+
+        fn wait(&self) {
+            let mut count = lock(&self.count);
+            while *count == 0 {
+                count = self.changed.wait(count).expect("no waiter panics");
+            }
+            *count -= 1;
+        }
+    }
+
+    #[test]
+    fn whoever_is_alone_is_alone_and_all_get_their_turn() {
+        let scenario = || {
+            let exclusion = Arc::new(Exclusion::new(2));
+            let inside = Arc::new(Mutex::new(0i32));
+            let mut threads = Vec::new();
+            for index in 0..2 {
+                let (exclusion, inside) = (exclusion.clone(), inside.clone());
+                threads.push(thread::spawn(move || {
+                    let calls = Arc::new(Calls::default());
+                    for _ in 0..2 {
+                        while !exclusion.enter(index) {
+                            if exclusion.wait_outside(calls.waiter()).is_none() {
+                                calls.wait();
+                            }
+                        }
+                        *lock(&inside) += 1;
+                        thread::yield_now();
+                        *lock(&inside) -= 1;
+                        exclusion.leave(index);
+                    }
+                }));
+            }
+            let (pool, pool_inside) = (exclusion.clone(), inside.clone());
+            threads.push(thread::spawn(move || {
+                let calls = Arc::new(Calls::default());
+                for _ in 0..2 {
+                    while !pool.enter_pool(|| calls.waiter()) {
+                        calls.wait();
+                    }
+                    *lock(&pool_inside) += 1;
+                    thread::yield_now();
+                    *lock(&pool_inside) -= 1;
+                    pool.leave_pool();
+                }
+            }));
+            for _ in 0..2 {
+                let (exclusion, inside) = (exclusion.clone(), inside.clone());
+                threads.push(thread::spawn(move || {
+                    let calls = Arc::new(Calls::default());
+                    loop {
+                        match exclusion.alone(|_| calls.waiter()) {
+                            Alone::Granted => break,
+                            Alone::WillBeGranted => {
+                                calls.wait();
+                                break;
+                            }
+                            Alone::AskAgain => calls.wait(),
+                        }
+                    }
+                    assert_eq!(*lock(&inside), 0, "nobody else is inside");
+                    thread::yield_now();
+                    assert_eq!(*lock(&inside), 0, "nobody came in");
+                    exclusion.open();
+                }));
+            }
+            threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+        };
+        shuttle::check_random(scenario, 2000);
+        shuttle::check_pct(scenario, 2000, 3);
+    }
+}

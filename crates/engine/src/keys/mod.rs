@@ -1,0 +1,9 @@
+//! Who may touch what: the locks of keys, the exclusion over all of them, watched keys, and who waits for which keys.
+//!
+//! Owns no client and runs no command; `run` asks here before it touches a key, and tells here what it has touched.
+
+pub(crate) mod exclusion;
+pub(crate) mod locks;
+
+pub(crate) mod waiters;
+pub(crate) mod watch;

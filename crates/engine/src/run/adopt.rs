@@ -1,0 +1,93 @@
+//! What session commands have changed becomes true for everybody else: subscriptions, messages, MONITOR, what CLIENT LIST
+//! shows. RESET and the end of a client are such changes, too.
+
+use crate::clients::client::Names;
+use crate::clients::inbox::Notice;
+use crate::clients::pubsub::Change;
+use crate::clients::session::{Effect, Session, State};
+use crate::engine::Engine;
+use crate::run::subscribing::Departed;
+use crate::run::worker::Workbench;
+use haypile_log::Index;
+use haypile_resp::Limits;
+use std::sync::Arc;
+
+impl Workbench {
+    /// Makes what session commands have changed true for everybody else. What they tell others depends on the record `gate`, as
+    /// their replies do.
+    #[inline]
+    pub(crate) fn adopt(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
+        if session.state.changed {
+            self.adopt_changed(engine, session, gate);
+        }
+    }
+
+    #[cold]
+    fn adopt_changed(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
+        session.state.changed = false;
+        for effect in std::mem::take(&mut session.state.effects) {
+            match effect {
+                Effect::Subscription(change) => self.subscribers.change(engine, self.index, session.id, &change),
+                Effect::Publish { kind, channel, payload, audience } => {
+                    engine.publish(kind, channel, payload, audience, gate);
+                }
+                Effect::Close(client) => engine.close_client(&client),
+                Effect::Unblock(client, how) => _ = engine.unblock(client, how),
+            }
+        }
+        let state = &session.state;
+        session.client.show_names(&state.names);
+        session.client.show_subscriptions(state.subscriptions.counts());
+        session.attention = state.attention();
+        if state.monitors != session.is_monitor {
+            session.is_monitor = state.monitors;
+            engine.set_monitor(self.index, state.monitors);
+            match state.monitors {
+                true => self.subscribers.monitors.insert(session.id),
+                false => self.subscribers.monitors.remove(&session.id),
+            };
+        }
+        self.set_limits(session);
+    }
+
+    /// The end of a client. Very many subscriptions end one after the other.
+    pub(crate) fn depart(&mut self, engine: &Engine, session: &mut Session) {
+        let all = std::mem::take(&mut session.state.subscriptions);
+        if Departed::is_long(all.counts().iter().sum()) {
+            let ended = all.iter().map(|(kind, name)| Change { kind, name: name.clone(), subscribed: false });
+            // They are counted until they have ended.
+            engine.client_memory.add_shared(all.bytes());
+            self.departed.push_back(Departed::new(session.id, ended.collect()));
+            self.inbox.notify(Notice::Departed);
+        } else {
+            session.state.subscriptions = all;
+        }
+        self.reset(engine, session);
+    }
+
+    /// RESET: everything as it was when the client came, but for what it told about its library.
+    pub(crate) fn reset(&mut self, engine: &Engine, session: &mut Session) {
+        session.multi = None;
+        engine.unwatch(session);
+        let fresh = engine.fresh_state();
+        let ended = session.state.subscriptions.iter().map(|(kind, name)| Change {
+            kind,
+            name: name.clone(),
+            subscribed: false,
+        });
+        let effects = ended.map(Effect::Subscription).collect();
+        let names = Names { name: Vec::new(), ..Names::clone(&session.state.names) };
+        session.state = State {
+            names: Arc::new(names),
+            effects,
+            no_evict: session.state.no_evict,
+            is_local: session.state.is_local,
+            ..fresh
+        };
+        self.adopt_changed(engine, session, Index(0));
+    }
+
+    pub(crate) fn set_limits(&self, session: &mut Session) {
+        session.parser.set_limits(Limits { authenticated: session.state.authenticated, ..self.limits });
+    }
+}

@@ -1,0 +1,416 @@
+//! SAVE and BGSAVE: one backup at a time, made by a thread of its own, and what INFO tells of them. The thread opens the data
+//! again, too (`reload`): neither may happen during the other.
+//!
+//! What a backup is and where it goes is up to the [`Archive`] that the server gives. The thread also lets the archive remove
+//! what is not needed any more, piece by piece, between backups. A session that waits in SAVE is told like one that waits
+//! for the I/O pool.
+
+use crate::clients::inbox::Inbox;
+use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
+use crate::engine::Engine;
+use crate::run::worker::{Next, Workbench};
+use haypile_commands::Error;
+use haypile_commands::host::{BackupBegun, Reload};
+use haypile_log::Index;
+use haypile_resp::Reply;
+use haypile_store::Store;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Makes backups and keeps them. Its methods may wait for the disk; one of them runs at a time.
+pub trait Archive: Send + Sync {
+    /// Makes a backup that is complete when this returns. Asks `goes_on` now and then: where it says no, the backup is not
+    /// wanted any more.
+    ///
+    /// # Errors
+    /// A text for people. Nothing is left of the backup then.
+    fn back_up(&self, store: &Store, goes_on: &dyn Fn() -> bool) -> Result<Made, String>;
+
+    /// Removes a piece of what is not needed any more. When to call it again, if there is more.
+    fn tidy(&self) -> Option<Duration>;
+}
+
+/// A complete backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub name: String,
+    /// The last record that is in it.
+    pub index: Index,
+    /// Of all its files; those of the base share their blocks with the data.
+    pub bytes: u64,
+}
+
+/// See the file's head.
+pub(crate) struct Backups {
+    archive: OnceLock<Box<dyn Archive>>,
+    state: Mutex<State>,
+    changed: Condvar,
+    closing: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread does.
+enum Work {
+    /// A backup that was asked for then.
+    Backup(Instant),
+    Reload(Reload, Waiter),
+}
+
+/// Who waits for it.
+struct Waiter {
+    session: u64,
+    state: SessionState,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Since when a backup is asked for or being made.
+    since: Option<Instant>,
+    waiter: Option<Waiter>,
+    /// The thread has it in hand.
+    is_begun: bool,
+    /// Who wants the data opened again, which this thread does, too.
+    reloads: VecDeque<(Reload, Waiter)>,
+    /// One is to begin when the transactions that asked for it have ended.
+    scheduled: bool,
+    /// Backups that were begun since the start.
+    begun: u64,
+    last_s: u64,
+    last_seconds: Option<u64>,
+    /// Why the last one failed, if it did.
+    failure: Option<String>,
+    last: Option<Made>,
+    /// The last record when the server began to serve.
+    index_at_start: Index,
+}
+
+const IN_PROGRESS: &str = "ERR Background save already in progress";
+
+impl Backups {
+    pub fn new() -> Self {
+        let state = State { last_s: now_s(), ..State::default() };
+        Backups {
+            archive: OnceLock::new(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Asks the thread for a backup.
+    fn begin(&self, waiter: Option<Waiter>) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.since.is_some() {
+            return Err(Error::text(IN_PROGRESS));
+        }
+        if self.archive.get().is_none() {
+            return Err(Error::text("ERR this server has no place for backups"));
+        }
+        state.since = Some(Instant::now());
+        state.is_begun = false;
+        state.begun += 1;
+        state.waiter = waiter;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    pub fn last_s(&self) -> u64 {
+        self.state().last_s
+    }
+
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        {
+            let _state = self.state();
+            self.changed.notify_all();
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until there is something to do, and takes it; nothing when the time is over or the server stops.
+    fn next(&self, wait: Option<Duration>) -> Option<Work> {
+        let idle = |state: &mut State| {
+            let has_backup = state.since.is_some() && !state.is_begun;
+            !self.is_closing() && !has_backup && state.reloads.is_empty()
+        };
+        let state = self.state();
+        let mut state = match wait {
+            None => self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner),
+            Some(wait) => self.changed.wait_timeout_while(state, wait, idle).unwrap_or_else(PoisonError::into_inner).0,
+        };
+        if let Some((how, waiter)) = state.reloads.pop_front() {
+            return Some(Work::Reload(how, waiter));
+        }
+        let since = state.since.filter(|_| !state.is_begun)?;
+        state.is_begun = true;
+        Some(Work::Backup(since))
+    }
+
+    fn run(&self, engine: &Engine) {
+        let archive = self.archive.get();
+        let tidy = || archive.and_then(|archive| archive.tidy());
+        let mut tidy_in = tidy();
+        while !self.is_closing() {
+            match (self.next(tidy_in), archive) {
+                (Some(Work::Backup(since)), Some(archive)) => {
+                    let made = match engine.store() {
+                        Some(store) => archive.back_up(&store, &|| !self.is_closing()),
+                        None => Err("the data are not loaded".into()),
+                    };
+                    self.end(since, made);
+                }
+                (Some(Work::Backup(_)), None) => unreachable!("without an archive none is begun"),
+                (Some(Work::Reload(how, waiter)), _) => {
+                    let since = Instant::now();
+                    waiter.tell(match engine.reload(how) {
+                        Ok(()) => {
+                            tracing::info!("the data were opened again in {} ms", since.elapsed().as_millis());
+                            Reply::ok()
+                        }
+                        Err(why) => Reply::error(format!("ERR the data are not opened again: {}", one_line(&why))),
+                    });
+                }
+                (None, _) if self.is_closing() => return,
+                (None, _) => {}
+            }
+            tidy_in = tidy();
+        }
+    }
+
+    fn end(&self, since: Instant, made: Result<Made, String>) {
+        let reply = match &made {
+            Ok(Made { name, bytes, .. }) => {
+                tracing::info!("backup {name} is complete: {bytes} bytes in {} ms", since.elapsed().as_millis());
+                Reply::ok()
+            }
+            Err(why) => {
+                tracing::error!("a backup failed: {why}");
+                Reply::error(format!("ERR the backup failed: {}", one_line(why)))
+            }
+        };
+        let waiter = {
+            let mut state = self.state();
+            state.last_seconds = Some(since.elapsed().as_secs());
+            state.failure = made.as_ref().err().cloned();
+            if let Ok(made) = made {
+                state.last_s = now_s();
+                state.last = Some(made);
+            }
+            state.since = None;
+            state.is_begun = false;
+            state.waiter.take()
+        };
+        if let Some(waiter) = waiter {
+            waiter.tell(reply);
+        }
+    }
+}
+
+impl Waiter {
+    fn tell(self, reply: Reply) {
+        let Waiter { session, state, inbox } = self;
+        let finished = Finished {
+            state,
+            reply,
+            gate: Index(0),
+            was_block: false,
+            was_locked: false,
+            called: Vec::new(),
+            waiter: None,
+            counted: None,
+        };
+        inbox.push(Event { session, what: What::Finished(Box::new(finished)), begun: None });
+    }
+}
+
+impl Engine {
+    pub(crate) fn is_closing(&self) -> bool {
+        self.backups.is_closing()
+    }
+
+    /// Gives the backups a place; before `serve`.
+    pub fn keep_backups(&self, archive: Box<dyn Archive>) {
+        let is_first = self.backups.archive.set(archive).is_ok();
+        assert!(is_first, "an engine has one archive");
+    }
+
+    /// Starts the thread; there is a store.
+    pub(crate) fn start_backups(self: &Arc<Self>) -> std::io::Result<()> {
+        self.backups.state().index_at_start = self.store().map_or(Index(0), |store| store.log().last());
+        let engine = self.clone();
+        let thread = std::thread::Builder::new().name("backup".into()).spawn(move || engine.backups.run(&engine))?;
+        *self.backups.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// BGSAVE outside of a block.
+    pub(crate) fn begin_backup(&self) -> Result<BackupBegun, Error> {
+        self.backups.begin(None).map(|()| BackupBegun::Now)
+    }
+
+    /// # Errors
+    /// A backup is being made.
+    pub(crate) fn can_begin_backup(&self) -> Result<(), Error> {
+        if self.backups.state().since.is_some() { Err(Error::text(IN_PROGRESS)) } else { Ok(()) }
+    }
+
+    /// BGSAVE between MULTI and EXEC, whose effects the backup is to hold.
+    pub(crate) fn schedule_backup(&self) {
+        self.backups.state().scheduled = true;
+    }
+
+    /// Begins a backup that was put off, if there is one: to be called about ten times a second.
+    pub fn begin_scheduled_backup(&self) {
+        let is_due = {
+            let mut state = self.backups.state();
+            state.since.is_none() && std::mem::take(&mut state.scheduled)
+        };
+        if is_due && let Err(error) = self.backups.begin(None) {
+            tracing::error!("a backup that was scheduled cannot begin: {error:?}");
+        }
+    }
+}
+
+impl Workbench {
+    /// SAVE: the session goes on when the backup is there.
+    pub(crate) fn save(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        match engine.backups.begin(Some(self.waiter_for(session))) {
+            Ok(()) => self.wait_for_thread(session),
+            Err(error) => self.reply(engine, session, error.into_reply(), Index(0), out),
+        }
+    }
+
+    /// DEBUG RELOAD and its like: the session goes on when the data are open again.
+    pub(crate) fn reload(&mut self, engine: &Engine, session: &mut Session, how: Reload) -> Next {
+        engine.backups.state().reloads.push_back((how, self.waiter_for(session)));
+        engine.backups.changed.notify_all();
+        self.wait_for_thread(session)
+    }
+
+    fn waiter_for(&self, session: &Session) -> Waiter {
+        Waiter { session: session.id, state: session.state.clone(), inbox: self.inbox.clone() }
+    }
+
+    fn wait_for_thread(&mut self, session: &mut Session) -> Next {
+        session.waiting = Waiting::Pool;
+        self.on_pool += 1;
+        Next::Wait
+    }
+}
+
+type Field = (&'static str, fn(&Engine) -> String);
+
+/// The fields of INFO's section `persistence` behind those of loading, under Redis's names and in its order: `rdb_` tells
+/// of backups, `aof_` of the log, which is always there and never rewritten. There are no child processes, so that nothing
+/// is copied on write.
+pub(crate) const FIELDS: &[Field] = &[
+    ("current_cow_peak", |_| "0".into()),
+    ("current_cow_size", |_| "0".into()),
+    ("current_cow_size_age", |_| "0".into()),
+    ("current_fork_perc", |_| "0.00".into()),
+    ("current_save_keys_processed", |_| "0".into()),
+    ("current_save_keys_total", |_| "0".into()),
+    ("rdb_changes_since_last_save", |engine| {
+        let last = engine.store().map_or(0, |store| store.log().last().0);
+        let state = engine.backups.state();
+        let saved = state.last.as_ref().map_or(state.index_at_start, |made| made.index);
+        last.saturating_sub(saved.0).to_string()
+    }),
+    ("rdb_bgsave_in_progress", |engine| u8::from(engine.backups.state().since.is_some()).to_string()),
+    ("rdb_last_save_time", |engine| engine.backups.last_s().to_string()),
+    (
+        "rdb_last_bgsave_status",
+        |engine| {
+            if engine.backups.state().failure.is_none() { "ok".into() } else { "err".into() }
+        },
+    ),
+    ("rdb_last_bgsave_time_sec", |engine| seconds(engine.backups.state().last_seconds)),
+    ("rdb_current_bgsave_time_sec", |engine| {
+        seconds(engine.backups.state().since.map(|since| since.elapsed().as_secs()))
+    }),
+    ("rdb_saves", |engine| engine.backups.state().begun.to_string()),
+    ("rdb_last_cow_size", |_| "0".into()),
+    ("rdb_last_load_keys_expired", |_| "0".into()),
+    ("rdb_last_load_keys_loaded", |_| "0".into()),
+    ("aof_enabled", |_| "1".into()),
+    ("aof_rewrite_in_progress", |_| "0".into()),
+    ("aof_rewrite_scheduled", |_| "0".into()),
+    ("aof_last_rewrite_time_sec", |_| "-1".into()),
+    ("aof_current_rewrite_time_sec", |_| "-1".into()),
+    ("aof_last_bgrewrite_status", |_| "ok".into()),
+    ("aof_rewrites", |_| "0".into()),
+    ("aof_rewrites_consecutive_failures", |_| "0".into()),
+    ("aof_last_write_status", |engine| {
+        if engine.store().is_some_and(|store| store.refuses_writes()) { "err".into() } else { "ok".into() }
+    }),
+    ("aof_last_cow_size", |_| "0".into()),
+    ("module_fork_in_progress", |_| "0".into()),
+    ("module_fork_last_cow_size", |_| "0".into()),
+    ("aof_current_size", |engine| of_log(engine, |log| log.bytes)),
+    ("aof_base_size", |engine| engine.base_disk_bytes().to_string()),
+    ("aof_pending_rewrite", |_| "0".into()),
+    ("aof_buffer_length", |engine| of_log(engine, |log| log.unsynced_bytes)),
+    ("aof_pending_bio_fsync", |engine| of_log(engine, |log| u64::from(log.unsynced_bytes > 0))),
+    ("aof_delayed_fsync", |engine| of_log(engine, |log| log.deferred_writes)),
+    ("backup_last_name", |engine| of_last(engine, |made| made.name.clone())),
+    ("backup_last_index", |engine| of_last(engine, |made| made.index.0.to_string())),
+    ("backup_last_bytes", |engine| of_last(engine, |made| made.bytes.to_string())),
+    ("backup_last_error", |engine| engine.backups.state().failure.as_deref().map(one_line).unwrap_or_default()),
+];
+
+/// What follows while the log is replayed.
+pub(crate) fn loading_fields(engine: &Engine) -> [(&'static str, String); 6] {
+    let [done, total] = [&engine.loading.bytes_done, &engine.loading.bytes_total].map(|bytes| bytes.load(Relaxed));
+    let elapsed = engine.started.elapsed();
+    let part = done as f64 / total.max(1) as f64;
+    let eta =
+        if done == 0 { -1 } else { (elapsed.as_secs_f64() * (total.saturating_sub(done)) as f64 / done as f64) as i64 };
+    [
+        ("loading_start_time", (now_s().saturating_sub(elapsed.as_secs())).to_string()),
+        ("loading_total_bytes", total.to_string()),
+        ("loading_rdb_used_mem", "0".into()),
+        ("loading_loaded_bytes", done.to_string()),
+        ("loading_loaded_perc", format!("{:.2}", part * 100.0)),
+        ("loading_eta_seconds", eta.to_string()),
+    ]
+}
+
+fn of_last(engine: &Engine, show: fn(&Made) -> String) -> String {
+    engine.backups.state().last.as_ref().map(show).unwrap_or_default()
+}
+
+fn of_log(engine: &Engine, show: fn(&haypile_log::Stats) -> u64) -> String {
+    engine.store().map_or(0, |store| show(&store.log().stats())).to_string()
+}
+
+/// -1 for none, as in Redis.
+fn seconds(seconds: Option<u64>) -> String {
+    seconds.map_or("-1".into(), |seconds| seconds.to_string())
+}
+
+/// A text of the operating system or of RocksDB as a part of a reply.
+fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

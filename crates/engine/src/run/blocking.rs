@@ -1,0 +1,104 @@
+//! A session whose blocking command has found nothing: how it begins to wait for its keys, and how that ends.
+//!
+//! The command has tried under its key locks, and its waiter was registered there (`work`). From then on the session waits
+//! for a look at its waiter: because it was served (`serving`), let go or its time is over. Its connection goes on reading,
+//! so that a client that goes is noticed at once: nothing is taken for one that has gone.
+
+use crate::clients::inbox::Inbox;
+use crate::clients::session::{Session, Waiting};
+use crate::engine::Engine;
+use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf};
+use crate::run::pool::{Job, Task};
+use crate::run::worker::{Next, Workbench};
+use haypile_commands::{Awaited, CommandId, Error};
+use haypile_log::Index;
+use haypile_resp::{OwnedArgs, Reply};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Keys of one waiter that an event loop takes out of the queues by itself.
+const KEYS_AT_ONCE: usize = 1024;
+
+impl Engine {
+    /// Registers a wait, under the locks of its keys.
+    pub(crate) fn begin_wait(
+        &self,
+        session: u64,
+        inbox: &Arc<Inbox>,
+        command: CommandId,
+        args: &OwnedArgs,
+        database: u32,
+        awaited: Awaited,
+    ) -> Arc<Waiter> {
+        let Awaited { keys, kind, timeout_ms, instead, until_gone, .. } = awaited;
+        let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+        let args = replaced(args, &instead);
+        let waiter = WaiterOf { session, inbox, command, args, database, kind, until_gone, keys, deadline };
+        let waiter = self.waiters.add(waiter);
+        // Who was closed before has no need of what comes; who closes it from now on finds it waiting.
+        if self.clients.get(session).is_none() {
+            self.end_wait(session, End::Gone);
+        }
+        waiter
+    }
+
+    /// Takes one whose wait has ended out of the queues.
+    pub(crate) fn dismiss(&self, waiter: &Arc<Waiter>) {
+        if waiter.keys.len() <= KEYS_AT_ONCE {
+            return self.waiters.remove(waiter);
+        }
+        let task = Task::Dismiss(waiter.clone());
+        self.pool.submit(Job { session: waiter.session, inbox: waiter.inbox.clone(), task });
+    }
+}
+
+/// The arguments with others in the place of some.
+fn replaced(args: &OwnedArgs, instead: &[(usize, Vec<u8>)]) -> OwnedArgs {
+    if instead.is_empty() {
+        return args.clone();
+    }
+    let other = |at: usize| instead.iter().find(|(replaced, _)| *replaced == at).map(|(_, text)| &text[..]);
+    args.as_args().iter().enumerate().map(|(at, arg)| other(at).unwrap_or(arg)).collect()
+}
+
+impl Workbench {
+    /// The command has found nothing and is registered.
+    #[cold]
+    pub(crate) fn wait_for_keys(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        waiter: Arc<Waiter>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        // What a client waits for because it wants to is not the server's time.
+        session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
+        self.look_at_waiter(engine, session, waiter, out)
+    }
+
+    /// Looks whether the wait is over.
+    pub(crate) fn look_at_waiter(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        waiter: Arc<Waiter>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let is_over = waiter.is_over();
+        if is_over && waiter.end(End::Timeout) == Attempt::Ended {
+            engine.dismiss(&waiter);
+        }
+        let (reply, gate) = match waiter.take_end() {
+            Some(End::Served(reply, gate)) => (reply, gate),
+            Some(End::Timeout) => (Reply::NullArray, Index(0)),
+            Some(End::Error) => (Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK").into_reply(), Index(0)),
+            // Its connection is about to end. Or somebody is about to serve it: the look that comes then finds out.
+            end @ (Some(End::Gone) | None) => {
+                let left = waiter.deadline.filter(|_| !is_over && end.is_none());
+                session.waiting = Waiting::ForKeys(waiter);
+                return Next::Block(left.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+            }
+        };
+        self.reply(engine, session, reply, gate, out)
+    }
+}

@@ -1,0 +1,488 @@
+//! From a client's bytes to its replies: the hot path of the server.
+//!
+//! `Worker::turn` parses what a connection has sent and runs it command by command. Most commands take the short way in
+//! here: their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
+//! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in `reply`.
+
+use crate::clients::attention::Attended;
+use crate::clients::session::{Pending, Session, Waiting, Work};
+use crate::clients::statistics::Moment;
+use crate::engine::Engine;
+use crate::keys::locks::{HeldFor, Hold, Refused, Turn as LockTurn};
+use crate::run::ahead::{Ahead, Behind, Call as Planned, Located};
+use crate::run::host::Desk;
+use crate::run::subscribing::Steps;
+use crate::run::worker::{Next, Turn, Workbench};
+use haypile_commands::table::{BlockFn, DataFn};
+use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Tried};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Reply};
+use haypile_store::{Call, Key, Mode, Stop, Store, Txn, WritePressure};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// Commands of one connection in one turn. Then the others have theirs: what they wait for is bounded, and a pipeline of
+/// this length has its costs shared well enough.
+const TURN_COMMANDS_MAX: usize = 1024;
+
+/// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
+const ARGUMENTS_AT_ONCE: usize = 4096;
+
+/// Bytes of output at which a connection's next commands wait until its client has read some.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Why a command did not run to its end at once.
+pub(crate) enum Hindrance {
+    /// Somebody is alone.
+    Outside,
+    Locked(Refused),
+    /// Rows have to be loaded.
+    Load,
+    /// It is going to take long.
+    Long,
+    Slow(Duration),
+    /// It waits for another server, and for its turn to do so no longer than this.
+    Remote(Duration),
+    /// It has to be alone, is a block, or has to wait for keys: only the long way can do that.
+    LongWay,
+    /// It has come to keys that are not among its arguments.
+    MoreLocks,
+    /// Somebody waits for what it makes: the long way serves those.
+    Awaited,
+    /// It has found something out that is to be kept: the short way goes on as a write.
+    Keeps,
+}
+
+/// What the short way runs: `None` where there is nothing to have yet.
+trait Runs {
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error>;
+}
+
+/// A command that ends at once.
+struct Once(DataFn);
+
+/// One that waits where it finds nothing.
+struct Try(BlockFn);
+
+impl Runs for Once {
+    #[inline]
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
+        (self.0)(txn, args).map(Some)
+    }
+}
+
+impl Runs for Try {
+    #[inline]
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
+        Ok(match (self.0)(txn, args)? {
+            Tried::Got(reply) => Some(reply),
+            Tried::Nothing(_) => None,
+        })
+    }
+}
+
+impl Workbench {
+    pub(crate) fn turn(&mut self, engine: &Engine, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Turn {
+        if !matches!(session.waiting, Waiting::Nothing) {
+            let next = self.go_on(engine, session, out);
+            if !session.is_waiting()
+                && let Some(timed) = session.timed.take()
+            {
+                self.settle_timed(engine, session, *timed);
+            }
+            if next != Next::Read {
+                return Turn { consumed: 0, commands: 0, next };
+            }
+        }
+        if session.limits_version != self.limits_version || self.limits_version != engine.settings.version() {
+            self.refresh_limits(engine);
+            session.limits_version = self.limits_version;
+            self.set_limits(session);
+        }
+        // In this order: a store that is exchanged in between is not run on.
+        self.store_version = engine.store_version();
+        let store = engine.store();
+        let store = store.as_deref();
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let (mut consumed, mut commands) = (0, 0);
+        let mut begun = None;
+        let next = loop {
+            if commands >= TURN_COMMANDS_MAX {
+                break Next::Yield;
+            }
+            let rest = &input[consumed..];
+            // Who still has to authenticate has its limits changed by the very next request.
+            let behind = ahead.parse(&mut session.parser, rest, session.state.authenticated);
+            let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, &mut begun, out);
+            consumed += bytes;
+            commands += count;
+            if next != Next::Read {
+                session.parser.restart();
+                break next;
+            }
+            match behind {
+                Behind::Unknown => {}
+                Behind::Incomplete => break Next::Read,
+                Behind::Wrong(error) => {
+                    error.write_reply(out);
+                    engine.statistics.errors.add_kind(b"ERR");
+                    engine.counters(self.index).error_replies.add(1);
+                    break Next::Close;
+                }
+            }
+        };
+        engine.counters(self.index).commands.add(commands as u64);
+        if matches!(next, Next::Read | Next::Drain | Next::Close | Next::Abort) {
+            session.pins = None;
+        }
+        self.ahead = ahead;
+        Turn { consumed, commands, next }
+    }
+
+    /// Runs what was parsed ahead, until something hinders or the turn that has `begun` is over: the bytes and the commands
+    /// that are done with.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one turn, handed on as they are")]
+    fn run_ahead(
+        &mut self,
+        engine: &Engine,
+        store: Option<&Store>,
+        session: &mut Session,
+        ahead: &Ahead,
+        input: &[u8],
+        begun: &mut Option<Moment>,
+        out: &mut Vec<u8>,
+    ) -> (usize, usize, Next) {
+        let located = Located::new(ahead, input, &engine.table, store, session.state.database);
+        let (mut bytes, mut commands) = (0, 0);
+        let mut started = engine.statistics.clock.now();
+        let begun = *begun.get_or_insert(started);
+        for (at, call) in located.calls.iter().enumerate() {
+            if out.len() >= OUTPUT_BYTES_MAX {
+                return (bytes, commands, Next::Drain);
+            }
+            let before = std::mem::replace(&mut bytes, ahead.end(at));
+            let Some(call) = call else { continue };
+            // Who subscribes does not hear what was told before.
+            if commands > 0
+                && call.entry.as_ref().is_ok_and(|entry| entry.flags.has(Flag::Pubsub))
+                && self.inbox.has_notices()
+            {
+                return (before, commands, Next::Yield);
+            }
+            if let Some(store) = store {
+                located.prefetch_elements_of(store, call);
+            }
+            let attended = match engine.attention.bits() | session.attention {
+                0 => Attended::Go,
+                _ => self.attend(engine, session, call, out),
+            };
+            let ran = match attended {
+                Attended::Go => self.command(engine, store, session, call, &located.keys, out),
+                Attended::Answered(next) => Ok(next),
+                Attended::Held(next) => return (before, commands, next),
+            };
+            commands += 1;
+            let next =
+                ran.unwrap_or_else(|hindrance| self.take_long_way(engine, session, &located, at, hindrance, out));
+            if let Ok(entry) = &call.entry {
+                if session.is_waiting() {
+                    self.put_off(engine, session, entry, call.args, started);
+                } else {
+                    started = self.settle(engine, session, entry, call.args, started);
+                }
+            }
+            if next != Next::Read {
+                return (bytes, commands, next);
+            }
+            // A pipeline of commands that are each short enough is not: the others have their turn.
+            if engine.statistics.clock.is_ms_between(begun, started) {
+                return (bytes, commands, Next::Yield);
+            }
+            // What this command has sent to its own client comes before the next reply.
+            if session.listens() && self.inbox.has_notices() {
+                return (bytes, commands, Next::Yield);
+            }
+        }
+        (bytes, commands, Next::Read)
+    }
+
+    /// One request, from its name to its reply.
+    #[inline]
+    fn command(
+        &mut self,
+        engine: &Engine,
+        store: Option<&Store>,
+        session: &mut Session,
+        call: &Planned<'_>,
+        located: &[Key<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Hindrance> {
+        let args = call.args;
+        let entry = match &call.entry {
+            Ok(entry) => *entry,
+            Err(error) => return Ok(self.refuse_request(engine, session, args, error.clone(), out)),
+        };
+        session.last_command = Some(entry.id);
+        let located = &located[call.keys.clone()];
+        if store.is_none() && !entry.flags.has(Flag::Loading) {
+            return Ok(self.refuse(engine, session, engine.loading_error(), out));
+        }
+        if session.multi.is_some() && is_queued(entry) {
+            return Ok(self.queue(engine, session, entry, args, out));
+        }
+        match (entry.command.run, store) {
+            (Run::Read(run), Some(store)) => {
+                self.data::<false>(engine, store, session, entry, Once(run), args, located, out)
+            }
+            (Run::Write(run), Some(store)) => {
+                self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
+            }
+            // Mostly there is nothing new to keep, and it is a read.
+            (Run::Cache(run), Some(store)) => {
+                match self.data::<false>(engine, store, session, entry, Once(run), args, located, out) {
+                    Err(Hindrance::Keeps) => {
+                        self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
+                    }
+                    ran => ran,
+                }
+            }
+            (Run::Await(run), Some(store)) => {
+                self.data::<false>(engine, store, session, entry, Try(run), args, located, out)
+            }
+            (Run::Block(run), Some(store)) => {
+                self.data::<true>(engine, store, session, entry, Try(run), args, located, out)
+            }
+            (Run::Session(run), _) => {
+                if entry.flags.has(Flag::Pubsub)
+                    && let Some(steps) = Steps::of(entry, session, args)
+                {
+                    return Ok(self.step(engine, session, steps, out));
+                }
+                session.client.show(session, self.now_ms, session.last_command);
+                let mut desk =
+                    Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
+                match run(&mut desk, Args::from(args)) {
+                    Err(Error::Stop(Stop::Long)) if store.is_some() => Err(Hindrance::Long),
+                    // The I/O pool starts with the store.
+                    Err(Error::Stop(Stop::Long)) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
+                    reply => {
+                        if let Some(wait) = session.state.wait.take() {
+                            return Ok(self.block(engine, session, wait, out));
+                        }
+                        if let Some(how) = session.state.reload.take() {
+                            return Ok(self.reload(engine, session, how));
+                        }
+                        let reply = reply.unwrap_or_else(Error::into_reply);
+                        let reply = engine.carry_out(&mut session.state, reply, false);
+                        self.adopt(engine, session, Index(0));
+                        Ok(self.reply(engine, session, reply, Index(0), out))
+                    }
+                }
+            }
+            (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
+            (Run::Migrate(parse), Some(store)) => {
+                let refused = match (parse(Args::from(args)), pressure(store, false)) {
+                    (Err(error), _) => error.into_reply(),
+                    (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(why),
+                    (Ok(migration), _) => return Err(Hindrance::Remote(migration.timeout)),
+                };
+                Ok(self.reply(engine, session, refused, Index(0), out))
+            }
+            (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
+            (
+                Run::Read(_)
+                | Run::Write(_)
+                | Run::Cache(_)
+                | Run::Exclusive(_)
+                | Run::Block(_)
+                | Run::Await(_)
+                | Run::Migrate(_),
+                None,
+            ) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
+            (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
+        }
+    }
+
+    /// The short way: one command on its keys, in memory. A hindrance leaves nothing behind.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
+    fn data<const WRITES: bool>(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &mut Session,
+        entry: &Entry,
+        run: impl Runs,
+        args: resp::Args<'_>,
+        located: &[Key<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Hindrance> {
+        let caches = matches!(entry.command.run, Run::Cache(_));
+        // Nobody waits for room, or is refused for want of it, only to keep what was found out.
+        let mut commits = WRITES;
+        if WRITES {
+            match pressure(store, entry.flags.has(Flag::Denyoom)) {
+                WritePressure::Go => {}
+                _ if caches => commits = false,
+                WritePressure::Slow(wait) => {
+                    if let Some(wait) = session.owe(wait) {
+                        return Err(Hindrance::Slow(wait));
+                    }
+                }
+                WritePressure::Stop(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
+            }
+        }
+        // So many keys take their time to look at, to lock and to answer for.
+        if args.len() > ARGUMENTS_AT_ONCE {
+            return Err(Hindrance::Long);
+        }
+        // Before the keys: which space they are in must not change until they are locked.
+        if !self.enter(engine) || self.store_version != engine.store_version() {
+            return Err(Hindrance::Outside);
+        }
+        let database = session.state.database;
+        let mut keys: SmallVec<[(usize, Key<'_>); 2]> = SmallVec::new();
+        self.claims.clear();
+        for (number, (at, spec)) in entry.command.keys(Args::from(args)).enumerate() {
+            let key = match located.get(number) {
+                Some(key) if store.is_in(key, database) => *key,
+                _ => store.key(database, args.get(at)),
+            };
+            keys.push((at, key));
+            self.claims
+                .add(key.hash, if WRITES && entry.command.changes(spec) { Hold::Exclusive } else { Hold::Shared });
+        }
+        self.claims.arrange();
+        // What reads one row sees it as it is at one moment, without waiting for who holds its key.
+        let mut locked =
+            WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
+        // It has touched its key already.
+        let mut is_again = false;
+        loop {
+            if locked {
+                engine.locks.try_lock(&self.claims, LockTurn::Newcomer, HeldFor::Moment).map_err(Hindrance::Locked)?;
+            }
+            let pins = session.pins.as_deref();
+            let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins };
+            let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
+            txn.note_events(engine.events());
+            if session.state.no_touch || is_again {
+                txn.set_touching(false);
+            }
+            if !locked {
+                txn.read_one_row();
+            }
+            if WRITES && engine.waiters.any() {
+                txn.note_ready();
+            }
+            let mut reply = match run.run(&mut txn, Args::with_keys(args, &keys)) {
+                Ok(Some(reply)) => Ok(reply),
+                // The long way tries again, and waits.
+                Ok(None) => {
+                    self.buffers = txn.finish();
+                    if locked {
+                        engine.locks.unlock(&self.claims);
+                    }
+                    return Err(Hindrance::LongWay);
+                }
+                Err(error) => Err(error),
+            };
+            if caches && !WRITES && !txn.is_read_only() {
+                self.buffers = txn.finish();
+                if locked {
+                    engine.locks.unlock(&self.claims);
+                }
+                return Err(Hindrance::Keeps);
+            }
+            if WRITES && reply.is_ok() && engine.is_awaited(&txn) {
+                self.buffers = txn.finish();
+                engine.locks.unlock(&self.claims);
+                return Err(Hindrance::Awaited);
+            }
+            if commits && reply.is_ok() {
+                match txn.commit() {
+                    Ok(_) => {
+                        engine.count_expired(&txn);
+                        if engine.watches.any() {
+                            engine.watches.on_commit(&txn);
+                        }
+                    }
+                    Err(_) if caches => {}
+                    Err(stop) => reply = Err(Error::Stop(stop)),
+                }
+            }
+            if !txn.events().is_empty() && reply.is_ok() {
+                // Under the locks: in the order in which the keys changed.
+                engine.tell(&txn);
+            }
+            let (gate, lookups) = (txn.gate(), txn.lookups());
+            self.buffers = txn.finish();
+            if locked {
+                engine.locks.unlock(&self.claims);
+            }
+            return match reply {
+                Ok(reply) => {
+                    engine.counters(self.index).add_lookups(lookups);
+                    Ok(self.reply(engine, session, reply, gate, out))
+                }
+                Err(Error::Stop(Stop::NeedsLocks)) if !locked => {
+                    (locked, is_again) = (true, true);
+                    continue;
+                }
+                Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
+                Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
+                Err(Error::Stop(Stop::NeedsLocks)) => Err(Hindrance::MoreLocks),
+                Err(error) => {
+                    if !matches!(error, Error::Stop(_)) {
+                        engine.counters(self.index).add_lookups(lookups);
+                    }
+                    Ok(self.reply(engine, session, error.into_reply(), gate, out))
+                }
+            };
+        }
+    }
+
+    /// Keeps command `at` in its session and sees to it that it goes on.
+    #[cold]
+    fn take_long_way(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        located: &Located<'_>,
+        at: usize,
+        hindrance: Hindrance,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let calls = &located.calls[at..];
+        let Some(Some(Planned { args, entry: Ok(entry), .. })) = calls.first() else {
+            unreachable!("a command that was hindered was going to run")
+        };
+        let seed = self.next_seed();
+        let mut pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
+        // What the short way has waited for is not waited for again.
+        pending.slowed = matches!(hindrance, Hindrance::MoreLocks | Hindrance::Awaited);
+        match hindrance {
+            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited => {
+                self.run_pending(engine, session, pending, out)
+            }
+            Hindrance::Load => self.load_together(engine, session, pending, calls),
+            Hindrance::Keeps => unreachable!("the short way goes on"),
+            hindrance => self.hold(engine, session, pending, hindrance),
+        }
+    }
+}
+
+/// What the store says to a write; one that cannot make the data larger is let through where it makes room.
+#[inline]
+pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
+    if grows { store.pressure() } else { store.pressure_to_shrink() }
+}
+
+/// Whether MULTI queues the command, rather than letting it run at once.
+pub(crate) fn is_queued(entry: &Entry) -> bool {
+    match entry.command.run {
+        Run::Control(control) => matches!(control, Control::Unwatch | Control::Save),
+        _ => entry.command.name != "quit",
+    }
+}

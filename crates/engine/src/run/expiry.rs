@@ -1,0 +1,236 @@
+//! Active expiry: keys whose deadline has passed, and fields of hashes, are removed even if nobody asks for them, so that space
+//! comes back and events fire. Reads never depend on it: they look at the deadline themselves.
+//!
+//! Each key is a small transaction under its lock, `Worker::expire` takes a bounded number of them per call, and what it
+//! does not find in memory is left to the I/O pool. Who holds a key's lock keeps it from expiring now; the next call finds
+//! it again.
+
+use crate::engine::Engine;
+use crate::keys::locks::{Claims, HeldFor, Hold, Turn};
+use crate::run::pool::{Job, Task};
+use crate::run::serving::{Place, Service};
+use crate::run::worker::Worker;
+use haypile_store::{Call, Counter, Due, Mode, Stop, Store, Txn, TxnBuffers, WritePressure};
+use haypile_types::hash::{self, Lapsed};
+use std::sync::atomic::Ordering;
+
+/// Keys that one call removes at most: about a tenth of a millisecond of an event loop's time.
+const BATCH: usize = 64;
+
+/// Keys that the pool removes before it lets other jobs have the thread.
+const POOL_BATCH: usize = 1024;
+
+/// What became of a due key.
+enum Expired {
+    Gone,
+    /// Fields of it are gone, and more are to go.
+    Partly,
+    /// It has another deadline by now, or is locked.
+    Kept,
+    /// Its row is on disk.
+    Cold,
+    /// The store takes no writes.
+    Refused,
+}
+
+impl Worker {
+    /// Removes some keys whose deadline has passed; whether there may be more of them right now.
+    pub fn expire(&mut self, now_ms: u64) -> bool {
+        let Worker { engine, desk } = self;
+        let version = engine.store_version();
+        let Some(store) = engine.store() else { return false };
+        let store = &*store;
+        if !may_expire(engine, now_ms)
+            || !has_deadlines(engine, store)
+            || matches!(store.pressure_to_shrink(), WritePressure::Stop(_))
+        {
+            return false;
+        }
+        let due = store.due_deadlines(now_ms, BATCH);
+        if due.is_empty() || !engine.exclusion.enter(desk.index) {
+            return false;
+        }
+        if version != engine.store_version() {
+            // What was found is of a store that is closed by now.
+            engine.exclusion.leave(desk.index);
+            return false;
+        }
+        let (mut gone, mut partly, mut cold) = (0, 0, 0);
+        let started = engine.statistics.clock.now();
+        for due in &due {
+            let buffers = std::mem::take(&mut desk.buffers);
+            let (expired, buffers) = expire_key(engine, store, due, now_ms, Mode::Memory, buffers);
+            desk.buffers = buffers;
+            match expired {
+                Expired::Gone => gone += 1,
+                Expired::Partly => partly += 1,
+                Expired::Kept => {}
+                Expired::Cold => cold += 1,
+                Expired::Refused => break,
+            }
+        }
+        engine.exclusion.leave(desk.index);
+        engine.expire_ns.add_shared(engine.statistics.clock.ns(started, engine.moment()));
+        engine.note_event("expire-cycle", started);
+        if cold > 0 {
+            self.expire_in_base();
+        }
+        partly > 0 || due.len() == BATCH && gone > 0
+    }
+
+    /// Lets the I/O pool remove expired keys that only the base knows, if it is not at it already.
+    pub fn expire_in_base(&mut self) {
+        let Some(store) = self.engine.store() else { return };
+        if may_expire(&self.engine, self.engine.now_ms())
+            && has_deadlines(&self.engine, &store)
+            && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel)
+        {
+            self.engine.pool.submit(Job { session: 0, inbox: self.desk.inbox.clone(), task: Task::Expire });
+        }
+    }
+}
+
+impl Engine {
+    /// The I/O pool's part of the expiry.
+    pub(crate) fn expire_in_base(&self) {
+        let version = self.store_version();
+        if let Some(store) = self.store() {
+            self.expire_in_base_of(&store, version);
+        }
+        self.expiring_in_base.store(false, Ordering::Release);
+    }
+
+    /// Counts the keys that a transaction has removed because their deadlines had passed. To be called when it has committed.
+    #[inline]
+    pub(crate) fn count_expired(&self, txn: &Txn<'_>) {
+        if txn.expired() > 0 {
+            self.expired_keys.add_shared(u64::from(txn.expired()));
+        }
+    }
+
+    fn expire_in_base_of(&self, store: &Store, version: u64) {
+        let now_ms = self.now_ms();
+        let mut buffers = TxnBuffers::default();
+        for database in 0..self.databases {
+            if !has_deadlines_in(store, database) {
+                continue;
+            }
+            let due = match store.due_in_base(database, now_ms, POOL_BATCH) {
+                Ok(due) => due,
+                Err(why) => {
+                    tracing::warn!("expired keys cannot be looked for: {why}");
+                    continue;
+                }
+            };
+            // What is due in the memtable but has its row on disk comes here too.
+            for due in due.iter().chain(&store.due_deadlines(now_ms, BATCH)) {
+                // It may have begun meanwhile.
+                if !may_expire(self, self.now_ms()) {
+                    return;
+                }
+                if !self.exclusion.enter_pool(|| Box::new(|| ())) {
+                    break;
+                }
+                if version != self.store_version() {
+                    self.exclusion.leave_pool();
+                    return;
+                }
+                let (expired, back) = expire_key(self, store, due, now_ms, Mode::Disk, buffers);
+                buffers = back;
+                self.exclusion.leave_pool();
+                if matches!(expired, Expired::Refused) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets no news.
+fn may_expire(engine: &Engine, now_ms: u64) -> bool {
+    engine.attention.paused(now_ms).is_none()
+}
+
+/// Whether there is something to look for.
+fn has_deadlines(engine: &Engine, store: &Store) -> bool {
+    engine.active_expire.load(Ordering::Relaxed)
+        && (0..engine.databases).any(|database| has_deadlines_in(store, database))
+}
+
+fn has_deadlines_in(store: &Store, database: u32) -> bool {
+    [Counter::Deadlines, Counter::FieldDeadlines].iter().any(|counter| store.counter(database, *counter) > 0)
+}
+
+/// Fields of one hash that are removed at once.
+const FIELDS_BATCH: usize = 64;
+
+/// The same on the I/O pool.
+const POOL_FIELDS_BATCH: usize = 1024;
+
+fn expire_key(
+    engine: &Engine,
+    store: &Store,
+    due: &Due,
+    now_ms: u64,
+    mode: Mode,
+    buffers: TxnBuffers,
+) -> (Expired, TxnBuffers) {
+    // A dead space's keys are garbage already.
+    let Some(database) = store.database_of(due.space) else { return (Expired::Kept, buffers) };
+    let key = store.key(database, &due.name);
+    let mut claims = Claims::default();
+    claims.add(key.hash, Hold::Exclusive);
+    let (held, fields_max) = match mode {
+        Mode::Disk => (HeldFor::Long, POOL_FIELDS_BATCH),
+        _ => (HeldFor::Moment, FIELDS_BATCH),
+    };
+    if engine.locks.try_lock(&claims, Turn::Newcomer, held).is_err() {
+        return (Expired::Kept, buffers);
+    }
+    let call = Call { now_ms, seed: 0, database, mode, pins: None };
+    let mut txn = store.begin(buffers, call);
+    txn.note_events(engine.events());
+    txn.set_touching(false);
+    if engine.waiters.any() {
+        txn.note_ready();
+    }
+    let mut service = Service::new(engine, store, Place::Expiry { claims: &claims, held_for: held });
+    let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
+        // Some wait for the end of a stream.
+        service.serve(&mut txn)?;
+        service.confirm()?;
+        // A deadline that is not its key's any more goes too.
+        txn.commit()?;
+        engine.count_expired(&txn);
+        service.deliver(txn.gate());
+        Ok(lapsed)
+    });
+    drop(service);
+    let expired = match lapsed {
+        Ok(Lapsed::Nothing) => Expired::Kept,
+        Ok(lapsed) => {
+            let (until_ms, is_partly) = match lapsed {
+                Lapsed::Fields(expired) => (expired.until_ms, expired.may_be_more),
+                _ => (due.deadline_ms, false),
+            };
+            if engine.watches.any() {
+                engine.watches.on_expired(due.space, &due.name, until_ms, |database| txn.space(database));
+            }
+            engine.tell(&txn);
+            if is_partly { Expired::Partly } else { Expired::Gone }
+        }
+        Err(haypile_types::Error::Stop(Stop::WouldBlock | Stop::Long)) => Expired::Cold,
+        Err(haypile_types::Error::Stop(Stop::NeedsLocks)) => Expired::Kept,
+        Err(haypile_types::Error::Stop(stop)) => {
+            tracing::debug!("a key cannot expire: {stop:?}");
+            Expired::Refused
+        }
+        Err(error) => {
+            tracing::warn!("a key cannot expire: {error:?}");
+            Expired::Kept
+        }
+    };
+    let buffers = txn.finish();
+    engine.locks.unlock(&claims);
+    (expired, buffers)
+}

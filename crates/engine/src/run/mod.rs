@@ -1,0 +1,27 @@
+//! What happens: commands on an event loop and on the I/O pool, blocks, active expiry, MIGRATE, and what takes the data
+//! away and brings them back.
+
+pub(crate) mod worker;
+
+pub(crate) mod adopt;
+pub(crate) mod ahead;
+pub(crate) mod blocking;
+pub(crate) mod execute;
+pub(crate) mod movers;
+pub(crate) mod multi;
+pub(crate) mod reply;
+pub(crate) mod serving;
+pub(crate) mod together;
+pub(crate) mod wait;
+pub(crate) mod work;
+
+pub(crate) mod pool;
+
+pub(crate) mod backups;
+pub(crate) mod expiry;
+pub(crate) mod migrate;
+pub(crate) mod reload;
+
+pub(crate) mod host;
+pub(crate) mod http;
+pub(crate) mod subscribing;

@@ -1,0 +1,191 @@
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH: what a session queues, and when it becomes a block.
+//!
+//! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit looks
+//! for watchers after its effects are visible, so what it does not mark is what the session reads.
+
+use crate::clients::client_memory::RESERVED_BYTES_MIN;
+use crate::clients::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
+use crate::clients::statistics::{Outcome, Wait};
+use crate::engine::{Engine, LOADING};
+use crate::keys::watch::{WATCH_BYTES, Watching};
+use crate::run::pool::{Job, Task};
+use crate::run::reply::discarded;
+use crate::run::wait::timed;
+use crate::run::worker::{Next, Workbench};
+use haypile_commands::{Control, Entry, Flag, Run};
+use haypile_log::Index;
+use haypile_resp::{Args, OwnedArgs, Reply};
+use std::sync::Arc;
+
+/// Keys that an event loop watches or forgets at once, about a tenth of a millisecond of its time. More are for the I/O pool.
+const KEYS_AT_ONCE: usize = 512;
+
+/// Arguments of a block, its watched keys included, that an event loop runs at once. A larger block is for the I/O pool.
+const ARGUMENTS_AT_ONCE: usize = 4096;
+
+impl Workbench {
+    /// Queues a request of a transaction, or refuses it, which refuses the transaction.
+    pub(crate) fn queue(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        // What another server was sent cannot be taken back, which a block may have to be, and be run again.
+        if entry.flags.has(Flag::NoMulti) || matches!(entry.command.run, Run::Migrate(_)) {
+            return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
+        }
+        let bytes = args.bytes_len();
+        if bytes >= RESERVED_BYTES_MIN && !engine.reserve(session, bytes) {
+            return Next::Close;
+        }
+        let queued = Queued { command: entry.id, args: args.to_owned_args() };
+        if let Some(multi) = &mut session.multi {
+            multi.bytes += queued.args.memory_bytes();
+            // The bound of what a client may have under way, as in Redis.
+            if multi.bytes > self.request_bytes_max() {
+                return Next::Close;
+            }
+            multi.commands.push(queued);
+        }
+        let next = self.reply(engine, session, Reply::Simple("QUEUED"), Index(0), out);
+        self.outcome = Outcome::Queued;
+        next
+    }
+
+    pub(crate) fn control(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        control: Control,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let reply = match (control, session.multi.is_some()) {
+            (Control::Save, _) => return self.save(engine, session, out),
+            (Control::Multi, true) => Reply::error("ERR MULTI calls can not be nested"),
+            (Control::Multi, false) => {
+                session.multi = Some(Box::new(Multi::default()));
+                Reply::ok()
+            }
+            (Control::Exec, false) => Reply::error("ERR EXEC without MULTI"),
+            (Control::Exec, true) => return self.exec(engine, session, out),
+            (Control::Discard, false) => Reply::error("ERR DISCARD without MULTI"),
+            (Control::Discard, true) => {
+                session.multi = None;
+                return self.unwatch(engine, session, out);
+            }
+            (Control::Watch, true) => Reply::error("ERR WATCH inside MULTI is not allowed"),
+            (Control::Watch, false) => return self.watch(engine, session, args, out),
+            (Control::Unwatch, _) => return self.unwatch(engine, session, out),
+            (Control::Reset, _) => {
+                self.reset(engine, session);
+                Reply::Simple("RESET")
+            }
+        };
+        self.reply(engine, session, reply, Index(0), out)
+    }
+
+    fn exec(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        // In its own CLIENT LIST it is still one with a block.
+        session.client.show(session, self.now_ms, session.last_command);
+        let multi = session.multi.take().unwrap_or_default();
+        if multi.refused {
+            engine.unwatch(session);
+            let reply = Reply::error("EXECABORT Transaction discarded because of previous errors.");
+            return self.reply(engine, session, reply, Index(0), out);
+        }
+        if session.watching.as_ref().is_some_and(|watching| watching.is_outdated()) {
+            engine.unwatch(session);
+            return self.reply(engine, session, Reply::NullArray, Index(0), out);
+        }
+        if engine.store().is_none() {
+            engine.unwatch(session);
+            return self.reply(engine, session, discarded(LOADING), Index(0), out);
+        }
+        let seed = self.next_seed();
+        // The watched keys stay registered until the block has run: what changes before it has its locks counts.
+        let block = Block { commands: multi.commands, watching: session.watching.take() };
+        let is_long = block.is_longer_than(ARGUMENTS_AT_ONCE);
+        let mut pending = Pending::new(Work::Block(Box::new(block)), seed);
+        pending.long = is_long;
+        self.run_pending(engine, session, pending, out)
+    }
+
+    fn watch(&mut self, engine: &Engine, session: &mut Session, args: Args<'_>, out: &mut Vec<u8>) -> Next {
+        let bytes = args.bytes_len() + args.len() * WATCH_BYTES;
+        if bytes >= RESERVED_BYTES_MIN && !engine.reserve(session, bytes) {
+            return Next::Close;
+        }
+        let (watching, database, now_ms) = (session.watching.take(), session.state.database, self.now_ms);
+        let change = Rewatch { watching, names: None, database, now_ms };
+        // Without data there is no I/O pool yet.
+        if args.len() > KEYS_AT_ONCE && engine.store().is_some() {
+            let names = Some(args.to_owned_args());
+            return self.rewatch(engine, session, Rewatch { names, ..change });
+        }
+        session.watching = Some(change.with(engine, args));
+        self.reply(engine, session, Reply::ok(), Index(0), out)
+    }
+
+    fn unwatch(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        let watching = session.watching.take();
+        if watching.as_ref().is_some_and(|watching| watching.len() > KEYS_AT_ONCE) && engine.store().is_some() {
+            return self.rewatch(engine, session, Rewatch { watching, names: None, database: 0, now_ms: 0 });
+        }
+        drop(watching);
+        self.reply(engine, session, Reply::ok(), Index(0), out)
+    }
+
+    /// Leaves a change of very many watched keys to the I/O pool. Its client waits: so a client has no more under way than
+    /// it has been answered for.
+    fn rewatch(&mut self, engine: &Engine, session: &mut Session, change: Rewatch) -> Next {
+        timed(session).begin(&engine.statistics.clock, Wait::Pool);
+        self.offload(session, Waiting::Pool, Task::Watch(change))
+    }
+}
+
+/// A change of what a session watches.
+pub(crate) struct Rewatch {
+    /// What it has watched so far.
+    watching: Option<Arc<Watching>>,
+    /// What it watches in addition, from argument 1 on; without it the session watches nothing any more.
+    names: Option<OwnedArgs>,
+    database: u32,
+    now_ms: u64,
+}
+
+impl Rewatch {
+    /// Bytes that it holds, and that what it makes is going to take.
+    pub fn bytes(&self) -> usize {
+        let added = self.names.as_ref().map_or(0, |names| names.memory_bytes() + names.as_args().len() * WATCH_BYTES);
+        self.watching.as_ref().map_or(0, |watching| watching.bytes()) + added
+    }
+
+    /// What the session watches then.
+    pub fn carry_out(mut self, engine: &Engine) -> Option<Arc<Watching>> {
+        let names = self.names.take()?;
+        Some(self.with(engine, names.as_args()))
+    }
+
+    fn with(self, engine: &Engine, args: Args<'_>) -> Arc<Watching> {
+        let mut watching = self.watching.unwrap_or_else(|| Arc::new(Watching::new(&engine.watches)));
+        let own = Arc::get_mut(&mut watching).expect("no block is under way");
+        args.iter().skip(1).for_each(|name| own.add(self.database, name, self.now_ms));
+        watching
+    }
+}
+
+impl Engine {
+    /// Forgets all that the session watches.
+    pub(crate) fn unwatch(&self, session: &mut Session) {
+        let Some(watching) = session.watching.take() else { return };
+        if watching.len() > KEYS_AT_ONCE
+            && let Some(inbox) = self.inbox(session.client.worker)
+        {
+            self.pool.submit(Job { session: session.id, inbox: inbox.clone(), task: Task::Forget(watching) });
+        }
+    }
+}

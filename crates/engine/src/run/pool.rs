@@ -1,0 +1,531 @@
+//! The I/O pool: threads that may wait for the disk, so that event loops never do.
+//!
+//! They load rows for commands that missed memory, run commands under their key locks where loading was not enough, and
+//! make the pieces of long replies. A thread never waits for a lock: a job that cannot have one is parked with its waiter
+//! and comes back to the queue when it is called. Results go to the event loop's inbox.
+
+use crate::clients::inbox::Inbox;
+use crate::clients::session::{Event, Finished, Pending, State, What, Work};
+use crate::engine::Engine;
+use crate::keys::exclusion::Alone;
+use crate::keys::locks::{HeldFor, Parked, Turn};
+use crate::keys::waiters::Waiter;
+use crate::keys::watch::Watching;
+use crate::run::movers::Movers;
+use crate::run::multi::Rewatch;
+use crate::run::serving::Place;
+use crate::run::together::{Together, Wanted};
+use crate::sync::{Condvar, Mutex, lock};
+use haypile_commands::Run;
+use haypile_log::Index;
+use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
+use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use thread_priority::{
+    NormalThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
+
+/// Loads after which a command runs on the pool: what it needs does not stay in memory long enough.
+pub(crate) const LOADS_MAX: u32 = 3;
+
+/// Something for the pool to do.
+pub(crate) struct Job {
+    /// Whose event it becomes.
+    pub session: u64,
+    pub inbox: Arc<Inbox>,
+    pub task: Task,
+}
+
+pub(crate) enum Task {
+    /// Reads what a command is going to read; takes no lock and changes nothing.
+    Load(Box<Pending>, State, Arc<Together>),
+    /// Reads something that is loaded together with what a command lacks.
+    Ahead(Wanted, State, Arc<Together>),
+    /// Runs a command under its locks.
+    Run(Box<Pending>, State),
+    /// Hands keys to another server, under their locks, unless its time is over before that begins.
+    Migrate(Box<Pending>, State, Option<Instant>),
+    /// The next piece of a long reply.
+    Piece(Box<ReplyPieces>, Protocol),
+    /// Changes what a session watches, by many keys.
+    Watch(Rewatch),
+    /// Ends the watching of many keys. Nobody waits for it.
+    Forget(Arc<Watching>),
+    /// Takes one whose wait for many keys has ended out of the queues. Nobody waits for it.
+    Dismiss(Arc<Waiter>),
+    /// Expired keys that only the base knows, database by database. Nobody waits for it.
+    Expire,
+}
+
+/// Long commands have a thread for each so many that load rows, and at least two.
+const LOADERS_PER_RUNNER: usize = 2;
+
+/// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
+const LOADERS_PRIORITY: u8 = 10;
+const RUNNERS_PRIORITY: u8 = 40;
+
+/// Groups of threads, each with its queue: those that read, for commands that lack rows and for long replies; those that run
+/// what takes long under its key locks; and those that wait for other servers. However many long commands there are, rows are
+/// loaded meanwhile, and whatever other servers do, neither waits for them. None
+/// interrupts an event loop often; those that read take what is left of a core, too. They do hold latches and mutexes of caches,
+/// for less than a microsecond at a time.
+#[derive(Default)]
+pub(crate) struct Pool {
+    loaders: Lane,
+    runners: Lane,
+    pub movers: Movers,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Who does what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    Load,
+    Run,
+    Move,
+}
+
+/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what its
+/// requests lack together, which is bounded (`together`), and its connection is not read meanwhile.
+#[derive(Default)]
+struct Lane {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    /// An idle thread was woken and has not come yet. One at a time: each that comes wakes the next, if there is more to
+    /// do than it takes, so that an event loop wakes no more than one.
+    called: bool,
+    closed: bool,
+}
+
+impl Pool {
+    /// Starts the threads, `loaders` of them to load rows. They end with `close`.
+    pub fn start(engine: &Arc<Engine>, loaders: usize) -> std::io::Result<()> {
+        let runners = (loaders / LOADERS_PER_RUNNER).max(2);
+        Movers::start(engine)?;
+        for (group, name, count) in [(Group::Load, "io", loaders), (Group::Run, "long", runners)] {
+            for number in 0..count {
+                let engine_of_thread = engine.clone();
+                let thread = std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
+                    let engine = engine_of_thread;
+                    stand_back(group == Group::Load);
+                    let lane = if group == Group::Load { &engine.pool.loaders } else { &engine.pool.runners };
+                    while let Some(job) = lane.next() {
+                        job.run(&engine);
+                    }
+                })?;
+                let pool = &engine.pool;
+                lock(&pool.threads).push(thread);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn submit(&self, job: Job) {
+        let group = job.task.group();
+        let job = std::iter::once(job);
+        match group {
+            Group::Load => self.loaders.extend(job),
+            Group::Run => self.runners.extend(job),
+            Group::Move => self.movers.extend(job),
+        }
+    }
+
+    /// Leaves `jobs` empty.
+    pub fn submit_all(&self, jobs: &mut Vec<Job>) {
+        self.movers.extend(jobs.extract_if(.., |job| job.task.group() == Group::Move));
+        self.runners.extend(jobs.extract_if(.., |job| job.task.group() == Group::Run));
+        self.loaders.extend(jobs.drain(..));
+    }
+
+    /// How many may wait for the disk.
+    pub fn threads(&self) -> usize {
+        lock(&self.threads).len()
+    }
+
+    /// Jobs that no thread has begun.
+    pub fn queued(&self) -> usize {
+        let in_lanes: usize = [&self.loaders, &self.runners].map(|lane| lock(&lane.queue).jobs.len()).iter().sum();
+        in_lanes + self.movers.queued()
+    }
+
+    /// Ends the threads when the queues are empty, and waits for them.
+    pub fn close(&self) {
+        self.loaders.close();
+        self.runners.close();
+        join(&self.threads);
+    }
+
+    /// Ends those that wait for other servers.
+    pub fn close_movers(&self) {
+        self.movers.close();
+    }
+}
+
+fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
+    let threads = std::mem::take(&mut *lock(threads));
+    for thread in threads {
+        // One that panicked has said so already.
+        let _ = thread.join();
+    }
+}
+
+impl Lane {
+    fn extend(&self, jobs: impl Iterator<Item = Job>) {
+        let mut jobs = jobs.peekable();
+        if jobs.peek().is_none() {
+            return;
+        }
+        let call = {
+            let mut queue = lock(&self.queue);
+            queue.jobs.extend(jobs);
+            queue.call()
+        };
+        if call {
+            self.changed.notify_one();
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                let call = queue.call();
+                drop(queue);
+                if call {
+                    self.changed.notify_one();
+                }
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle += 1;
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
+            queue.called = false;
+        }
+    }
+
+    /// Whoever asks for a job when there is none gets none from now on.
+    fn close(&self) {
+        lock(&self.queue).closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Queue {
+    /// Whether an idle thread is to be woken now.
+    fn call(&mut self) -> bool {
+        let call = !self.jobs.is_empty() && self.idle > 0 && !self.called;
+        self.called |= call;
+        call
+    }
+}
+
+/// Has the scheduler let the event loops go first. Those that load rows take what is left of a core rather than their share,
+/// and so a thread whose row has come does not interrupt an event loop in the middle of a turn: 16 cold readers did so 130
+/// times a second before. They are no less important than compactions, which have the same niceness: what wakes up goes
+/// before what runs on and on, unless it runs as batch, as long commands do.
+fn stand_back(loads: bool) {
+    use NormalThreadSchedulePolicy::{Batch, Other};
+    let (priority, policy) = if loads { (LOADERS_PRIORITY, Other) } else { (RUNNERS_PRIORITY, Batch) };
+    let set = ThreadPriorityValue::try_from(priority).map_or(Ok(()), |priority| {
+        let priority = ThreadPriority::Crossplatform(priority);
+        set_thread_priority_and_policy(thread_native_id(), priority, ThreadSchedulePolicy::Normal(policy))
+    });
+    if let Err(why) = set {
+        tracing::debug!("a thread of the I/O pool keeps its priority: {why}");
+    }
+}
+
+impl Task {
+    /// When the time of one that waits in a queue is over, if that is so.
+    pub fn until(&self) -> Option<Instant> {
+        match self {
+            Task::Migrate(_, _, until) => *until,
+            _ => None,
+        }
+    }
+
+    /// Bytes that it holds for its session.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Task::Load(pending, ..) | Task::Run(pending, _) | Task::Migrate(pending, ..) => pending.bytes,
+            Task::Piece(pieces, _) => pieces.weight().held_bytes,
+            Task::Watch(change) => change.bytes(),
+            Task::Ahead(..) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => 0,
+        }
+    }
+
+    fn group(&self) -> Group {
+        match self {
+            // They only read, and hold no key lock.
+            Task::Load(..) | Task::Ahead(..) | Task::Piece(..) => Group::Load,
+            Task::Run(..) | Task::Watch(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => Group::Run,
+            Task::Migrate(..) => Group::Move,
+        }
+    }
+}
+
+impl Job {
+    /// Answers an exchange that has not begun within its time.
+    pub fn give_up(self, engine: &Engine) {
+        let Task::Migrate(pending, state, _) = self.task else { unreachable!("nothing else has a time") };
+        let finished = crate::run::migrate::give_up(engine, &pending, state);
+        let what = What::Finished(Box::new(finished));
+        self.inbox.push(Event { session: self.session, what, begun: Some(engine.statistics.clock.now()) });
+    }
+
+    pub fn run(self, engine: &Arc<Engine>) {
+        let Job { session, inbox, task } = self;
+        let begun = Some(engine.statistics.clock.now());
+        let event = |what| Event { session, what, begun };
+        // These need no store.
+        let task = match task {
+            Task::Expire => return engine.expire_in_base(),
+            Task::Dismiss(waiter) => return engine.waiters.remove(&waiter),
+            Task::Forget(watching) => return drop(watching),
+            Task::Watch(change) => return inbox.push(event(What::Watching(change.carry_out(engine)))),
+            task => task,
+        };
+        let Some(store) = engine.wait_for_store() else { return };
+        match task {
+            Task::Load(mut pending, mut state, together) => {
+                let pins = load(engine, &store, session, &mut pending, &mut state);
+                if let Some(loaded) = together.add(pins, Some(pending)) {
+                    inbox.push(event(loaded));
+                }
+            }
+            Task::Ahead(wanted, state, together) => {
+                if let Some(loaded) = together.add(wanted.read(engine, &store, session, state), None) {
+                    inbox.push(event(loaded));
+                }
+            }
+            Task::Run(pending, state) => {
+                if let Some(mut finished) = run(engine, &store, session, &inbox, pending, state) {
+                    finished.counted = engine.count_reply(&finished.reply);
+                    inbox.push(event(What::Finished(Box::new(finished))));
+                }
+            }
+            Task::Migrate(pending, state, until) => {
+                let parked = crate::run::migrate::run(engine, &store, session, &inbox, pending, state, until);
+                if let Some(finished) = parked {
+                    inbox.push(event(What::Finished(Box::new(finished))));
+                }
+            }
+            Task::Piece(mut pieces, protocol) => {
+                let mut bytes = Vec::new();
+                let what = match pieces.next(protocol, &mut bytes) {
+                    Ok(true) => What::Piece { bytes, rest: Some(pieces), failed: None },
+                    Ok(false) => What::Piece { bytes, rest: None, failed: None },
+                    Err(why) => What::Piece { bytes: Vec::new(), rest: None, failed: Some(why) },
+                };
+                inbox.push(event(what));
+            }
+            Task::Expire | Task::Dismiss(_) | Task::Forget(_) | Task::Watch(_) => {
+                unreachable!("it was looked for above")
+            }
+        }
+    }
+}
+
+fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, state: &mut State) -> Pins {
+    let call =
+        Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
+    let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default(), Place::Rehearsal);
+    pending.loads += 1;
+    pending.long = matches!(ran.reply, Err(Stop::Long));
+    ran.pins
+}
+
+/// A reply of many elements as the bytes that it is going to be, so that an event loop has no more to do than to copy them.
+fn encoded_if_long(reply: Reply, protocol: Protocol) -> Reply {
+    /// About as many as an event loop encodes in a tenth of a millisecond.
+    const ELEMENTS_MAX: usize = 1024;
+    match &reply {
+        Reply::Array(elements) if elements.len() > ELEMENTS_MAX && !reply.has_stream() => {
+            let mut bytes = Vec::new();
+            reply.encode(protocol, &mut bytes);
+            Reply::Raw(Bytes::from(bytes))
+        }
+        _ => reply,
+    }
+}
+
+/// Runs it, or parks it, which leaves nothing to tell yet.
+fn run(
+    engine: &Arc<Engine>,
+    store: &Store,
+    session: u64,
+    inbox: &Arc<Inbox>,
+    mut pending: Box<Pending>,
+    mut state: State,
+) -> Option<Finished> {
+    let is_read = |id| matches!(engine.table.entry(id).command.run, Run::Read(_));
+    // What only reads is not run for a client that was closed meanwhile. One that was called to its lock goes there: others wait.
+    if matches!(pending.work, Work::Command(id, _) if is_read(id))
+        && matches!(pending.turn, Turn::Newcomer)
+        && !pending.alone
+        && engine.clients.get(session).is_none()
+    {
+        let (reply, gate, called) = (Reply::None, Index(0), Vec::new());
+        return Some(Finished {
+            state,
+            reply,
+            gate,
+            was_block: false,
+            was_locked: false,
+            called,
+            waiter: None,
+            counted: None,
+        });
+    }
+    let needs = pending.needs(&engine.table, store);
+    // The way back into the queue, for a job that has to wait.
+    let again = |pending: Box<Pending>, state: State| {
+        let (engine, inbox) = (engine.clone(), inbox.clone());
+        move || engine.pool.submit(Job { session, inbox, task: Task::Run(pending, state) })
+    };
+    if needs.alone {
+        if !std::mem::take(&mut pending.alone) {
+            // Whoever waits takes the job with it; if the answer comes at once, it is still here.
+            let mut kept = Some((pending, state));
+            let answer = engine.exclusion.alone(|answer| {
+                let (mut pending, state) = kept.take().expect("one waiter is made");
+                pending.alone = answer == Alone::WillBeGranted;
+                Box::new(again(pending, state))
+            });
+            if answer != Alone::Granted {
+                return None;
+            }
+            (pending, state) = kept.take()?;
+        }
+    } else {
+        let mut kept = Some((pending, state));
+        if !engine.exclusion.enter_pool(|| {
+            let (pending, state) = kept.take().expect("one waiter is made");
+            Box::new(again(pending, state))
+        }) {
+            return None;
+        }
+        (pending, state) = kept.take()?;
+        if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Long) {
+            engine.exclusion.leave_pool();
+            let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
+            if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again(pending, state))) {
+                waiter();
+            }
+            return None;
+        }
+    }
+    // From in here it is not exchanged.
+    let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
+    let call =
+        Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
+    let (before, was_block) = (state.clone(), pending.work.is_block());
+    let was_locked = matches!(pending.turn, Turn::Called(_));
+    let place = match needs.alone {
+        true => Place::Alone { inbox },
+        false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Long, inbox },
+    };
+    let ran = pending.work.run(engine, &store, session, &mut state, call, TxnBuffers::default(), place);
+    if needs.alone {
+        engine.exclusion.open();
+    } else {
+        engine.locks.unlock(&needs.claims);
+        engine.exclusion.leave_pool();
+    }
+    let (gate, called, waiter) = (ran.gate, ran.called, ran.waiter);
+    Some(match ran.reply {
+        Ok(reply) => {
+            let reply = encoded_if_long(engine.carry_out(&mut state, reply, was_block), state.protocol);
+            Finished { state, reply, gate, was_block, was_locked, called, waiter, counted: None }
+        }
+        Err(Stop::NeedsLocks) => {
+            pending.more.extend(ran.missing);
+            pending.turn = Turn::Newcomer;
+            again(pending, before)();
+            return None;
+        }
+        Err(stop) => {
+            let reply = pending.work.refusal(stop);
+            Finished {
+                state: before,
+                reply,
+                gate,
+                was_block,
+                was_locked,
+                called: Vec::new(),
+                waiter: None,
+                counted: None,
+            }
+        }
+    })
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules {
+    use super::*;
+    use shuttle::sync::Arc;
+    use shuttle::thread;
+
+    const THREADS: usize = 3;
+
+    fn job(session: u64) -> Job {
+        Job { session, inbox: Arc::new(Inbox::new(Box::new(|| ()))), task: Task::Expire }
+    }
+
+    /// As many jobs as there are threads, handed over by two event loops, some together: each job ends only when all have
+    /// begun. If a thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
+    #[test]
+    fn no_thread_sleeps_while_there_is_a_job() {
+        let scenario = || {
+            let lane = Arc::new(Lane::default());
+            let begun = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    let (lane, begun) = (lane.clone(), begun.clone());
+                    thread::spawn(move || {
+                        while let Some(job) = lane.next() {
+                            let mut sessions = lock(&begun.0);
+                            sessions.push(job.session);
+                            begun.1.notify_all();
+                            let all = sessions.len().next_multiple_of(THREADS);
+                            while sessions.len() < all {
+                                sessions = begun.1.wait(sessions).expect("nobody panics");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for round in 0..2 {
+                let first = 3 * round;
+                let other = lane.clone();
+                let event_loop = thread::spawn(move || other.extend([job(first), job(first + 1)].into_iter()));
+                lane.extend(std::iter::once(job(first + 2)));
+                event_loop.join().expect("it hands over its jobs");
+                let mut sessions = lock(&begun.0);
+                while sessions.len() < THREADS * (round as usize + 1) {
+                    sessions = begun.1.wait(sessions).expect("nobody panics");
+                }
+            }
+            lane.close();
+            threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+            let mut sessions = std::mem::take(&mut *lock(&begun.0));
+            sessions.sort_unstable();
+            assert_eq!(sessions, [0, 1, 2, 3, 4, 5], "each job is taken once");
+        };
+        shuttle::check_random(scenario, 3000);
+        shuttle::check_pct(scenario, 3000, 3);
+    }
+}

@@ -1,0 +1,139 @@
+//! DEBUG RELOAD and LOADAOF: the data are closed and opened again while clients are connected, so that what is on disk is
+//! what is served.
+//!
+//! The thread of backups does it, alone as FLUSHALL is: whoever wants to run on keys waits or is answered LOADING. What is
+//! not kept out (loads of rows, INFO, the tick) sees either store, or none; the old one is closed by then, all its records
+//! are on the disk, and rows that were read from it are told from those of the new one by their epoch. Views of long replies
+//! are waited for, because they hold the base open.
+
+use crate::engine::{Engine, StoreRef};
+use crate::keys::exclusion::Alone;
+use haypile_commands::host::{Reload, Shutdown};
+use haypile_store::Store;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Opens the data; the server's part, which knows where they are.
+pub trait Opener: Send + Sync {
+    /// Opens them as the configuration says now.
+    ///
+    /// # Errors
+    /// A text for people.
+    fn open(&self) -> Result<Arc<Store>, String>;
+
+    /// The store is in place: tells it what CONFIG SET may have changed while it was not.
+    fn opened(&self, store: &Store);
+}
+
+/// How long clients that read long replies are waited for.
+const VIEWS_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a closed store is waited for until nobody looks at it any more, so that its memory is free before the new one
+/// takes as much.
+const USERS_WAIT: Duration = Duration::from_secs(1);
+
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Gives the way to open the data again; before `serve`.
+    pub fn reopen_with(&self, opener: Box<dyn Opener>) {
+        let is_first = self.opener.set(opener).is_ok();
+        assert!(is_first, "an engine has one opener");
+    }
+
+    /// Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// A text for people. Either nothing has changed, or the server is told to stop.
+    pub(crate) fn reload(&self, how: Reload) -> Result<(), String> {
+        let opener = self.opener.get().ok_or("this server cannot open its data again")?;
+        let old = self.store_arc().ok_or("the data are not loaded")?;
+        if self.settings.config().engine == haypile_config::Engine::Memory {
+            return Err("with 'engine memory' nothing would be left".into());
+        }
+        if how == Reload::Base {
+            // Most of it while the others go on.
+            old.flush_now()?;
+        }
+        self.be_alone_without_views(&old)?;
+        let exchanged = self.exchange(old, how, &**opener);
+        if self.store().is_some() {
+            self.exclusion.open();
+        }
+        exchanged
+    }
+
+    /// Waits until nobody runs on keys and no long reply holds the base open.
+    fn be_alone_without_views(&self, store: &Store) -> Result<(), String> {
+        let since = Instant::now();
+        loop {
+            self.be_alone();
+            if store.views() == 0 {
+                return Ok(());
+            }
+            self.exclusion.open();
+            if since.elapsed() > VIEWS_WAIT || self.is_closing() {
+                return Err("long replies are still being read".into());
+            }
+            sleep(LOOK);
+        }
+    }
+
+    fn be_alone(&self) {
+        loop {
+            let (tell, told) = channel();
+            let answer = self.exclusion.alone(|answer| {
+                Box::new(move || {
+                    // Who waits is below.
+                    let _ = tell.send(answer);
+                })
+            });
+            if answer == Alone::Granted || told.recv() == Ok(Alone::WillBeGranted) {
+                return;
+            }
+        }
+    }
+
+    /// The caller is alone.
+    fn exchange(&self, old: Arc<Store>, how: Reload, opener: &dyn Opener) -> Result<(), String> {
+        // While this fails, nothing has happened.
+        old.log().sync_through(old.log().last()).map_err(|error| error.to_string())?;
+        let closed = match how {
+            Reload::Base => old.close(),
+            Reload::Log => old.close_without_flush(),
+        };
+        self.detach();
+        let since = Instant::now();
+        while Arc::strong_count(&old) > 1 && since.elapsed() < USERS_WAIT {
+            sleep(LOOK);
+        }
+        drop(old);
+        match closed.and_then(|()| opener.open()) {
+            Ok(store) => {
+                self.attach(store.clone());
+                opener.opened(&store);
+                Ok(())
+            }
+            Err(why) => {
+                tracing::error!("the data cannot be opened again, the server stops: {why}");
+                self.request_shutdown(Shutdown::default()).map_err(|error| format!("{error:?}"))?;
+                Err(why)
+            }
+        }
+    }
+
+    /// The store, for a thread that may wait until it is opened again; nothing once the server stops.
+    pub(crate) fn wait_for_store(&self) -> Option<StoreRef> {
+        loop {
+            if let Some(store) = self.store() {
+                return Some(store);
+            }
+            if self.is_closing() {
+                return None;
+            }
+            sleep(LOOK);
+        }
+    }
+}

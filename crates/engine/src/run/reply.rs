@@ -1,0 +1,121 @@
+//! The reply of a command that has ended, or of a request that is not run.
+
+use crate::clients::client_memory::RESERVED_BYTES_MIN;
+use crate::clients::session::{Session, Waiting};
+use crate::clients::statistics::Outcome;
+use crate::engine::Engine;
+use crate::run::worker::{Next, Workbench};
+use haypile_commands::host::Replies;
+use haypile_commands::{Control, Entry, Error, Run};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Pieces, Reply};
+
+/// The reply to an EXEC of which nothing takes effect, and why, with the reason's code unless that is `ERR`, as in Redis.
+pub(crate) fn discarded(why: &str) -> Reply {
+    let why = why.strip_prefix("ERR ").unwrap_or(why);
+    Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
+}
+
+impl Workbench {
+    /// Encodes a reply whose command has ended.
+    #[inline]
+    pub(crate) fn reply(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        reply: Reply,
+        gate: Index,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        session.gate = session.gate.max(gate);
+        if reply.is_error() {
+            self.outcome = Outcome::Failed;
+            engine.counters(self.index).error_replies.add(1);
+            engine.statistics.errors.add(&reply);
+        }
+        // Pushes are no replies: what SUBSCRIBE says comes all the same.
+        if session.state.replies != Replies::On && !session.state.wants_reply() && !reply.is_push() {
+            return if session.state.closing { Next::Close } else { Next::Read };
+        }
+        if reply.has_stream() {
+            session.streams += 1;
+            let pieces = reply.into_pieces();
+            session.unmade_bytes = pieces.weight().encoded_bytes;
+            session.waiting = Waiting::Stream(Box::new(pieces));
+            return self.go_on(engine, session, out);
+        }
+        if let Reply::Elements(elements) = &reply
+            && elements.bytes() >= RESERVED_BYTES_MIN
+            && !engine.reserve(session, elements.bytes())
+        {
+            return Next::Close;
+        }
+        reply.encode(session.state.protocol, out);
+        if session.state.closing { Next::Close } else { Next::Read }
+    }
+
+    /// Answers a request that is not run; a transaction that is being queued will not run either.
+    #[cold]
+    pub(crate) fn refuse(&mut self, engine: &Engine, session: &mut Session, reply: Reply, out: &mut Vec<u8>) -> Next {
+        if let Some(multi) = &mut session.multi {
+            multi.refused = true;
+        }
+        let next = self.reply(engine, session, reply, Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
+    }
+
+    /// An EXEC that is refused ends the transaction all the same, and says so even where there is none, as in Redis.
+    pub(crate) fn abort_block(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        why: &str,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        if engine.attention.monitors() > 0 {
+            crate::clients::monitor::show(engine, session, session.state.database, entry, args);
+        }
+        session.multi = None;
+        engine.unwatch(session);
+        let next = self.reply(engine, session, discarded(why), Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
+    }
+
+    /// Answers a request that is none: no such command, or a wrong number of arguments.
+    #[cold]
+    pub(crate) fn refuse_request(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        args: resp::Args<'_>,
+        error: Error,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        if haypile_commands::is_http(args.get(0)) {
+            return self.turn_away(engine, session);
+        }
+        if let Error::WrongArity(name) = &error
+            && let Some(entry) = engine.table.find_full(name.as_bytes())
+        {
+            engine.counters(self.index).commands_by_id.of(entry.id).rejected.add(1);
+        }
+        let entry = engine.table.find(args.get(0));
+        let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
+        if let Some(entry) = entry
+            && is_exec
+        {
+            let text = "wrong number of arguments for 'exec' command";
+            let next = self.abort_block(engine, session, entry, args, text, out);
+            self.outcome = Outcome::Done;
+            return next;
+        }
+        let next = self.refuse(engine, session, error.into_reply(), out);
+        // It was counted above: nobody else knows which command was meant.
+        self.outcome = Outcome::Done;
+        next
+    }
+}

@@ -1,0 +1,260 @@
+//! What a run makes is handed to those who wait for it, in the same transaction: so the push and the pop are one record,
+//! and nobody who comes behind the one that pushed can be earlier.
+//!
+//! After a command or a whole block has run, and before it commits, each key that has come to be is looked at, and who
+//! waits for it is served in order of arrival, as long as there is something: its command runs once more, as in Redis 7.2,
+//! under a savepoint. Its reply is delivered after the commit, still under the key locks. Where the run is dropped,
+//! whatever for, those who were to be served wait as before.
+
+use crate::clients::inbox::Inbox;
+use crate::engine::Engine;
+use crate::keys::locks::{Claims, HeldFor, Turn};
+use crate::keys::waiters::{End, Waiter};
+use haypile_commands::{Args, Error, Run, Tried};
+use haypile_log::Index;
+use haypile_resp::Reply;
+use haypile_store::{Ready, Stop, Store, Txn};
+use haypile_types::key as types_key;
+use std::sync::Arc;
+
+/// Waiters that an event loop serves in one run, and keys of theirs that it looks at: about a millisecond of its time.
+const SERVED_AT_ONCE: usize = 512;
+
+/// Where a piece of work runs, and what it holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Without locks, to find out which rows it reads.
+    Rehearsal,
+    /// Without locks: it reads one row, which is what it is at some moment.
+    Unlocked { inbox: &'a Arc<Inbox> },
+    /// Under its key locks.
+    Locked { claims: &'a Claims, held_for: HeldFor, inbox: &'a Arc<Inbox> },
+    /// Under the lock of a key that expires: no session waits for this.
+    Expiry { claims: &'a Claims, held_for: HeldFor },
+    /// While nothing else runs.
+    Alone { inbox: &'a Arc<Inbox> },
+}
+
+impl<'a> Place<'a> {
+    /// Where a session is told what it waits for, if it may wait.
+    pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
+        match self {
+            Place::Rehearsal | Place::Expiry { .. } => None,
+            Place::Unlocked { inbox } | Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
+        }
+    }
+}
+
+/// Those whom one run serves. What is not delivered is taken back.
+pub(crate) struct Service<'a> {
+    engine: &'a Engine,
+    store: &'a Store,
+    place: Place<'a>,
+    /// In order, with their replies.
+    served: Vec<(Arc<Waiter>, Reply)>,
+    /// Key locks that were taken for them, beside those of the run.
+    more: Vec<Claims>,
+    /// Hashes of the keys whose locks could not be had at once: the run is to have them from the beginning.
+    missing: Vec<u32>,
+    /// Keys of waiters that were looked at.
+    looked_at: usize,
+}
+
+impl<'a> Service<'a> {
+    pub fn new(engine: &'a Engine, store: &'a Store, place: Place<'a>) -> Self {
+        Service { engine, store, place, served: Vec::new(), more: Vec::new(), missing: Vec::new(), looked_at: 0 }
+    }
+
+    /// Serves those who wait for what the transaction has made.
+    ///
+    /// # Errors
+    /// The run is to be dropped.
+    #[inline]
+    pub fn serve(&mut self, txn: &mut Txn<'_>) -> Result<(), Stop> {
+        if !self.engine.waiters.any() { Ok(()) } else { self.serve_all(txn) }
+    }
+
+    #[cold]
+    fn serve_all(&mut self, txn: &mut Txn<'_>) -> Result<(), Stop> {
+        let selected = txn.database();
+        let mut done = 0;
+        self.serve_ready(txn, &mut done)?;
+        // Of a database that is exchanged as a whole, every key may have come to be.
+        let moved: Vec<u32> = txn.moved_databases().collect();
+        if !moved.is_empty() {
+            let keys = self.engine.waiters.in_databases(&moved);
+            if keys.len() > SERVED_AT_ONCE {
+                txn.long()?;
+            }
+            for (database, name) in keys {
+                self.serve_key(txn, database, &name)?;
+            }
+            self.serve_ready(txn, &mut done)?;
+        }
+        txn.select(selected);
+        Ok(())
+    }
+
+    /// Those who are served may make keys that others wait for.
+    fn serve_ready(&mut self, txn: &mut Txn<'_>, done: &mut usize) -> Result<(), Stop> {
+        while let Some(Ready { database, name }) = txn.ready().get(*done).cloned() {
+            *done += 1;
+            self.serve_key(txn, database, &name)?;
+        }
+        Ok(())
+    }
+
+    fn serve_key(&mut self, txn: &mut Txn<'_>, database: u32, name: &[u8]) -> Result<(), Stop> {
+        let mut ticket = 0;
+        while self.engine.waiters.has(database, name) {
+            txn.select(database);
+            let key = txn.key(name);
+            let kind = match types_key::peek(txn, &key) {
+                Ok(entry) => entry.map(|entry| entry.header.type_of()),
+                Err(haypile_types::Error::Stop(stop)) => return Err(stop),
+                Err(error) => unreachable!("a look at a key's type has no other error: {error:?}"),
+            };
+            let Some(waiter) = self.engine.waiters.next(database, name, kind, ticket) else { break };
+            ticket = waiter.ticket();
+            self.serve_one(txn, waiter)?;
+        }
+        Ok(())
+    }
+
+    fn serve_one(&mut self, txn: &mut Txn<'_>, waiter: Arc<Waiter>) -> Result<(), Stop> {
+        let command = self.engine.table.entry(waiter.command).command;
+        let (Run::Block(run) | Run::Await(run)) = command.run else {
+            unreachable!("only blocking commands wait for keys")
+        };
+        let args = Args::from(waiter.args.as_args());
+        self.looked_at += waiter.keys.len();
+        if self.looked_at > SERVED_AT_ONCE {
+            txn.long()?;
+        }
+        let is_real = !matches!(self.place, Place::Rehearsal);
+        if is_real {
+            self.lock_keys_of(&waiter)?;
+            if !waiter.claim() {
+                return Ok(());
+            }
+        }
+        // From here on it is taken back with the others.
+        self.served.push((waiter.clone(), Reply::None));
+        let before = txn.savepoint();
+        let reply = match run(txn, args) {
+            Ok(Tried::Got(reply)) => reply,
+            Ok(Tried::Nothing(_)) => {
+                txn.rollback(before);
+                self.served.pop();
+                if is_real {
+                    self.take_back(&waiter);
+                }
+                return Ok(());
+            }
+            Err(Error::Stop(stop @ (Stop::WouldBlock | Stop::Long | Stop::NeedsLocks))) => {
+                return Err(stop);
+            }
+            Err(error) => {
+                txn.rollback(before);
+                error.into_reply()
+            }
+        };
+        if let Some((_, place)) = self.served.last_mut() {
+            *place = reply;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the locks of all keys of a waiter's command are held.
+    fn lock_keys_of(&mut self, waiter: &Waiter) -> Result<(), Stop> {
+        let (Place::Locked { claims, held_for, .. } | Place::Expiry { claims, held_for }) = self.place else {
+            return Ok(());
+        };
+        let is_held = |hash: &u32| claims.covers(*hash, true) || self.more.iter().any(|more| more.covers(*hash, true));
+        let lacking: Vec<u32> = self.hashes_of(waiter).filter(|hash| !is_held(hash)).collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let more = Claims::exclusive(&lacking);
+        // Whoever waits for locks while it holds others waits for ever some day: this one does not wait.
+        if self.engine.locks.try_lock(&more, Turn::Newcomer, held_for).is_err() {
+            let all = self.served.iter().flat_map(|(waiter, _)| self.hashes_of(waiter)).chain(lacking).collect();
+            self.missing = all;
+            return Err(Stop::NeedsLocks);
+        }
+        self.more.push(more);
+        Ok(())
+    }
+
+    /// Of the keys of a waiter's command.
+    fn hashes_of(&self, waiter: &Waiter) -> impl Iterator<Item = u32> {
+        let command = self.engine.table.entry(waiter.command).command;
+        let args = Args::from(waiter.args.as_args());
+        command.keys(args).map(move |(at, _)| self.store.key(waiter.database, args.get(at)).hash)
+    }
+
+    /// Before the commit: from here on nobody who is served can go.
+    ///
+    /// # Errors
+    /// Somebody has gone: the run is to be repeated without it.
+    pub fn confirm(&self) -> Result<(), Stop> {
+        let is_sure = self.served.iter().all(|(waiter, _)| waiter.confirm());
+        if is_sure { Ok(()) } else { Err(Stop::NeedsLocks) }
+    }
+
+    /// After the commit, under the key locks: the replies go to whom they belong.
+    pub fn deliver(&mut self, gate: Index) {
+        for (waiter, reply) in self.served.drain(..) {
+            waiter.serve(reply, gate);
+            self.engine.dismiss(&waiter);
+            waiter.wake();
+        }
+    }
+
+    /// The hashes of keys whose locks the run lacked.
+    pub fn take_missing(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.missing)
+    }
+
+    /// A waiter is not served: it waits as before, unless something has ended that meanwhile.
+    fn take_back(&self, waiter: &Arc<Waiter>) {
+        if waiter.release() {
+            self.engine.dismiss(waiter);
+        }
+        // Its time may be over, too.
+        waiter.wake();
+    }
+}
+
+impl Drop for Service<'_> {
+    fn drop(&mut self) {
+        let served = std::mem::take(&mut self.served);
+        if !matches!(self.place, Place::Rehearsal) {
+            served.iter().for_each(|(waiter, _)| self.take_back(waiter));
+        }
+        self.more.iter().for_each(|more| self.engine.locks.unlock(more));
+    }
+}
+
+impl Engine {
+    /// Whether somebody waits for what a transaction has made.
+    #[inline]
+    pub(crate) fn is_awaited(&self, txn: &Txn<'_>) -> bool {
+        txn.ready().iter().any(|ready| self.waiters.has(ready.database, &ready.name))
+    }
+
+    /// Ends a session's wait for keys, from any thread; whether that is what ends it.
+    pub(crate) fn end_wait(&self, session: u64, how: End) -> bool {
+        use crate::keys::waiters::Attempt;
+        let Some(waiter) = self.waiters.of_session(session) else { return false };
+        match waiter.end(how) {
+            Attempt::Ended => {
+                self.dismiss(&waiter);
+                waiter.wake();
+                true
+            }
+            Attempt::Promised => true,
+            Attempt::TooLate => false,
+        }
+    }
+}

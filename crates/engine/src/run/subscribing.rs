@@ -1,0 +1,147 @@
+//! SUBSCRIBE and its relatives with very many names: a few hundred at a time, each in a turn of its own, so that others have
+//! theirs in between. Each name has a reply of its own, which says what is so by then.
+//!
+//! Inside a block all names of a command take effect together.
+
+use crate::clients::pubsub::{Change, SUBSCRIPTION_BYTES};
+use crate::clients::session::{Session, Waiting};
+use crate::engine::Engine;
+use crate::run::execute::OUTPUT_BYTES_MAX;
+use crate::run::host::Desk;
+use crate::run::worker::{Next, Workbench};
+use haypile_commands::host::Channels;
+use haypile_commands::{Args, CommandId, Entry, Error, Run};
+use haypile_log::Index;
+use haypile_resp::{self as resp, OwnedArgs};
+
+/// Names that are subscribed to, or not any more, in one turn: about a tenth of a millisecond.
+const NAMES_AT_ONCE: usize = 512;
+
+/// A command whose names are not all done with.
+pub(crate) struct Steps {
+    command: CommandId,
+    /// The command's name, then all others.
+    words: OwnedArgs,
+    /// The first name that is not done with.
+    next: usize,
+}
+
+/// Subscriptions of a client that has gone, to be ended.
+pub(crate) struct Departed {
+    pub session: u64,
+    pub ended: std::vec::IntoIter<Change>,
+}
+
+impl Departed {
+    pub fn new(session: u64, ended: Vec<Change>) -> Self {
+        Departed { session, ended: ended.into_iter() }
+    }
+
+    /// Whether there are so many that others have their turn in between.
+    pub fn is_long(ended: usize) -> bool {
+        ended > NAMES_AT_ONCE
+    }
+}
+
+/// Which names a command takes, and whether it ends subscriptions; `None` if it is none of these commands.
+fn kind_of(entry: &Entry) -> Option<(Channels, bool)> {
+    Some(match entry.command.name {
+        "subscribe" => (Channels::Plain, false),
+        "psubscribe" => (Channels::Pattern, false),
+        "ssubscribe" => (Channels::Shard, false),
+        "unsubscribe" => (Channels::Plain, true),
+        "punsubscribe" => (Channels::Pattern, true),
+        "sunsubscribe" => (Channels::Shard, true),
+        _ => return None,
+    })
+}
+
+impl Steps {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.words.memory_bytes()
+    }
+
+    /// What is to be done in several turns; `None` if one is enough.
+    pub fn of(entry: &Entry, session: &Session, args: resp::Args<'_>) -> Option<Box<Steps>> {
+        let names = args.len() - 1;
+        // Few commands come so far.
+        if names > 0 && names <= NAMES_AT_ONCE {
+            return None;
+        }
+        let (kind, ends) = kind_of(entry)?;
+        let words = if names > 0 {
+            args.to_owned_args()
+        } else {
+            let all = session.state.subscriptions.of(kind);
+            if !ends || all.len() <= NAMES_AT_ONCE {
+                return None;
+            }
+            let mut words = OwnedArgs::default();
+            words.push(args.get(0));
+            all.iter().for_each(|name| words.push(name));
+            words
+        };
+        Some(Box::new(Steps { command: entry.id, words, next: 1 }))
+    }
+}
+
+impl Workbench {
+    /// Does with the next of a command's names.
+    #[cold]
+    pub(crate) fn step(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        mut steps: Box<Steps>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        if out.len() >= OUTPUT_BYTES_MAX {
+            session.waiting = Waiting::Steps(steps);
+            return Next::Drain;
+        }
+        let Run::Session(run) = engine.table.entry(steps.command).command.run else {
+            unreachable!("subscriptions are a session's")
+        };
+        let all = steps.words.as_args();
+        let until = all.len().min(steps.next + NAMES_AT_ONCE);
+        let mut words = OwnedArgs::default();
+        words.push(all.get(0));
+        (steps.next..until).for_each(|at| words.push(all.get(at)));
+        let is_end = until == all.len();
+        steps.next = until;
+        let state = &mut session.state;
+        let mut desk = Desk { engine, session: session.id, state, txn: None, may_wait: false };
+        let reply = run(&mut desk, Args::from(words.as_args())).unwrap_or_else(Error::into_reply);
+        let reply = engine.carry_out(&mut session.state, reply, false);
+        self.adopt(engine, session, Index(0));
+        let next = self.reply(engine, session, reply, Index(0), out);
+        if is_end {
+            return next;
+        }
+        session.waiting = Waiting::Steps(steps);
+        Next::Yield
+    }
+
+    /// Ends some more subscriptions of clients that have gone; whether there are others left.
+    pub(crate) fn end_departed(&mut self, engine: &Engine) -> bool {
+        // The more there are, the more end at once: they do not pile up where clients come and go faster.
+        let all: usize = self.departed.iter().map(|departed| departed.ended.len()).sum();
+        let mut left = NAMES_AT_ONCE.max(all / 8);
+        while left > 0
+            && let Some(departed) = self.departed.front_mut()
+        {
+            let session = departed.session;
+            let some: Vec<Change> = departed.ended.by_ref().take(left).collect();
+            left -= some.len();
+            if departed.ended.len() == 0 {
+                self.departed.pop_front();
+            }
+            for change in &some {
+                self.subscribers.change(engine, self.index, session, change);
+                engine.client_memory.subtract_shared(SUBSCRIPTION_BYTES + change.name.len());
+            }
+        }
+        !self.departed.is_empty()
+    }
+}

@@ -1,0 +1,331 @@
+//! The long way: commands that could not run to their end at once, and replies too long to be held at once.
+//!
+//! A pending command tries again whenever what it waited for has come: a lock, its turn to be alone, loaded rows, some
+//! time. It runs in memory under its locks first; after rows were loaded for it without locks, with these rows pinned;
+//! and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any effect, so that
+//! starting over is all there is to it.
+
+use crate::clients::session::{Event, Pending, Session, Waiting, What, Work};
+use crate::clients::statistics::{Outcome, Timed, Wait};
+use crate::engine::Engine;
+use crate::keys::exclusion::Alone;
+use crate::keys::locks::{HeldFor, Parked, Turn};
+use crate::run::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
+use crate::run::pool::{Job, LOADS_MAX, Task};
+use crate::run::reply::discarded;
+use crate::run::serving::Place;
+use crate::run::together::Together;
+use crate::run::worker::{Next, Workbench};
+use haypile_log::Index;
+use haypile_resp::Reply;
+use haypile_store::{Call, Mode, Stop, WritePressure};
+use std::time::Instant;
+
+impl Workbench {
+    /// Goes on with what the session waits for, if it has come.
+    pub(crate) fn go_on(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
+        let waiting = match std::mem::take(&mut session.waiting) {
+            Waiting::Nothing => return Next::Read,
+            // The turn goes on with the request that was held, which may be held again.
+            Waiting::Paused => {
+                session.event = None;
+                self.go_on_after_pause(engine, session);
+                return Next::Read;
+            }
+            Waiting::Steps(steps) => return self.step(engine, session, steps, out),
+            Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {
+                session.waiting = Waiting::Stream(pieces);
+                timed(session).begin_pause(&engine.statistics.clock);
+                return Next::Drain;
+            }
+            Waiting::Stream(pieces) => {
+                let task = Task::Piece(pieces, session.state.protocol);
+                timed(session).begin(&engine.statistics.clock, Wait::Disk);
+                return self.offload(session, Waiting::Piece, task);
+            }
+            waiting => waiting,
+        };
+        let waiting = match waiting {
+            // It looks at its clock, too.
+            Waiting::Blocked(held) => {
+                let event = session.event.take();
+                return self.stay_blocked(engine, session, held, event, out);
+            }
+            Waiting::ForKeys(waiter) => {
+                session.event = None;
+                return self.look_at_waiter(engine, session, waiter, out);
+            }
+            waiting => waiting,
+        };
+        let Some(event) = session.event.take() else {
+            session.waiting = waiting;
+            return Next::Wait;
+        };
+        let was_locked = matches!(&event, What::Finished(finished) if finished.was_locked);
+        let begun = session.begun.take();
+        timed(session).end(&engine.statistics.clock, begun, was_locked);
+        match (waiting, event) {
+            (Waiting::Here(pending), What::Retry) => self.run_pending(engine, session, pending, out),
+            (Waiting::Here(mut pending), What::Granted) => {
+                pending.alone = true;
+                self.run_pending(engine, session, pending, out)
+            }
+            (Waiting::Pool, What::Loaded(pending, pins)) => {
+                self.on_pool -= 1;
+                let mut pins = Box::new(pins);
+                // What came with the first load is still wanted by the commands behind this one.
+                if pending.loads > 1
+                    && let Some(earlier) = session.pins.take()
+                {
+                    pins.add(*earlier);
+                }
+                session.pins = Some(pins);
+                self.run_pending(engine, session, pending, out)
+            }
+            (Waiting::Pool, What::Finished(finished)) => {
+                self.on_pool -= 1;
+                session.state = finished.state;
+                self.adopt(engine, session, finished.gate);
+                if finished.was_block {
+                    engine.unwatch(session);
+                }
+                self.settle_block(engine, session, finished.called);
+                match finished.waiter {
+                    Some(waiter) => self.wait_for_keys(engine, session, waiter, out),
+                    None => self.reply(engine, session, finished.reply, finished.gate, out),
+                }
+            }
+            (Waiting::Pool, What::Watching(watching)) => {
+                self.on_pool -= 1;
+                session.watching = watching;
+                self.reply(engine, session, Reply::ok(), Index(0), out)
+            }
+            (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
+                self.on_pool -= 1;
+                out.extend_from_slice(&bytes);
+                session.unmade_bytes =
+                    if rest.is_some() { session.unmade_bytes.saturating_sub(bytes.len()) } else { 0 };
+                match (rest, failed) {
+                    (_, Some(why)) => {
+                        tracing::warn!("a reply could not be read to its end, its connection is closed: {why}");
+                        Next::Close
+                    }
+                    (Some(pieces), None) => {
+                        session.waiting = Waiting::Stream(pieces);
+                        self.go_on(engine, session, out)
+                    }
+                    (None, None) if session.state.closing => Next::Close,
+                    // The messages come first that waited for its end.
+                    (None, None) if !session.deferred.is_empty() => Next::Yield,
+                    (None, None) => Next::Read,
+                }
+            }
+            _ => unreachable!("a session is told what it waits for"),
+        }
+    }
+
+    /// Runs a pending command, or sees to it that it goes on later.
+    pub(crate) fn run_pending(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        mut pending: Box<Pending>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        let Some(store) = engine.store() else {
+            // It is being opened again, and who does that is alone.
+            return self.hold(engine, session, pending, Hindrance::Outside);
+        };
+        let (writes, grows) = pending.work.writes(&engine.table);
+        // One that was called from a queue goes to its lock: those behind it wait for that.
+        if writes && !pending.alone && pending.turn == Turn::Newcomer {
+            match pressure(&store, grows) {
+                WritePressure::Slow(wait) if !pending.slowed => {
+                    if let Some(wait) = session.owe(wait) {
+                        return self.hold(engine, session, pending, Hindrance::Slow(wait));
+                    }
+                }
+                WritePressure::Slow(_) | WritePressure::Go => {}
+                WritePressure::Stop(why) => return self.give_up(engine, session, &pending.work, why, out),
+            }
+        }
+        if pending.long {
+            return self.run_on_pool(engine, session, pending);
+        }
+        let mut needs = pending.needs(&engine.table, &store);
+        let mut is_unlocked = false;
+        if needs.alone {
+            // What the exclusion was granted for, if anything, is this run.
+            if !std::mem::take(&mut pending.alone) {
+                self.leave(engine);
+                let (inbox, id) = (self.inbox.clone(), session.id);
+                let answer = engine.exclusion.alone(|answer| {
+                    Box::new(move || {
+                        let what = if answer == Alone::WillBeGranted { What::Granted } else { What::Retry };
+                        inbox.push(Event { session: id, what, begun: None });
+                    })
+                });
+                if answer != Alone::Granted {
+                    timed(session).begin(&engine.statistics.clock, Wait::Queue);
+                    session.waiting = Waiting::Here(pending);
+                    return Next::Wait;
+                }
+            }
+        } else {
+            if !self.enter(engine) {
+                return self.hold(engine, session, pending, Hindrance::Outside);
+            }
+            // Whoever holds the key for long may not have it wait: a row that was loaded is read as one in memory is. One that
+            // was called from a queue takes its lock, or those behind it would wait for ever.
+            is_unlocked = !pending.needs_locks
+                && pending.turn == Turn::Newcomer
+                && pending
+                    .work
+                    .reads_one_row(&engine.table, &store, session.state.database)
+                    .is_some_and(|key| !store.is_staged(&key));
+            if is_unlocked {
+                needs.claims.clear();
+            }
+            if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Moment) {
+                return self.hold(engine, session, pending, Hindrance::Locked(refused));
+            }
+            pending.turn = Turn::Newcomer;
+        }
+        // From in here it is not exchanged.
+        let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
+        let mut state = session.state.clone();
+        let call = Call {
+            now_ms: self.now_ms,
+            seed: pending.seed,
+            database: state.database,
+            mode: Mode::Memory,
+            pins: session.pins.as_deref(),
+        };
+        let inbox = &self.inbox;
+        let place = match needs.alone {
+            true => Place::Alone { inbox },
+            false if is_unlocked => Place::Unlocked { inbox },
+            false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Moment, inbox },
+        };
+        let buffers = std::mem::take(&mut self.buffers);
+        let ran = pending.work.run(engine, &store, session.id, &mut state, call, buffers, place);
+        self.buffers = ran.buffers;
+        if needs.alone {
+            engine.exclusion.open();
+        } else {
+            engine.locks.unlock(&needs.claims);
+        }
+        let reply = match ran.reply {
+            Ok(reply) => {
+                let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
+                session.state = state;
+                self.settle_block(engine, session, ran.called);
+                self.adopt(engine, session, ran.gate);
+                if let Some(waiter) = ran.waiter {
+                    return self.wait_for_keys(engine, session, waiter, out);
+                }
+                reply
+            }
+            Err(Stop::NeedsLocks) => {
+                pending.needs_locks = true;
+                pending.more.extend(ran.missing);
+                session.waiting = Waiting::Here(pending);
+                session.event = Some(What::Retry);
+                return Next::Yield;
+            }
+            Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),
+            Err(Stop::Long) => return self.hold(engine, session, pending, Hindrance::Long),
+            Err(stop) => pending.work.refusal(stop),
+        };
+        if pending.work.is_block() {
+            engine.unwatch(session);
+        }
+        self.reply(engine, session, reply, ran.gate, out)
+    }
+
+    /// Leaves the command where what hinders it will find it.
+    pub(crate) fn hold(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        mut pending: Box<Pending>,
+        hindrance: Hindrance,
+    ) -> Next {
+        let (counters, clock) = (engine.counters(self.index), &engine.statistics.clock);
+        let queued = match hindrance {
+            Hindrance::Load if pending.loads >= LOADS_MAX => return self.run_on_pool(engine, session, pending),
+            Hindrance::Load => {
+                counters.loads.add(1);
+                timed(session).begin(clock, Wait::Disk);
+                let task = Task::Load(pending, session.state.clone(), Together::new(1, None));
+                return self.offload(session, Waiting::Pool, task);
+            }
+            Hindrance::Long => return self.run_on_pool(engine, session, pending),
+            Hindrance::Remote(timeout) => {
+                timed(session).begin(clock, Wait::Pool);
+                let until = Instant::now().checked_add(timeout);
+                let task = Task::Migrate(pending, session.state.clone(), until);
+                return self.offload(session, Waiting::Pool, task);
+            }
+            Hindrance::Slow(wait) => {
+                counters.slowed.add(1);
+                timed(session).begin(clock, Wait::Stall);
+                pending.slowed = true;
+                session.waiting = Waiting::Here(pending);
+                return Next::Sleep(wait);
+            }
+            Hindrance::Outside => {
+                timed(session).begin(clock, Wait::Queue);
+                engine.exclusion.wait_outside(self.waiter(session.id, What::Retry)).is_none()
+            }
+            Hindrance::Locked(refused) => {
+                counters.lock_waits.add(1);
+                timed(session).begin(clock, Wait::Lock);
+                let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
+                matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
+            }
+            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited | Hindrance::Keeps => {
+                unreachable!("this is the long way")
+            }
+        };
+        session.waiting = Waiting::Here(pending);
+        if queued {
+            return Next::Wait;
+        }
+        session.event = Some(What::Retry);
+        Next::Yield
+    }
+
+    fn run_on_pool(&mut self, engine: &Engine, session: &mut Session, pending: Box<Pending>) -> Next {
+        engine.counters(self.index).offloaded.add(1);
+        timed(session).begin(&engine.statistics.clock, Wait::Pool);
+        let task = Task::Run(pending, session.state.clone());
+        self.offload(session, Waiting::Pool, task)
+    }
+
+    pub(crate) fn offload(&mut self, session: &mut Session, waiting: Waiting, task: Task) -> Next {
+        session.waiting = waiting;
+        session.away_bytes = task.bytes();
+        self.on_pool += 1;
+        self.jobs.push(Job { session: session.id, inbox: self.inbox.clone(), task });
+        Next::Wait
+    }
+
+    /// The store takes no writes now.
+    fn give_up(&mut self, engine: &Engine, session: &mut Session, work: &Work, why: String, out: &mut Vec<u8>) -> Next {
+        let reply = if work.is_block() {
+            engine.unwatch(session);
+            discarded(&why)
+        } else {
+            Reply::error(why)
+        };
+        let next = self.reply(engine, session, reply, Index(0), out);
+        self.outcome = Outcome::Rejected;
+        next
+    }
+}
+
+/// The times of the command that waits.
+pub(crate) fn timed(session: &mut Session) -> &mut Timed {
+    session.timed.get_or_insert_with(Box::default)
+}

@@ -1,0 +1,379 @@
+//! What runs as one transaction: a command or a block between MULTI and EXEC, in any of the store's modes.
+//!
+//! Here is the story from an admitted piece of work to its reply: begin, run, mark who watches, commit. Getting it
+//! admitted (the exclusion, key locks) is the business of `execute` on event loops and of `pool` elsewhere. The shortest
+//! way, for a single command that nothing holds up, is in `execute` as well.
+
+use crate::clients::session::{Block, Pending, Queued, State, Work};
+use crate::clients::statistics::Called;
+use crate::engine::Engine;
+use crate::keys::locks::{Claims, Hold, Visits};
+use crate::keys::waiters::Waiter;
+use crate::run::host::Desk;
+use crate::run::reply::discarded;
+use crate::run::serving::{Place, Service};
+use haypile_commands::{Args, CommandId, Control, Entry, Error, Flag, Run, Table, Tried};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Bytes, Reply};
+use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_types::hash;
+use haypile_types::key as types_key;
+use std::sync::Arc;
+
+/// What a piece of work has to be given before it may run.
+#[derive(Default)]
+pub(crate) struct Needs {
+    pub claims: Claims,
+    /// It runs while nothing else does; it claims no keys then.
+    pub alone: bool,
+}
+
+/// What became of it.
+pub(crate) struct Ran {
+    pub reply: Result<Reply, Stop>,
+    /// The newest record that the reply depends on.
+    pub gate: Index,
+    pub buffers: TxnBuffers,
+    /// What a run in `Mode::Load` has read.
+    pub pins: Pins,
+    /// The commands of a block that has run.
+    pub called: Vec<Called>,
+    /// It has found nothing, and waits for its keys.
+    pub waiter: Option<Arc<Waiter>>,
+    /// Keys whose locks it lacked.
+    pub missing: Vec<Lacking>,
+}
+
+impl Pending {
+    pub fn needs(&self, table: &Table, store: &Store) -> Needs {
+        let mut needs = Needs::default();
+        self.work.add_to(&mut needs, table, store);
+        for Lacking { hash, alone } in &self.more {
+            needs.claims.add(*hash, if *alone { Hold::Exclusive } else { Hold::Shared });
+        }
+        if needs.alone {
+            needs.claims.clear();
+        }
+        needs.claims.arrange();
+        needs
+    }
+}
+
+impl Work {
+    pub fn is_block(&self) -> bool {
+        matches!(self, Work::Block(_))
+    }
+
+    /// The one key of a read that looks at one row of it, for the most part: that needs no lock.
+    pub fn reads_one_row<'a>(&'a self, table: &Table, store: &Store, database: u32) -> Option<Key<'a>> {
+        let Work::Command(id, args) = self else { return None };
+        let entry = table.entry(*id);
+        if !matches!(entry.command.run, Run::Read(_)) || !entry.looks_at_one_row {
+            return None;
+        }
+        let args = args.as_args();
+        let mut keys = entry.command.keys(Args::from(args)).map(|(at, _)| store.key(database, args.get(at)));
+        let key = keys.next()?;
+        keys.next().is_none().then_some(key)
+    }
+
+    /// Whether it writes, and whether some write may make the data larger.
+    pub fn writes(&self, table: &Table) -> (bool, bool) {
+        let of = |id: CommandId| {
+            let flags = table.entry(id).flags;
+            (flags.has(Flag::Write), flags.has(Flag::Denyoom))
+        };
+        match self {
+            Work::Command(id, _) => of(*id),
+            Work::Block(block) => block.commands.iter().fold((false, false), |(writes, grows), queued| {
+                let (also_writes, also_grows) = of(queued.command);
+                (writes | also_writes, grows | also_grows)
+            }),
+        }
+    }
+
+    /// The reply where the work has ended without effect. A block says that none of its commands stands.
+    pub fn refusal(&self, stop: Stop) -> Reply {
+        match (Error::Stop(stop).into_reply(), self) {
+            (Reply::Error(why), Work::Block(_)) => discarded(&why),
+            (reply, _) => reply,
+        }
+    }
+
+    /// Bytes of its arguments.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Work::Command(_, args) => args.memory_bytes(),
+            Work::Block(block) => {
+                let of_args = |queued: &Queued| size_of::<Queued>() + queued.args.memory_bytes();
+                let watched = block.watching.as_ref().map_or(0, |watching| watching.bytes());
+                block.commands.iter().map(of_args).sum::<usize>() + watched
+            }
+        }
+    }
+
+    /// What it writes is only what it has found out.
+    fn caches(&self, engine: &Engine) -> bool {
+        matches!(self, Work::Command(id, _) if matches!(engine.table.entry(*id).command.run, Run::Cache(_)))
+    }
+
+    fn add_to(&self, needs: &mut Needs, table: &Table, store: &Store) {
+        match self {
+            Work::Command(id, args) => needs.add(table.entry(*id), args.as_args(), store),
+            Work::Block(block) => {
+                for queued in &block.commands {
+                    needs.add(table.entry(queued.command), queued.args.as_args(), store);
+                }
+                for (database, name, _) in block.watching.iter().flat_map(|watching| watching.iter()) {
+                    needs.claims.add(store.key(database, name).hash, Hold::Shared);
+                }
+            }
+        }
+    }
+
+    /// Runs it in a transaction of `call`; the caller has what it needs, and gives it back only afterwards. `state` is
+    /// changed even where it fails.
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one run, handed on as they are")]
+    pub fn run(
+        &self,
+        engine: &Engine,
+        store: &Store,
+        session: u64,
+        state: &mut State,
+        call: Call<'_>,
+        buffers: TxnBuffers,
+        place: Place<'_>,
+    ) -> Ran {
+        let rehearsal = matches!(place, Place::Rehearsal);
+        let mut called = Vec::new();
+        let mut awaited = None;
+        let visits = match place {
+            Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
+            Place::Rehearsal | Place::Unlocked { .. } | Place::Expiry { .. } | Place::Alone { .. } => None,
+        };
+        let mut txn = store.begin(buffers, call);
+        match place {
+            Place::Rehearsal => {}
+            Place::Locked { .. } | Place::Expiry { .. } => txn.note_events(engine.events()),
+            Place::Unlocked { .. } => {
+                txn.note_events(engine.events());
+                txn.read_one_row();
+            }
+            Place::Alone { .. } => {
+                txn.note_events(engine.events());
+                txn.be_alone();
+            }
+        }
+        if let Some(visits) = &visits {
+            txn.set_locks(visits);
+        }
+        if engine.waiters.any() {
+            txn.note_ready();
+        }
+        if state.no_touch {
+            txn.set_touching(false);
+        }
+        let reply = match self {
+            Work::Command(id, args) => match engine.table.entry(*id).command.run {
+                Run::Block(run) | Run::Await(run) => {
+                    run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
+                        Tried::Got(reply) => reply,
+                        Tried::Nothing(nothing) => {
+                            awaited = Some((*id, args, nothing));
+                            Reply::None
+                        }
+                    })
+                }
+                run => run_command(engine, &mut txn, session, state, run, args.as_args(), call.mode),
+            },
+            Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
+        };
+        let mut service = Service::new(engine, store, place);
+        // Without effect: an error leaves nothing behind.
+        let reply = reply.and_then(|reply| service.serve(&mut txn).map(|()| reply).map_err(Error::Stop));
+        let reply = match reply {
+            Ok(reply) if !rehearsal => {
+                let committed = service.confirm().and_then(|()| commit(engine, store, &mut txn));
+                // Its answer holds whether it is kept or not.
+                let committed = if self.caches(engine) { Ok(()) } else { committed };
+                committed.map(|()| (reply, true))
+            }
+            Ok(reply) => Ok((reply, false)),
+            Err(Error::Stop(stop)) => Err(stop),
+            Err(error) => Ok((error.into_reply(), false)),
+        };
+        if !txn.events().is_empty() && reply.is_ok() {
+            engine.tell(&txn);
+        }
+        if !rehearsal && reply.is_ok() {
+            engine.add_lookups(txn.lookups());
+        }
+        let mut waiter = None;
+        if let Ok((_, true)) = reply {
+            service.deliver(txn.gate());
+            if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
+                waiter = Some(engine.begin_wait(session, inbox, id, args, call.database, awaited));
+            }
+        }
+        let mut missing = txn.take_lacking();
+        missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, alone: true }));
+        drop(service);
+        let (pins, reply) = (txn.take_pins(), reply.map(|(reply, _)| reply));
+        Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }
+    }
+}
+
+impl Needs {
+    fn add(&mut self, entry: &Entry, args: resp::Args<'_>, store: &Store) {
+        let command = &entry.command;
+        self.alone |= matches!(command.run, Run::Exclusive(_));
+        for (at, spec) in command.keys(Args::from(args)) {
+            let hold = if command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
+            self.claims.add(store.key(0, args.get(at)).hash, hold);
+        }
+    }
+}
+
+impl Block {
+    /// Runs the commands one after the other. A command that its handler refuses leaves nothing of its own, and the others
+    /// stand, as in Redis.
+    ///
+    /// # Errors
+    /// A command was stopped by the store: it has to run elsewhere, its changes are too large, they are refused, or a read
+    /// failed. Invariant: then the block as a whole has no effect, because what the other commands did may only be right
+    /// together with what this one was to do.
+    fn run(
+        &self,
+        engine: &Engine,
+        txn: &mut Txn<'_>,
+        session: u64,
+        state: &mut State,
+        mode: Mode,
+        called: &mut Vec<Called>,
+    ) -> Result<Reply, Error> {
+        if self.is_outdated(txn)? {
+            return Ok(Reply::NullArray);
+        }
+        let mut replies: Vec<Reply> = Vec::with_capacity(self.commands.len());
+        for (at, queued) in self.commands.iter().enumerate() {
+            state.acts.begin_command(at);
+            let command = engine.table.entry(queued.command).command;
+            let started = engine.statistics.clock.now();
+            let (savepoint, before) = (txn.savepoint(), state.protocol);
+            let reply = match run_command(engine, txn, session, state, command.run, queued.args.as_args(), mode) {
+                Ok(reply) => reply,
+                Err(Error::Stop(stop)) => return Err(stop.into()),
+                Err(error) => {
+                    txn.rollback(savepoint);
+                    error.into_reply()
+                }
+            };
+            called.push(Called::new(engine, queued.command, queued.args.as_args(), &reply, started));
+            if state.protocol != before {
+                // Earlier replies stay in the protocol of their time.
+                for reply in replies.iter_mut().filter(|reply| !reply.has_stream()) {
+                    let mut bytes = Vec::new();
+                    reply.encode(before, &mut bytes);
+                    *reply = Reply::Raw(Bytes::from(bytes));
+                }
+            }
+            replies.push(reply);
+        }
+        Ok(Reply::Array(replies))
+    }
+
+    /// Whether a watched key has changed since it was watched, or has passed its deadline.
+    fn is_outdated(&self, txn: &mut Txn<'_>) -> Result<bool, Error> {
+        let Some(watching) = &self.watching else { return Ok(false) };
+        if watching.is_outdated() {
+            return Ok(true);
+        }
+        for (database, name, since_ms) in watching.iter() {
+            let key = txn.key_in(database, name);
+            let Some(row) = txn.meta(&key)? else { continue };
+            let entry = types_key::Entry::parse(row)?;
+            let since = since_ms..txn.now_ms();
+            let header = &entry.header;
+            if header.deadline_ms.is_some_and(|deadline_ms| since.contains(&deadline_ms))
+                || header.fields.is_some() && hash::has_expired_within(txn, &key, &entry, since)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn run_command(
+    engine: &Engine,
+    txn: &mut Txn<'_>,
+    session: u64,
+    state: &mut State,
+    run: Run,
+    args: resp::Args<'_>,
+    mode: Mode,
+) -> Result<Reply, Error> {
+    match run {
+        Run::Read(run) | Run::Write(run) | Run::Cache(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
+        // In a block nothing waits.
+        Run::Block(run) | Run::Await(run) => run(txn, Args::from(args)).map(Tried::at_once),
+        Run::Session(run) => {
+            let may_wait = mode == Mode::Disk;
+            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait };
+            let reply = run(&mut desk, Args::from(args))?;
+            txn.select(state.database);
+            Ok(reply)
+        }
+        // EXEC has ended all watching, as in Redis.
+        Run::Control(Control::Unwatch) => Ok(Reply::ok()),
+        Run::Control(_) | Run::Container | Run::Migrate(_) => {
+            unreachable!("these are never queued: the dispatcher runs them")
+        }
+    }
+}
+
+/// Commits a transaction, then marks who watches what changed.
+///
+/// Invariant: whether anybody watches is asked after the commit. A WATCH that this look misses came later, so what its
+/// session reads next is the committed value. A look before the commit would miss sessions that read the value before it.
+pub(crate) fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
+    let exchanged = exchanged_keys(engine, store, txn)?;
+    txn.commit()?;
+    engine.count_expired(txn);
+    if engine.watches.any() {
+        engine.watches.on_commit(txn);
+    }
+    for (database, name, until_ms) in &exchanged {
+        engine.watches.on_exchange(*database, name, *until_ms);
+    }
+    Ok(())
+}
+
+/// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.
+type Exchanged = (u32, Arc<[u8]>, u64);
+
+/// The deadline of a key that has a row, in milliseconds since 1970; the end of time if it has none.
+fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {
+    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    // A damaged row says nothing: the key counts as one that changes.
+    Ok(Some(types_key::Entry::parse(row).ok().and_then(|entry| entry.header.ends_ms()).unwrap_or(u64::MAX)))
+}
+
+/// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
+/// Such a transaction is alone, so no session reads between this look and the commit.
+fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
+    let databases: Vec<u32> = txn.moved_databases().collect();
+    if databases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut changed = Vec::new();
+    for (database, name) in engine.watches.in_databases(&databases) {
+        let (before, after) = (store.key(database, &name), txn.key_in(database, &name));
+        let (was, is) = (lives_until(txn, &before)?, lives_until(txn, &after)?);
+        // A key whose deadline has passed is none now; whether it was one depends on who watched it when.
+        if let Some(until_ms) = is.filter(|&until_ms| until_ms > txn.now_ms()).map(|_| u64::MAX).or(was) {
+            changed.push((database, name, until_ms));
+        }
+    }
+    Ok(changed)
+}

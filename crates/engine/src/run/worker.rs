@@ -1,0 +1,292 @@
+//! One event loop's part of the engine: what the server drives, and what the loop reuses from command to command.
+//!
+//! Clients come and go here, and so does what others have for them; each turn of a connection begins here. What a turn does
+//! is in `execute`.
+
+use crate::clients::client::{Client, Peer};
+use crate::clients::counters::Counters;
+use crate::clients::inbox::{Inbox, Notice, Wake};
+use crate::clients::pubsub::{Payload, Subscribers};
+use crate::clients::session::{Event, Session, State, Waiting, What};
+use crate::clients::statistics::Outcome;
+use crate::engine::Engine;
+use crate::keys::locks::{Claims, Waiter};
+use crate::keys::waiters::End;
+use crate::run::ahead::Ahead;
+use crate::run::pool::Job;
+use crate::run::subscribing::Departed;
+use haypile_config::Durability;
+use haypile_log::Index;
+use haypile_resp::Limits;
+use haypile_store::TxnBuffers;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One event loop's part of the engine.
+pub struct Worker {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) desk: Workbench,
+}
+
+/// What one event loop reuses from command to command.
+pub(crate) struct Workbench {
+    pub index: usize,
+    pub inbox: Arc<Inbox>,
+    pub buffers: TxnBuffers,
+    pub claims: Claims,
+    pub ahead: Ahead,
+    /// What the turns since the last `start_jobs` have left for the I/O pool.
+    pub jobs: Vec<Job>,
+    /// Sessions that wait for the I/O pool.
+    pub on_pool: usize,
+    /// The exclusion was entered in this turn.
+    inside: bool,
+    /// Who gets which messages.
+    pub subscribers: Subscribers,
+    /// Clients that have gone, whose subscriptions have still to be ended.
+    pub departed: VecDeque<Departed>,
+    /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Attention::held`.
+    pub paused: HashSet<u64>,
+    /// Wall clock of this turn, in milliseconds since 1970.
+    pub now_ms: u64,
+    seed: u64,
+    /// How the running command ends, if not well.
+    pub(crate) outcome: Outcome,
+    /// Replies wait until the log is synced.
+    pub(crate) syncs: bool,
+    /// The version of the store that this turn uses.
+    pub store_version: u64,
+    /// The version of the settings that `limits` come from.
+    pub limits_version: u64,
+    pub limits: Limits,
+}
+
+/// What a turn has done, and what its connection does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// Commands that began.
+    pub commands: usize,
+    pub next: Next,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// All whole requests have run: read more.
+    Read,
+    /// Let the others have a turn, then take the next one.
+    Yield,
+    /// Take the next turn when an event for the session has been delivered.
+    Wait,
+    /// Take the next turn, after `Session::wake`, when this time has passed.
+    Sleep(Duration),
+    /// Take the next turn when an event for the session has been delivered, or when this time has passed. The client may
+    /// go meanwhile: nothing of it is under way elsewhere.
+    Block(Option<Duration>),
+    /// Take the next turn when the client has read some of the output.
+    Drain,
+    /// Send the output, then close.
+    Close,
+    /// Close at once: output that has not left never does, and what has come behind is not looked at.
+    Abort,
+}
+
+/// Something that comes for a session unasked.
+pub enum Delivery<'a> {
+    /// Something that the client is sent: `Session::push` takes it.
+    Push { head: &'a [u8], payload: &'a Arc<Payload>, gate: Index },
+    /// What `Session::deliver_unasked` takes.
+    Event(Event),
+    /// Its connection is to end.
+    Close,
+}
+
+impl Worker {
+    /// Event loop `index` of `engine`. `wake` is called, from any thread, when its inbox is no longer empty.
+    pub fn new(engine: Arc<Engine>, index: usize, wake: Wake) -> Self {
+        assert!(index < engine.workers(), "the engine was made for this many event loops");
+        let (limits_version, limits) = engine.limits();
+        let inbox = Arc::new(Inbox::new(wake));
+        engine.add_inbox(index, inbox.clone());
+        Worker {
+            desk: Workbench {
+                index,
+                inbox,
+                buffers: TxnBuffers::default(),
+                claims: Claims::default(),
+                ahead: Ahead::default(),
+                jobs: Vec::new(),
+                on_pool: 0,
+                inside: false,
+                subscribers: Subscribers::default(),
+                departed: VecDeque::new(),
+                paused: HashSet::new(),
+                now_ms: engine.now_ms(),
+                seed: engine.random_seed(),
+                outcome: Outcome::Done,
+                syncs: engine.settings.config().durability == Durability::Fsync,
+                store_version: 0,
+                limits_version,
+                limits,
+            },
+            engine,
+        }
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.desk.inbox
+    }
+
+    /// This event loop's numbers.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        self.engine.counters(self.desk.index)
+    }
+
+    /// A new client.
+    pub fn connect(&mut self, peer: Peer) -> Session {
+        let Worker { engine, desk } = self;
+        engine.counters(desk.index).connections.add(1);
+        desk.refresh_limits(engine);
+        let client = Arc::new(Client::new(engine.next_session(), desk.index, peer, engine.now_ms()));
+        engine.clients.add(client.clone());
+        let state = State { is_local: client.peer.is_local, ..engine.fresh_state() };
+        let session = Session::new(client, state, desk.limits, desk.limits_version);
+        engine.count_client(&session, 0, 0);
+        session
+    }
+
+    /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called before
+    /// each turn if the inbox has notices.
+    pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {
+        let desk = &mut self.desk;
+        for notice in desk.inbox.take_notices() {
+            match notice {
+                Notice::Message(message) => {
+                    let gate = message.gate;
+                    desk.subscribers.route(&message, |session, head, payload| {
+                        deliver(session, Delivery::Push { head, payload, gate });
+                    });
+                }
+                Notice::Line(payload) => {
+                    let push = || Delivery::Push { head: &[], payload: &payload, gate: Index(0) };
+                    desk.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
+                }
+                Notice::Close(session) => deliver(session, Delivery::Close),
+                Notice::Departed => {
+                    if desk.end_departed(&self.engine) {
+                        desk.inbox.notify(Notice::Departed);
+                    }
+                }
+                Notice::Resume => {
+                    for &session in &desk.paused {
+                        deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether some session waits for the I/O pool: others are answered without delay then, rather than together.
+    pub fn has_slow_company(&self) -> bool {
+        self.desk.on_pool > 0
+    }
+
+    /// Whether the turns have left something for the I/O pool.
+    pub fn has_jobs(&self) -> bool {
+        !self.desk.jobs.is_empty()
+    }
+
+    /// Hands the I/O pool what the turns have left for it. To be called when the replies of the round have left: to wake a
+    /// thread takes longer than most commands do.
+    pub fn start_jobs(&mut self) {
+        if self.has_jobs() {
+            self.engine.pool.submit_all(&mut self.desk.jobs);
+        }
+    }
+
+    /// A client has gone. It was not waiting for anything: what waits ends first.
+    pub fn disconnect(&mut self, session: &mut Session) {
+        debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
+        let Worker { engine, desk } = self;
+        desk.depart(engine, session);
+        match session.waiting {
+            Waiting::Blocked(_) => _ = engine.blocked.remove(session.id),
+            Waiting::ForKeys(_) => _ = engine.end_wait(session.id, End::Gone),
+            _ => {}
+        }
+        desk.go_on_after_pause(engine, session);
+        engine.clients.remove(session.id);
+        engine.client_memory.forget(&session.client);
+        engine.on_disconnect();
+    }
+
+    /// Runs what `input` holds for `session`, replies into `out`. `now_ms` is the wall clock.
+    pub fn turn(&mut self, session: &mut Session, input: &[u8], out: &mut Vec<u8>, now_ms: u64) -> Turn {
+        let Worker { engine, desk } = self;
+        desk.now_ms = now_ms;
+        let turn = desk.turn(engine, session, input, out);
+        desk.leave(engine);
+        session.client.show(session, desk.now_ms, session.last_command);
+        turn
+    }
+}
+
+impl Workbench {
+    /// Enters the exclusion, once per turn.
+    #[inline]
+    pub(crate) fn enter(&mut self, engine: &Engine) -> bool {
+        self.inside = self.inside || engine.exclusion.enter(self.index);
+        self.inside
+    }
+
+    #[inline]
+    pub(crate) fn leave(&mut self, engine: &Engine) {
+        if std::mem::take(&mut self.inside) {
+            engine.exclusion.leave(self.index);
+        }
+    }
+
+    /// A fresh start for a command's random numbers. Consecutive ones are far apart in the sequence that a transaction makes
+    /// of them.
+    #[inline]
+    pub(crate) fn next_seed(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+        self.seed
+    }
+
+    /// Notes that a pause holds the session, so that its end can be told to it.
+    pub(crate) fn hold_back(&mut self, engine: &Engine, session: &Session) {
+        if self.paused.insert(session.id) {
+            engine.attention.add_held();
+        }
+    }
+
+    pub(crate) fn go_on_after_pause(&mut self, engine: &Engine, session: &Session) {
+        if self.paused.remove(&session.id) {
+            engine.attention.remove_held();
+        }
+    }
+
+    pub(crate) fn refresh_limits(&mut self, engine: &Engine) {
+        (self.limits_version, self.limits) = engine.limits();
+        self.syncs = engine.settings.config().durability == Durability::Fsync;
+    }
+
+    /// The bound of what a client may have under way.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.limits.request_bytes_max as usize
+    }
+
+    /// A waiter that brings the session back to this event loop.
+    pub(crate) fn waiter(&self, session: u64, what: What) -> Waiter {
+        let inbox = self.inbox.clone();
+        Box::new(move || inbox.push(Event { session, what, begun: None }))
+    }
+}
