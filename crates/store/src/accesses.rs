@@ -5,10 +5,9 @@
 //! counts, and for a client that asked to leave no traces, does a write look for what was noted before.
 
 use crate::access::{Access, Touch};
-use crate::commit::Latches;
+use crate::apply::Latching;
 use crate::memtable::{RowEntry, Shard};
 use crate::row::{self, Key, RowKey};
-use crate::staged::OneLatch;
 use crate::store::Store;
 use crate::txn::{Txn, next_random};
 use std::collections::HashMap;
@@ -150,27 +149,17 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Its rows are in the memtable: the keys are as it knows.
+    /// Leaves on the keys that it has written what it knows of them. The caller holds their latches, or one after the other.
     #[cold]
-    pub(crate) fn settle_accesses(&self, own: &OwnAccesses, latches: &Latches<'_>) {
-        own.noted.iter().for_each(|(row, access)| settle_access(row, *access, latches));
-    }
-
-    /// As `settle_accesses`, one latch after the other.
-    #[cold]
-    pub(crate) fn settle_accesses_in_steps(&self, own: &OwnAccesses, latch: &mut OneLatch<'_>) {
-        own.noted.iter().for_each(|(row, access)| settle_access(row, *access, latch.of(row)));
-    }
-}
-
-/// Leaves on a row, which lies under one of the latches, what was noted of it.
-fn settle_access(row: &[u8], access: Access, latches: &Latches<'_>) {
-    let shard = crate::memtable::shard_of_row(row);
-    if let Some(key) = row::parse_meta_row(row)
-        && let Ok(at) = latches.binary_search_by_key(&shard, |(shard, _)| *shard)
-        && let Some(entry) = latches[at].1.active.find(&key)
-    {
-        entry.stamp().set(access);
+    pub(crate) fn settle_accesses<'l>(&self, own: &OwnAccesses, latches: &mut impl Latching<'l>) {
+        for (row, access) in &own.noted {
+            if let Some(key) = row::parse_meta_row(row)
+                && let Some((_, latch)) = latches.latch_of(row)
+                && let Some(entry) = latch.active.find(&key)
+            {
+                entry.stamp().set(*access);
+            }
+        }
     }
 }
 
@@ -181,6 +170,11 @@ impl Store {
             Some(entry) => Some(entry).filter(|entry| entry.is_live()).map(|entry: &RowEntry| entry.stamp().get()),
             None => self.cache.access(row),
         }
+    }
+
+    /// What the writes of a record leave that is not a transaction's.
+    pub(crate) fn written_at(&self, time_ms: u64) -> Written {
+        Written::At(self.access_policy.fresh(time_ms))
     }
 
     /// What a write leaves on a row.

@@ -35,7 +35,7 @@ impl Op {
         }
     }
 
-    fn is_change(self) -> bool {
+    pub fn is_change(self) -> bool {
         matches!(self, Op::Patch { .. } | Op::Splice { .. })
     }
 }

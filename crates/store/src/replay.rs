@@ -1,7 +1,7 @@
 //! The replay of the log at open: one thread reads and checks records, some at a time; another locates what they write and
 //! has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
 
-use crate::commit::{parse, row_of};
+use crate::apply::{ParsedEffects, parse, row_of};
 use crate::memtable::{Change, Found, TOGETHER_MAX};
 use crate::open::OpenError;
 use crate::row::{Key, parse_meta_row, space_of};
@@ -115,7 +115,8 @@ impl Store {
                         "follows data that were loaded into the base, and the base does not have them: it is older";
                     return Err(error(*index, format!("it {what} than record {start}")));
                 }
-                self.replay(&effects[from..until], *index, *time_ms).map_err(|why| error(*index, why))?;
+                self.replay(&bodies[body.clone()], &effects[from..until], *index, *time_ms)
+                    .map_err(|why| error(*index, why))?;
             } else {
                 self.replayed.store(index.0, Ordering::Release);
             }
@@ -147,10 +148,11 @@ impl Store {
     }
 
     /// Applies one record.
-    fn replay(&self, effects: &[Effect<'_>], index: Index, time_ms: u64) -> Result<(), String> {
+    fn replay<'r>(&self, body: &'r [u8], effects: &[Effect<'r>], index: Index, time_ms: u64) -> Result<(), String> {
         let below = self.rows_below_changes(effects)?;
         let mut latches = self.latch_all(effects);
-        self.apply(&mut latches, effects, index, below, time_ms);
+        let mut effects = ParsedEffects { body, effects, below };
+        self.apply(index, &mut effects, &mut latches, self.written_at(time_ms));
         // Under the latches: a freeze has either the record and its index, or neither.
         self.replayed.store(index.0, Ordering::Release);
         Ok(())

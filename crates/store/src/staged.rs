@@ -4,7 +4,7 @@
 //! keys that it touches are known here while it is under way, and are read under their locks. A freeze waits for its end: a
 //! generation has all of a record or nothing.
 
-use crate::commit::Latches;
+use crate::apply::{Latched, Latches, Latching};
 use crate::memtable::{Memtable, shard_of_row};
 use crate::row::Key;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -86,9 +86,10 @@ impl<'a> OneLatch<'a> {
     pub fn new(memtable: &'a Memtable) -> Self {
         OneLatch { memtable, latches: Latches::new(), rows: 0 }
     }
+}
 
-    /// The latch for a row.
-    pub fn of(&mut self, row: &[u8]) -> &mut Latches<'a> {
+impl<'a> Latching<'a> for OneLatch<'a> {
+    fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>> {
         let shard = shard_of_row(row);
         let is_held = self.latches.first().is_some_and(|(held, _)| *held == shard);
         if !is_held || self.rows == ROWS_IN_STEP {
@@ -100,7 +101,7 @@ impl<'a> OneLatch<'a> {
             self.rows = 0;
         }
         self.rows += 1;
-        &mut self.latches
+        self.latches.first_mut()
     }
 }
 

@@ -417,8 +417,7 @@ impl Store {
                 None => body.delete(&[row]),
             };
         }
-        let reserved = self.reserve(body.len(), mode)?;
-        self.append_effects(reserved, crate::now_ms(), body.bytes())?;
+        self.commit_own(body.bytes(), crate::now_ms(), mode)?;
         Ok(())
     }
 

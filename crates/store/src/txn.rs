@@ -124,7 +124,7 @@ struct Lapsed {
 }
 
 /// Changes of counters: few, and mostly of one space.
-type Counts = SmallVec<[(Space, Counter, i64); 3]>;
+pub(crate) type Counts = SmallVec<[(Space, Counter, i64); 3]>;
 
 /// Keys that a command looked up to read their values, as `keyspace_hits` and `keyspace_misses` count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! make of the rows.
 
 use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
+use crate::apply::{parse, row_of};
 use crate::base::BaseError;
-use crate::commit::{parse, row_of};
 use crate::databases::{CountsAt, dead_row};
 use crate::memtable::Change;
 use crate::replay::is_loaded_start;

@@ -1,0 +1,227 @@
+//! What a record does to the memtable. One function applies it, whoever has the record: the commit that has just given it an
+//! index, the replay, and a store that follows another one's log.
+//!
+//! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). What gives a record
+//! its index is the other half of a commit, in `commit`.
+
+use crate::accesses::Written;
+use crate::databases::dead_space;
+use crate::memtable::{Change, Memtable, Shard, shard_of_row};
+use crate::own::{Op, Overlay};
+use crate::reclaim::Orphan;
+use crate::row::{Family, Space, parse_expire_row};
+use crate::store::Store;
+use crate::txn::Counts;
+use crate::value::Value;
+use haypile_log::{Effect, Index};
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// A shard by its number, latched.
+pub(crate) type Latched<'a> = (usize, MutexGuard<'a, Shard>);
+
+/// The latches of the shards that a record touches, in order.
+pub(crate) type Latches<'a> = SmallVec<[Latched<'a>; 2]>;
+
+/// Latches under which rows are written.
+pub(crate) trait Latching<'a> {
+    /// The latch of the shard that a row lives in; `None` if it is not among the held ones.
+    fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>>;
+}
+
+impl<'a> Latching<'a> for Latches<'a> {
+    #[inline]
+    fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>> {
+        let shard = shard_of_row(row);
+        let at = match self.len() {
+            1 => 0,
+            _ => self.binary_search_by_key(&shard, |(held, _)| *held).ok()?,
+        };
+        self.get_mut(at).filter(|(held, _)| *held == shard)
+    }
+}
+
+/// One write of a row.
+pub(crate) struct Write<'w> {
+    pub row: &'w [u8],
+    pub op: Op,
+    /// The row's value, or the bytes of a change.
+    pub value: &'w [u8],
+    /// The row below a change, where the record does not write it before.
+    pub before: Option<Value>,
+}
+
+/// What a record does, and the bytes that say so.
+pub(crate) trait Effects {
+    /// The record's body.
+    fn body(&self) -> &[u8];
+    /// Hands out the writes, in order.
+    fn take_writes(&mut self, apply: impl FnMut(Write<'_>));
+    /// Hands out what it adds to counters.
+    fn counts(&self, add: impl FnMut(Space, u8, i64));
+}
+
+/// The effects of a transaction: those written ahead, or the rest.
+pub(crate) struct OwnEffects<'t> {
+    pub overlay: &'t mut Overlay,
+    pub is_ahead: bool,
+    pub counts: &'t Counts,
+}
+
+impl Effects for OwnEffects<'_> {
+    #[inline]
+    fn body(&self) -> &[u8] {
+        if self.is_ahead { self.overlay.ahead_body() } else { self.overlay.body_bytes() }
+    }
+
+    #[inline]
+    fn take_writes(&mut self, mut apply: impl FnMut(Write<'_>)) {
+        let apply = |row: &[u8], op, value: &[u8], before| apply(Write { row, op, value, before });
+        if self.is_ahead { self.overlay.on_written_ahead(apply) } else { self.overlay.take_writes(false, apply) }
+    }
+
+    #[inline]
+    fn counts(&self, mut add: impl FnMut(Space, u8, i64)) {
+        if !self.is_ahead {
+            self.counts.iter().for_each(|&(space, counter, delta)| add(space, counter as u8, delta));
+        }
+    }
+}
+
+/// The effects of a record that comes as bytes.
+pub(crate) struct ParsedEffects<'r, 'e> {
+    pub body: &'r [u8],
+    pub effects: &'e [Effect<'r>],
+    /// The rows that it changes in part and does not write first.
+    pub below: HashMap<&'r [u8], Option<Value>>,
+}
+
+impl Effects for ParsedEffects<'_, '_> {
+    fn body(&self) -> &[u8] {
+        self.body
+    }
+
+    fn take_writes(&mut self, mut apply: impl FnMut(Write<'_>)) {
+        for effect in self.effects {
+            let (row, op, value) = match *effect {
+                Effect::Put { key, value } => (key, Op::Put, value),
+                Effect::Delete { key } => (key, Op::Delete, &[][..]),
+                Effect::Patch { key, offset, bytes, len_after } => (key, Op::Patch { offset, len_after }, bytes),
+                Effect::Splice { key, offset, removed, bytes, len_after } => {
+                    (key, Op::Splice { offset, removed, len_after }, bytes)
+                }
+                Effect::Count { .. } => continue,
+            };
+            let before = if op.is_change() { self.below.remove(row).flatten() } else { None };
+            apply(Write { row, op, value, before });
+        }
+    }
+
+    fn counts(&self, mut add: impl FnMut(Space, u8, i64)) {
+        for effect in self.effects {
+            if let Effect::Count { space, counter, delta } = *effect {
+                add(Space(space), counter, delta);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Brings a record into the memtable and the counters. The caller holds the latches of all rows that it writes.
+    #[inline]
+    pub(crate) fn apply<'a>(
+        &self,
+        index: Index,
+        effects: &mut impl Effects,
+        latches: &mut impl Latching<'a>,
+        written: Written,
+    ) {
+        let mut grown = 0;
+        effects.take_writes(|write| {
+            let latched = latches.latch_of(write.row).expect("the latches of all rows are held");
+            grown += self.apply_write(latched, write, index, written);
+        });
+        effects.counts(|space, counter, delta| self.databases.add(space, counter, delta));
+        self.memtable.account(grown);
+    }
+
+    /// Applies one write under its shard's latch, and tells whoever else has to know of it. Returns by how much the memtable grew.
+    #[inline]
+    fn apply_write(&self, latched: &mut Latched<'_>, write: Write<'_>, index: Index, written: Written) -> i64 {
+        let (shard, latch) = latched;
+        let Write { row, op, value, before } = write;
+        let access = self.access_of_written(written, latch, row);
+        if let Some(change) = op.change(value) {
+            return latch.change(row, change, before, index, access);
+        }
+        let value = (op == Op::Put).then_some(value);
+        match Family::of(row) {
+            Some(Family::Expire) if value.is_some() => {
+                if let Some((deadline_ms, _)) = parse_expire_row(row) {
+                    self.memtable.note_deadline(*shard, deadline_ms);
+                }
+            }
+            Some(Family::Owner) if value.is_none() && self.options.memory_only => self.on_orphans(Orphan::of(row)),
+            Some(Family::Owner) if value.is_none() => self.dying.on_object(Orphan::of(row)),
+            Some(Family::System) => {
+                self.dying.on_spaces(dead_space(row).filter(|_| value.is_some()));
+                self.on_system_row(row, value, index);
+            }
+            _ => {}
+        }
+        // Who reads that an element is gone knows the record by the key's meta row, which every change of a value writes.
+        if value.is_none() && matches!(Family::of(row), Some(Family::Data | Family::Score)) && self.is_above_base(row) {
+            return latch.delete_element(row, index);
+        }
+        latch.put(row, value, index, access)
+    }
+
+    /// The latches of all shards that these effects write to.
+    pub(crate) fn latch_all<'s>(&'s self, effects: &[Effect<'_>]) -> Latches<'s> {
+        latch_all(&self.memtable, effects.iter().filter_map(row_of))
+    }
+}
+
+/// The row that an effect is about.
+pub(crate) fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
+    match *effect {
+        Effect::Put { key, .. } | Effect::Delete { key } | Effect::Patch { key, .. } | Effect::Splice { key, .. } => {
+            Some(key)
+        }
+        Effect::Count { .. } => None,
+    }
+}
+
+/// The effects of a body that comes from disk, checked.
+pub(crate) fn parse<'a>(body: &'a [u8], into: &mut Vec<Effect<'a>>) -> Result<(), String> {
+    for effect in haypile_log::effects(body) {
+        let effect = effect.map_err(|error| format!("a record of the log does not parse: {error}"))?;
+        if Change::of(&effect).is_some_and(|(_, change)| !change.fits()) {
+            return Err("a record of the log holds a change beyond its row".into());
+        }
+        into.push(effect);
+    }
+    Ok(())
+}
+
+/// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows must
+/// not fall into a freeze either.
+#[inline]
+pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item = &'r [u8]>) -> Latches<'a> {
+    let mut shards: SmallVec<[usize; 16]> = SmallVec::new();
+    for row in rows {
+        let shard = shard_of_row(row);
+        if shards.last() != Some(&shard) {
+            shards.push(shard);
+        }
+    }
+    if shards.is_empty() {
+        shards.push(0);
+    }
+    if shards.len() > 1 {
+        shards.sort_unstable();
+        shards.dedup();
+    }
+    shards.into_iter().map(|shard| (shard, memtable.latch(shard))).collect()
+}
