@@ -1,0 +1,81 @@
+//! No function has more than 80 lines: it is one story, and a screen shows it.
+
+use crate::source::{Source, closing, is_word, names, sources};
+
+/// The most lines of a function, its signature included.
+const LINES_MAX: usize = 80;
+
+/// Functions that are longer, by crate and name, with their lines. Figures here only shrink.
+const LONGER: &[(&str, &str, usize)] = &[
+    ("commands", "parse", 85),
+    ("config", "read", 88),
+    ("engine", "command", 94),
+    ("engine", "data", 135),
+    ("engine", "go_on", 100),
+    ("engine", "run", 109),
+    ("engine", "run_pending", 117),
+    ("harness", "write_until", 85),
+    ("log", "find_end", 86),
+    ("store", "transact", 93),
+    ("store", "visit_step", 88),
+];
+
+/// The name and the lines of each function that has a body.
+fn functions(source: &Source) -> Vec<(String, usize)> {
+    let code = &source.code;
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        if at > 0 && is_word(code.as_bytes()[at - 1]) {
+            continue;
+        }
+        let name: String =
+            code[at + 3..].chars().take_while(|&letter| letter.is_alphanumeric() || letter == '_').collect();
+        // A type or a declaration has a semicolon, a comma or a bracket where a function has its body.
+        let Some(opens) = body(code, at + 3 + name.len()).filter(|_| !name.is_empty()) else { continue };
+        let lines = code[at..closing(code, opens)].matches('\n').count() + 1;
+        found.push((name, lines));
+    }
+    found
+}
+
+/// Where the body of a function begins, whose name ends at `at`.
+fn body(code: &str, at: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (at, byte) in code.bytes().enumerate().skip(at) {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b'{' if depth == 0 => return Some(at),
+            b';' if depth == 0 => return None,
+            _ => {}
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    None
+}
+
+#[test]
+fn no_function_has_more_than_80_lines() {
+    let mut wrong = Vec::new();
+    for name in names() {
+        for source in sources(&name) {
+            for (function, lines) in functions(&source) {
+                let listed = LONGER.iter().find(|(of, longer, _)| *of == name && *longer == function);
+                let lines_max = listed.map_or(LINES_MAX, |(.., lines)| *lines);
+                if lines > lines_max {
+                    wrong.push(format!("{name}/src/{}: {function} has {lines} lines of {lines_max}", source.path));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "cut it where its story turns:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn functions_are_told_from_types() {
+    let code = "type A = fn (u8) -> u8;\nfn one<T>(x: [u8; 3]) -> T\nwhere\n    T: Fn(u8) -> u8,\n{\n    let f = fn_two();\n}\nfn two();\n";
+    let source = Source { path: "a.rs".to_owned(), code: code.to_owned() };
+    assert_eq!(functions(&source), [("one".to_owned(), 6)]);
+}
