@@ -94,11 +94,15 @@ impl Kind {
             return Err("wrong number of arguments".into());
         };
         match *self {
-            Kind::Bool => match () {
-                () if word.eq_ignore_ascii_case(b"yes") => Ok(Value::Bool(true)),
-                () if word.eq_ignore_ascii_case(b"no") => Ok(Value::Bool(false)),
-                () => Err("argument must be 'yes' or 'no'".into()),
-            },
+            Kind::Bool => {
+                if word.eq_ignore_ascii_case(b"yes") {
+                    Ok(Value::Bool(true))
+                } else if word.eq_ignore_ascii_case(b"no") {
+                    Ok(Value::Bool(false))
+                } else {
+                    Err("argument must be 'yes' or 'no'".into())
+                }
+            }
             Kind::Int { min, max, .. } => {
                 let number = integer(word).ok_or("argument couldn't be parsed into an integer")?;
                 if number < min || number > max {

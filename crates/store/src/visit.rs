@@ -163,11 +163,14 @@ impl Txn<'_> {
                 look(&frozen);
             }
             let own_value = if is_own { self.overlay.look(own[0]) } else { None };
-            let value = match () {
-                () if is_own => own_value.as_deref(),
-                () if in_active => active.peek().and_then(RowEntry::value),
-                () if in_frozen => frozen.peek().and_then(RowEntry::value),
-                () => below.peek().map(|(_, value)| value),
+            let value = if is_own {
+                own_value.as_deref()
+            } else if in_active {
+                active.peek().and_then(RowEntry::value)
+            } else if in_frozen {
+                frozen.peek().and_then(RowEntry::value)
+            } else {
+                below.peek().map(|(_, value)| value)
             };
             if value.is_some_and(|value| visit(key, value).is_break()) {
                 return (None, newest);

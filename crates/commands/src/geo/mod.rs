@@ -49,11 +49,14 @@ const GEOADD: Command = Command {
 fn geoadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (mut how, mut counts_changes, mut first) = (Adding::default(), false, 2);
     while first < args.len() {
-        match () {
-            () if args.is(first, "nx") => how.new_only = true,
-            () if args.is(first, "xx") => how.old_only = true,
-            () if args.is(first, "ch") => counts_changes = true,
-            () => break,
+        if args.is(first, "nx") {
+            how.new_only = true;
+        } else if args.is(first, "xx") {
+            how.old_only = true;
+        } else if args.is(first, "ch") {
+            counts_changes = true;
+        } else {
+            break;
         }
         first += 1;
     }

@@ -142,11 +142,14 @@ fn parse(txn: &mut Txn, args: Args, i: usize, operation: Operation, command: &st
             }
             at += inputs.len() + 1;
         } else if weighs && left >= 2 && args.is(at, "aggregate") {
-            aggregate = match () {
-                () if args.is(at + 1, "sum") => Aggregate::Sum,
-                () if args.is(at + 1, "min") => Aggregate::Min,
-                () if args.is(at + 1, "max") => Aggregate::Max,
-                () => return Err(Error::Syntax),
+            aggregate = if args.is(at + 1, "sum") {
+                Aggregate::Sum
+            } else if args.is(at + 1, "min") {
+                Aggregate::Min
+            } else if args.is(at + 1, "max") {
+                Aggregate::Max
+            } else {
+                return Err(Error::Syntax);
             };
             at += 2;
         } else if !stores && !is_card && args.is(at, "withscores") {

@@ -77,14 +77,20 @@ const ZADD: Command = Command {
 fn zadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (mut how, mut counts_changes, mut first) = (Adding::default(), false, 2);
     while first < args.len() {
-        match () {
-            () if args.is(first, "nx") => how.new_only = true,
-            () if args.is(first, "xx") => how.old_only = true,
-            () if args.is(first, "gt") => how.greater = true,
-            () if args.is(first, "lt") => how.less = true,
-            () if args.is(first, "ch") => counts_changes = true,
-            () if args.is(first, "incr") => how.increment = true,
-            () => break,
+        if args.is(first, "nx") {
+            how.new_only = true;
+        } else if args.is(first, "xx") {
+            how.old_only = true;
+        } else if args.is(first, "gt") {
+            how.greater = true;
+        } else if args.is(first, "lt") {
+            how.less = true;
+        } else if args.is(first, "ch") {
+            counts_changes = true;
+        } else if args.is(first, "incr") {
+            how.increment = true;
+        } else {
+            break;
         }
         first += 1;
     }

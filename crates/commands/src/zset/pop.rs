@@ -63,10 +63,12 @@ impl End {
 
     /// The end that an argument names.
     pub fn parse(args: Args, i: usize) -> Result<End> {
-        match () {
-            () if args.is(i, "min") => Ok(End::Min),
-            () if args.is(i, "max") => Ok(End::Max),
-            () => Err(Error::Syntax),
+        if args.is(i, "min") {
+            Ok(End::Min)
+        } else if args.is(i, "max") {
+            Ok(End::Max)
+        } else {
+            Err(Error::Syntax)
         }
     }
 }

@@ -44,14 +44,18 @@ impl ListRows {
             encoding::LIST_LISTPACK => listpack::EMPTY_BYTES + walk.listpack_bytes,
             _ => 0,
         };
-        Ok(defect.or_else(|| match () {
-            () if walk.count != self.len() => Some(format!("it has {} elements, not {}", walk.count, self.len())),
-            () if walk.last != Some(self.last) => Some(format!("its last element is not at {:x}", self.last)),
-            () if !walk.segments.is_empty() || !walk.nodes.is_empty() => Some("rows are missing".into()),
-            () if self.listpack_bytes as usize != expected_bytes => {
+        Ok(defect.or_else(|| {
+            if walk.count != self.len() {
+                Some(format!("it has {} elements, not {}", walk.count, self.len()))
+            } else if walk.last != Some(self.last) {
+                Some(format!("its last element is not at {:x}", self.last))
+            } else if !walk.segments.is_empty() || !walk.nodes.is_empty() {
+                Some("rows are missing".into())
+            } else if self.listpack_bytes as usize != expected_bytes {
                 Some(format!("as a listpack it has {expected_bytes} bytes, not {}", self.listpack_bytes))
+            } else {
+                None
             }
-            () => None,
         }))
     }
 }

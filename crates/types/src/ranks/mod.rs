@@ -597,11 +597,13 @@ impl Ends {
             let at_end = self.is_last && (at + 1 == length || (at + 2 == length && is_last_empty));
             let joins = joined.last().is_some_and(|last| {
                 let (fewer, sum) = (last.count.min(entry.count), last.count + entry.count);
-                match () {
-                    () if sum == 0 => true,
+                if sum == 0 {
+                    true
+                } else if at_start || at_end {
                     // Only what is empty goes into a neighbour there.
-                    () if at_start || at_end => (!at_start || entry.count == 0) && (!at_end || last.count == 0),
-                    () => fewer == 0 || (fewer < BLOCK_MIN && sum <= BLOCK_JOINED),
+                    (!at_start || entry.count == 0) && (!at_end || last.count == 0)
+                } else {
+                    fewer == 0 || (fewer < BLOCK_MIN && sum <= BLOCK_JOINED)
                 }
             });
             match joined.last_mut() {

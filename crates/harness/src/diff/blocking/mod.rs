@@ -283,16 +283,17 @@ fn blocked(admin: &mut Client) -> Result<usize> {
 /// Whether it is a blocking command whose time is over soon.
 fn is_short(command: &Command) -> bool {
     let is = |names: &[&[u8]]| names.iter().any(|name| command[0].eq_ignore_ascii_case(name));
-    let timeout = match () {
-        () if is(&[b"blmpop", b"bzmpop"]) => command.get(1),
-        () if is(&[b"xread", b"xreadgroup"]) => {
-            // In milliseconds.
-            let at = command.iter().position(|word| word.eq_ignore_ascii_case(b"block"));
-            let timeout = at.and_then(|at| std::str::from_utf8(command.get(at + 1)?).ok()?.parse::<u64>().ok());
-            return timeout.is_some_and(|ms| ms > 0 && (ms as f64) < SHORT_S * 1000.0);
-        }
-        () if is(&[b"blpop", b"brpop", b"blmove", b"brpoplpush", b"bzpopmin", b"bzpopmax"]) => command.last(),
-        () => None,
+    let timeout = if is(&[b"blmpop", b"bzmpop"]) {
+        command.get(1)
+    } else if is(&[b"xread", b"xreadgroup"]) {
+        // In milliseconds.
+        let at = command.iter().position(|word| word.eq_ignore_ascii_case(b"block"));
+        let timeout = at.and_then(|at| std::str::from_utf8(command.get(at + 1)?).ok()?.parse::<u64>().ok());
+        return timeout.is_some_and(|ms| ms > 0 && (ms as f64) < SHORT_S * 1000.0);
+    } else if is(&[b"blpop", b"brpop", b"blmove", b"brpoplpush", b"bzpopmin", b"bzpopmax"]) {
+        command.last()
+    } else {
+        None
     };
     let Some(text) = timeout.and_then(|text| std::str::from_utf8(text).ok()) else { return false };
     // Those in hexadecimal digits all are.
