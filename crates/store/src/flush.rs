@@ -7,12 +7,14 @@
 use crate::base::{BaseError, Reclaim, Rows};
 use crate::databases::{CountsAt, counts_row, dead_row, encode_counts};
 use crate::memtable::{TOGETHER_MAX, Table};
+use crate::objects::settled_row;
 use crate::presence::Presence;
 use crate::reclaim::Orphan;
+use crate::role::Role;
 use crate::row::{Family, RowKey, Space, SystemScope, system_row};
 use crate::sorted::{OwnRows, Row, SortedRows};
 use crate::store::Store;
-use crate::txn::PLAIN_STRING;
+use crate::txn::{Mode, PLAIN_STRING};
 use haypile_log::{History, Index};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -50,11 +52,6 @@ pub fn applied_row() -> RowKey {
 /// The value of that row.
 pub(crate) fn encode_applied(index: Index, history: History) -> Vec<u8> {
     [&index.0.to_be_bytes()[..], &history.0].concat()
-}
-
-/// Objects below this id are wholly in the base or gone, u64 BE.
-pub fn settled_row() -> RowKey {
-    system_row(SystemScope::Local, b"objects-settled")
 }
 
 /// How far apart flushes are that make room.
@@ -331,7 +328,7 @@ impl Store {
         if self.base.is_read_only() {
             return Ok(());
         }
-        if !self.replaying.load(Ordering::Acquire) {
+        if self.role.get() == Role::Leading {
             self.disown_orphans();
         }
         let held_over = self.frozen.lock().is_some();
@@ -594,8 +591,7 @@ impl Store {
                 return None;
             }
             *gone = self.unlink_flushed();
-            // Before the latches, which it needs none of. An early bound is a safe one.
-            let objects_below = self.settled_below();
+            self.settle_objects();
             let still = self.memtable.still();
             let index = self.last_applied();
             if index.0 <= self.applied.load(Ordering::Acquire) {
@@ -603,6 +599,7 @@ impl Store {
             }
             let counts = self.databases.counts_now();
             let dead = self.databases.dead();
+            let objects_below = self.objects.settled_below();
             let tables = still.freeze();
             self.dying.forget();
             *self.flush.frozen_at.lock() = Some(Instant::now());
@@ -611,13 +608,18 @@ impl Store {
         held.clone()
     }
 
-    /// Objects below this id are wholly in what a freeze from now on takes, or in the base.
-    fn settled_below(&self) -> u64 {
-        if self.replaying.load(Ordering::Acquire) {
-            // The owner of an object whose rows were written ahead may be in a record that is still to come.
-            return self.settled_at_open;
+    /// Says in the log below which id every object is decided, where that has changed since it was said last. Whoever applies that
+    /// record has applied what it is about, so that it bounds the compaction of every node. A log that takes nothing now is told
+    /// with a later freeze, and a clean stop says nothing: an early bound is a safe one.
+    fn settle_objects(&self) {
+        let ended = self.objects.ended_below();
+        let is_said = self.role.get() != Role::Leading || ended <= self.objects.settled_below();
+        if is_said || self.flush.state.lock().closing {
+            return;
         }
-        self.objects.settled_below()
+        if let Err(stop) = self.put_system(&[(&settled_row(), Some(&ended.to_be_bytes()))], Mode::Memory) {
+            tracing::debug!(?stop, "the log is not told yet which objects are settled");
+        }
     }
 
     /// Tells the row cache what the base holds now, before the generation is unlinked. Not sooner: a fill that reads the
@@ -684,7 +686,6 @@ impl Frozen {
     fn own_rows(&self, history: History, dead: &[Space]) -> OwnRows {
         let mut rows = OwnRows::new();
         rows.insert(applied_row(), Some(encode_applied(self.index, history)));
-        rows.insert(settled_row(), Some(self.objects_below.to_be_bytes().to_vec()));
         rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))));
         // Dead spaces have no counters any more.
         rows.extend(dead.iter().map(|space| (counts_row(*space), None)));

@@ -30,6 +30,7 @@ mod presence;
 mod reclaim;
 mod replay;
 mod reserve;
+mod role;
 mod room;
 pub mod row;
 mod scan;

@@ -4,6 +4,7 @@
 use crate::row::{ObjectId, RowKey, SystemScope, system_row};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ids leased at once: one small record for so many large values.
 const LEASE: u64 = 65_536;
@@ -11,6 +12,12 @@ const LEASE: u64 = 65_536;
 /// The first id that was never leased, as u64 BE.
 pub fn lease_row() -> RowKey {
     system_row(SystemScope::Replicated, b"next-object")
+}
+
+/// Below this id every object is decided: wholly in the base or in records before the one that says so, or without an owner for
+/// ever. As u64 BE.
+pub fn settled_row() -> RowKey {
+    system_row(SystemScope::Replicated, b"objects-settled")
 }
 
 /// More are leased when so many are left: event loops go on with these while somebody waits for the log.
@@ -24,6 +31,8 @@ pub struct Objects {
     ids: Mutex<Ids>,
     /// Held by the one who asks the log for more, which may take long; nobody else ever waits for it but threads that may.
     leasing: Mutex<()>,
+    /// What the newest applied record that says so has for `settled_row`. Invariant: it never goes back.
+    settled: AtomicU64,
 }
 
 /// Never held while anything waits.
@@ -91,10 +100,22 @@ impl Objects {
         }
     }
 
-    /// Everything below this id belongs to transactions that have ended: for a freeze, under all latches.
-    pub fn settled_below(&self) -> u64 {
+    /// Returns the id below which every object belongs to transactions that have ended, of whoever issues ids.
+    pub fn ended_below(&self) -> u64 {
         let ids = self.ids.lock();
         ids.in_flight.first().copied().unwrap_or(ids.next)
+    }
+}
+
+impl Objects {
+    /// A record, or the base, says that every object below this id is decided.
+    pub fn on_settled(&self, below: u64) {
+        self.settled.fetch_max(below, Ordering::AcqRel);
+    }
+
+    /// Returns the id below which every object is decided, as the records so far have it: the same on each node.
+    pub fn settled_below(&self) -> u64 {
+        self.settled.load(Ordering::Acquire)
     }
 }
 
@@ -175,8 +196,8 @@ mod tests {
         let objects = Objects::default();
         let (first, second) = (issue(&objects), issue(&objects));
         objects.settle(&[second]);
-        assert_eq!(objects.settled_below(), first.0);
+        assert_eq!(objects.ended_below(), first.0);
         objects.settle(&[first]);
-        assert_eq!(objects.settled_below(), second.0 + 1);
+        assert_eq!(objects.ended_below(), second.0 + 1);
     }
 }

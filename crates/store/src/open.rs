@@ -5,11 +5,12 @@ use crate::base::{Base, Direction};
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
 use crate::dying::Dying;
-use crate::flush::{FlushControl, settled_row};
+use crate::flush::FlushControl;
 use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
+use crate::role::{Role, RoleNow};
 use crate::row::{SystemScope, system_row};
 use crate::staged::Staged;
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
@@ -48,7 +49,6 @@ impl Store {
     ) -> Result<Arc<Store>, OpenError> {
         let stamp = crate::check::applied(&*base).map_err(unreadable)?;
         let applied = stamp.map(|stamp| stamp.index.0);
-        let settled = read_number(&*base, &settled_row())?.unwrap_or(0);
         let disk_free_min = Arc::new(AtomicU64::new(options.disk_free_min_bytes));
         let mut log = options.log.clone();
         log.room = room(&options, disk_free_min.clone());
@@ -78,8 +78,7 @@ impl Store {
             access_policy: AccessPolicy::default(),
             encoding_limits: Default::default(),
             replayed: AtomicU64::new(applied.unwrap_or(0)),
-            replaying: AtomicBool::new(true),
-            settled_at_open: settled,
+            role: RoleNow::default(),
             opened_at: AtomicU64::new(0),
             base_ids_end: AtomicU64::new(0),
             orphans: Mutex::default(),
@@ -95,7 +94,8 @@ impl Store {
             options,
         });
         store.read_system_rows()?;
-        base.set_reclaim(crate::base::Reclaim { objects_below: settled, dead_spaces: store.databases.dead() });
+        let (objects_below, dead_spaces) = (store.objects.settled_below(), store.databases.dead());
+        base.set_reclaim(crate::base::Reclaim { objects_below, dead_spaces });
         store.log.purge(Index(applied.unwrap_or(0)));
         store.start_thread("flush", Store::run_flushes);
         if let Err(error) = store.catch_up(opened.replay, &mut progress) {
@@ -113,7 +113,7 @@ impl Store {
     fn catch_up(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
         let begun = self.replay_all(&mut replay, progress)?;
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
-        self.replaying.store(false, Ordering::Release);
+        self.role.set(Role::Leading);
         if begun && !self.base.is_read_only() {
             // From here on records follow a history that tells of data which the base never took: it gets beyond that start.
             self.flush_now().map_err(OpenError)?;

@@ -8,10 +8,11 @@ use crate::databases::{Counter, Databases};
 use crate::dying::Dying;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
-use crate::objects::{Objects, lease_row};
+use crate::objects::{Objects, lease_row, settled_row};
 use crate::presence::Presence;
 use crate::reclaim::{Orphan, Reclaimer};
 use crate::reserve::Reserve;
+use crate::role::{Role, RoleNow};
 use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
 use crate::staged::Staged;
 use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
@@ -120,9 +121,7 @@ pub struct Store {
     pub encoding_limits: crate::limits::EncodingLimits,
     /// While the log is replayed: the last record in the memtable. Afterwards the log says.
     pub(crate) replayed: AtomicU64,
-    pub(crate) replaying: AtomicBool,
-    /// Objects below this id were wholly in the base when it was opened.
-    pub(crate) settled_at_open: u64,
+    pub(crate) role: RoleNow,
     /// The last record before the first commit: all that came before was on the disk when the store was opened.
     pub(crate) opened_at: AtomicU64,
     /// No object with this id or a higher one has rows in the base that the memtable does not have too: raised when a
@@ -429,12 +428,16 @@ impl Store {
                 self.hash_seed.store(seed, Ordering::Relaxed);
             }
         } else if row == &lease_row()[..] {
-            // While running, the lease is noted by who asked for it.
-            if let Some(leased) = number().filter(|_| self.replaying.load(Ordering::Relaxed)) {
+            // A leader's lease is noted by whoever asked for it.
+            if let Some(leased) = number().filter(|_| self.role.get() != Role::Leading) {
                 self.objects.on_lease(leased);
             }
+        } else if row == &settled_row()[..] {
+            if let Some(below) = number() {
+                self.objects.on_settled(below);
+            }
         } else {
-            if self.replaying.load(Ordering::Relaxed) {
+            if self.role.get() != Role::Leading {
                 self.on_intent(row, value);
             }
             self.databases.on_system_row(row, value, index);
@@ -452,10 +455,9 @@ impl Store {
 
     /// The last record whose effects are in the memtable. Stable only under all latches.
     pub(crate) fn last_applied(&self) -> Index {
-        if self.replaying.load(Ordering::Acquire) {
-            Index(self.replayed.load(Ordering::Acquire))
-        } else {
-            self.log.last()
+        match self.role.get() {
+            Role::Replaying => Index(self.replayed.load(Ordering::Acquire)),
+            Role::Leading => self.log.last(),
         }
     }
 

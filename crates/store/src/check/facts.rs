@@ -94,7 +94,7 @@ const NAMES: [Name; 9] = [
     Name { scope: SystemScope::Replicated, name: b"ahead/", number_bytes: 8, value_bytes: 6, note: |_, _, _| {} },
     Name { scope: SystemScope::Local, name: b"applied", number_bytes: 0, value_bytes: 28, note: |_, _, _| {} },
     Name {
-        scope: SystemScope::Local,
+        scope: SystemScope::Replicated,
         name: b"objects-settled",
         number_bytes: 0,
         value_bytes: 8,

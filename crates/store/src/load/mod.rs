@@ -162,7 +162,7 @@ impl Store {
 
     /// The base has rows that never were in the memtable: nothing that was known of it holds.
     fn on_loaded(&self) {
-        self.base_ids_end.fetch_max(self.objects.settled_below(), Ordering::AcqRel);
+        self.base_ids_end.fetch_max(self.objects.ended_below(), Ordering::AcqRel);
         self.presence.forget();
         self.cache.clear();
         self.epoch.fetch_add(1, Ordering::AcqRel);
