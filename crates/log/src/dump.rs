@@ -25,6 +25,7 @@ pub enum DumpEntry {
         offset: u64,
         index: Index,
         term: u64,
+        entry: u64,
         /// None for a kind that this version does not know.
         kind: Option<Kind>,
         time_ms: u64,
@@ -122,7 +123,8 @@ impl Dump {
                     segment: current.segment.header.number,
                     offset: found.offset,
                     index: found.header.index,
-                    term: found.group.term,
+                    term: found.group.entry.term,
+                    entry: found.group.entry.number,
                     kind: Kind::from_number(found.header.kind),
                     time_ms: found.header.time_ms,
                     body: current.walk.body(&found).to_vec(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::body::body_crc;
 use crate::files::{File, write_all_at};
 use crate::format::{
-    GROUP_HEADER_BYTES, HistoryStart, Index, Kind, RecordHeader, SEGMENT_HEADER_BYTES, Salt, SegmentHeader, seal,
+    Entry, GROUP_HEADER_BYTES, HistoryStart, Index, Kind, RecordHeader, SEGMENT_HEADER_BYTES, Salt, SegmentHeader, seal,
 };
 use crate::log::Log;
 use crate::reader::Next;
@@ -87,18 +87,18 @@ impl Log {
         let mut copy = Copy::new(&self.shared, dir);
         let mut reader = self.reader(hold.after);
         while reader.position() <= until {
-            let term = match reader.next().map_err(|error| ExportError(error.to_string()))? {
+            let entry = match reader.next().map_err(|error| ExportError(error.to_string()))? {
                 Next::Record(record) => {
                     // A copy is no clean stop: who opens it begins a history of its own, because the log that it was taken
                     // from goes on with this one. The mark's index goes to a record without effects.
                     let is_end = record.index == until && record.kind == Kind::CleanStop;
                     copy.take(&record, if is_end { Kind::Effects } else { record.kind });
-                    record.term
+                    Entry { term: record.term, number: record.entry }
                 }
                 Next::UpToDate => return Err(ExportError(format!("the log is not durable up to record {until}"))),
                 Next::Gap(first) => return Err(ExportError(format!("the log's next record is {first}"))),
             };
-            if copy.add(reader.start(), term)? && !goes_on() {
+            if copy.add(reader.start(), entry)? && !goes_on() {
                 return Err(ExportError("it was broken off".into()));
             }
         }
@@ -120,7 +120,7 @@ struct Copy<'a> {
     /// Whole records behind room for their header, for the current segment.
     group: Vec<u8>,
     group_first: Index,
-    group_term: u64,
+    group_entry: Entry,
     /// The record that comes next.
     record: Vec<u8>,
     record_index: Index,
@@ -145,7 +145,7 @@ impl<'a> Copy<'a> {
             salts: (shared.options.random)() as u32,
             group: vec![0; GROUP_HEADER_BYTES],
             group_first: Index(0),
-            group_term: 0,
+            group_entry: Entry::default(),
             record: Vec::new(),
             record_index: Index(0),
             exported: Exported::default(),
@@ -162,8 +162,8 @@ impl<'a> Copy<'a> {
         self.record_index = index;
     }
 
-    /// Adds the record that was taken, which is of this history and term; true if something was written.
-    fn add(&mut self, start: HistoryStart, term: u64) -> Result<bool, ExportError> {
+    /// Adds the record that was taken, which is of this history and entry; true if something was written.
+    fn add(&mut self, start: HistoryStart, entry: Entry) -> Result<bool, ExportError> {
         let bytes = (self.group.len() + self.record.len()) as u64;
         let segment_bytes = self.shared.options.segment_bytes;
         let fits = self
@@ -171,7 +171,7 @@ impl<'a> Copy<'a> {
             .as_ref()
             .is_some_and(|segment| segment.header.start == start && segment.offset + bytes <= segment_bytes);
         let is_empty = self.group.len() == GROUP_HEADER_BYTES;
-        let ends_group = !is_empty && (!fits || term != self.group_term || bytes > GROUP_BYTES as u64);
+        let ends_group = !is_empty && (!fits || entry != self.group_entry || bytes > GROUP_BYTES as u64);
         if ends_group {
             self.write_group()?;
         }
@@ -179,7 +179,7 @@ impl<'a> Copy<'a> {
             self.begin_segment(start, self.record_index)?;
         }
         if self.group.len() == GROUP_HEADER_BYTES {
-            (self.group_first, self.group_term) = (self.record_index, term);
+            (self.group_first, self.group_entry) = (self.record_index, entry);
         }
         self.group.extend_from_slice(&self.record);
         self.exported.records += 1;
@@ -190,7 +190,7 @@ impl<'a> Copy<'a> {
         let Some(segment) = &mut self.segment else { return Ok(()) };
         // All of it is synced before anybody may open it.
         let synced = Index(self.group_first.0 - 1);
-        seal(&mut self.group, segment.header.salt, self.group_first, synced, self.group_term);
+        seal(&mut self.group, segment.header.salt, self.group_first, synced, self.group_entry);
         let result = write_all_at(&*segment.file, &self.group, segment.offset);
         result.map_err(failed("writing", &segment.path))?;
         let bytes = self.group.len() as u64;

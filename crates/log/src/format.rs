@@ -6,11 +6,11 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Version of the format, in each segment's header. A newer one is refused at open.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of the format, in each segment's header. Any other one is refused at open.
+pub const FORMAT_VERSION: u32 = 2;
 /// The first group begins here: the header has a page of its own, which is never written again once it is synced.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
-pub const GROUP_HEADER_BYTES: usize = 32;
+pub const GROUP_HEADER_BYTES: usize = 40;
 pub const RECORD_HEADER_BYTES: usize = 28;
 
 const MAGIC: [u8; 8] = *b"haypilog";
@@ -64,6 +64,10 @@ pub enum Kind {
     HistoryStart = 3,
     /// The mark of a clean stop, when it is the last record; without a body.
     CleanStop = 4,
+    /// The first record of a consensus group's new leader. Reserved: it is read and passed over.
+    Term = 5,
+    /// A change of a consensus group's members. Reserved: it is read and passed over.
+    Members = 6,
 }
 
 impl Kind {
@@ -73,6 +77,8 @@ impl Kind {
             2 => Some(Kind::Lease),
             3 => Some(Kind::HistoryStart),
             4 => Some(Kind::CleanStop),
+            5 => Some(Kind::Term),
+            6 => Some(Kind::Members),
             _ => None,
         }
     }
@@ -175,7 +181,8 @@ pub(crate) struct SegmentHeader {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     NotOurs,
-    Newer(u32),
+    /// Another version of the format.
+    Version(u32),
     Checksum,
 }
 
@@ -203,8 +210,8 @@ impl SegmentHeader {
             return Err(HeaderError::NotOurs);
         }
         let version = u32_at(bytes, 8);
-        if version > FORMAT_VERSION {
-            return Err(HeaderError::Newer(version));
+        if version != FORMAT_VERSION {
+            return Err(HeaderError::Version(version));
         }
         let mut plain = *bytes;
         plain[HEADER_CRC].fill(0);
@@ -222,6 +229,14 @@ impl SegmentHeader {
     }
 }
 
+/// Which entry of a consensus group a group of records is; both numbers are 0 outside of one.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub term: u64,
+    /// Raft's index of the entry: entries have no gaps, and hold at least one record each.
+    pub number: u64,
+}
+
 /// The header of a group: the records of one write.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
@@ -231,7 +246,8 @@ pub(crate) struct GroupHeader {
     pub first: Index,
     /// What was known to be on the disk when this group was written: a bad record up to here is damage.
     pub synced: Index,
-    pub term: u64,
+    /// Invariant: never below that of the group before it in a segment.
+    pub entry: Entry,
 }
 
 impl GroupHeader {
@@ -240,25 +256,26 @@ impl GroupHeader {
         put_u32(group, 4, self.record_bytes);
         put_u64(group, 8, self.first.0);
         put_u64(group, 16, self.synced.0);
-        put_u64(group, 24, self.term);
+        put_u64(group, 24, self.entry.term);
+        put_u64(group, 32, self.entry.number);
         let crc = salt.crc(&group[4..GROUP_HEADER_BYTES]);
         put_u32(group, 0, crc);
     }
 
-    /// Bytes of records and first index of a group that this process sealed.
-    pub(crate) fn sealed_extent(group: &[u8]) -> (u32, Index) {
-        (u32_at(group, 4), Index(u64_at(group, 8)))
+    /// The header of a group that this process sealed.
+    pub(crate) fn sealed(group: &[u8]) -> GroupHeader {
+        GroupHeader {
+            record_bytes: u32_at(group, 4),
+            first: Index(u64_at(group, 8)),
+            synced: Index(u64_at(group, 16)),
+            entry: Entry { term: u64_at(group, 24), number: u64_at(group, 32) },
+        }
     }
 
     /// None unless the bytes are the header of a group of the segment with this salt.
     pub(crate) fn decode(salt: Salt, bytes: &[u8]) -> Option<GroupHeader> {
         let bytes = bytes.first_chunk::<GROUP_HEADER_BYTES>()?;
-        let header = GroupHeader {
-            record_bytes: u32_at(bytes, 4),
-            first: Index(u64_at(bytes, 8)),
-            synced: Index(u64_at(bytes, 16)),
-            term: u64_at(bytes, 24),
-        };
+        let header = GroupHeader::sealed(bytes);
         let sound = header.record_bytes >= RECORD_HEADER_BYTES as u32
             && header.first.0 > header.synced.0
             && salt.crc(&bytes[4..]) == u32_at(bytes, 0);
@@ -315,9 +332,9 @@ impl RecordHeader {
 
 /// Makes `group` (room for its header, then records as [`RecordHeader::encode`] leaves them) ready to be written to the
 /// segment with this salt. Sealing again for another segment is allowed.
-pub(crate) fn seal(group: &mut [u8], salt: Salt, first: Index, synced: Index, term: u64) {
+pub(crate) fn seal(group: &mut [u8], salt: Salt, first: Index, synced: Index, entry: Entry) {
     let record_bytes = (group.len() - GROUP_HEADER_BYTES) as u32;
-    GroupHeader { record_bytes, first, synced, term }.encode(salt, group);
+    GroupHeader { record_bytes, first, synced, entry }.encode(salt, group);
     let mut at = GROUP_HEADER_BYTES;
     while at < group.len() {
         let header = group[at..].first_chunk_mut().expect("whole records");

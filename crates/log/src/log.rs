@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::format::{History, HistoryStart, Index, Kind, Origin};
+use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin};
 use crate::options::{Durability, Options};
 use crate::queue::Queue;
 use crate::reader::Reader;
@@ -244,6 +244,15 @@ impl Log {
         );
         std::mem::forget(reserved);
         self.shared.append(kind, time_ms, body, body_crc, charge)
+    }
+
+    /// Records from here on are of this term and entry of a consensus group: their groups say so, and share none with
+    /// the records before. Both numbers are 0 outside of one. Called under the latches that order the memtable.
+    ///
+    /// # Panics
+    /// Terms and entries never go back.
+    pub fn begin_entry(&self, term: u64, entry: u64) {
+        self.shared.queue.lock().begin_entry(Entry { term, number: entry });
     }
 
     /// The last index given out.

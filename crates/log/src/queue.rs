@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-use crate::format::{GROUP_HEADER_BYTES, Index, Kind, RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::{Entry, GROUP_HEADER_BYTES, Index, Kind, RECORD_HEADER_BYTES, RecordHeader};
 
 /// Bytes of a chunk: large enough that turning to the next one is rare, small against the unsynced bound.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -18,6 +18,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) struct Part {
     pub first: Index,
     pub last: Index,
+    /// Of all of them.
+    pub entry: Entry,
     /// What the records' reservations came to.
     pub charge: u64,
     pub bytes: BytesMut,
@@ -29,6 +31,8 @@ pub(crate) struct Queue {
     /// First index and charge of what `current` holds, while it is not empty.
     first: Index,
     charge: u64,
+    /// Which entry the next record belongs to, and all of `current`.
+    entry: Entry,
     current: BytesMut,
     /// `current` was made for one long record: it is not kept.
     long: bool,
@@ -44,6 +48,7 @@ impl Queue {
             last,
             first: last.next(),
             charge: 0,
+            entry: Entry::default(),
             current: BytesMut::new(),
             long: true,
             full: Vec::new(),
@@ -86,6 +91,17 @@ impl Queue {
         index
     }
 
+    /// Records from here on belong to this entry: they share no group with those before.
+    pub(crate) fn begin_entry(&mut self, entry: Entry) {
+        assert!(entry >= self.entry, "terms and entries never go back");
+        if entry == self.entry {
+            return;
+        }
+        let part = self.split();
+        self.full.extend(part);
+        self.entry = entry;
+    }
+
     /// Moves everything appended so far to the end of `parts`.
     pub(crate) fn take(&mut self, parts: &mut VecDeque<Part>) {
         parts.extend(self.full.drain(..));
@@ -96,6 +112,7 @@ impl Queue {
         (!self.current.is_empty()).then(|| Part {
             first: self.first,
             last: self.last,
+            entry: self.entry,
             charge: self.charge,
             bytes: self.current.split(),
         })

@@ -77,7 +77,8 @@ impl Reader {
         Ok(Next::Record(Record {
             index: found.header.index,
             history: source.segment.header.start.history,
-            term: found.group.term,
+            term: found.group.entry.term,
+            entry: found.group.entry.number,
             kind,
             time_ms: found.header.time_ms,
             body: source.walk.body(&found),
@@ -160,7 +161,7 @@ impl Source {
         let (mut offset, mut start, mut first, mut last) = (entry.offset, entry.offset, entry.first, entry.last);
         let mut rest = &entry.bytes[..];
         while !rest.is_empty() {
-            let (record_bytes, group_first) = GroupHeader::sealed_extent(rest);
+            let GroupHeader { record_bytes, first: group_first, .. } = GroupHeader::sealed(rest);
             if group_first > durable || group_first > next && copy.len() >= COPY_BYTES {
                 last = Index(group_first.0 - 1);
                 break;

@@ -16,8 +16,9 @@ use crate::walk::{Bad, Walk};
 pub struct Record<'a> {
     pub index: Index,
     pub history: History,
-    /// 0 outside of a consensus group.
+    /// 0 outside of a consensus group, as `entry`, the index of Raft's entry.
     pub term: u64,
+    pub entry: u64,
     pub kind: Kind,
     /// Wall clock in milliseconds.
     pub time_ms: u64,
@@ -101,7 +102,8 @@ impl Replay {
                 Some(Ok(Record {
                     index: found.header.index,
                     history: held.segment.header.start.history,
-                    term: found.group.term,
+                    term: found.group.entry.term,
+                    entry: found.group.entry.number,
                     kind,
                     time_ms: found.header.time_ms,
                     body: walk.body(&found),

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use crate::end::{DirectoryId, End, Noted, read_end};
 use crate::files::{File, Files, read_exact_at, write_all_at};
 use crate::format::{
-    GROUP_HEADER_BYTES, GroupHeader, HEADER_USED_BYTES, HeaderError, History, HistoryStart, Index, Kind, Origin,
-    SEGMENT_HEADER_BYTES, SegmentHeader,
+    FORMAT_VERSION, GROUP_HEADER_BYTES, GroupHeader, HEADER_USED_BYTES, HeaderError, History, HistoryStart, Index,
+    Kind, Origin, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 use crate::options::Options;
 use crate::state::{FileName, Held, Segment, segment_name};
@@ -86,10 +86,15 @@ pub enum OpenError {
         error: io::Error,
     },
     Damage(Damage),
-    /// Written by a later version: of the format, or with a kind of record that this one does not know.
+    /// Written by a later version: with a kind of record that this one does not know, or a note of another format.
     Newer {
         path: PathBuf,
         what: String,
+    },
+    /// Written by another version of the format, which this one does not read.
+    OtherVersion {
+        path: PathBuf,
+        found: u32,
     },
     /// The end file names another directory than the one it is in.
     Mixed {
@@ -115,6 +120,15 @@ impl fmt::Display for OpenError {
             OpenError::Damage(damage) => write!(f, "{damage}. {ADVICE}"),
             OpenError::Newer { path, what } => {
                 write!(f, "the log was written by a newer version: {}: {what}", path.display())
+            }
+            OpenError::OtherVersion { path, found, .. } => {
+                let (age, reads) = (if *found > FORMAT_VERSION { "a newer" } else { "an older" }, FORMAT_VERSION);
+                write!(
+                    f,
+                    "the log was written by {age} version: {} has format version {found}, and this version of Haypile \
+                     reads version {reads} only. Export the data with the version that wrote them, and import them here",
+                    path.display()
+                )
             }
             OpenError::Mixed { path, found, expected } => {
                 write!(
@@ -477,7 +491,7 @@ pub(crate) fn open_segment(
         Ok(header) => Err(damaged(&format!("its header says that it is segment {}", header.number))),
         Err(HeaderError::NotOurs) => Err(damaged("it is not a segment of a log")),
         Err(HeaderError::Checksum) => Err(damaged("a wrong checksum of the segment's header")),
-        Err(HeaderError::Newer(version)) => Err(OpenError::Newer { path, what: format!("format version {version}") }),
+        Err(HeaderError::Version(found)) => Err(OpenError::OtherVersion { path, found }),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use parking_lot::MutexGuard;
 
 use crate::files::{File, write_all_at};
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
+use crate::format::{Entry, GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
 use crate::state::{Active, Failure, Held, Segment, Shared, State};
 
 impl Shared {
@@ -248,23 +248,23 @@ impl State {
     fn unsynced_image(&self, header: &SegmentHeader) -> (Vec<u8>, Index) {
         let mut image = Vec::new();
         let mut last = self.synced;
-        let mut add = |group: &[u8], first: Index| {
+        let mut add = |group: &[u8], first: Index, entry: Entry| {
             let start = image.len();
             image.extend_from_slice(group);
-            seal(&mut image[start..], header.salt, first, self.synced, 0);
+            seal(&mut image[start..], header.salt, first, self.synced, entry);
         };
-        for entry in &self.retained {
-            let mut rest = &entry.bytes[..];
+        for retained in &self.retained {
+            let mut rest = &retained.bytes[..];
             while !rest.is_empty() {
-                let (bytes, first) = GroupHeader::sealed_extent(rest);
-                let (group, behind) = rest.split_at(GROUP_HEADER_BYTES + bytes as usize);
-                add(group, first);
+                let GroupHeader { record_bytes, first, entry, .. } = GroupHeader::sealed(rest);
+                let (group, behind) = rest.split_at(GROUP_HEADER_BYTES + record_bytes as usize);
+                add(group, first, entry);
                 rest = behind;
             }
-            last = entry.last;
+            last = retained.last;
         }
         for part in &self.held {
-            add(&part.bytes, part.first);
+            add(&part.bytes, part.first, part.entry);
             last = part.last;
         }
         (image, last)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::files::{File, read_exact_at};
 use crate::format::{
-    GROUP_HEADER_BYTES, GroupHeader, Index, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, Salt,
+    Entry, GROUP_HEADER_BYTES, GroupHeader, Index, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, Salt,
 };
 
 /// Bytes of one read: large enough for a disk, small enough for a cache.
@@ -28,6 +28,8 @@ pub(crate) struct Walk {
     at: usize,
     filled: usize,
     group: Option<GroupHeader>,
+    /// Of the newest group.
+    entry: Entry,
     group_start: u64,
     group_end: u64,
     /// The index that the next record has to have.
@@ -71,6 +73,7 @@ impl Walk {
             filled: groups.len(),
             buf: groups,
             group: None,
+            entry: Entry::default(),
             group_start: 0,
             group_end: 0,
             next: first,
@@ -123,6 +126,10 @@ impl Walk {
         if group.first != self.next {
             return Ok(Err("a group with an unexpected index"));
         }
+        if group.entry < self.entry {
+            return Ok(Err("a group of an older term or entry"));
+        }
+        self.entry = group.entry;
         self.group_start = self.offset();
         self.at += GROUP_HEADER_BYTES;
         self.group = Some(group);

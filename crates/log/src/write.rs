@@ -83,7 +83,7 @@ impl Shared {
         let (offset, synced) = (active.offset, state.synced);
         let mut part = state.held.pop_front().expect("its length was just read");
         let result = MutexGuard::unlocked(state, || {
-            seal(&mut part.bytes, segment.header.salt, part.first, synced, 0);
+            seal(&mut part.bytes, segment.header.salt, part.first, synced, part.entry);
             write_all_at(&*file, &part.bytes, offset)
         });
         if let Err(error) = result {
@@ -97,7 +97,7 @@ impl Shared {
         state.counters.writes += 1;
         state.written_charge += part.charge;
         self.set_written(state, part.last);
-        let Part { first, last, charge, bytes } = part;
+        let Part { first, last, charge, bytes, .. } = part;
         state.retain(Retained { offset, first, last, charge, bytes });
         self.set_limit(state);
         true

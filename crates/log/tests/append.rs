@@ -285,6 +285,33 @@ fn a_log_that_is_opened_on_a_full_disk_serves_its_records_and_begins_later() {
 }
 
 #[test]
+fn a_group_holds_records_of_one_entry_and_recovery_keeps_them_apart() {
+    for recovers in [false, true] {
+        let mut rig = Rig::new(21);
+        let life = rig.open();
+        life.wait_for_spare();
+        let entries = [(0, 0), (1, 1), (1, 1), (1, 2), (4, 3)];
+        for (number, (term, entry)) in (2..).zip(entries) {
+            life.log.begin_entry(term, entry);
+            life.append(&body(number, 100));
+        }
+        life.log.write();
+        if recovers {
+            life.faults.fail_syncs(0, 1);
+        }
+        life.log.sync_through(Index(6)).unwrap();
+        rig.disk.kill();
+        let life = rig.open();
+        let found: Vec<_> = life.found[1..].iter().map(|record| record.entry).collect();
+        assert_eq!(found, entries);
+        // A record behind its predecessor in one group follows at once, and one in another group behind a header.
+        let gaps: Vec<_> = life.found[1..].windows(2).map(|pair| pair[1].offset - pair[0].offset).collect();
+        let (record, group) = (RECORD_HEADER_BYTES as u64 + 100, GROUP_HEADER_BYTES as u64);
+        assert_eq!(gaps, [record + group, record, record + group, record + group]);
+    }
+}
+
+#[test]
 fn a_reservation_that_is_dropped_gives_its_room_back() {
     let mut rig = Rig::new(13);
     let life = rig.open();
@@ -311,7 +338,7 @@ fn above_the_bound_of_unsynced_bytes_the_log_is_busy_and_half_of_it_starts_a_syn
     life.wait_for_spare();
     life.faults.hold_syncs(true);
     life.write(&body(0, 40_000));
-    assert_eq!(life.log.stats().unsynced_bytes, 40_000 + 60);
+    assert_eq!(life.log.stats().unsynced_bytes, 40_000 + 68);
     life.write(&body(1, 20_000));
     life.faults.wait_for_held();
     life.write(&body(2, 30_000));

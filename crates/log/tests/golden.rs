@@ -67,6 +67,12 @@ fn a_segment_has_the_bytes_of_the_page() {
     let body = example_body();
     let reserved = life.log.reserve(body.len()).unwrap();
     life.log.append(reserved, Kind::Effects, 1_700_000_000_123, body.bytes(), body_crc(body.bytes()));
+    // Entry 5 of term 3, in a group of its own though it is one write.
+    life.log.begin_entry(3, 5);
+    for (kind, body) in [(Kind::Term, &b"new"[..]), (Kind::Members, b"")] {
+        let reserved = life.log.reserve(body.len()).unwrap();
+        life.log.append(reserved, kind, 1_700_000_000_124, body, body_crc(body));
+    }
     life.log.write();
     let file = rig.disk.read(&rig.path(1)).unwrap();
     let (header, groups) = file.split_at(SEGMENT_HEADER_BYTES as usize);

@@ -40,7 +40,10 @@ fn a_bad_record_that_a_later_group_knew_to_be_synced_is_damage() {
         let files = rig.files();
         let found = damage(rig.try_open(Index(0), |_| {}));
         assert_eq!((&found.file, found.index), (&path, record.index), "{name}");
-        assert!(found.offset <= record.offset && found.offset + 32 >= record.offset, "{name}: {found}");
+        assert!(
+            found.offset <= record.offset && found.offset + GROUP_HEADER_BYTES as u64 >= record.offset,
+            "{name}: {found}"
+        );
         assert!(found.to_string().contains("synced"), "{name}: {found}");
         assert_eq!(rig.files(), files, "{name}: a damaged log is left as it is");
         rig.disk.replace(&path, before);
@@ -192,7 +195,7 @@ fn no_flipped_byte_is_ever_read_as_a_record() {
         rig.damage(&path, at as u64);
         match rig.try_open(Index(0), |_| {}) {
             Err(OpenError::Damage(_)) => {}
-            Err(OpenError::Newer { .. }) => assert!((8..12).contains(&at), "{at}"),
+            Err(OpenError::OtherVersion { .. }) => assert!((8..12).contains(&at), "{at}"),
             Err(error) => panic!("{at}: {error}"),
             // The stop was clean: it is known where the log ends.
             Ok(_) => panic!("{at}: the log opened"),
@@ -285,7 +288,13 @@ fn what_is_not_ours_or_newer_is_refused_and_named() {
     };
     check("another magic", &|bytes| bytes[0] = b'X', "not a segment of a log");
     check("an empty file", &|bytes| bytes.clear(), "checksum of the segment's header");
-    check("a later format", &|bytes| bytes[8] = 2, "newer version: ");
+    check("a later format", &|bytes| bytes[8] = 3, "by a newer version: ");
+    check("an older format", &|bytes| bytes[8] = 1, "by an older version: ");
+    check(
+        "both versions",
+        &|bytes| bytes[8] = 1,
+        "has format version 1, and this version of Haypile reads version 2 only",
+    );
     rig.disk.replace(&path, whole.clone());
     let other = rig.path(7);
     rig.disk.replace(&other, whole);

@@ -7,13 +7,14 @@
 use crate::process::directory_mode;
 use haypile_config::{Config, Engine};
 use haypile_log::{DirectoryId, EndFile, Index};
+use std::cmp::Ordering;
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format of the directory as a whole. Each part has its own version as well.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const LOCK_FILE: &str = "haypile.lock";
 const FORMAT_FILE: &str = "HAYPILE";
@@ -66,7 +67,7 @@ impl DataDir {
     /// Takes the directory that `config` names, and makes it one of ours if it is empty.
     ///
     /// # Errors
-    /// A text for people: someone else has it, it holds something else, or it is of a newer format.
+    /// A text for people: someone else has it, it holds something else, or it is of another format.
     pub fn take(config: &Config) -> Result<DataDir, String> {
         let dir = &config.dir;
         std::fs::create_dir_all(dir)
@@ -125,7 +126,7 @@ pub struct Inspected {
 /// Takes a directory to read it, without changing a byte of it.
 ///
 /// # Errors
-/// A text for people: it is none of ours, a server has it, it is of a newer format.
+/// A text for people: it is none of ours, a server has it, it is of another format.
 pub fn inspect(dir: &Path) -> Result<Inspected, String> {
     let Some(format) = read_format(dir)? else {
         return Err(format!(
@@ -133,13 +134,7 @@ pub fn inspect(dir: &Path) -> Result<Inspected, String> {
             dir.display()
         ));
     };
-    if format.version > FORMAT {
-        let version = format.version;
-        return Err(format!(
-            "{} is of format {version}, which is newer than this program's format {FORMAT}.",
-            dir.display()
-        ));
-    }
+    format.check_version(dir)?;
     let path = dir.join(LOCK_FILE);
     let fails = |error: std::io::Error| format!("Can't lock {}: {error}", path.display());
     let lock = match File::open(&path) {
@@ -216,8 +211,8 @@ impl Format {
         let version = lines.next()?.strip_prefix("format ")?.parse().ok()?;
         let engine = lines.next()?.strip_prefix("engine ")?.to_owned();
         let id = match lines.next() {
-            Some(line) if version <= FORMAT => DirectoryId::parse(line.strip_prefix("id ")?)?,
-            None if version <= FORMAT => return None,
+            Some(line) if version == FORMAT => DirectoryId::parse(line.strip_prefix("id ")?)?,
+            None if version == FORMAT => return None,
             // It is refused for its version.
             _ => DirectoryId::default(),
         };
@@ -228,14 +223,21 @@ impl Format {
         Some(Format { version, engine, id, complete_through })
     }
 
+    /// Refuses a directory of another format than this program's.
+    fn check_version(&self, dir: &Path) -> Result<(), String> {
+        let (age, advice) = match self.version.cmp(&FORMAT) {
+            Ordering::Equal => return Ok(()),
+            Ordering::Greater => ("newer", "Run the version that wrote it, or a newer one."),
+            Ordering::Less => ("older", "Export the data with the version that wrote it, and import them here."),
+        };
+        let (dir, found) = (dir.display(), self.version);
+        Err(format!(
+            "The data directory {dir} is of format {found}, which is {age} than this program's format {FORMAT}. {advice}"
+        ))
+    }
+
     fn check(&self, dir: &Path, engine: Engine) -> Result<(), String> {
-        if self.version > FORMAT {
-            return Err(format!(
-                "The data directory {} is of format {}, which is newer than this server's format {FORMAT}. Run the version that wrote it, or a newer one.",
-                dir.display(),
-                self.version
-            ));
-        }
+        self.check_version(dir)?;
         if self.engine != engine_name(engine) {
             return Err(format!(
                 "The data directory {} belongs to 'engine {}', but the configuration asks for 'engine {}'. Change the directive, or choose another directory with --dir.",
@@ -326,7 +328,11 @@ mod tests {
         assert_eq!(log.complete_through, Index(42), "a backup says how far it goes");
         assert_ne!(log.end.map(|end| end.directory), Some(id), "and is a directory of its own");
         let newer = Format { version: FORMAT + 1, ..format };
-        assert!(newer.check(&dir, Engine::RocksDb).expect_err("newer").contains("newer than this server's format 1"));
+        let why = newer.check(&dir, Engine::RocksDb).expect_err("newer");
+        assert!(why.contains("is of format 3, which is newer than this program's format 2"), "{why}");
+        let older = Format { version: FORMAT - 1, ..newer };
+        let why = older.check(&dir, Engine::RocksDb).expect_err("older");
+        assert!(why.contains("is of format 1, which is older than this program's format 2. Export"), "{why}");
         std::fs::remove_dir_all(&dir).expect("it is ours");
     }
 
@@ -336,10 +342,10 @@ mod tests {
             "",
             "haypile data directory\n",
             "haypile data directory\nformat x\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\n",
-            "haypile data directory\nformat 1\nengine rocksdb\n",
-            "haypile data directory\nformat 1\nengine rocksdb\nid 0f1e\n",
-            "haypile data directory\nformat 1\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\ncomplete through the end\n",
-            "redis\nformat 1\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\n",
+            "haypile data directory\nformat 2\nengine rocksdb\n",
+            "haypile data directory\nformat 2\nengine rocksdb\nid 0f1e\n",
+            "haypile data directory\nformat 2\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\ncomplete through the end\n",
+            "redis\nformat 2\nengine rocksdb\nid 0f1e2d3c4b5a69788796a5b4c3d2e1f0\n",
         ] {
             assert_eq!(Format::parse(text), None, "{text:?}");
         }

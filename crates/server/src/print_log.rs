@@ -40,10 +40,11 @@ fn line(entry: &DumpEntry) -> String {
             }
             line
         }
-        DumpEntry::Record { segment, offset, index, term, kind, time_ms, body } => {
+        DumpEntry::Record { segment, offset, index, term, entry, kind, time_ms, body } => {
             let kind = kind.map_or("Unknown".to_owned(), |kind| format!("{kind:?}"));
+            let (index, bytes) = (index.0, body.len());
             let mut line =
-                format!("{segment}:{offset} {} term {term} {kind} time {time_ms} {} bytes", index.0, body.len());
+                format!("{segment}:{offset} {index} term {term} entry {entry} {kind} time {time_ms} {bytes} bytes");
             if kind == "Effects" {
                 effects(body)
                     .for_each(|effect| line.push_str(&effect.map_or_else(|error| format!(" | {error}"), shown)));

@@ -77,11 +77,14 @@ fn directories_that_are_not_ours_are_refused() {
     let why = fails(foreign.path(), free_port(), &[]);
     assert!(why.contains("is not a data directory of Haypile and not empty (there is diary.txt)"), "{why}");
 
-    let newer = TempDir::new();
-    let format = "haypile data directory\nformat 2\nengine rocksdb\n";
-    std::fs::write(newer.path().join("HAYPILE"), format).expect("it is writable");
-    let why = fails(newer.path(), free_port(), &[]);
-    assert!(why.contains("is of format 2, which is newer than this server's format 1"), "{why}");
+    for (format, age) in [(1, "older"), (3, "newer")] {
+        let other = TempDir::new();
+        let text = format!("haypile data directory\nformat {format}\nengine rocksdb\n");
+        std::fs::write(other.path().join("HAYPILE"), text).expect("it is writable");
+        let why = fails(other.path(), free_port(), &[]);
+        let expected = format!("is of format {format}, which is {age} than this program's format 2");
+        assert!(why.contains(&expected), "{why}");
+    }
 
     let missing = foreign.path().join("missing");
     let why = fails(&missing, free_port(), &[]);

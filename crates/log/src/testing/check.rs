@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::ForgetfulFiles;
 use crate::format::{
-    GROUP_HEADER_BYTES, GroupHeader, History, HistoryStart, Index, Kind, Origin, RecordHeader, Salt, SegmentHeader,
-    seal,
+    Entry, GROUP_HEADER_BYTES, GroupHeader, History, HistoryStart, Index, Kind, Origin, RecordHeader, Salt,
+    SegmentHeader, seal,
 };
 use crate::{Effect, Log, OpenError, Options, SEGMENT_HEADER_BYTES, body_crc, dump, effects};
 
@@ -111,7 +111,8 @@ fn forged_segment(data: &[u8]) -> Vec<u8> {
         let record_bytes = claim(record_bytes, (bytes.len() + body.len()) as u64) as u32;
         let (first, synced) = (Index(claim(first, truth)), Index(claim(synced, 0)));
         let mut group = [0; GROUP_HEADER_BYTES];
-        GroupHeader { record_bytes, first, synced, term: 0 }.encode(salt, &mut group);
+        let entry = Entry { term: u64::from(shift >> 6), number: u64::from(shift >> 5 & 1) };
+        GroupHeader { record_bytes, first, synced, entry }.encode(salt, &mut group);
         segment.extend_from_slice(&group);
         segment.extend_from_slice(&bytes);
         segment.extend_from_slice(&body);
@@ -149,7 +150,7 @@ fn sound_log() -> Vec<Vec<u8>> {
             group.extend_from_slice(body);
         }
         let salt = Salt(SALT.0 + segment as u32 + 1);
-        seal(&mut group, salt, Index(first), Index(synced), 0);
+        seal(&mut group, salt, Index(first), Index(synced), Entry { term: first / 4, number: first });
         segments[segment].extend_from_slice(&group);
     }
     segments

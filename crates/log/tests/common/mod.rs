@@ -39,6 +39,8 @@ pub struct Life {
 pub struct Owned {
     pub index: Index,
     pub history: History,
+    /// Term and index of Raft's entry.
+    pub entry: (u64, u64),
     pub kind: Kind,
     pub time_ms: u64,
     pub body: Vec<u8>,
@@ -48,9 +50,8 @@ pub struct Owned {
 
 impl Owned {
     pub fn of(record: Record<'_>) -> Owned {
-        let Record { index, history, term, kind, time_ms, body, segment, offset } = record;
-        assert_eq!(term, 0);
-        Owned { index, history, kind, time_ms, body: body.to_vec(), segment, offset }
+        let Record { index, history, term, entry, kind, time_ms, body, segment, offset } = record;
+        Owned { index, history, entry: (term, entry), kind, time_ms, body: body.to_vec(), segment, offset }
     }
 }
 
