@@ -1,6 +1,8 @@
 //! A base that does what another one does, until it is told to be cold, to fail, to wait, to be behind, or to be dead.
 
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
+use crate::flush::applied_row;
+use haypile_log::Index;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,12 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct FaultBase {
     inner: Arc<dyn Base>,
     after_view: Mutex<Option<Hook>>,
+    /// Up to where the log of the store above is synced.
+    synced: Mutex<Option<Synced>>,
     script: Mutex<Script>,
     changed: Condvar,
 }
 
 /// What a test does at a certain moment.
 type Hook = Box<dyn FnOnce() + Send>;
+
+type Synced = Box<dyn Fn() -> Index + Send>;
 
 #[derive(Default)]
 struct Script {
@@ -42,11 +48,42 @@ struct Script {
     /// Changes that have begun and not ended.
     changing: u64,
     dead: bool,
+    ahead_of_log: Option<String>,
+}
+
+/// The rows of a flush on their way down, and the applied index among them.
+struct Passing<'r> {
+    rows: &'r mut dyn Rows,
+    applied: Option<Index>,
+}
+
+impl Rows for Passing<'_> {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        let row = self.rows.next_row()?;
+        if let Some((key, Some(value))) = row
+            && *key == *applied_row()
+            && let Some((index, _)) = value.split_first_chunk()
+        {
+            self.applied = Some(Index(u64::from_be_bytes(*index)));
+        }
+        Ok(row)
+    }
 }
 
 impl FaultBase {
     pub fn new(inner: Arc<dyn Base>) -> Arc<FaultBase> {
-        Arc::new(FaultBase { inner, after_view: Mutex::default(), script: Mutex::default(), changed: Condvar::new() })
+        let (after_view, synced, script) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(FaultBase { inner, after_view, synced, script, changed: Condvar::new() })
+    }
+
+    /// Has every ingestion from now on compared with the log, which is `synced` up to there.
+    pub fn compare_with_log(&self, synced: impl Fn() -> Index + Send + 'static) {
+        *self.synced.lock() = Some(Box::new(synced));
+    }
+
+    /// The first ingestion that brought records into the base before they were synced, if there was one.
+    pub fn ahead_of_log(&self) -> Option<String> {
+        self.script.lock().ahead_of_log.clone()
     }
 
     /// From now on every row is on a pretended disk until it is read from there once; a scan always is.
@@ -236,7 +273,17 @@ impl Base for FaultBase {
         if let Some(fault) = &script.ingest_fault {
             return Err(fault.clone());
         }
-        self.change(script, || self.inner.ingest(rows))
+        // Before the first row moves: a sync that ends meanwhile comes too late.
+        let synced = self.synced.lock().as_ref().map(|synced| synced());
+        let mut rows = Passing { rows, applied: None };
+        let result = self.change(script, || self.inner.ingest(&mut rows));
+        if let (Some(applied), Some(synced)) = (rows.applied, synced)
+            && applied > synced
+        {
+            let what = format!("ingested up to {}, synced up to {}", applied.0, synced.0);
+            self.script.lock().ahead_of_log.get_or_insert(what);
+        }
+        result
     }
 
     fn set_busy(&self, busy: bool) {

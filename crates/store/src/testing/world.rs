@@ -202,6 +202,8 @@ impl World {
     }
 
     fn listen(&mut self) {
+        let store = Arc::downgrade(&self.store);
+        self.base.compare_with_log(move || store.upgrade().map_or(Index(u64::MAX), |store| store.log().synced()));
         let woken = self.woken.clone();
         let wake = move || {
             *woken.0.lock() += 1;
@@ -358,6 +360,7 @@ impl World {
         self.buffers = txn.finish();
         self.check_counts();
         self.check_deadlines();
+        assert_eq!(self.base.ahead_of_log(), None);
         let still = self.store.memtable.still();
         assert_eq!(self.store.memtable.active_bytes() as i64, still.count_bytes(), "the accounting is exact");
         drop(still);

@@ -1,6 +1,7 @@
 //! A machine for tests of the store's rules: its files, its base and its life are in the test's hands.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use haypile_log::Index;
 use haypile_log::testing::{FaultFiles, ForgetfulFiles};
 use haypile_store::testing::{FaultBase, MortalFiles, options};
 use haypile_store::{Call, Committed, Counter, MemoryBase, Mode, Stop, Store, StoreOptions, Txn, TxnBuffers};
@@ -43,6 +44,8 @@ impl Machine {
         options.log.segment_bytes = 256 << 10;
         change(&mut options);
         let store = Store::open(options, base.clone(), |_| {}).expect("opens");
+        let log = Arc::downgrade(&store);
+        base.compare_with_log(move || log.upgrade().map_or(Index(u64::MAX), |store| store.log().synced()));
         Machine { disk, rows, faults, process, base, store, change }
     }
 
@@ -99,6 +102,9 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.base.hold_ingests(false);
         drop(self.store.close());
+        if !std::thread::panicking() {
+            assert_eq!(self.base.ahead_of_log(), None, "the base never holds what a power loss takes out of the log");
+        }
     }
 }
 
