@@ -6,7 +6,7 @@ use haypile_store::base::BaseError;
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{
     BackgroundErrorRecoveryInfo, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition, EventListener,
-    MutableStatus, WriteStallInfo,
+    MutableStatus, StatusSeverity, WriteStallInfo,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,11 @@ use thread_priority::{ThreadPriority, ThreadPriorityValue, set_current_thread_pr
 #[derive(Default)]
 pub(crate) struct Events {
     error: Mutex<Option<BaseError>>,
+    /// Of the last compaction that ended for want of room; none when one has ended well since.
+    short: Mutex<Option<BaseError>>,
     pub(crate) background_errors: AtomicU64,
+    /// Compactions that found no room.
+    pub(crate) shortages: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_read_bytes: AtomicU64,
@@ -34,6 +38,19 @@ impl Events {
 
     pub(crate) fn clear_error(&self) {
         *self.error.lock() = None;
+    }
+
+    /// Why compactions find no room, if the last one did not.
+    pub(crate) fn short_of_room(&self) -> Option<BaseError> {
+        self.short.lock().clone()
+    }
+
+    fn on_short_of_room(&self, error: BaseError) {
+        self.shortages.fetch_add(1, Ordering::Relaxed);
+        let was_short = self.short.lock().replace(error.clone()).is_some();
+        if !was_short {
+            tracing::warn!("a compaction of the base found no room: {error}");
+        }
     }
 }
 
@@ -62,6 +79,9 @@ impl EventListener for Listener {
 
     fn on_compaction_completed(&self, job: &CompactionJobInfo) {
         let events = &self.0;
+        if job.status().is_ok() {
+            *events.short.lock() = None;
+        }
         events.compactions.fetch_add(1, Ordering::Relaxed);
         events.compaction_read_bytes.fetch_add(job.total_input_bytes(), Ordering::Relaxed);
         events.compaction_written_bytes.fetch_add(job.total_output_bytes(), Ordering::Relaxed);
@@ -78,11 +98,20 @@ impl EventListener for Listener {
     }
 
     fn on_background_error(&self, reason: DBBackgroundErrorReason, status: MutableStatus) {
-        if let Err(error) = status.result() {
-            tracing::error!(?reason, %error, severity = ?status.severity(), "background work of the base failed");
-            self.0.background_errors.fetch_add(1, Ordering::Relaxed);
-            *self.0.error.lock() = Some(base_error(error.clone()));
+        let Err(why) = status.result() else { return };
+        self.0.background_errors.fetch_add(1, Ordering::Relaxed);
+        let error = base_error(why.clone());
+        if matches!((reason, status.severity()), (DBBackgroundErrorReason::KCompaction, StatusSeverity::KSoftError))
+            && matches!(error, BaseError::Full(_))
+        {
+            // Nothing has changed. RocksDB would remember it, and begin no compaction any more, saying nothing, until there
+            // is room for all that this one read. Where only a compaction makes room that is never, so it is told to
+            // forget; `Rocks` says when compactions begin again.
+            status.reset();
+            return self.0.on_short_of_room(error);
         }
+        tracing::error!(?reason, error = %why, severity = ?status.severity(), "background work of the base failed");
+        *self.0.error.lock() = Some(error);
     }
 
     fn on_error_recovery_end(&self, recovery: &BackgroundErrorRecoveryInfo) {

@@ -24,6 +24,11 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long after a compaction that found no room the next one begins by itself. It takes what room there is while it runs,
+/// which others may need; those that give room back are asked for (`Base::reclaim_range`).
+const COMPACTION_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Rows on disk, up to the applied index.
 pub struct Rocks {
@@ -37,8 +42,18 @@ pub struct Rocks {
     layout: Mutex<IndexLayout>,
     /// With how many a compaction begins: while flushes follow each other, and in quiet times.
     level0_files: (u32, u32),
+    pace: Mutex<Pace>,
     memory_reads: ReadOptions,
     disk_reads: ReadOptions,
+}
+
+/// When compactions begin by themselves.
+#[derive(Default)]
+struct Pace {
+    /// None before this, since one has found no room.
+    held_until: Option<Instant>,
+    /// Shortages that were answered.
+    shortages: u64,
 }
 
 impl Rocks {
@@ -85,6 +100,7 @@ impl Rocks {
             removal,
             cache,
             layout: Mutex::new(IndexLayout::Whole),
+            pace: Mutex::default(),
             memory_reads,
             disk_reads: ReadOptions::default(),
         };
@@ -107,6 +123,24 @@ impl Rocks {
             Ok(fitting) => *layout = fitting,
             // Either layout works; the next flush tries again.
             Err(error) => tracing::warn!("the layout of indexes stays as it is: {error}"),
+        }
+    }
+
+    /// Holds automatic compactions back for a while after one that found no room, unless another has found some since.
+    fn pace_compactions(&self) {
+        let mut pace = self.pace.lock();
+        let shortages = self.events.shortages.load(Ordering::Relaxed);
+        let is_short = self.events.short_of_room().is_some();
+        let held_until = match pace.held_until {
+            None if shortages > pace.shortages => Some(Instant::now() + COMPACTION_RETRY_INTERVAL),
+            Some(until) if !is_short || Instant::now() >= until => None,
+            _ => return,
+        };
+        *pace = Pace { held_until, shortages };
+        let setting = ("disable_auto_compactions", if held_until.is_some() { "true" } else { "false" });
+        if let Err(error) = self.handle.with(|db| db.set_options(&[setting]).map_err(base_error)) {
+            // It is in force all the same where only the file of options finds no room.
+            tracing::debug!("compactions are held back, or let go: {error}");
         }
     }
 }
@@ -165,6 +199,7 @@ impl Base for Rocks {
 
     fn pace_removals(&self, short_of_space: bool) {
         self.removal.pace(short_of_space);
+        self.pace_compactions();
     }
 
     fn set_reclaim(&self, reclaim: Reclaim) {
@@ -182,13 +217,14 @@ impl Base for Rocks {
         // The filter runs on the last level too, and on all of its files: one that came there meanwhile may be the work
         // of a compaction that began before these rows were dead, and the caller will not ask again.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        let errors = self.events.background_errors.load(Ordering::Relaxed);
+        let errors = number(&open.db, properties::BACKGROUND_ERRORS);
         open.db.compact_range_opt(Some(from), Some(until), &options);
-        // The call itself returns nothing. An error may have come and, as of a disk that was full, gone meanwhile.
+        // The call itself returns nothing; RocksDB counts what failed, also what it tells no listener.
         match self.events.error() {
             Some(error) => Err(error),
-            None if self.events.background_errors.load(Ordering::Relaxed) > errors => {
-                Err(BaseError::Failed("background work failed during the compaction, and goes on again".into()))
+            None if number(&open.db, properties::BACKGROUND_ERRORS) > errors => {
+                let short = self.events.short_of_room();
+                Err(short.unwrap_or_else(|| BaseError::Failed("a compaction failed, and another one has not".into())))
             }
             None => Ok(()),
         }
@@ -228,7 +264,8 @@ impl Base for Rocks {
                 self.events.clear_error();
                 Ok(())
             }
-            // RocksDB is at it by itself (of a full disk it looks for room every five seconds): what it waits for.
+            // RocksDB is at it by itself (where the list of files found no room, it looks for some every five seconds): what it
+            // waits for.
             Err(error) if error.kind() == ErrorKind::Busy => match self.events.error() {
                 Some(standing) => Err(standing),
                 None => Ok(()),

@@ -2,8 +2,9 @@
 
 mod contract;
 
-use contract::{Directory, Flush, Random, all};
-use haypile_store::base::{Base, BaseError, Lookup, Tier};
+use contract::{Directory, Flush, Random, all, rest};
+use haypile_store::base::{Base, BaseError, Direction, Lookup, Reclaim, Tier};
+use haypile_store::row::{Family, ObjectId, Slot, Space, data_row, family_range};
 use haypile_store_rocks::{OpenError, Options, Rocks};
 use std::path::Path;
 use std::process::Command;
@@ -33,10 +34,15 @@ impl Drop for SmallDisk {
 }
 
 fn rows(round: u64, bytes: usize) -> Flush {
+    rows_of(round, bytes / 1000, |key| key.to_be_bytes().to_vec())
+}
+
+/// So many rows of 1000 bytes each.
+fn rows_of(round: u64, count: usize, row: impl Fn(u32) -> Vec<u8>) -> Flush {
     let mut random = Random(round + 1);
     let mut flush = Flush::default();
-    for key in 0..(bytes / 1000) as u32 {
-        flush.set(&key.to_be_bytes(), Some((0..1000).map(|_| random.next() as u8).collect()));
+    for key in 0..count as u32 {
+        flush.set(&row(key), Some((0..1000).map(|_| random.next() as u8).collect()));
     }
     flush
 }
@@ -151,6 +157,66 @@ fn what_an_unfinished_flush_left_is_room_for_an_open() {
     fill(&disk.path().join("filler"), 0);
     let base = Rocks::open(&directory, Options::default()).expect("the base opens");
     assert_eq!(all(&base).len(), (1 << 20) / 1000);
+    base.close();
+}
+
+/// RocksDB, left to itself, begins no compaction after one that found the disk full until there is room for all that it
+/// read; where only a compaction can make room, that would be never.
+#[test]
+fn what_is_dead_goes_on_a_disk_with_less_room_than_it_takes() {
+    let Some(disk) = SmallDisk::mount(96) else {
+        eprintln!("no tmpfs can be mounted here: nothing was tested");
+        return;
+    };
+    let options = Options { cache_bytes: 4 << 20, ..Options::default() };
+    let base = Rocks::open(&disk.path().join("base"), options).expect("the base opens");
+    let (live, dead) = (Space(1), Space(2));
+    let row = |space, name: u32| data_row(space, Slot(0), ObjectId(1), &name.to_be_bytes());
+    // The live rows lie around the dead ones, so that no file goes as a whole. All but the first flush are at level 0.
+    for round in 0..3 {
+        let mut flush = rows_of(round, 10_000, |name| row(dead, name).to_vec());
+        [live, Space(3)].iter().for_each(|space| flush.set(&row(*space, 0), Some(vec![round as u8])));
+        flush.into_base(&base).expect("a flush");
+    }
+    let filler = disk.path().join("filler");
+    fill(&filler, 1 << 10);
+    let figure = |name| base.figures().into_iter().find(|(other, _)| *other == name).expect("a figure").1;
+    for _ in 0..2 {
+        let flush = rows_of(9, 1, |name| row(dead, name).to_vec());
+        flush.put(row(live, 0), [9]).put(row(Space(3), 0), [9]).into_base(&base).expect("there is room for that");
+    }
+    let begun = std::time::Instant::now();
+    while figure("background_errors") == 0 {
+        assert!(begun.elapsed().as_secs() < 60, "a compaction of level 0 begins, and finds no room");
+        std::thread::yield_now();
+    }
+    // From now on none begins by itself for a while.
+    base.pace_removals(true);
+    std::fs::remove_file(&filler).expect("the room comes back");
+    fill(&filler, 4 << 10);
+    resume(&base);
+
+    base.set_reclaim(Reclaim { objects_below: 0, dead_spaces: vec![dead] });
+    let (from, until) = family_range(Family::Data, dead);
+    let begun = std::time::Instant::now();
+    while let Err(error) = base.reclaim_range(&from, &until) {
+        assert!(matches!(error, BaseError::Full(_)), "{error:?}");
+        assert!(begun.elapsed().as_secs() < 60, "what is left is small, and has room: {error:?}");
+    }
+    let left = rest(base.scan(&from, &until, Direction::Forward, Tier::Disk).expect("a scan")).len();
+    assert_eq!(left, 0, "it said that they are gone");
+    assert_eq!(all(&base).len(), 2, "what lives stays");
+
+    // One has found room again: others begin.
+    base.pace_removals(false);
+    for _ in 0..4 {
+        Flush::default().put(row(live, 0), [9]).put(row(Space(3), 0), [9]).into_base(&base).expect("there is room");
+    }
+    let begun = std::time::Instant::now();
+    while figure("level0_files") >= 4 {
+        assert!(begun.elapsed().as_secs() < 60, "a compaction of level 0 begins");
+        std::thread::yield_now();
+    }
     base.close();
 }
 
