@@ -232,6 +232,22 @@ pub(crate) struct Finished {
     pub counted: Option<Counted>,
 }
 
+impl Finished {
+    /// What became of a command that has this reply and nothing else to tell.
+    pub fn plain(state: State, reply: haypile_resp::Reply) -> Finished {
+        Finished {
+            state,
+            reply,
+            gate: Index(0),
+            was_block: false,
+            was_locked: false,
+            called: Vec::new(),
+            waiter: None,
+            counted: None,
+        }
+    }
+}
+
 impl Block {
     /// Whether its commands have more arguments than this, the watched keys included.
     pub fn is_longer_than(&self, arguments: usize) -> bool {

@@ -121,7 +121,7 @@ impl Exclusion {
     /// A job of the I/O pool leaves.
     pub fn leave_pool(&self) {
         let mut state = lock(&self.state);
-        debug_assert!(state.pool_inside > 0, "a job leaves once");
+        assert!(state.pool_inside > 0, "a job leaves once");
         state.pool_inside -= 1;
         if state.phase == Phase::DrainingPool && state.pool_inside == 0 {
             self.close(&mut state);
@@ -165,7 +165,7 @@ impl Exclusion {
     pub fn open(&self) {
         let (outside, next) = {
             let mut state = lock(&self.state);
-            debug_assert!(state.phase == Phase::Held, "only who is alone opens");
+            assert!(state.phase == Phase::Held, "only who is alone opens");
             state.phase = Phase::Open;
             state.times_alone += 1;
             self.closed.0.store(false, Ordering::SeqCst);
@@ -174,6 +174,11 @@ impl Exclusion {
         for waiter in outside.into_iter().chain(next) {
             waiter();
         }
+    }
+
+    /// Whether one run holds it while nothing else runs.
+    pub fn is_held(&self) -> bool {
+        lock(&self.state).phase == Phase::Held
     }
 
     fn close(&self, state: &mut State) {

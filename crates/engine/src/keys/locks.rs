@@ -58,6 +58,7 @@ pub enum Hold {
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     /// `stripe << 1 | exclusive`: ascending and each stripe once after `arrange`.
+    /// Invariant: locks are taken in this order, so that no two commands refuse each other in a circle.
     claims: SmallVec<[u32; 12]>,
 }
 
@@ -89,6 +90,11 @@ impl Claims {
             self.claims[kept] = self.claims[i];
         }
         self.claims.truncate(kept + 1);
+    }
+
+    /// Whether they are in the order in which locks are taken.
+    fn are_arranged(&self) -> bool {
+        self.claims.is_sorted_by(|one, next| one >> 1 < next >> 1)
     }
 
     /// The stripes of these keys, each alone.
@@ -223,6 +229,7 @@ impl Locks {
     /// again or call `pass_on`, so that those behind it are called in its place.
     #[inline]
     pub fn try_lock(&self, claims: &Claims, turn: Turn, held_for: HeldFor) -> Result<(), Refused> {
+        debug_assert!(claims.are_arranged(), "stripes are taken in ascending order, each once");
         for (taken, (stripe, hold)) in claims.iter().enumerate() {
             let called = matches!(turn, Turn::Called(at) if at.stripe == stripe);
             if !self.take(stripe, hold, called, held_for) {

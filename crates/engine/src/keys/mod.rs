@@ -2,6 +2,7 @@
 //!
 //! Owns no client and runs no command; `run` asks here before it touches a key, and tells here what it has touched.
 
+pub(crate) mod admission;
 pub(crate) mod exclusion;
 pub(crate) mod locks;
 

@@ -1,32 +1,29 @@
 //! From a client's bytes to its replies: the hot path of the server.
 //!
-//! `Worker::turn` parses what a connection has sent and runs it command by command. Most commands take the short way in
-//! here: their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
+//! `Worker::turn` parses what a connection has sent and runs it command by command. Most commands take the short way
+//! (`short`): their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
 //! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in `reply`.
 
 use crate::clients::attention::Attended;
 use crate::clients::session::{Pending, Session, Waiting, Work};
 use crate::clients::statistics::Moment;
 use crate::engine::Engine;
-use crate::keys::locks::{HeldFor, Hold, Refused, Turn as LockTurn};
+use crate::keys::locks::Refused;
 use crate::run::ahead::{Ahead, Behind, Call as Planned, Located};
 use crate::run::host::Desk;
+use crate::run::short::{Once, Try};
 use crate::run::subscribing::Steps;
 use crate::run::worker::{Next, Turn, Workbench};
-use haypile_commands::table::{BlockFn, DataFn};
-use haypile_commands::{Args, Control, Entry, Error, Flag, Run, Tried};
+use haypile_commands::table::SessionFn;
+use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
-use haypile_store::{Call, Key, Mode, Stop, Store, Txn, WritePressure};
-use smallvec::SmallVec;
+use haypile_store::{Key, Stop, Store, WritePressure};
 use std::time::Duration;
 
 /// Commands of one connection in one turn. Then the others have theirs: what they wait for is bounded, and a pipeline of
 /// this length has its costs shared well enough.
 const TURN_COMMANDS_MAX: usize = 1024;
-
-/// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
-const ARGUMENTS_AT_ONCE: usize = 4096;
 
 /// Bytes of output at which a connection's next commands wait until its client has read some.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
@@ -51,34 +48,6 @@ pub(crate) enum Hindrance {
     Awaited,
     /// It has found something out that is to be kept: the short way goes on as a write.
     Keeps,
-}
-
-/// What the short way runs: `None` where there is nothing to have yet.
-trait Runs {
-    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error>;
-}
-
-/// A command that ends at once.
-struct Once(DataFn);
-
-/// One that waits where it finds nothing.
-struct Try(BlockFn);
-
-impl Runs for Once {
-    #[inline]
-    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
-        (self.0)(txn, args).map(Some)
-    }
-}
-
-impl Runs for Try {
-    #[inline]
-    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
-        Ok(match (self.0)(txn, args)? {
-            Tried::Got(reply) => Some(reply),
-            Tried::Nothing(_) => None,
-        })
-    }
 }
 
 impl Workbench {
@@ -253,33 +222,7 @@ impl Workbench {
             (Run::Block(run), Some(store)) => {
                 self.data::<true>(engine, store, session, entry, Try(run), args, located, out)
             }
-            (Run::Session(run), _) => {
-                if entry.flags.has(Flag::Pubsub)
-                    && let Some(steps) = Steps::of(entry, session, args)
-                {
-                    return Ok(self.step(engine, session, steps, out));
-                }
-                session.client.show(session, self.now_ms, session.last_command);
-                let mut desk =
-                    Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
-                match run(&mut desk, Args::from(args)) {
-                    Err(Error::Stop(Stop::Long)) if store.is_some() => Err(Hindrance::Long),
-                    // The I/O pool starts with the store.
-                    Err(Error::Stop(Stop::Long)) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
-                    reply => {
-                        if let Some(wait) = session.state.wait.take() {
-                            return Ok(self.block(engine, session, wait, out));
-                        }
-                        if let Some(how) = session.state.reload.take() {
-                            return Ok(self.reload(engine, session, how));
-                        }
-                        let reply = reply.unwrap_or_else(Error::into_reply);
-                        let reply = engine.carry_out(&mut session.state, reply, false);
-                        self.adopt(engine, session, Index(0));
-                        Ok(self.reply(engine, session, reply, Index(0), out))
-                    }
-                }
-            }
+            (Run::Session(run), _) => self.session_command(engine, store.is_some(), session, entry, run, args, out),
             (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
             (Run::Migrate(parse), Some(store)) => {
                 let refused = match (parse(Args::from(args)), pressure(store, false)) {
@@ -304,143 +247,41 @@ impl Workbench {
         }
     }
 
-    /// The short way: one command on its keys, in memory. A hindrance leaves nothing behind.
+    /// Runs a command on the session's state, which needs no keys.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
-    fn data<const WRITES: bool>(
+    fn session_command(
         &mut self,
         engine: &Engine,
-        store: &Store,
+        has_store: bool,
         session: &mut Session,
         entry: &Entry,
-        run: impl Runs,
+        run: SessionFn,
         args: resp::Args<'_>,
-        located: &[Key<'_>],
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
-        let caches = matches!(entry.command.run, Run::Cache(_));
-        // Nobody waits for room, or is refused for want of it, only to keep what was found out.
-        let mut commits = WRITES;
-        if WRITES {
-            match pressure(store, entry.flags.has(Flag::Denyoom)) {
-                WritePressure::Go => {}
-                _ if caches => commits = false,
-                WritePressure::Slow(wait) => {
-                    if let Some(wait) = session.owe(wait) {
-                        return Err(Hindrance::Slow(wait));
-                    }
-                }
-                WritePressure::Stop(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
-            }
+        if entry.flags.has(Flag::Pubsub)
+            && let Some(steps) = Steps::of(entry, session, args)
+        {
+            return Ok(self.step(engine, session, steps, out));
         }
-        // So many keys take their time to look at, to lock and to answer for.
-        if args.len() > ARGUMENTS_AT_ONCE {
-            return Err(Hindrance::Long);
+        session.client.show(session, self.now_ms, session.last_command);
+        let mut desk = Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
+        let reply = match run(&mut desk, Args::from(args)) {
+            Err(Error::Stop(Stop::Long)) if has_store => return Err(Hindrance::Long),
+            // The I/O pool starts with the store.
+            Err(Error::Stop(Stop::Long)) => return Ok(self.refuse(engine, session, engine.loading_error(), out)),
+            reply => reply.unwrap_or_else(Error::into_reply),
+        };
+        if let Some(wait) = session.state.wait.take() {
+            return Ok(self.block(engine, session, wait, out));
         }
-        // Before the keys: which space they are in must not change until they are locked.
-        if !self.enter(engine) || self.store_version != engine.store_version() {
-            return Err(Hindrance::Outside);
+        if let Some(how) = session.state.reload.take() {
+            return Ok(self.reload(engine, session, how));
         }
-        let database = session.state.database;
-        let mut keys: SmallVec<[(usize, Key<'_>); 2]> = SmallVec::new();
-        self.claims.clear();
-        for (number, (at, spec)) in entry.command.keys(Args::from(args)).enumerate() {
-            let key = match located.get(number) {
-                Some(key) if store.is_in(key, database) => *key,
-                _ => store.key(database, args.get(at)),
-            };
-            keys.push((at, key));
-            self.claims
-                .add(key.hash, if WRITES && entry.command.changes(spec) { Hold::Exclusive } else { Hold::Shared });
-        }
-        self.claims.arrange();
-        // What reads one row sees it as it is at one moment, without waiting for who holds its key.
-        let mut locked =
-            WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
-        // It has touched its key already.
-        let mut is_again = false;
-        loop {
-            if locked {
-                engine.locks.try_lock(&self.claims, LockTurn::Newcomer, HeldFor::Moment).map_err(Hindrance::Locked)?;
-            }
-            let pins = session.pins.as_deref();
-            let call = Call { now_ms: self.now_ms, seed: self.next_seed(), database, mode: Mode::Memory, pins };
-            let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
-            txn.note_events(engine.events());
-            if session.state.no_touch || is_again {
-                txn.set_touching(false);
-            }
-            if !locked {
-                txn.read_one_row();
-            }
-            if WRITES && engine.waiters.any() {
-                txn.note_ready();
-            }
-            let mut reply = match run.run(&mut txn, Args::with_keys(args, &keys)) {
-                Ok(Some(reply)) => Ok(reply),
-                // The long way tries again, and waits.
-                Ok(None) => {
-                    self.buffers = txn.finish();
-                    if locked {
-                        engine.locks.unlock(&self.claims);
-                    }
-                    return Err(Hindrance::LongWay);
-                }
-                Err(error) => Err(error),
-            };
-            if caches && !WRITES && !txn.is_read_only() {
-                self.buffers = txn.finish();
-                if locked {
-                    engine.locks.unlock(&self.claims);
-                }
-                return Err(Hindrance::Keeps);
-            }
-            if WRITES && reply.is_ok() && engine.is_awaited(&txn) {
-                self.buffers = txn.finish();
-                engine.locks.unlock(&self.claims);
-                return Err(Hindrance::Awaited);
-            }
-            if commits && reply.is_ok() {
-                match txn.commit() {
-                    Ok(_) => {
-                        engine.count_expired(&txn);
-                        if engine.watches.any() {
-                            engine.watches.on_commit(&txn);
-                        }
-                    }
-                    Err(_) if caches => {}
-                    Err(stop) => reply = Err(Error::Stop(stop)),
-                }
-            }
-            if !txn.events().is_empty() && reply.is_ok() {
-                // Under the locks: in the order in which the keys changed.
-                engine.tell(&txn);
-            }
-            let (gate, lookups) = (txn.gate(), txn.lookups());
-            self.buffers = txn.finish();
-            if locked {
-                engine.locks.unlock(&self.claims);
-            }
-            return match reply {
-                Ok(reply) => {
-                    engine.counters(self.index).add_lookups(lookups);
-                    Ok(self.reply(engine, session, reply, gate, out))
-                }
-                Err(Error::Stop(Stop::NeedsLocks)) if !locked => {
-                    (locked, is_again) = (true, true);
-                    continue;
-                }
-                Err(Error::Stop(Stop::WouldBlock)) => Err(Hindrance::Load),
-                Err(Error::Stop(Stop::Long)) => Err(Hindrance::Long),
-                Err(Error::Stop(Stop::NeedsLocks)) => Err(Hindrance::MoreLocks),
-                Err(error) => {
-                    if !matches!(error, Error::Stop(_)) {
-                        engine.counters(self.index).add_lookups(lookups);
-                    }
-                    Ok(self.reply(engine, session, error.into_reply(), gate, out))
-                }
-            };
-        }
+        let reply = engine.carry_out(&mut session.state, reply, false);
+        self.adopt(engine, session, Index(0));
+        Ok(self.reply(engine, session, reply, Index(0), out))
     }
 
     /// Keeps command `at` in its session and sees to it that it goes on.

@@ -6,8 +6,10 @@
 //! it again.
 
 use crate::engine::Engine;
+use crate::keys::admission::{KeysHeld, LoopInside, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Hold, Turn};
 use crate::run::pool::{Job, Task};
+use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::{Place, Service};
 use crate::run::worker::Worker;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, Txn, TxnBuffers, WritePressure};
@@ -47,12 +49,12 @@ impl Worker {
             return false;
         }
         let due = store.due_deadlines(now_ms, BATCH);
-        if due.is_empty() || !engine.exclusion.enter(desk.index) {
+        if due.is_empty() {
             return false;
         }
+        let Some(inside) = LoopInside::try_enter(&engine.exclusion, desk.index) else { return false };
         if version != engine.store_version() {
             // What was found is of a store that is closed by now.
-            engine.exclusion.leave(desk.index);
             return false;
         }
         let (mut gone, mut partly, mut cold) = (0, 0, 0);
@@ -69,7 +71,7 @@ impl Worker {
                 Expired::Refused => break,
             }
         }
-        engine.exclusion.leave(desk.index);
+        drop(inside);
         engine.expire_ns.add_shared(engine.statistics.clock.ns(started, engine.moment()));
         engine.note_event("expire-cycle", started);
         if cold > 0 {
@@ -128,16 +130,13 @@ impl Engine {
                 if !may_expire(self, self.now_ms()) {
                     return;
                 }
-                if !self.exclusion.enter_pool(|| Box::new(|| ())) {
-                    break;
-                }
+                let Some(inside) = PoolInside::try_enter(&self.exclusion, || Box::new(|| ())) else { break };
                 if version != self.store_version() {
-                    self.exclusion.leave_pool();
                     return;
                 }
                 let (expired, back) = expire_key(self, store, due, now_ms, Mode::Disk, buffers);
                 buffers = back;
-                self.exclusion.leave_pool();
+                drop(inside);
                 if matches!(expired, Expired::Refused) {
                     break;
                 }
@@ -184,41 +183,29 @@ fn expire_key(
         Mode::Disk => (HeldFor::Long, POOL_FIELDS_BATCH),
         _ => (HeldFor::Moment, FIELDS_BATCH),
     };
-    if engine.locks.try_lock(&claims, Turn::Newcomer, held).is_err() {
+    let Ok(keys) = KeysHeld::try_take(&engine.locks, &claims, Turn::Newcomer, held) else {
         return (Expired::Kept, buffers);
-    }
+    };
     let call = Call { now_ms, seed: 0, database, mode, pins: None };
-    let mut txn = store.begin(buffers, call);
-    txn.note_events(engine.events());
-    txn.set_touching(false);
-    if engine.waiters.any() {
-        txn.note_ready();
-    }
-    let mut service = Service::new(engine, store, Place::Expiry { claims: &claims, held_for: held });
+    let place = Place::Expiry { claims: &claims, held_for: held };
+    let mut txn = begin(engine, store, buffers, call, place, false);
+    let mut service = Service::new(engine, store, place);
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
-        // Some wait for the end of a stream.
-        service.serve(&mut txn)?;
-        service.confirm()?;
-        // A deadline that is not its key's any more goes too.
-        txn.commit()?;
-        engine.count_expired(&txn);
-        service.deliver(txn.gate());
+        // Whoever watched it after that has seen it as it is from now on.
+        match &lapsed {
+            Lapsed::Key => txn.on_lapsed(&key, due.deadline_ms),
+            Lapsed::Fields(expired) => txn.on_lapsed(&key, expired.until_ms),
+            Lapsed::Nothing => {}
+        }
+        // A deadline that is not its key's any more goes too; and some wait for the end of a stream.
+        conclude(engine, store, &mut txn, Some(&mut service), Keeps::Effects)?;
         Ok(lapsed)
     });
     drop(service);
     let expired = match lapsed {
         Ok(Lapsed::Nothing) => Expired::Kept,
-        Ok(lapsed) => {
-            let (until_ms, is_partly) = match lapsed {
-                Lapsed::Fields(expired) => (expired.until_ms, expired.may_be_more),
-                _ => (due.deadline_ms, false),
-            };
-            if engine.watches.any() {
-                engine.watches.on_expired(due.space, &due.name, until_ms, |database| txn.space(database));
-            }
-            engine.tell(&txn);
-            if is_partly { Expired::Partly } else { Expired::Gone }
-        }
+        Ok(Lapsed::Fields(hash::Expired { may_be_more: true, .. })) => Expired::Partly,
+        Ok(Lapsed::Key | Lapsed::Fields(_)) => Expired::Gone,
         Err(haypile_types::Error::Stop(Stop::WouldBlock | Stop::Long)) => Expired::Cold,
         Err(haypile_types::Error::Stop(Stop::NeedsLocks)) => Expired::Kept,
         Err(haypile_types::Error::Stop(stop)) => {
@@ -231,6 +218,6 @@ fn expire_key(
         }
     };
     let buffers = txn.finish();
-    engine.locks.unlock(&claims);
+    drop(keys);
     (expired, buffers)
 }

@@ -9,10 +9,11 @@
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Finished, Pending, State, Work};
 use crate::engine::Engine;
+use crate::keys::admission::{KeysHeld, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Parked, Turn};
 use crate::run::pool::{Job, Task};
+use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::{Place, Service};
-use crate::run::work::commit;
 use haypile_commands::keys::dump::{Dump, LongDump};
 use haypile_commands::keys::migrate::{self, Migration, Parcel};
 use haypile_commands::{Args, Error, Run};
@@ -98,24 +99,22 @@ impl Engine {
         assert!(is_first, "an engine has one way to other servers");
     }
 
-    /// Comes in from a thread that may wait, unless the server stops; the store is not exchanged until `leave_pool`.
-    fn come_in(&self) -> bool {
+    /// Comes in from a thread that may wait, unless the server stops; the store is not exchanged while the guard lives.
+    fn come_in(&self) -> Option<PoolInside<'_>> {
         loop {
             let (tell, told) = channel();
-            let is_in = self.exclusion.enter_pool(|| {
+            let inside = PoolInside::try_enter(&self.exclusion, || {
                 Box::new(move || {
                     // Who asked looks again by itself, and may have done so.
                     let _ = tell.send(());
                 })
             });
-            if is_in && self.store().is_some() {
-                return true;
+            if inside.is_some() && self.store().is_some() {
+                return inside;
             }
-            if is_in {
-                self.exclusion.leave_pool();
-            }
+            drop(inside);
             if self.is_closing() && self.store().is_none() {
-                return false;
+                return None;
             }
             let _ = told.recv_timeout(LOOK);
         }
@@ -133,16 +132,19 @@ pub(crate) fn run(
     until: Option<Instant>,
 ) -> Option<Finished> {
     let claims = pending.needs(&engine.table, store).claims;
-    if let Err(refused) = engine.locks.try_lock(&claims, pending.turn, HeldFor::Long) {
-        let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
-        let (engine_again, inbox) = (engine.clone(), inbox.clone());
-        let again =
-            move || engine_again.pool.submit(Job { session, inbox, task: Task::Migrate(pending, state, until) });
-        if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again)) {
-            waiter();
+    let keys = match KeysHeld::try_take(&engine.locks, &claims, pending.turn, HeldFor::Long) {
+        Ok(keys) => keys,
+        Err(refused) => {
+            let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
+            let (engine_again, inbox) = (engine.clone(), inbox.clone());
+            let again =
+                move || engine_again.pool.submit(Job { session, inbox, task: Task::Migrate(pending, state, until) });
+            if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again)) {
+                waiter();
+            }
+            return None;
         }
-        return None;
-    }
+    };
     let was_locked = matches!(pending.turn, Turn::Called(_));
     let Work::Command(id, args) = &pending.work else { unreachable!("no block migrates") };
     let Run::Migrate(parse) = engine.table.entry(*id).command.run else { unreachable!("it is the one command") };
@@ -154,8 +156,8 @@ pub(crate) fn run(
         }
         Err(error) => (error.into_reply(), Index(0)),
     };
-    engine.locks.unlock(&claims);
-    Some(Finished { state, reply, gate, was_block: false, was_locked, called: Vec::new(), waiter: None, counted: None })
+    drop(keys);
+    Some(Finished { gate, was_locked, ..Finished::plain(state, reply) })
 }
 
 /// The answer to a call whose time was over before a thread was free for it. It is not run any more.
@@ -167,8 +169,7 @@ pub(crate) fn give_up(engine: &Engine, pending: &Pending, state: State) -> Finis
         }
         Turn::Newcomer => false,
     };
-    let (reply, called) = (connecting(), Vec::new());
-    Finished { state, reply, gate: Index(0), was_block: false, was_locked, called, waiter: None, counted: None }
+    Finished { was_locked, ..Finished::plain(state, connecting()) }
 }
 
 /// One call, from its first key to its reply.
@@ -280,15 +281,14 @@ impl<'a> Exchange<'a> {
         let name = self.args.get(at);
         self.inside(|exchange, store, times_alone| {
             let call = exchange.call();
-            let mut txn = store.begin(std::mem::take(&mut exchange.buffers), call);
-            txn.note_events(exchange.engine.events());
-            if exchange.state.no_touch {
-                txn.set_touching(false);
-            }
-            let packed = migrate::pack(&mut txn, name);
+            let (engine, buffers) = (exchange.engine, std::mem::take(&mut exchange.buffers));
+            let mut txn = begin(engine, store, buffers, call, exchange.place(), !exchange.state.no_touch);
+            let mut packed = migrate::pack(&mut txn, name);
             if packed.is_ok() {
-                exchange.engine.tell(&txn);
-                exchange.engine.add_lookups(txn.lookups());
+                match conclude(engine, store, &mut txn, None, Keeps::Nothing) {
+                    Ok(()) => engine.add_lookups(txn.lookups()),
+                    Err(stop) => packed = Err(Error::Stop(stop)),
+                }
             }
             exchange.gate = exchange.gate.max(txn.gate());
             exchange.buffers = txn.finish();
@@ -392,7 +392,7 @@ impl<'a> Exchange<'a> {
     /// Whether all that exists was still as it was sent. What was not is left alone.
     fn try_remove(&mut self, taken: &[Sent], serves: bool) -> Result<bool, Error> {
         self.inside(|exchange, store, times_alone| {
-            let (engine, inbox) = (exchange.engine, exchange.inbox);
+            let engine = exchange.engine;
             let (mut all, mut is_same) = (Vec::with_capacity(taken.len()), true);
             for sent in taken {
                 let name = exchange.args.get(sent.at);
@@ -409,26 +409,20 @@ impl<'a> Exchange<'a> {
                     Err(why) => return Err(Error::Stop(Stop::Failed(format!("ERR {why}")))),
                 }
             }
-            let mut txn = store.begin(TxnBuffers::default(), exchange.call());
-            txn.note_events(engine.events());
-            if serves && engine.waiters.any() {
-                txn.note_ready();
-            }
+            let place = exchange.place();
+            let mut txn = begin(engine, store, TxnBuffers::default(), exchange.call(), place, true);
             for name in all {
                 migrate::remove(&mut txn, name)?;
             }
-            let place = Place::Locked { claims: exchange.claims, held_for: HeldFor::Long, inbox };
             let mut service = Service::new(engine, store, place);
-            if serves {
-                service.serve(&mut txn)?;
-            }
-            service.confirm()?;
-            commit(engine, store, &mut txn)?;
-            engine.tell(&txn);
-            service.deliver(txn.gate());
+            conclude(engine, store, &mut txn, serves.then_some(&mut service), Keeps::Effects)?;
             exchange.gate = exchange.gate.max(txn.gate());
             Ok(is_same)
         })
+    }
+
+    fn place(&self) -> Place<'a> {
+        Place::Locked { claims: self.claims, held_for: HeldFor::Long, inbox: self.inbox }
     }
 
     fn call(&self) -> Call<'static> {
@@ -444,15 +438,11 @@ impl<'a> Exchange<'a> {
     /// Runs something on keys; it is told how often somebody was alone.
     fn inside<T>(&mut self, act: impl FnOnce(&mut Self, &Store, u64) -> Result<T, Error>) -> Result<T, Error> {
         let engine = self.engine;
-        if !engine.come_in() {
-            return Err(Error::text("ERR the server is stopping"));
-        }
-        let acted = match engine.store() {
-            Some(store) => act(self, &store, engine.exclusion.times_alone()),
+        let Some(inside) = engine.come_in() else { return Err(Error::text("ERR the server is stopping")) };
+        match engine.store() {
+            Some(store) => act(self, &store, inside.times_alone()),
             None => unreachable!("nobody is inside while there is none"),
-        };
-        engine.exclusion.leave_pool();
-        acted
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Pending, State, What, Work};
 use crate::engine::Engine;
+use crate::keys::admission::{Admitted, AloneHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Alone;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::keys::waiters::Waiter;
@@ -15,9 +16,9 @@ use crate::run::movers::Movers;
 use crate::run::multi::Rewatch;
 use crate::run::serving::Place;
 use crate::run::together::{Together, Wanted};
+use crate::run::work::Needs;
 use crate::sync::{Condvar, Mutex, lock};
 use haypile_commands::Run;
-use haypile_log::Index;
 use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
@@ -312,7 +313,8 @@ impl Job {
                 }
             }
             Task::Run(pending, state) => {
-                if let Some(mut finished) = run(engine, &store, session, &inbox, pending, state) {
+                let guest = Guest { engine, session, inbox: &inbox, pending, state };
+                if let Some(mut finished) = run(guest, &store) {
                     finished.counted = engine.count_reply(&finished.reply);
                     inbox.push(event(What::Finished(Box::new(finished))));
                 }
@@ -362,113 +364,106 @@ fn encoded_if_long(reply: Reply, protocol: Protocol) -> Reply {
     }
 }
 
-/// Runs it, or parks it, which leaves nothing to tell yet.
-fn run(
-    engine: &Arc<Engine>,
-    store: &Store,
+/// A command on its way through the pool.
+struct Guest<'a> {
+    engine: &'a Arc<Engine>,
     session: u64,
-    inbox: &Arc<Inbox>,
-    mut pending: Box<Pending>,
-    mut state: State,
-) -> Option<Finished> {
-    let is_read = |id| matches!(engine.table.entry(id).command.run, Run::Read(_));
-    // What only reads is not run for a client that was closed meanwhile. One that was called to its lock goes there: others wait.
-    if matches!(pending.work, Work::Command(id, _) if is_read(id))
-        && matches!(pending.turn, Turn::Newcomer)
-        && !pending.alone
-        && engine.clients.get(session).is_none()
-    {
-        let (reply, gate, called) = (Reply::None, Index(0), Vec::new());
-        return Some(Finished {
-            state,
-            reply,
-            gate,
-            was_block: false,
-            was_locked: false,
-            called,
-            waiter: None,
-            counted: None,
-        });
+    inbox: &'a Arc<Inbox>,
+    pending: Box<Pending>,
+    state: State,
+}
+
+impl Guest<'_> {
+    /// Nobody asks for its reply any more. One that was called to its lock goes there all the same: others wait.
+    fn is_forgotten(&self) -> bool {
+        let is_read = |id| matches!(self.engine.table.entry(id).command.run, Run::Read(_));
+        // What only reads is not run for a client that was closed meanwhile.
+        matches!(self.pending.work, Work::Command(id, _) if is_read(id))
+            && matches!(self.pending.turn, Turn::Newcomer)
+            && !self.pending.alone
+            && self.engine.clients.get(self.session).is_none()
     }
-    let needs = pending.needs(&engine.table, store);
-    // The way back into the queue, for a job that has to wait.
-    let again = |pending: Box<Pending>, state: State| {
-        let (engine, inbox) = (engine.clone(), inbox.clone());
-        move || engine.pool.submit(Job { session, inbox, task: Task::Run(pending, state) })
-    };
+
+    /// The way back into the queue.
+    fn again(self) -> impl FnOnce() + Send + 'static {
+        let (engine, inbox, session) = (self.engine.clone(), self.inbox.clone(), self.session);
+        let task = Task::Run(self.pending, self.state);
+        move || engine.pool.submit(Job { session, inbox, task })
+    }
+}
+
+/// Gets a command what it needs, or parks it.
+fn admit<'a, 'g>(mut guest: Guest<'g>, engine: &'a Engine, needs: &'a Needs) -> Option<(Guest<'g>, Admitted<'a>)> {
+    if needs.alone && std::mem::take(&mut guest.pending.alone) {
+        return Some((guest, Admitted::Alone { _held: AloneHeld::granted(&engine.exclusion) }));
+    }
+    // Whoever waits takes the job with it; if the answer comes at once, it is still here.
+    let mut kept = Some(guest);
     if needs.alone {
-        if !std::mem::take(&mut pending.alone) {
-            // Whoever waits takes the job with it; if the answer comes at once, it is still here.
-            let mut kept = Some((pending, state));
-            let answer = engine.exclusion.alone(|answer| {
-                let (mut pending, state) = kept.take().expect("one waiter is made");
-                pending.alone = answer == Alone::WillBeGranted;
-                Box::new(again(pending, state))
-            });
-            if answer != Alone::Granted {
-                return None;
-            }
-            (pending, state) = kept.take()?;
-        }
-    } else {
-        let mut kept = Some((pending, state));
-        if !engine.exclusion.enter_pool(|| {
-            let (pending, state) = kept.take().expect("one waiter is made");
-            Box::new(again(pending, state))
-        }) {
-            return None;
-        }
-        (pending, state) = kept.take()?;
-        if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Long) {
-            engine.exclusion.leave_pool();
-            let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
-            if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(again(pending, state))) {
+        let held = AloneHeld::try_hold(&engine.exclusion, |answer| {
+            let mut guest = kept.take().expect("one waiter is made");
+            guest.pending.alone = answer == Alone::WillBeGranted;
+            Box::new(guest.again())
+        })?;
+        return Some((kept?, Admitted::Alone { _held: held }));
+    }
+    let inside = PoolInside::try_enter(&engine.exclusion, || {
+        let guest = kept.take().expect("one waiter is made");
+        Box::new(guest.again())
+    })?;
+    let mut guest = kept?;
+    match KeysHeld::try_take(&engine.locks, &needs.claims, guest.pending.turn, HeldFor::Long) {
+        Ok(keys) => Some((guest, Admitted::OnPool { _keys: keys, _inside: inside })),
+        Err(refused) => {
+            drop(inside);
+            let turn = std::mem::replace(&mut guest.pending.turn, Turn::Called(refused));
+            if let Parked::Retry(waiter) = engine.locks.park(refused, turn, Box::new(guest.again())) {
                 waiter();
             }
-            return None;
+            None
         }
     }
+}
+
+/// Runs it, or parks it, which leaves nothing to tell yet.
+fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
+    if guest.is_forgotten() {
+        return Some(Finished::plain(guest.state, Reply::None));
+    }
+    let engine = guest.engine;
+    let needs = guest.pending.needs(&engine.table, store);
+    let (mut guest, admitted) = admit(guest, engine, &needs)?;
+    let Guest { session, inbox, pending, state, .. } = &mut guest;
     // From in here it is not exchanged.
     let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
-    let call =
-        Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Disk, pins: None };
+    let (seed, database) = (pending.seed, state.database);
+    let call = Call { now_ms: engine.now_ms(), seed, database, mode: Mode::Disk, pins: None };
     let (before, was_block) = (state.clone(), pending.work.is_block());
     let was_locked = matches!(pending.turn, Turn::Called(_));
     let place = match needs.alone {
         true => Place::Alone { inbox },
         false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Long, inbox },
     };
-    let ran = pending.work.run(engine, &store, session, &mut state, call, TxnBuffers::default(), place);
-    if needs.alone {
-        engine.exclusion.open();
-    } else {
-        engine.locks.unlock(&needs.claims);
-        engine.exclusion.leave_pool();
-    }
-    let (gate, called, waiter) = (ran.gate, ran.called, ran.waiter);
+    let ran = pending.work.run(engine, &store, *session, state, call, TxnBuffers::default(), place);
+    drop(admitted);
+    let gate = ran.gate;
     Some(match ran.reply {
         Ok(reply) => {
+            let Guest { mut state, .. } = guest;
             let reply = encoded_if_long(engine.carry_out(&mut state, reply, was_block), state.protocol);
-            Finished { state, reply, gate, was_block, was_locked, called, waiter, counted: None }
+            let (called, waiter) = (ran.called, ran.waiter);
+            Finished { gate, was_block, was_locked, called, waiter, ..Finished::plain(state, reply) }
         }
         Err(Stop::NeedsLocks) => {
-            pending.more.extend(ran.missing);
-            pending.turn = Turn::Newcomer;
-            again(pending, before)();
+            guest.pending.more.extend(ran.missing);
+            guest.pending.turn = Turn::Newcomer;
+            guest.state = before;
+            guest.again()();
             return None;
         }
         Err(stop) => {
-            let reply = pending.work.refusal(stop);
-            Finished {
-                state: before,
-                reply,
-                gate,
-                was_block,
-                was_locked,
-                called: Vec::new(),
-                waiter: None,
-                counted: None,
-            }
+            let reply = guest.pending.work.refusal(stop);
+            Finished { gate, was_block, was_locked, ..Finished::plain(before, reply) }
         }
     })
 }

@@ -7,6 +7,7 @@
 //! are waited for, because they hold the base open.
 
 use crate::engine::{Engine, StoreRef};
+use crate::keys::admission::AloneHeld;
 use crate::keys::exclusion::Alone;
 use haypile_commands::host::{Reload, Shutdown};
 use haypile_store::Store;
@@ -57,23 +58,23 @@ impl Engine {
             // Most of it while the others go on.
             old.flush_now()?;
         }
-        self.be_alone_without_views(&old)?;
+        let held = self.be_alone_without_views(&old)?;
         let exchanged = self.exchange(old, how, &**opener);
-        if self.store().is_some() {
-            self.exclusion.open();
+        if self.store().is_none() {
+            held.keep();
         }
         exchanged
     }
 
     /// Waits until nobody runs on keys and no long reply holds the base open.
-    fn be_alone_without_views(&self, store: &Store) -> Result<(), String> {
+    fn be_alone_without_views(&self, store: &Store) -> Result<AloneHeld<'_>, String> {
         let since = Instant::now();
         loop {
-            self.be_alone();
+            let held = self.be_alone();
             if store.views() == 0 {
-                return Ok(());
+                return Ok(held);
             }
-            self.exclusion.open();
+            drop(held);
             if since.elapsed() > VIEWS_WAIT || self.is_closing() {
                 return Err("long replies are still being read".into());
             }
@@ -81,17 +82,20 @@ impl Engine {
         }
     }
 
-    fn be_alone(&self) {
+    fn be_alone(&self) -> AloneHeld<'_> {
         loop {
             let (tell, told) = channel();
-            let answer = self.exclusion.alone(|answer| {
+            let held = AloneHeld::try_hold(&self.exclusion, |answer| {
                 Box::new(move || {
                     // Who waits is below.
                     let _ = tell.send(answer);
                 })
             });
-            if answer == Alone::Granted || told.recv() == Ok(Alone::WillBeGranted) {
-                return;
+            if let Some(held) = held {
+                return held;
+            }
+            if told.recv() == Ok(Alone::WillBeGranted) {
+                return AloneHeld::granted(&self.exclusion);
             }
         }
     }

@@ -8,7 +8,8 @@
 
 use crate::clients::inbox::Inbox;
 use crate::engine::Engine;
-use crate::keys::locks::{Claims, HeldFor, Turn};
+use crate::keys::admission::MoreKeysHeld;
+use crate::keys::locks::{Claims, HeldFor};
 use crate::keys::waiters::{End, Waiter};
 use haypile_commands::{Args, Error, Run, Tried};
 use haypile_log::Index;
@@ -29,6 +30,8 @@ pub(crate) enum Place<'a> {
     Unlocked { inbox: &'a Arc<Inbox> },
     /// Under its key locks.
     Locked { claims: &'a Claims, held_for: HeldFor, inbox: &'a Arc<Inbox> },
+    /// On the short way, where nobody is served: under its key locks, or to read one row.
+    Short { locked: bool },
     /// Under the lock of a key that expires: no session waits for this.
     Expiry { claims: &'a Claims, held_for: HeldFor },
     /// While nothing else runs.
@@ -39,7 +42,7 @@ impl<'a> Place<'a> {
     /// Where a session is told what it waits for, if it may wait.
     pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
         match self {
-            Place::Rehearsal | Place::Expiry { .. } => None,
+            Place::Rehearsal | Place::Short { .. } | Place::Expiry { .. } => None,
             Place::Unlocked { inbox } | Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
         }
     }
@@ -53,7 +56,7 @@ pub(crate) struct Service<'a> {
     /// In order, with their replies.
     served: Vec<(Arc<Waiter>, Reply)>,
     /// Key locks that were taken for them, beside those of the run.
-    more: Vec<Claims>,
+    more: Vec<MoreKeysHeld<'a>>,
     /// Hashes of the keys whose locks could not be had at once: the run is to have them from the beginning.
     missing: Vec<u32>,
     /// Keys of waiters that were looked at.
@@ -170,18 +173,18 @@ impl<'a> Service<'a> {
         let (Place::Locked { claims, held_for, .. } | Place::Expiry { claims, held_for }) = self.place else {
             return Ok(());
         };
-        let is_held = |hash: &u32| claims.covers(*hash, true) || self.more.iter().any(|more| more.covers(*hash, true));
+        let is_held = |hash: &u32| claims.covers(*hash, true) || self.more.iter().any(|more| more.covers(*hash));
         let lacking: Vec<u32> = self.hashes_of(waiter).filter(|hash| !is_held(hash)).collect();
         if lacking.is_empty() {
             return Ok(());
         }
         let more = Claims::exclusive(&lacking);
         // Whoever waits for locks while it holds others waits for ever some day: this one does not wait.
-        if self.engine.locks.try_lock(&more, Turn::Newcomer, held_for).is_err() {
+        let Some(more) = MoreKeysHeld::try_take(&self.engine.locks, more, held_for) else {
             let all = self.served.iter().flat_map(|(waiter, _)| self.hashes_of(waiter)).chain(lacking).collect();
             self.missing = all;
             return Err(Stop::NeedsLocks);
-        }
+        };
         self.more.push(more);
         Ok(())
     }
@@ -232,7 +235,7 @@ impl Drop for Service<'_> {
         if !matches!(self.place, Place::Rehearsal) {
             served.iter().for_each(|(waiter, _)| self.take_back(waiter));
         }
-        self.more.iter().for_each(|more| self.engine.locks.unlock(more));
+        // The locks that were taken for them go with this, once their waiters were taken back.
     }
 }
 

@@ -5,9 +5,10 @@
 //! and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any effect, so that
 //! starting over is all there is to it.
 
-use crate::clients::session::{Event, Pending, Session, Waiting, What, Work};
+use crate::clients::session::{Event, Pending, Session, State, Waiting, What, Work};
 use crate::clients::statistics::{Outcome, Timed, Wait};
 use crate::engine::Engine;
+use crate::keys::admission::{Admitted, AloneHeld, KeysHeld};
 use crate::keys::exclusion::Alone;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::run::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
@@ -15,10 +16,11 @@ use crate::run::pool::{Job, LOADS_MAX, Task};
 use crate::run::reply::discarded;
 use crate::run::serving::Place;
 use crate::run::together::Together;
+use crate::run::work::{Needs, Ran};
 use crate::run::worker::{Next, Workbench};
 use haypile_log::Index;
-use haypile_resp::Reply;
-use haypile_store::{Call, Mode, Stop, WritePressure};
+use haypile_resp::{Reply, ReplyPieces};
+use haypile_store::{Call, Mode, Stop, Store, WritePressure};
 use std::time::Instant;
 
 impl Workbench {
@@ -64,6 +66,18 @@ impl Workbench {
         let was_locked = matches!(&event, What::Finished(finished) if finished.was_locked);
         let begun = session.begun.take();
         timed(session).end(&engine.statistics.clock, begun, was_locked);
+        self.go_on_with(engine, session, waiting, event, out)
+    }
+
+    /// Goes on with what has come.
+    fn go_on_with(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        waiting: Waiting,
+        event: What,
+        out: &mut Vec<u8>,
+    ) -> Next {
         match (waiting, event) {
             (Waiting::Here(pending), What::Retry) => self.run_pending(engine, session, pending, out),
             (Waiting::Here(mut pending), What::Granted) => {
@@ -105,22 +119,34 @@ impl Workbench {
                 out.extend_from_slice(&bytes);
                 session.unmade_bytes =
                     if rest.is_some() { session.unmade_bytes.saturating_sub(bytes.len()) } else { 0 };
-                match (rest, failed) {
-                    (_, Some(why)) => {
-                        tracing::warn!("a reply could not be read to its end, its connection is closed: {why}");
-                        Next::Close
-                    }
-                    (Some(pieces), None) => {
-                        session.waiting = Waiting::Stream(pieces);
-                        self.go_on(engine, session, out)
-                    }
-                    (None, None) if session.state.closing => Next::Close,
-                    // The messages come first that waited for its end.
-                    (None, None) if !session.deferred.is_empty() => Next::Yield,
-                    (None, None) => Next::Read,
-                }
+                self.go_on_after_piece(engine, session, rest, failed, out)
             }
             _ => unreachable!("a session is told what it waits for"),
+        }
+    }
+
+    /// Goes on with the rest of a long reply, if there is any.
+    fn go_on_after_piece(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        rest: Option<Box<ReplyPieces>>,
+        failed: Option<String>,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        match (rest, failed) {
+            (_, Some(why)) => {
+                tracing::warn!("a reply could not be read to its end, its connection is closed: {why}");
+                Next::Close
+            }
+            (Some(pieces), None) => {
+                session.waiting = Waiting::Stream(pieces);
+                self.go_on(engine, session, out)
+            }
+            (None, None) if session.state.closing => Next::Close,
+            // The messages come first that waited for its end.
+            (None, None) if !session.deferred.is_empty() => Next::Yield,
+            (None, None) => Next::Read,
         }
     }
 
@@ -129,68 +155,46 @@ impl Workbench {
         &mut self,
         engine: &Engine,
         session: &mut Session,
-        mut pending: Box<Pending>,
+        pending: Box<Pending>,
         out: &mut Vec<u8>,
     ) -> Next {
+        match self.try_pending(engine, session, pending, out) {
+            Ok(next) | Err(next) => next,
+        }
+    }
+
+    /// Runs a pending command.
+    ///
+    /// # Errors
+    /// It does not run now; what comes next.
+    fn try_pending(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        pending: Box<Pending>,
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Next> {
         let Some(store) = engine.store() else {
             // It is being opened again, and who does that is alone.
-            return self.hold(engine, session, pending, Hindrance::Outside);
+            return Err(self.hold(engine, session, pending, Hindrance::Outside));
         };
-        let (writes, grows) = pending.work.writes(&engine.table);
-        // One that was called from a queue goes to its lock: those behind it wait for that.
-        if writes && !pending.alone && pending.turn == Turn::Newcomer {
-            match pressure(&store, grows) {
-                WritePressure::Slow(wait) if !pending.slowed => {
-                    if let Some(wait) = session.owe(wait) {
-                        return self.hold(engine, session, pending, Hindrance::Slow(wait));
-                    }
-                }
-                WritePressure::Slow(_) | WritePressure::Go => {}
-                WritePressure::Stop(why) => return self.give_up(engine, session, &pending.work, why, out),
-            }
-        }
+        let mut pending = self.weigh(engine, &store, session, pending, out)?;
         if pending.long {
-            return self.run_on_pool(engine, session, pending);
+            return Err(self.run_on_pool(engine, session, pending));
         }
         let mut needs = pending.needs(&engine.table, &store);
         let mut is_unlocked = false;
-        if needs.alone {
-            // What the exclusion was granted for, if anything, is this run.
-            if !std::mem::take(&mut pending.alone) {
-                self.leave(engine);
-                let (inbox, id) = (self.inbox.clone(), session.id);
-                let answer = engine.exclusion.alone(|answer| {
-                    Box::new(move || {
-                        let what = if answer == Alone::WillBeGranted { What::Granted } else { What::Retry };
-                        inbox.push(Event { session: id, what, begun: None });
-                    })
-                });
-                if answer != Alone::Granted {
-                    timed(session).begin(&engine.statistics.clock, Wait::Queue);
-                    session.waiting = Waiting::Here(pending);
-                    return Next::Wait;
-                }
-            }
-        } else {
+        if !needs.alone {
             if !self.enter(engine) {
-                return self.hold(engine, session, pending, Hindrance::Outside);
+                return Err(self.hold(engine, session, pending, Hindrance::Outside));
             }
-            // Whoever holds the key for long may not have it wait: a row that was loaded is read as one in memory is. One that
-            // was called from a queue takes its lock, or those behind it would wait for ever.
-            is_unlocked = !pending.needs_locks
-                && pending.turn == Turn::Newcomer
-                && pending
-                    .work
-                    .reads_one_row(&engine.table, &store, session.state.database)
-                    .is_some_and(|key| !store.is_staged(&key));
+            is_unlocked = pending.goes_unlocked(engine, &store, session.state.database);
             if is_unlocked {
                 needs.claims.clear();
             }
-            if let Err(refused) = engine.locks.try_lock(&needs.claims, pending.turn, HeldFor::Moment) {
-                return self.hold(engine, session, pending, Hindrance::Locked(refused));
-            }
-            pending.turn = Turn::Newcomer;
         }
+        let admitted;
+        (pending, admitted) = self.admit(engine, session, pending, &needs)?;
         // From in here it is not exchanged.
         let Some(store) = engine.store() else { unreachable!("nobody comes in while there is none") };
         let mut state = session.state.clone();
@@ -208,13 +212,84 @@ impl Workbench {
             false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Moment, inbox },
         };
         let buffers = std::mem::take(&mut self.buffers);
-        let ran = pending.work.run(engine, &store, session.id, &mut state, call, buffers, place);
-        self.buffers = ran.buffers;
-        if needs.alone {
-            engine.exclusion.open();
-        } else {
-            engine.locks.unlock(&needs.claims);
+        let mut ran = pending.work.run(engine, &store, session.id, &mut state, call, buffers, place);
+        self.buffers = std::mem::take(&mut ran.buffers);
+        drop(admitted);
+        Ok(self.end_pending(engine, session, pending, state, ran, out))
+    }
+
+    /// Looks whether the store takes what a command is going to write.
+    fn weigh(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &mut Session,
+        pending: Box<Pending>,
+        out: &mut Vec<u8>,
+    ) -> Result<Box<Pending>, Next> {
+        let (writes, grows) = pending.work.writes(&engine.table);
+        // One that was called from a queue goes to its lock: those behind it wait for that.
+        if writes && !pending.alone && pending.turn == Turn::Newcomer {
+            match pressure(store, grows) {
+                WritePressure::Slow(wait) if !pending.slowed => {
+                    if let Some(wait) = session.owe(wait) {
+                        return Err(self.hold(engine, session, pending, Hindrance::Slow(wait)));
+                    }
+                }
+                WritePressure::Slow(_) | WritePressure::Go => {}
+                WritePressure::Stop(why) => return Err(self.give_up(engine, session, &pending.work, why, out)),
+            }
         }
+        Ok(pending)
+    }
+
+    /// Gets a pending command what it needs. An event loop that is to claim keys is inside the exclusion.
+    fn admit<'a>(
+        &mut self,
+        engine: &'a Engine,
+        session: &mut Session,
+        mut pending: Box<Pending>,
+        needs: &'a Needs,
+    ) -> Result<(Box<Pending>, Admitted<'a>), Next> {
+        if !needs.alone {
+            return match KeysHeld::try_take(&engine.locks, &needs.claims, pending.turn, HeldFor::Moment) {
+                Ok(keys) => {
+                    pending.turn = Turn::Newcomer;
+                    Ok((pending, Admitted::OnLoop { _keys: keys }))
+                }
+                Err(refused) => Err(self.hold(engine, session, pending, Hindrance::Locked(refused))),
+            };
+        }
+        // What the exclusion was granted for, if anything, is this run.
+        if std::mem::take(&mut pending.alone) {
+            return Ok((pending, Admitted::Alone { _held: AloneHeld::granted(&engine.exclusion) }));
+        }
+        self.leave(engine);
+        let (inbox, id) = (self.inbox.clone(), session.id);
+        let held = AloneHeld::try_hold(&engine.exclusion, |answer| {
+            Box::new(move || {
+                let what = if answer == Alone::WillBeGranted { What::Granted } else { What::Retry };
+                inbox.push(Event { session: id, what, begun: None });
+            })
+        });
+        let Some(held) = held else {
+            timed(session).begin(&engine.statistics.clock, Wait::Queue);
+            session.waiting = Waiting::Here(pending);
+            return Err(Next::Wait);
+        };
+        Ok((pending, Admitted::Alone { _held: held }))
+    }
+
+    /// Answers a pending command that has run, or sees to it that it runs again.
+    fn end_pending(
+        &mut self,
+        engine: &Engine,
+        session: &mut Session,
+        mut pending: Box<Pending>,
+        mut state: State,
+        ran: Ran,
+        out: &mut Vec<u8>,
+    ) -> Next {
         let reply = match ran.reply {
             Ok(reply) => {
                 let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
@@ -322,6 +397,17 @@ impl Workbench {
         let next = self.reply(engine, session, reply, Index(0), out);
         self.outcome = Outcome::Rejected;
         next
+    }
+}
+
+impl Pending {
+    /// Whether it reads one row without a lock: whoever holds the key for long may not have it wait, and a row that was loaded
+    /// is read as one in memory is. One that was called from a queue takes its lock, or those behind it would wait for ever.
+    /// The caller is inside the exclusion.
+    fn goes_unlocked(&self, engine: &Engine, store: &Store, database: u32) -> bool {
+        !self.needs_locks
+            && self.turn == Turn::Newcomer
+            && self.work.reads_one_row(&engine.table, store, database).is_some_and(|key| !store.is_staged(&key))
     }
 }
 

@@ -1,8 +1,7 @@
 //! What runs as one transaction: a command or a block between MULTI and EXEC, in any of the store's modes.
 //!
-//! Here is the story from an admitted piece of work to its reply: begin, run, mark who watches, commit. Getting it
-//! admitted (the exclusion, key locks) is the business of `execute` on event loops and of `pool` elsewhere. The shortest
-//! way, for a single command that nothing holds up, is in `execute` as well.
+//! Here is what runs between the two ends of the `protocol`. Getting it admitted (the exclusion, key locks) is the business
+//! of `wait` on event loops and of `pool` elsewhere. The short way, for a single command that nothing holds up, is in `short`.
 
 use crate::clients::session::{Block, Pending, Queued, State, Work};
 use crate::clients::statistics::Called;
@@ -10,6 +9,7 @@ use crate::engine::Engine;
 use crate::keys::locks::{Claims, Hold, Visits};
 use crate::keys::waiters::Waiter;
 use crate::run::host::Desk;
+use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::reply::discarded;
 use crate::run::serving::{Place, Service};
 use haypile_commands::{Args, CommandId, Control, Entry, Error, Flag, Run, Table, Tried};
@@ -112,11 +112,6 @@ impl Work {
         }
     }
 
-    /// What it writes is only what it has found out.
-    fn caches(&self, engine: &Engine) -> bool {
-        matches!(self, Work::Command(id, _) if matches!(engine.table.entry(*id).command.run, Run::Cache(_)))
-    }
-
     fn add_to(&self, needs: &mut Needs, table: &Table, store: &Store) {
         match self {
             Work::Command(id, args) => needs.add(table.entry(*id), args.as_args(), store),
@@ -144,34 +139,15 @@ impl Work {
         buffers: TxnBuffers,
         place: Place<'_>,
     ) -> Ran {
-        let rehearsal = matches!(place, Place::Rehearsal);
         let mut called = Vec::new();
         let mut awaited = None;
         let visits = match place {
             Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
-            Place::Rehearsal | Place::Unlocked { .. } | Place::Expiry { .. } | Place::Alone { .. } => None,
+            _ => None,
         };
-        let mut txn = store.begin(buffers, call);
-        match place {
-            Place::Rehearsal => {}
-            Place::Locked { .. } | Place::Expiry { .. } => txn.note_events(engine.events()),
-            Place::Unlocked { .. } => {
-                txn.note_events(engine.events());
-                txn.read_one_row();
-            }
-            Place::Alone { .. } => {
-                txn.note_events(engine.events());
-                txn.be_alone();
-            }
-        }
+        let mut txn = begin(engine, store, buffers, call, place, !state.no_touch);
         if let Some(visits) = &visits {
             txn.set_locks(visits);
-        }
-        if engine.waiters.any() {
-            txn.note_ready();
-        }
-        if state.no_touch {
-            txn.set_touching(false);
         }
         let reply = match self {
             Work::Command(id, args) => match engine.table.entry(*id).command.run {
@@ -188,38 +164,37 @@ impl Work {
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
         };
+        let keeps = self.keeps(engine, place);
         let mut service = Service::new(engine, store, place);
-        // Without effect: an error leaves nothing behind.
-        let reply = reply.and_then(|reply| service.serve(&mut txn).map(|()| reply).map_err(Error::Stop));
-        let reply = match reply {
-            Ok(reply) if !rehearsal => {
-                let committed = service.confirm().and_then(|()| commit(engine, store, &mut txn));
-                // Its answer holds whether it is kept or not.
-                let committed = if self.caches(engine) { Ok(()) } else { committed };
-                committed.map(|()| (reply, true))
-            }
-            Ok(reply) => Ok((reply, false)),
-            Err(Error::Stop(stop)) => Err(stop),
-            Err(error) => Ok((error.into_reply(), false)),
-        };
-        if !txn.events().is_empty() && reply.is_ok() {
-            engine.tell(&txn);
-        }
-        if !rehearsal && reply.is_ok() {
-            engine.add_lookups(txn.lookups());
-        }
         let mut waiter = None;
-        if let Ok((_, true)) = reply {
-            service.deliver(txn.gate());
-            if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
-                waiter = Some(engine.begin_wait(session, inbox, id, args, call.database, awaited));
-            }
+        let reply = match reply {
+            Ok(reply) => conclude(engine, store, &mut txn, Some(&mut service), keeps).map(|()| {
+                if let (Some((id, args, awaited)), Some(inbox)) = (awaited, place.inbox()) {
+                    waiter = Some(engine.begin_wait(session, inbox, id, args, call.database, awaited));
+                }
+                reply
+            }),
+            Err(Error::Stop(stop)) => Err(stop),
+            // Without effect: an error leaves nothing behind.
+            Err(error) => Ok(error.into_reply()),
+        };
+        if keeps != Keeps::DryRun && reply.is_ok() {
+            engine.add_lookups(txn.lookups());
         }
         let mut missing = txn.take_lacking();
         missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, alone: true }));
         drop(service);
-        let (pins, reply) = (txn.take_pins(), reply.map(|(reply, _)| reply));
+        let pins = txn.take_pins();
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }
+    }
+
+    /// What a run of it in this place leaves behind.
+    fn keeps(&self, engine: &Engine, place: Place<'_>) -> Keeps {
+        match self {
+            _ if matches!(place, Place::Rehearsal) => Keeps::DryRun,
+            Work::Command(id, _) if matches!(engine.table.entry(*id).command.run, Run::Cache(_)) => Keeps::Findings,
+            Work::Command(..) | Work::Block(_) => Keeps::Effects,
+        }
     }
 }
 
@@ -330,50 +305,4 @@ fn run_command(
             unreachable!("these are never queued: the dispatcher runs them")
         }
     }
-}
-
-/// Commits a transaction, then marks who watches what changed.
-///
-/// Invariant: whether anybody watches is asked after the commit. A WATCH that this look misses came later, so what its
-/// session reads next is the committed value. A look before the commit would miss sessions that read the value before it.
-pub(crate) fn commit(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<(), Stop> {
-    let exchanged = exchanged_keys(engine, store, txn)?;
-    txn.commit()?;
-    engine.count_expired(txn);
-    if engine.watches.any() {
-        engine.watches.on_commit(txn);
-    }
-    for (database, name, until_ms) in &exchanged {
-        engine.watches.on_exchange(*database, name, *until_ms);
-    }
-    Ok(())
-}
-
-/// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.
-type Exchanged = (u32, Arc<[u8]>, u64);
-
-/// The deadline of a key that has a row, in milliseconds since 1970; the end of time if it has none.
-fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {
-    let Some(row) = txn.meta(key)? else { return Ok(None) };
-    // A damaged row says nothing: the key counts as one that changes.
-    Ok(Some(types_key::Entry::parse(row).ok().and_then(|entry| entry.header.ends_ms()).unwrap_or(u64::MAX)))
-}
-
-/// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
-/// Such a transaction is alone, so no session reads between this look and the commit.
-fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
-    let databases: Vec<u32> = txn.moved_databases().collect();
-    if databases.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut changed = Vec::new();
-    for (database, name) in engine.watches.in_databases(&databases) {
-        let (before, after) = (store.key(database, &name), txn.key_in(database, &name));
-        let (was, is) = (lives_until(txn, &before)?, lives_until(txn, &after)?);
-        // A key whose deadline has passed is none now; whether it was one depends on who watched it when.
-        if let Some(until_ms) = is.filter(|&until_ms| until_ms > txn.now_ms()).map(|_| u64::MAX).or(was) {
-            changed.push((database, name, until_ms));
-        }
-    }
-    Ok(changed)
 }

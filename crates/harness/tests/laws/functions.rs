@@ -9,11 +9,6 @@ const LINES_MAX: usize = 80;
 const LONGER: &[(&str, &str, usize)] = &[
     ("commands", "parse", 85),
     ("config", "read", 88),
-    ("engine", "command", 94),
-    ("engine", "data", 135),
-    ("engine", "go_on", 100),
-    ("engine", "run", 109),
-    ("engine", "run_pending", 117),
     ("harness", "write_until", 85),
     ("log", "find_end", 86),
     ("store", "transact", 93),

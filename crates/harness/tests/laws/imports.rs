@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LARGER: &[(&str, usize)] = &[
     ("commands", 12),
     ("config", 2),
-    ("engine", 45),
+    ("engine", 47),
     ("harness", 5),
     ("log", 4),
     ("rdb", 14),

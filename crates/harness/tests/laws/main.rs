@@ -3,4 +3,5 @@
 
 mod functions;
 mod imports;
+mod protocol;
 mod source;

@@ -1,0 +1,181 @@
+//! Admission: what a run holds from before its first read until after its commit, as guards that give it back when they
+//! are dropped. Nothing else in this crate gives back key locks or leaves the exclusion, but the turn of an event loop,
+//! which enters and leaves the exclusion as a whole (`run::worker`).
+//!
+//! Order: a run enters the exclusion before it takes key locks, and gives them back in the opposite order. MIGRATE alone
+//! enters while it holds its keys; that cannot be waited for in a circle, because whoever is inside never waits for a key.
+
+use crate::keys::exclusion::{Alone, Exclusion};
+use crate::keys::locks::{Claims, HeldFor, Locks, Refused, Turn, Waiter};
+
+/// Key locks that are held.
+#[must_use]
+pub(crate) struct KeysHeld<'a> {
+    locks: &'a Locks,
+    claims: &'a Claims,
+}
+
+impl<'a> KeysHeld<'a> {
+    /// Takes all of `claims`, or none.
+    ///
+    /// # Errors
+    /// The stripe that refused. One that was called has to park again or to pass its turn on, as `Locks::try_lock` says.
+    #[inline]
+    pub fn try_take(locks: &'a Locks, claims: &'a Claims, turn: Turn, held_for: HeldFor) -> Result<Self, Refused> {
+        locks.try_lock(claims, turn, held_for)?;
+        Ok(KeysHeld { locks, claims })
+    }
+}
+
+impl Drop for KeysHeld<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.locks.unlock(self.claims);
+    }
+}
+
+/// Key locks that are held, with the list of them.
+#[must_use]
+pub(crate) struct MoreKeysHeld<'a> {
+    locks: &'a Locks,
+    claims: Claims,
+}
+
+impl<'a> MoreKeysHeld<'a> {
+    /// Takes all of `claims`, or none; it does not wait, because its caller holds other keys.
+    pub fn try_take(locks: &'a Locks, claims: Claims, held_for: HeldFor) -> Option<Self> {
+        locks.try_lock(&claims, Turn::Newcomer, held_for).ok()?;
+        Some(MoreKeysHeld { locks, claims })
+    }
+
+    pub fn covers(&self, hash: u32) -> bool {
+        self.claims.covers(hash, true)
+    }
+}
+
+impl Drop for MoreKeysHeld<'_> {
+    fn drop(&mut self) {
+        self.locks.unlock(&self.claims);
+    }
+}
+
+/// An event loop's way into the exclusion for something beside its turns.
+#[must_use]
+pub(crate) struct LoopInside<'a> {
+    exclusion: &'a Exclusion,
+    index: usize,
+}
+
+impl<'a> LoopInside<'a> {
+    /// Lets event loop `index` in, unless it has to stay out.
+    pub fn try_enter(exclusion: &'a Exclusion, index: usize) -> Option<Self> {
+        exclusion.enter(index).then(|| LoopInside { exclusion, index })
+    }
+}
+
+impl Drop for LoopInside<'_> {
+    fn drop(&mut self) {
+        self.exclusion.leave(self.index);
+    }
+}
+
+/// A thread's way into the exclusion that is no event loop.
+#[must_use]
+pub(crate) struct PoolInside<'a>(&'a Exclusion);
+
+impl<'a> PoolInside<'a> {
+    /// Lets the thread in, or takes its waiter.
+    pub fn try_enter(exclusion: &'a Exclusion, waiter: impl FnOnce() -> Waiter) -> Option<Self> {
+        exclusion.enter_pool(waiter).then(|| PoolInside(exclusion))
+    }
+
+    /// How often somebody ran exclusively by now.
+    pub fn times_alone(&self) -> u64 {
+        self.0.times_alone()
+    }
+}
+
+impl Drop for PoolInside<'_> {
+    fn drop(&mut self) {
+        self.0.leave_pool();
+    }
+}
+
+/// The exclusion, held by one run while nothing else runs.
+#[must_use]
+pub(crate) struct AloneHeld<'a>(&'a Exclusion);
+
+impl<'a> AloneHeld<'a> {
+    /// Asks for it. Without an answer at once, `waiter` has made the waiter for the one that comes: where that is
+    /// `WillBeGranted`, its call means that the exclusion is held, and `granted` makes the guard.
+    pub fn try_hold(exclusion: &'a Exclusion, waiter: impl FnOnce(Alone) -> Waiter) -> Option<Self> {
+        (exclusion.alone(waiter) == Alone::Granted).then(|| AloneHeld(exclusion))
+    }
+
+    /// The guard of one whose waiter was called.
+    pub fn granted(exclusion: &'a Exclusion) -> Self {
+        debug_assert!(exclusion.is_held(), "a waiter is called when the exclusion is held");
+        AloneHeld(exclusion)
+    }
+
+    /// Leaves the exclusion held: the data could not be opened again, and the server stops.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for AloneHeld<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+/// What a run holds. Invariant: the keys are given back before the thread leaves the exclusion.
+#[must_use]
+pub(crate) enum Admitted<'a> {
+    /// An event loop's: it is inside for its turn.
+    OnLoop {
+        _keys: KeysHeld<'a>,
+    },
+    OnPool {
+        _keys: KeysHeld<'a>,
+        _inside: PoolInside<'a>,
+    },
+    /// It claims no keys.
+    Alone {
+        _held: AloneHeld<'a>,
+    },
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::keys::locks::Hold;
+
+    #[test]
+    fn what_is_held_is_given_back_by_a_drop() {
+        let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
+        let claims = Claims::exclusive(&[1, 2]);
+        let take = || KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment);
+        let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
+        let admitted = Admitted::OnPool { _keys: take().expect("they are free"), _inside: inside };
+        assert!(take().is_err());
+        assert!(AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).is_none(), "the thread is inside");
+        drop(admitted);
+        drop(take().expect("they were given back"));
+        // The one that asked is granted it by now.
+        drop(AloneHeld::granted(&exclusion));
+        let alone = AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).expect("nobody is inside");
+        assert!(LoopInside::try_enter(&exclusion, 0).is_none());
+        drop(alone);
+        drop(LoopInside::try_enter(&exclusion, 0).expect("the way is free"));
+        drop(LoopInside::try_enter(&exclusion, 0).expect("it has left"));
+        let more = MoreKeysHeld::try_take(&locks, Claims::exclusive(&[2]), HeldFor::Moment).expect("it is free");
+        assert!(more.covers(2) && !more.covers(1) && take().is_err());
+        drop(more);
+        let mut shared = Claims::default();
+        shared.add(1, Hold::Shared);
+        shared.arrange();
+        drop(KeysHeld::try_take(&locks, &shared, Turn::Newcomer, HeldFor::Moment).expect("it is free"));
+    }
+}

@@ -1,0 +1,136 @@
+//! The protocol of a run, which stands here once: begin, note what others want to hear of, run, serve waiters, confirm,
+//! commit, mark watchers, tell, deliver.
+//!
+//! The short way of an event loop, the long way, blocks, active expiry and MIGRATE differ in what they run and in what they
+//! hold (`keys::admission`), never in this order. The locks of the run's keys are held from before `begin` until after
+//! `conclude`.
+
+use crate::engine::Engine;
+use crate::run::serving::{Place, Service};
+use haypile_store::{Call, Key, Stop, Store, Txn, TxnBuffers};
+use haypile_types::key as types_key;
+use std::sync::Arc;
+
+/// What a run leaves behind when it has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// All its effects, or none where they are refused.
+    Effects,
+    /// What it has found out, unless that is refused: its reply holds either way.
+    Findings,
+    /// It has only read.
+    Nothing,
+    /// It holds no locks and is dropped whatever happens: it finds out which rows it reads.
+    DryRun,
+}
+
+/// Begins a run's transaction.
+#[inline]
+pub(crate) fn begin<'s>(
+    engine: &Engine,
+    store: &'s Store,
+    buffers: TxnBuffers,
+    call: Call<'s>,
+    place: Place<'_>,
+    touches: bool,
+) -> Txn<'s> {
+    let mut txn = store.begin(buffers, call);
+    if !matches!(place, Place::Rehearsal) {
+        txn.note_events(engine.events());
+    }
+    match place {
+        Place::Unlocked { .. } | Place::Short { locked: false } => txn.read_one_row(),
+        Place::Alone { .. } => txn.be_alone(),
+        Place::Rehearsal | Place::Short { locked: true } | Place::Locked { .. } | Place::Expiry { .. } => {}
+    }
+    if engine.waiters.any() {
+        txn.note_ready();
+    }
+    if !touches {
+        txn.set_touching(false);
+    }
+    txn
+}
+
+/// Concludes a run that its command has not refused, under the locks of its keys.
+///
+/// Invariant: this is the only caller of `Txn::commit`. Whether anybody watches is asked after the commit: a WATCH that this
+/// look misses came later, so what its session reads next is the committed value. A look before the commit would miss
+/// sessions that read the value before it.
+///
+/// # Errors
+/// The run has no effect: it is to be repeated, or its effects are refused.
+#[inline]
+pub(crate) fn conclude(
+    engine: &Engine,
+    store: &Store,
+    txn: &mut Txn<'_>,
+    mut service: Option<&mut Service<'_>>,
+    keeps: Keeps,
+) -> Result<(), Stop> {
+    if let Some(service) = &mut service {
+        service.serve(txn)?;
+    }
+    let committed = match keeps {
+        Keeps::DryRun => return Ok(()),
+        Keeps::Nothing => Ok(false),
+        Keeps::Effects | Keeps::Findings => {
+            let exchanged = exchanged_keys(engine, store, txn)?;
+            let is_sure = service.as_ref().map_or(Ok(()), |service| service.confirm());
+            is_sure.and_then(|()| txn.commit()).map(|_| {
+                engine.count_expired(txn);
+                if engine.watches.any() {
+                    engine.watches.on_commit(txn);
+                }
+                for (database, name, until_ms) in &exchanged {
+                    engine.watches.on_exchange(*database, name, *until_ms);
+                }
+                true
+            })
+        }
+    };
+    let is_committed = match committed {
+        Err(_) if keeps == Keeps::Findings => false,
+        committed => committed?,
+    };
+    if !txn.events().is_empty() {
+        // Under the locks: in the order in which the keys changed.
+        engine.tell(txn);
+    }
+    if let Some(service) = service.filter(|_| is_committed) {
+        service.deliver(txn.gate());
+    }
+    Ok(())
+}
+
+/// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.
+type Exchanged = (u32, Arc<[u8]>, u64);
+
+/// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
+#[inline]
+fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
+    if txn.moved_databases().next().is_none() { Ok(Vec::new()) } else { look_for_exchanged(engine, store, txn) }
+}
+
+/// Such a transaction runs exclusively, so no session reads between this look and the commit.
+#[cold]
+fn look_for_exchanged(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
+    let databases: Vec<u32> = txn.moved_databases().collect();
+    let mut changed = Vec::new();
+    for (database, name) in engine.watches.in_databases(&databases) {
+        let (before, after) = (store.key(database, &name), txn.key_in(database, &name));
+        let (was, is) = (lives_until(txn, &before)?, lives_until(txn, &after)?);
+        // A key whose deadline has passed is none now; whether it was one depends on who watched it when.
+        if let Some(until_ms) = is.filter(|&until_ms| until_ms > txn.now_ms()).map(|_| u64::MAX).or(was) {
+            changed.push((database, name, until_ms));
+        }
+    }
+    Ok(changed)
+}
+
+/// The deadline of a key that has a row, in milliseconds since 1970; the end of time if it has none.
+fn lives_until(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>, Stop> {
+    let Some(row) = txn.meta(key)? else { return Ok(None) };
+    // A damaged row says nothing: the key counts as one that changes.
+    Ok(Some(types_key::Entry::parse(row).ok().and_then(|entry| entry.header.ends_ms()).unwrap_or(u64::MAX)))
+}

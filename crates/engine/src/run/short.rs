@@ -1,0 +1,217 @@
+//! The short way: one command on its keys, in memory, from admission to its reply, on an event loop.
+//!
+//! It is the `protocol` with nobody to serve: where somebody waits for what a command makes, the long way runs it. A
+//! hindrance leaves nothing behind.
+
+use crate::clients::session::Session;
+use crate::engine::Engine;
+use crate::keys::admission::KeysHeld;
+use crate::keys::locks::{HeldFor, Hold, Turn as LockTurn};
+use crate::run::execute::{Hindrance, pressure};
+use crate::run::protocol::{Keeps, begin, conclude};
+use crate::run::serving::Place;
+use crate::run::worker::{Next, Workbench};
+use haypile_commands::table::{BlockFn, DataFn};
+use haypile_commands::{Args, Entry, Error, Flag, Run, Tried};
+use haypile_log::Index;
+use haypile_resp::{self as resp, Reply};
+use haypile_store::{Call, Key, Lookups, Mode, Stop, Store, Txn, WritePressure};
+use smallvec::SmallVec;
+
+/// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
+const ARGUMENTS_AT_ONCE: usize = 4096;
+
+/// What the short way runs: `None` where there is nothing to have yet.
+pub(crate) trait Runs {
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error>;
+}
+
+/// A command that ends at once.
+pub(crate) struct Once(pub DataFn);
+
+/// One that waits where it finds nothing.
+pub(crate) struct Try(pub BlockFn);
+
+impl Runs for Once {
+    #[inline]
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
+        (self.0)(txn, args).map(Some)
+    }
+}
+
+impl Runs for Try {
+    #[inline]
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
+        Ok(match (self.0)(txn, args)? {
+            Tried::Got(reply) => Some(reply),
+            Tried::Nothing(_) => None,
+        })
+    }
+}
+
+/// A command that was let in: what each attempt to run it needs.
+struct Short<'a, R> {
+    run: R,
+    args: resp::Args<'a>,
+    keys: SmallVec<[(usize, Key<'a>); 2]>,
+    keeps: Keeps,
+    caches: bool,
+    /// Its keys are locked.
+    locked: bool,
+    /// An earlier attempt has touched its keys.
+    is_again: bool,
+}
+
+/// What became of an attempt.
+struct Attempted {
+    reply: Result<Reply, Error>,
+    /// The newest record that the reply depends on.
+    gate: Index,
+    lookups: Lookups,
+}
+
+impl Workbench {
+    /// Runs one command on its keys.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
+    pub(crate) fn data<const WRITES: bool>(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &mut Session,
+        entry: &Entry,
+        run: impl Runs,
+        args: resp::Args<'_>,
+        located: &[Key<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Hindrance> {
+        let caches = matches!(entry.command.run, Run::Cache(_));
+        let keeps = match keeps::<WRITES>(store, session, entry, caches)? {
+            Ok(keeps) => keeps,
+            Err(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
+        };
+        // So many keys take their time to look at, to lock and to answer for.
+        if args.len() > ARGUMENTS_AT_ONCE {
+            return Err(Hindrance::Long);
+        }
+        // Before the keys: which space they are in must not change until they are locked.
+        if !self.enter(engine) || self.store_version != engine.store_version() {
+            return Err(Hindrance::Outside);
+        }
+        let keys = self.claim::<WRITES>(store, session.state.database, entry, args, located);
+        // What reads one row sees it as it is at one moment, without waiting for who holds its key.
+        let locked =
+            WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
+        let mut short = Short { run, args, keys, keeps, caches, locked, is_again: false };
+        let Attempted { reply, gate, lookups } = loop {
+            let attempted = self.attempt::<WRITES>(engine, store, session, &short)?;
+            if short.locked || !matches!(attempted.reply, Err(Error::Stop(Stop::NeedsLocks))) {
+                break attempted;
+            }
+            (short.locked, short.is_again) = (true, true);
+        };
+        let reply = match reply {
+            Err(Error::Stop(Stop::WouldBlock)) => return Err(Hindrance::Load),
+            Err(Error::Stop(Stop::Long)) => return Err(Hindrance::Long),
+            Err(Error::Stop(Stop::NeedsLocks)) => return Err(Hindrance::MoreLocks),
+            Err(error @ Error::Stop(_)) => error.into_reply(),
+            reply => {
+                engine.counters(self.index).add_lookups(lookups);
+                reply.unwrap_or_else(Error::into_reply)
+            }
+        };
+        Ok(self.reply(engine, session, reply, gate, out))
+    }
+
+    /// Finds the keys of a command, and claims them.
+    #[inline]
+    fn claim<'a, const WRITES: bool>(
+        &mut self,
+        store: &Store,
+        database: u32,
+        entry: &Entry,
+        args: resp::Args<'a>,
+        located: &[Key<'a>],
+    ) -> SmallVec<[(usize, Key<'a>); 2]> {
+        let mut keys = SmallVec::new();
+        self.claims.clear();
+        for (number, (at, spec)) in entry.command.keys(Args::from(args)).enumerate() {
+            let key = match located.get(number) {
+                Some(key) if store.is_in(key, database) => *key,
+                _ => store.key(database, args.get(at)),
+            };
+            keys.push((at, key));
+            let hold = if WRITES && entry.command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
+            self.claims.add(key.hash, hold);
+        }
+        self.claims.arrange();
+        keys
+    }
+
+    /// Runs a command in a transaction, under its locks where it has to.
+    #[inline]
+    fn attempt<const WRITES: bool>(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &Session,
+        short: &Short<'_, impl Runs>,
+    ) -> Result<Attempted, Hindrance> {
+        let seed = self.next_seed();
+        let place = Place::Short { locked: short.locked };
+        let take = || KeysHeld::try_take(&engine.locks, &self.claims, LockTurn::Newcomer, HeldFor::Moment);
+        let held = short.locked.then(take).transpose().map_err(Hindrance::Locked)?;
+        let (database, pins) = (session.state.database, session.pins.as_deref());
+        let call = Call { now_ms: self.now_ms, seed, database, mode: Mode::Memory, pins };
+        let touches = !session.state.no_touch && !short.is_again;
+        let mut txn = begin(engine, store, std::mem::take(&mut self.buffers), call, place, touches);
+        let ran = short.run.run(&mut txn, Args::with_keys(short.args, &short.keys));
+        let hindered = match &ran {
+            // The long way tries again, and waits.
+            Ok(None) => Some(Hindrance::LongWay),
+            _ if short.caches && !WRITES && !txn.is_read_only() => Some(Hindrance::Keeps),
+            Ok(Some(_)) if WRITES && engine.is_awaited(&txn) => Some(Hindrance::Awaited),
+            _ => None,
+        };
+        let (gate, lookups) = (txn.gate(), txn.lookups());
+        let attempted = match (ran, hindered) {
+            (_, Some(hindrance)) => Err(hindrance),
+            (Ok(Some(reply)), None) => {
+                let concluded = conclude(engine, store, &mut txn, None, short.keeps);
+                Ok(Attempted { reply: concluded.map(|()| reply).map_err(Error::Stop), gate: txn.gate(), lookups })
+            }
+            (Ok(None), None) => unreachable!("that is a hindrance"),
+            (Err(error), None) => Ok(Attempted { reply: Err(error), gate, lookups }),
+        };
+        self.buffers = txn.finish();
+        drop(held);
+        attempted
+    }
+}
+
+/// What a command is to leave behind, as far as the store takes writes now.
+///
+/// # Errors
+/// The outer one: it has to wait first. The inner one: it is refused, with this text.
+#[inline]
+fn keeps<const WRITES: bool>(
+    store: &Store,
+    session: &mut Session,
+    entry: &Entry,
+    caches: bool,
+) -> Result<Result<Keeps, String>, Hindrance> {
+    if !WRITES {
+        return Ok(Ok(Keeps::Nothing));
+    }
+    Ok(match pressure(store, entry.flags.has(Flag::Denyoom)) {
+        WritePressure::Go if caches => Ok(Keeps::Findings),
+        // Nobody waits for room, or is refused for want of it, only to keep what was found out.
+        _ if caches => Ok(Keeps::Nothing),
+        WritePressure::Go => Ok(Keeps::Effects),
+        WritePressure::Slow(wait) => match session.owe(wait) {
+            Some(wait) => return Err(Hindrance::Slow(wait)),
+            None => Ok(Keeps::Effects),
+        },
+        WritePressure::Stop(why) => Err(why),
+    })
+}

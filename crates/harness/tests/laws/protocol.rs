@@ -1,0 +1,26 @@
+//! The protocol of a run stands once in the engine, and what a run holds is given back by guards.
+
+use crate::source::sources;
+
+/// The engine's files in which some code occurs, each as often as it does.
+fn files_with(code: &str) -> Vec<String> {
+    let sources = sources("engine");
+    sources.iter().flat_map(|source| source.code.matches(code).map(|_| source.path.clone())).collect()
+}
+
+#[test]
+fn one_function_of_the_engine_commits() {
+    assert_eq!(
+        files_with(".commit("),
+        ["run/protocol.rs"],
+        "`conclude` commits: it keeps the order of what comes then"
+    );
+}
+
+#[test]
+fn guards_give_back_what_a_run_holds() {
+    for code in [".unlock(", ".try_lock(", ".leave_pool(", ".enter_pool(", "exclusion.open()", "exclusion.alone("] {
+        let others: Vec<String> = files_with(code).into_iter().filter(|path| path != "keys/admission.rs").collect();
+        assert!(others.is_empty(), "`keys::admission` has guards that do `{code}…)` in {others:?}");
+    }
+}
