@@ -1,4 +1,4 @@
-//! What hashes, sets, lists and sorted sets have in common: docs/format/collections.md.
+//! Checks that hashes, sets, lists and sorted sets share: docs/format/collections.md.
 
 use super::objects::ObjectRows;
 use super::place::{Report, Shown};
@@ -9,7 +9,7 @@ use crate::value::encoding;
 use haypile_store::base::BaseError;
 use haypile_store::row;
 
-/// Takes a packed collection apart and has `entry` read each entry, which says what is wrong with it.
+/// Takes a packed collection apart and has `entry` read each entry; `entry` returns the defect, if there is one.
 pub(super) fn check_packed<'p>(
     payload: &'p [u8],
     encoding_max: u8,
@@ -39,7 +39,7 @@ pub(super) fn check_packed<'p>(
     }
 }
 
-/// Notes an element that is there twice. As few as there are, a walk is quicker than a set.
+/// Notes an element that is there twice. A packed collection has so few that a walk is quicker than a set.
 #[derive(Default)]
 pub(super) struct Distinct<'p>(Vec<&'p [u8]>);
 
@@ -59,7 +59,7 @@ pub(super) fn check_encoding(number: u8, max: u8, report: &mut Report<'_, '_, '_
     }
 }
 
-/// The head of a collection in rows, and the type's own part of so many bytes.
+/// Returns the head of a collection in rows, and the type's own part of so many bytes.
 pub(super) fn head(payload: &[u8], own_bytes: usize) -> Option<(Head, &[u8])> {
     let object = Object::parse(payload)?;
     if payload.len() != Head::BYTES + own_bytes {
@@ -70,7 +70,7 @@ pub(super) fn head(payload: &[u8], own_bytes: usize) -> Option<(Head, &[u8])> {
     Some((head, &payload[Head::BYTES..]))
 }
 
-/// What every head has to be by itself.
+/// Checks the rules that a head has to meet by itself.
 pub(super) fn check_head(payload: &[u8], own_bytes: usize, encoding_max: u8, report: &mut Report<'_, '_, '_>) {
     match head(payload, own_bytes) {
         None => report.add(format_args!("its payload has {} bytes, not {}", payload.len(), Head::BYTES + own_bytes)),
@@ -83,8 +83,8 @@ pub(super) fn check_head(payload: &[u8], own_bytes: usize, encoding_max: u8, rep
     }
 }
 
-/// An element's row that is found by what the element is: its hash, and the element. Rows that belong to the type, at
-/// the reserved hash, are None.
+/// Returns the hash and the element in the key of an element's row; `None` for rows that belong to the type, at the
+/// reserved hash.
 pub(super) fn hashed<'e>(
     element: &'e [u8],
     hash_seed: Option<u64>,
@@ -112,7 +112,7 @@ pub(super) fn check_count(stated: u64, counted: u64, report: &mut Report<'_, '_,
     }
 }
 
-/// The rows of a collection whose elements are found by their hashes, and of which `value` says what is wrong with an
+/// Checks the rows of a collection whose elements are found by their hashes; `value` returns the defect of an
 /// element's value. Returns nothing where the head does not parse, which has been told.
 pub(super) fn check_hashed(
     payload: &[u8],

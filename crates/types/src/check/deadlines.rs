@@ -36,7 +36,7 @@ pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Fin
         let expected = tallies.get(&space).copied().unwrap_or_default();
         if found.get(&space).copied().unwrap_or_default() != expected.deadline_rows {
             let agreeing = count_stale(context, space, findings)?;
-            // Each of them is of another key: as many as there should be are all.
+            // Each row agrees with another key, so equal counts mean that none is missing.
             if agreeing != expected.deadlines {
                 find_missing(context, space, findings)?;
             }
@@ -71,7 +71,7 @@ fn count_stale(context: &Context<'_>, space: Space, findings: &mut Findings<'_>)
     Ok(agreeing)
 }
 
-/// The keys of a space whose deadline row is missing.
+/// Finds the keys of a space whose deadline row is missing.
 fn find_missing(context: &Context<'_>, space: Space, findings: &mut Findings<'_>) -> Result<(), BaseError> {
     let Standing::Database(database) = context.facts.standing(space) else { return Ok(()) };
     let (from, until) = row::family_range(Family::Meta, space);

@@ -23,7 +23,7 @@ pub(super) fn check_packed(header: &Header, payload: &[u8], report: &mut Report<
     check_times(header, &deadlines, report);
 }
 
-/// What the meta row says of the deadlines of fields is what they are.
+/// Compares the span of the fields' deadlines in the meta row with the deadlines found.
 fn check_times(header: &Header, deadlines: &Deadlines, report: &mut Report<'_, '_, '_>) {
     if header.fields != deadlines.times() {
         let shown = |times: Option<crate::key::FieldTimes>| match times {
@@ -83,7 +83,7 @@ pub(super) fn check_rows(
             report.add("a row of the index of deadlines has a value");
         }
     }
-    // Each row of the index is that of another field with that deadline: as many as there should be are all.
+    // Each row of the index is that of another field with that deadline, so equal counts mean that none is missing.
     for (what, count) in [("are stated", stated), ("are in the index", indexed)] {
         if count != deadlines.count {
             report.add(format_args!("{} fields have deadlines, {count} {what}", deadlines.count));

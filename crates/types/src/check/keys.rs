@@ -9,15 +9,15 @@ use haypile_store::row::{self, Family, SLOTS, Space};
 use haypile_store::{COUNTERS, Counter, CountsAt, Key};
 use std::collections::BTreeMap;
 
-/// What the keys of a space call for.
+/// Counts of the rows that the keys of a space call for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub keys: u64,
-    /// Deadline rows: of keys, and of fields.
+    /// Deadline rows of keys and of fields.
     pub deadlines: u64,
-    /// The deadline rows that they call for.
+    /// Agreement over the expected deadline rows.
     pub deadline_rows: Agreement,
-    /// Those whose value has an object.
+    /// Keys whose value has an object.
     pub objects: u64,
     counts: CountsAt,
 }
@@ -56,7 +56,7 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Findings<'_>) -> Resul
     Ok(tallies)
 }
 
-/// A row of a space that is no database. `unknown` is the last one that was told, so that each is told once for a
+/// Notes a row of a space that is no database. `unknown` is the last such space told, so that each is told once for a
 /// family.
 pub(super) fn note_space(
     standing: Standing,
@@ -111,7 +111,7 @@ fn check_key(
     values::check_payload(&header, payload, &mut Report { findings, database, key });
 }
 
-/// Slot and hash of a row's key are those of the name.
+/// Checks that slot and hash in a row's key are those of the name.
 pub(super) fn check_standing(context: &Context<'_>, key: &Key<'_>, place: &KeyPlace<'_>, findings: &mut Findings<'_>) {
     let slot = row::slot_of(key.name);
     if key.slot != slot {
@@ -128,7 +128,7 @@ pub(super) fn check_standing(context: &Context<'_>, key: &Key<'_>, place: &KeyPl
     }
 }
 
-/// The counters of each space are what was counted.
+/// Compares the counters of each space with what was counted.
 pub(super) fn check_counters(context: &Context<'_>, tallies: &Tallies, findings: &mut Findings<'_>) {
     let mut spaces: Vec<Space> = context.facts.counted_spaces().chain(tallies.keys().copied()).collect();
     spaces.sort_unstable();
@@ -145,7 +145,7 @@ pub(super) fn check_counters(context: &Context<'_>, tallies: &Tallies, findings:
     }
 }
 
-/// Whether rows of an object may stand in a slot.
+/// Tells whether rows of an object may stand in a slot.
 pub(super) fn is_slot(slot: row::Slot) -> bool {
     usize::from(slot.0) < SLOTS
 }

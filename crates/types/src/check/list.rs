@@ -21,7 +21,7 @@ const POSITIONS_START: u64 = 1 << 32;
 /// Elements lie below, the nodes of the directory from here on.
 const POSITIONS_END: u64 = 0xffff_ffff << 32;
 
-/// What a part of a leaf is: its elements are `STEP` apart, or lie anywhere.
+/// Kinds of a leaf's part: its elements are `STEP` apart, or lie anywhere.
 const DENSE: u32 = 0;
 const LOOSE: u32 = 1;
 
@@ -77,7 +77,7 @@ fn parse(payload: &[u8]) -> Option<(Head, Own)> {
     ))
 }
 
-/// `level: u8`, then `start: u64 | count: u64 | link: u32` for each part.
+/// Parses `level: u8`, then `start: u64 | count: u64 | link: u32` for each part.
 fn parse_node(row: &[u8]) -> Option<Node> {
     let (level, parts) = row.split_first()?;
     let (parts, rest) = parts.as_chunks::<20>();
@@ -91,7 +91,7 @@ fn parse_node(row: &[u8]) -> Option<Node> {
     (rest.is_empty() && node.parts.iter().all(is_known)).then_some(node)
 }
 
-/// A segment behind the one before it.
+/// Checks a segment against the one before it; returns the defect.
 fn check_segment(before: Option<&Part>, part: &Part) -> Option<String> {
     if part.link == LOOSE && part.count > LOOSE_MAX {
         return Some(format!("is loose and has {} elements", part.count));
@@ -139,7 +139,8 @@ pub(super) fn check_rows(
             }
             continue;
         }
-        // Behind the one before, or at the beginning of its run; None where it may lie anywhere.
+        // The row's position: behind the one before, or at the beginning of its run; `None` where any position is
+        // right.
         let right = match &mut counting {
             None if count == 0 => Some(own.first),
             None => last.map(|last: u64| last.wrapping_add(STEP)),

@@ -1,9 +1,9 @@
-//! Whether the rows of a data directory are what docs/format says, all of them: keys and what stands beside them,
-//! objects and their owners, counters, and what each type demands of its values. Reads rows in order, each family once;
-//! looks up single rows only where something does not add up, and for the owner of each object. Changes nothing.
+//! Checks that all rows of a data directory are as docs/format says: keys and the rows beside them, objects and their
+//! owners, counters, and the rules of each type for its values. Reads rows in order, each family once; looks up single
+//! rows only where something does not add up, and for the owner of each object. Changes nothing.
 //!
-//! `keys` is the pass over meta rows, `deadlines` and `objects` those over the rest, `values` says which checker a
-//! value has; each type has a file of its own. Read only: `haypile_store::check` is what it stands on.
+//! `keys` is the pass over meta rows, `deadlines` and `objects` those over the rest, `values` picks the checker of a
+//! value; each type has a file of its own. Read only: built on `haypile_store::check`.
 
 mod deadlines;
 mod keys;
@@ -24,7 +24,7 @@ mod zset;
 use haypile_store::base::BaseError;
 use haypile_store::check::{Facts, Findings, Merged};
 
-/// What a sound directory holds.
+/// The contents of a sound directory, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub keys: u64,
@@ -44,14 +44,14 @@ pub fn check(merged: &Merged<'_>, facts: &Facts, findings: &mut Findings<'_>) ->
     Ok(Seen { keys: sum(|tally| tally.keys), objects, deadlines: sum(|tally| tally.deadlines) })
 }
 
-/// What all passes look at.
+/// The rows and facts that every pass reads.
 struct Context<'c> {
     merged: &'c Merged<'c>,
     facts: &'c Facts,
 }
 
 impl Context<'_> {
-    /// The secret of key and element hashes. Where it is missing, that has been noted, and hashes are not compared.
+    /// Returns the secret of key and element hashes. A missing one has been noted, and hashes are not compared then.
     fn hash_seed(&self) -> Option<u64> {
         self.facts.hash_seed
     }

@@ -1,5 +1,5 @@
-//! Objects: who owns them, and their rows. The rows of owners, elements and scores lie in the same order, so that one
-//! walk over the three meets all that belongs to an object at once.
+//! Objects: their owners and their rows. The rows of owners, elements and scores lie in the same order, so that one
+//! walk over the three meets all rows of an object at once.
 //!
 //! An object without owner is garbage. One with an owner belongs to exactly the key that names it; its rows are then
 //! for the type's checker.
@@ -31,7 +31,7 @@ pub(super) struct Elements<'e, 'm> {
 }
 
 impl Elements<'_, '_> {
-    /// The next element and its value.
+    /// Returns the next element and its value.
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, BaseError> {
         if std::mem::replace(&mut self.begun, true) && self.is_within() {
             self.rows.advance()?;
@@ -46,7 +46,7 @@ impl Elements<'_, '_> {
         self.rows.row().is_some_and(|(row, _)| row.get(1..PREFIX_BYTES) == Some(&self.at[..]))
     }
 
-    /// Passes over what is left; how many rows and bytes that was.
+    /// Passes over the remaining rows; returns how many rows and bytes they were.
     fn skip(&mut self) -> Result<(u64, u64), BaseError> {
         let (mut rows, mut bytes) = (0, 0);
         while let Some((row, value)) = self.rows.row().filter(|_| self.is_within()) {
@@ -65,7 +65,7 @@ pub(super) struct ObjectRows<'o, 'm> {
     pub hash_seed: Option<u64>,
 }
 
-/// Looks at single rows of an object.
+/// Looks up single rows of an object.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'m> {
     merged: &'m Merged<'m>,
@@ -82,7 +82,7 @@ impl Look<'_> {
         self.merged.get(&row::score_row(self.space, self.object.slot, self.object.id, element))
     }
 
-    /// All elements and values of a family once more, from the first.
+    /// Walks over all elements and values of a family once more, from the first.
     fn each(
         &self,
         family: Family,
@@ -111,7 +111,7 @@ impl<'m> ObjectRows<'_, 'm> {
         self.look
     }
 
-    /// For a type whose rows are of the family `data` only.
+    /// Reports rows of scores, for a type whose rows are of the family `data` only.
     pub fn expect_no_scores(&mut self, report: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
         let (rows, _) = self.score.skip()?;
         if rows > 0 {
@@ -132,7 +132,7 @@ struct Walk<'w> {
     unknown: Option<Space>,
 }
 
-/// Returns how many objects there are that have an owner.
+/// Checks all objects; returns how many have an owner.
 pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Findings<'_>) -> Result<u64, BaseError> {
     let mut walk = Walk {
         context,
@@ -147,7 +147,7 @@ pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Fin
     }
     let owned = walk.owned;
     context.merged.on_end_of(FAMILIES);
-    // Each key was met at most once through the object that it names: as many as there should be are all.
+    // Each key was met at most once through the object that it names, so equal counts mean that none is missing.
     for (space, tally) in tallies {
         if owned.get(space).copied().unwrap_or_default() != tally.objects {
             find_missing(context, *space, findings)?;
@@ -157,7 +157,7 @@ pub(super) fn check(context: &Context<'_>, tallies: &Tallies, findings: &mut Fin
 }
 
 impl<'w> Walk<'w> {
-    /// The first object that has rows left.
+    /// Returns the first object that has rows left.
     fn next(&mut self, findings: &mut Findings<'_>) -> Result<Option<At>, BaseError> {
         let mut first: Option<At> = None;
         for rows in [&mut self.owners, &mut self.data, &mut self.score] {
@@ -251,7 +251,7 @@ impl<'w> Walk<'w> {
         Ok(())
     }
 
-    /// Rows of a space that is no database.
+    /// Passes over the rows of a space that is no database.
     fn pass_over(
         &mut self,
         at: At,
@@ -269,7 +269,7 @@ impl<'w> Walk<'w> {
     }
 }
 
-/// The keys of a space whose object does not belong to them.
+/// Finds the keys of a space whose object does not belong to them.
 fn find_missing(context: &Context<'_>, space: Space, findings: &mut Findings<'_>) -> Result<(), BaseError> {
     let Standing::Database(database) = context.facts.standing(space) else { return Ok(()) };
     let (from, until) = row::family_range(Family::Meta, space);

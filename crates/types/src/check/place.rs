@@ -1,4 +1,4 @@
-//! How a finding names what it is about, and how a type tells its defects.
+//! How a finding names its subject, and how a type tells its defects.
 
 use haypile_store::Key;
 use haypile_store::check::{Findings, Kind};
@@ -8,7 +8,7 @@ use std::fmt::{self, Display};
 /// Bytes of a name that are shown.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// Bytes for people.
+/// Bytes, printed for people.
 pub struct Shown<'b>(pub &'b [u8]);
 
 impl Display for Shown<'_> {
@@ -43,7 +43,7 @@ impl Display for ObjectPlace {
     }
 }
 
-/// What is found in the value of one key.
+/// Collects the findings about the value of one key.
 pub struct Report<'r, 'f, 'k> {
     pub findings: &'r mut Findings<'f>,
     pub database: u32,

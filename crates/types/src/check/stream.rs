@@ -43,7 +43,7 @@ pub(super) fn check_rows(
     rows.expect_no_scores(report)
 }
 
-/// What the rows of entries have to add up to.
+/// The sums that the rows of entries have to give.
 struct Entries {
     count: u64,
     first: Option<StreamId>,

@@ -10,7 +10,7 @@ use haypile_store::base::BaseError;
 use haypile_store::check::Agreement;
 use std::collections::BTreeMap;
 
-/// What was seen of the groups of one stream. Rows come in the order of their kinds.
+/// The groups of one stream, as far as rows have shown them. Rows come in the order of their kinds.
 #[derive(Default)]
 pub(super) struct Groups {
     by_number: BTreeMap<u32, Group>,
@@ -34,14 +34,14 @@ struct Consumer {
     pending: u64,
 }
 
-/// A pending entry as both of its rows tell of it.
+/// A pending entry as both of its rows name it: group, consumer, id.
 type Claim = (u32, u32, StreamId);
 
 fn add(to: &mut Agreement, (group, consumer, id): Claim) {
     to.add(&[&group.to_be_bytes(), &consumer.to_be_bytes(), &id.to_bytes()]);
 }
 
-/// A number of four bytes, and what follows.
+/// Splits off a number of four bytes.
 fn numbered(rest: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = rest.split_first_chunk::<4>()?;
     Some((u32::from_be_bytes(*number), rest))
@@ -52,7 +52,7 @@ fn id_of(rest: &[u8]) -> Option<StreamId> {
 }
 
 impl Groups {
-    /// A row that is none of an entry, by its kind and what follows it.
+    /// Checks a row that is not an entry's, by its kind and the rest of its key.
     pub fn check(&mut self, kind: u8, rest: &[u8], value: &[u8], report: &mut Report<'_, '_, '_>) {
         let wrong = match kind {
             kind if kind == Kind::Group as u8 => self.group(rest, value, report),
@@ -131,7 +131,7 @@ impl Groups {
         }
     }
 
-    /// After the last row.
+    /// Compares the counts after the last row.
     pub fn finish(&self, look: Look<'_>, report: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
         let census = self.census.unwrap_or_default();
         if u64::from(census.groups) != self.by_number.len() as u64 {
@@ -167,7 +167,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Which rows of pending entries lack the other one.
+    /// Reports which rows of pending entries lack the other one.
     fn explain(&self, look: Look<'_>, report: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
         let element = |kind: Kind, parts: &[&[u8]]| [&[kind as u8], &parts.concat()[..]].concat();
         look.each_data(|row, value| {
@@ -208,7 +208,7 @@ impl Groups {
     }
 }
 
-/// What the key of a row by consumer says, behind its kind.
+/// Returns what the key of a row by consumer says, behind its kind.
 fn claim_of(rest: &[u8]) -> Option<Claim> {
     let (group, rest) = numbered(rest)?;
     let (consumer, rest) = numbered(rest)?;

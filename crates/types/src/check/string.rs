@@ -13,7 +13,7 @@ pub(super) fn check_inline(payload: &[u8], report: &mut Report<'_, '_, '_>) {
     }
 }
 
-/// Bytes of a string in chunks.
+/// Returns the length of a string in chunks.
 fn length(payload: &[u8]) -> Option<u64> {
     let payload: &[u8; PAYLOAD_BYTES] = payload.try_into().ok()?;
     Some(u64::from_be_bytes(*payload[Object::BYTES..].last_chunk().expect("eight bytes follow the object")))

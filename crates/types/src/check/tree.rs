@@ -1,5 +1,5 @@
 //! The counted trees of large lists and sorted sets, walked from their first part to their last beside the elements
-//! that they count. What a node's bytes say is the type's; that counts, keys and levels agree is checked here.
+//! that they count. The types know a node's bytes; counts, keys and levels are checked here.
 //!
 //! Memory is a node for each level. Nodes are looked up one by one, some dozens of elements for each.
 
@@ -9,10 +9,10 @@ use haypile_store::base::BaseError;
 /// A part of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// No element of it has a lower one.
+    /// A lower bound of the part's elements.
     pub key: Vec<u8>,
     pub count: u64,
-    /// At level 0 what the type makes of it, else the number of a node.
+    /// At level 0 a value of the type, else the number of a node.
     pub link: u32,
 }
 
@@ -21,12 +21,12 @@ pub(super) struct Node {
     pub parts: Vec<Part>,
 }
 
-/// What a type demands of its trees.
+/// The rules of a type for its trees.
 pub(super) struct Rules {
     pub parse: fn(&[u8]) -> Option<Node>,
     /// Parts of a node at most, and of one that is not the root at least.
     pub parts: (usize, usize),
-    /// What is wrong with a leaf's part behind the one before it.
+    /// Returns the defect of a leaf's part behind the one before it.
     pub part: fn(Option<&Part>, &Part) -> Option<String>,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Rules {
 pub(super) struct Tree<'t> {
     node: &'t dyn Fn(u32) -> Result<Option<Vec<u8>>, BaseError>,
     rules: &'static Rules,
-    /// The nodes on the way to the next part, and which one of each is next.
+    /// The nodes on the way to the next part, each with the index of its next part.
     way: Vec<(Node, usize)>,
     /// Nodes that were met.
     pub nodes: u64,
-    /// Something was wrong with a node: what lies behind it is not known.
+    /// A node was wrong: what lies behind it is not known.
     pub is_broken: bool,
     last: Option<Part>,
 }
@@ -58,7 +58,7 @@ impl<'t> Tree<'t> {
         Ok(tree)
     }
 
-    /// The next part of a leaf.
+    /// Returns the next part of a leaf.
     pub fn next(&mut self, report: &mut Report<'_, '_, '_>) -> Result<Option<Part>, BaseError> {
         while !self.is_broken {
             let Some((node, at)) = self.way.last_mut() else { return Ok(None) };
@@ -83,7 +83,7 @@ impl<'t> Tree<'t> {
         Ok(None)
     }
 
-    /// The node that a part of another one stands for.
+    /// Goes down to the node that a part of another one stands for.
     fn descend(&mut self, part: &Part, level: Option<u8>, report: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
         let number = part.link;
         self.nodes += 1;
@@ -112,7 +112,7 @@ impl<'t> Tree<'t> {
         if node.parts.len() > parts_max || level.is_some() && node.parts.len() < parts_min {
             report.add(format_args!("node {number} of its tree has {} parts", node.parts.len()));
         }
-        // What the first part of a node holds may lie before its key: it takes what has no other place.
+        // The first part of a node takes what has no other place, so its elements may lie before its key.
         let is_after = self.last.as_ref().is_some_and(|last| last.key >= part.key);
         let is_before = node.parts.get(1).is_some_and(|second| second.key <= part.key);
         if level.is_some() && (is_after || is_before) {
@@ -123,7 +123,7 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// Elements in order, held against the parts of a tree.
+/// A walk over elements in order, compared with the parts of a tree.
 pub(super) struct Counting<'t> {
     tree: Tree<'t>,
     part: Option<Part>,
@@ -138,12 +138,12 @@ impl<'t> Counting<'t> {
         Ok(Counting { tree, part, next, counted: 0 })
     }
 
-    /// The part with which it begins.
+    /// Returns the part with which the tree begins.
     pub fn first(&self) -> Option<&Part> {
         self.part.as_ref()
     }
 
-    /// The part that the next element belongs to, and how many elements of it have come before.
+    /// Returns the part that the next element belongs to, and how many elements of it have come before.
     pub fn on_element(
         &mut self,
         key: &[u8],
@@ -173,7 +173,7 @@ impl<'t> Counting<'t> {
         Ok(())
     }
 
-    /// After the last element. `rows` is how many rows of nodes there are.
+    /// Checks the counts after the last element. `rows` is how many rows of nodes there are.
     pub fn finish(mut self, rows: u64, report: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
         while self.part.is_some() {
             self.end_part(report)?;

@@ -1,4 +1,4 @@
-//! Which checker a value has. A new row form without one does not compile.
+//! The checker of each form of value. A new row form without one does not compile.
 
 use super::objects::ObjectRows;
 use super::place::Report;
@@ -6,7 +6,7 @@ use super::{hash, list, set, stream, string, zset};
 use crate::key::{Header, Tag};
 use haypile_store::base::BaseError;
 
-/// What the payload of a meta row has to be by itself.
+/// Checks the rules that the payload of a meta row has to meet by itself.
 pub(super) fn check_payload(header: &Header, payload: &[u8], report: &mut Report<'_, '_, '_>) {
     match header.tag {
         Tag::StringInline => string::check_inline(payload, report),
@@ -23,7 +23,7 @@ pub(super) fn check_payload(header: &Header, payload: &[u8], report: &mut Report
     }
 }
 
-/// What the rows of an object have to be, whose key has this payload. A payload that is not sound has been told before.
+/// Checks the rows of an object whose key has this payload. A payload that is not sound has been told before.
 pub(super) fn check_rows(
     header: &Header,
     payload: &[u8],
@@ -37,7 +37,7 @@ pub(super) fn check_rows(
         Tag::ListRows => list::check_rows(payload, rows, report),
         Tag::ZsetRows => zset::check_rows(payload, rows, report),
         Tag::Stream => stream::check_rows(payload, rows, report),
-        // They have no object, so that no rows are theirs.
+        // These forms have no object, so no rows.
         Tag::StringInline | Tag::HashPacked | Tag::SetPacked | Tag::ListPacked | Tag::ZsetPacked => Ok(()),
     }
 }

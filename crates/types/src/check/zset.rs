@@ -14,10 +14,10 @@ use haypile_store::row::element_hash_of;
 /// Bytes of the head's own part: the next node's number; 0: there is no tree.
 const OWN_BYTES: usize = 4;
 
-/// The node that everything hangs from.
+/// The number of the root node.
 const ROOT: u32 = 0;
 
-/// How many parts a node has, and how many elements a block, is for speed only: none is a rule of the format.
+/// How many parts a node has, and how many elements a block, is for speed only: the format bounds neither.
 static RULES: Rules = Rules { parse: parse_node, parts: (usize::MAX, 1), part: |_, _| None };
 
 /// A score as bytes that sort as scores do.
@@ -26,8 +26,8 @@ type Score = [u8; 8];
 const MINUS_ZERO: Score = (!(1u64 << 63)).to_be_bytes();
 const ZERO: Score = (1u64 << 63).to_be_bytes();
 
-/// Where a score stands in the order, and the value of its row there: the same place for both zeros, a sign for one of
-/// them.
+/// Returns where a score stands in the order, and the value of its row there: both zeros have one place, and the
+/// value of the row keeps the sign of minus zero.
 fn place(score: Score) -> (Score, &'static [u8]) {
     if score == MINUS_ZERO { (ZERO, &[1]) } else { (score, &[]) }
 }
@@ -58,8 +58,8 @@ pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
     collection::check_head(payload, OWN_BYTES, ZSET_SKIPLIST, report);
 }
 
-/// `level: u8 | n: u16 | counts: n of u32 at level 0, else u64 | children: n of u32, above level 0 | ends: n of u16 |
-/// keys`.
+/// Parses `level: u8 | n: u16 | counts: n of u32 at level 0, else u64 | children: n of u32, above level 0 | ends: n
+/// of u16 | keys`.
 fn parse_node(row: &[u8]) -> Option<Node> {
     let (&[level, high, low], rest) = row.split_first_chunk::<3>()?;
     let length = usize::from(u16::from_be_bytes([high, low]));
@@ -139,13 +139,13 @@ pub(super) fn check_rows(
     Ok(())
 }
 
-/// The number of a node's row.
+/// Returns the number of a node's row.
 fn node_number(element: &[u8]) -> Option<u32> {
     let (hash, number) = element.split_first_chunk::<HASH_BYTES>()?;
     if u32::from_be_bytes(*hash) == RESERVED_HASH { number.try_into().ok().map(u32::from_be_bytes) } else { None }
 }
 
-/// Which members lack their score's row, and which rows of scores their member.
+/// Reports which members lack their score's row, and which rows of scores their member.
 fn explain(look: Look<'_>, hash_seed: Option<u64>, report: &mut Report<'_, '_, '_>) -> Result<(), BaseError> {
     look.each_data(|element, score| {
         let Ok(score) = <Score>::try_from(score) else { return Ok(()) };
