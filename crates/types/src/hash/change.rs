@@ -1,4 +1,4 @@
-//! Changes of hashes: fields set, added to and removed. A hash that has lost its last field goes.
+//! Changes of hashes: fields set, added to and removed. A hash that has lost its last field is removed.
 
 use super::deadline::Timed;
 use super::field::Place;
@@ -25,7 +25,7 @@ pub fn set<'a>(
     set_in(txn, key, entry, pairs, Deadline::Is(None))
 }
 
-/// The same, with a deadline that has not passed for the fields, or keeping theirs.
+/// Sets fields like `set`, with a deadline that has not passed for the fields, or keeping theirs.
 pub fn set_until<'a>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -41,7 +41,7 @@ pub fn set_until<'a>(
     set_in(txn, key, entry, pairs, deadline)
 }
 
-/// Sets a field that is not there yet; whether it was not.
+/// Sets a field that is not there yet; returns whether it was not.
 pub fn set_absent(txn: &mut Txn<'_>, key: &Key<'_>, field: &[u8], value: &[u8]) -> Result<bool> {
     let entry = lookup(txn, key)?;
     if let Some(entry) = &entry
@@ -52,7 +52,7 @@ pub fn set_absent(txn: &mut Txn<'_>, key: &Key<'_>, field: &[u8], value: &[u8]) 
     set_in(txn, key, entry, std::iter::once((field, value)), Deadline::Is(None)).map(|_| true)
 }
 
-/// A hash that is going to be changed.
+/// Returns the hash of a key for a writer.
 pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     key::lookup_write(txn, key)?.map(|entry| entry.expect(Type::Hash)).transpose()
 }
@@ -127,8 +127,8 @@ fn set_packed<'a>(
     Ok(created)
 }
 
-/// How Redis would hold a hash in which these are set: it never goes back. `new_fields` are expected to be as many as
-/// that, where Redis guesses so.
+/// Returns the encoding that Redis would use after these fields are set; it never goes back. `new_fields` are
+/// expected to be as many as that, where Redis guesses so.
 #[inline]
 pub(super) fn encoding_for<'a>(
     txn: &Txn<'_>,
@@ -149,7 +149,7 @@ pub(super) fn encoding_for<'a>(
     encoding
 }
 
-/// The same for a hash that has so many fields now.
+/// Returns the encoding that Redis would use for a hash that has so many fields now.
 #[inline]
 pub fn encoding_of_count(txn: &Txn<'_>, encoding: u8, count: u64) -> u8 {
     let is_listpack = encoding & encoding::MASK == HASH_LISTPACK;
@@ -212,11 +212,11 @@ fn push_string(entries: &mut Entries, bytes: &[u8]) {
     entries.extend_from_slice(bytes);
 }
 
-/// What was removed.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deleted {
     pub fields: u64,
-    /// It was the last one: the key is gone.
+    /// Whether the last field was among them: the key is gone.
     pub key: bool,
 }
 
@@ -291,7 +291,7 @@ pub fn increment_float(txn: &mut Txn<'_>, key: &Key<'_>, field: &[u8], delta: Ex
 /// Digits of a number.
 type Digits = SmallVec<[u8; 32]>;
 
-/// Sets a field to what `change` makes of its value. Its deadline stays.
+/// Sets a field to the value that `change` makes of the old one. Its deadline stays.
 fn change<R>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,

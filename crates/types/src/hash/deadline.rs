@@ -1,4 +1,4 @@
-//! Deadlines of fields: given, taken away, told, and carried out.
+//! Deadlines of fields: set, removed, read, and carried out.
 
 use super::field::Fields;
 use super::packing::Packing;
@@ -11,7 +11,7 @@ use crate::{Result, hash::index_range};
 use haypile_store::{Direction, Key, Txn};
 use std::ops::{ControlFlow, Range};
 
-/// What becomes of the deadlines of fields that are set.
+/// The rule for the deadlines of fields that are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     Keep,
@@ -46,7 +46,7 @@ impl Condition {
     }
 }
 
-/// What became of a field that was to get another deadline.
+/// The outcome for a field that was to get another deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     NoField,
@@ -57,7 +57,7 @@ pub enum After {
     Deleted,
 }
 
-/// The deadline of each field: `None` for one that is not there, `Some(None)` for one without.
+/// Returns the deadline of each field: `None` for one that is not there, `Some(None)` for one without.
 pub fn times<'a>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -151,13 +151,13 @@ fn has_changed(outcomes: &[After]) -> bool {
     outcomes.iter().any(|outcome| matches!(outcome, After::Changed | After::Deleted))
 }
 
-/// What an expiry has removed.
+/// The outcome of an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     pub fields: u64,
-    /// No later than this were their deadlines.
+    /// The latest deadline of the fields removed.
     pub until_ms: u64,
-    /// More of its fields may be due.
+    /// Whether more of its fields may be due.
     pub may_be_more: bool,
 }
 
@@ -180,7 +180,7 @@ fn expire_fields(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, max: usize) ->
     }
 }
 
-/// Whether the deadline of some field lies in a span of time that has passed.
+/// Tells whether the deadline of some field lies in a span of time that has passed.
 pub fn has_expired_within(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, span: Range<u64>) -> Result<bool> {
     if !has_expired(entry, span.end) {
         return Ok(false);
@@ -209,16 +209,16 @@ fn is_any_within(packed: &Packed<'_>, span: Range<u64>) -> Result<bool> {
     Ok(false)
 }
 
-/// A key's deadline rows came due: what was removed.
+/// The outcome of a deadline row that came due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lapsed {
     Key,
-    /// So many fields.
+    /// So many fields expired.
     Fields(Expired),
     Nothing,
 }
 
-/// Carries out what a deadline row of a key stands for, at most `max` fields of it.
+/// Carries out the expiry that a deadline row of a key stands for, at most `max` fields of it.
 pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64, max: usize) -> Result<Lapsed> {
     Ok(match key::expire(txn, key, deadline_ms)? {
         key::Due::Removed => Lapsed::Key,

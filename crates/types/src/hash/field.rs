@@ -9,7 +9,7 @@ use crate::key::{FieldTimes, NEVER_MS, damaged};
 use crate::packed::{Packed, Reader};
 use std::ops::Range;
 
-/// The bit of the encoding that says that fields may have deadlines. It stays, as Redis's encoding does.
+/// The bit of the encoding that says that fields may have deadlines. A hash keeps the bit, as Redis keeps the encoding.
 pub const HAS_DEADLINES: u8 = 0x80;
 
 /// No deadline, in a packed hash.
@@ -19,7 +19,7 @@ pub const NO_DEADLINE: u64 = 0;
 pub const PLAIN: u8 = 0;
 pub const TIMED: u8 = 1;
 
-/// A field's value, and until when it is there.
+/// A field's value and deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored<'r> {
     pub value: &'r [u8],
@@ -34,7 +34,7 @@ impl Stored<'_> {
     }
 }
 
-/// What is in a field's row.
+/// Parses a field's row.
 #[inline]
 pub fn stored_in_row(row: &[u8]) -> Result<Stored<'_>> {
     match row {
@@ -46,12 +46,12 @@ pub fn stored_in_row(row: &[u8]) -> Result<Stored<'_>> {
     }
 }
 
-/// The field whose row it is.
+/// Returns the field in the key of a field's row.
 pub fn field_of_row(row: &[u8]) -> Result<&[u8]> {
     of_row(row).map(|(_, field)| field).ok_or_else(|| damaged("the key of a field's row", row))
 }
 
-/// What stands in a field's row before the value.
+/// The bytes before the value in a field's row.
 pub struct RowHead {
     bytes: [u8; 9],
     len: usize,
@@ -73,7 +73,7 @@ impl RowHead {
     }
 }
 
-/// What the deadlines of a hash's fields are together.
+/// A summary of the deadlines of a hash's fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadlines {
     /// Fields that have one.
@@ -84,7 +84,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Adds those of one field.
+    /// Adds the deadline of one field.
     pub fn add(&mut self, deadline_ms: Option<u64>) {
         self.fields += 1;
         if let Some(deadline) = deadline_ms {
@@ -94,7 +94,7 @@ impl Deadlines {
         }
     }
 
-    /// What the meta row says of them.
+    /// Returns the span of deadlines as the meta row states it.
     pub fn times(&self) -> Option<FieldTimes> {
         let last_ms = if self.count == self.fields { self.last_ms } else { NEVER_MS };
         self.first_ms.map(|first_ms| FieldTimes { first_ms, last_ms })
@@ -104,9 +104,9 @@ impl Deadlines {
 /// Where a field lies among packed entries.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// All of it.
+    /// The whole entry.
     pub entry: Range<usize>,
-    /// The value's length begins here.
+    /// Where the value's length begins.
     pub value_length: usize,
     /// The value's bytes.
     pub value: Range<usize>,
@@ -139,7 +139,7 @@ impl<'p> Fields<'p> {
         Fields { reader: packed.reader(), has_deadlines: packed.encoding & HAS_DEADLINES != 0 }
     }
 
-    /// The next one; none at the end.
+    /// Returns the next field; none at the end.
     #[inline]
     pub fn next(&mut self) -> Result<Option<Field<'p>>> {
         if self.reader.is_at_end() {

@@ -1,5 +1,5 @@
-//! Hashes that are made as a whole, of fields that come one after the other. They may have any size: what grows beyond
-//! a meta row goes to the rows of an object that nothing names until it is complete, so that it is written ahead.
+//! Hashes that are made as a whole, of fields that come one after the other. They may have any size: fields beyond a
+//! meta row go to the rows of an object that nothing names until it is complete, so that it is written ahead.
 
 use super::change::encoding_for;
 use super::packing::{Deadline, Packing};
@@ -22,7 +22,7 @@ impl Maker {
         Maker(Form::Packed(Packing::empty(HASH_LISTPACK)))
     }
 
-    /// Adds a field, with a deadline that has not passed if it has one; whether there was none of the name.
+    /// Adds a field, with a deadline that has not passed if it has one; returns whether there was none of the name.
     pub fn add(
         &mut self,
         txn: &mut Txn<'_>,
@@ -45,7 +45,7 @@ impl Maker {
         rows.set(txn, key, field, value, Deadline::Is(deadline_ms))
     }
 
-    /// Gives the hash to a key that is absent; without fields, it stays so. Without deadline.
+    /// Gives the hash, without deadline, to a key that is absent. Without fields the key stays absent.
     pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         match self.0 {
             Form::Packed(packing) => packing.finish(txn, key),

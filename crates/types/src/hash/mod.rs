@@ -1,9 +1,9 @@
 //! Hashes: fields with values, packed into the meta row while they are small, else a row for each field. A field may
 //! have a deadline of its own; one whose deadline has passed is absent to readers. Format: docs/format/hash.md.
 //!
-//! Reading is here. How fields lie is in `field`, changes in `change` (with `packing` and `rows` for the two forms),
-//! deadlines in `deadline`. What is looked up is a key's entry; every operation works on it, so that the meta row is
-//! read once.
+//! Reading is here. The layout of a field is in `field`, changes in `change` (with `packing` and `rows` for the two
+//! forms), deadlines in `deadline`. A lookup returns a key's entry, and every operation works on that, so that the meta
+//! row is read once.
 
 mod change;
 mod deadline;
@@ -37,10 +37,10 @@ enum Form<'e> {
     Rows(Head, Timing),
 }
 
-/// What the head of a hash in rows says of its fields' deadlines.
+/// The part of a hash's head that is about its fields' deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Timing {
-    /// Fields may have deadlines: `count` follows the head.
+    /// Whether fields may have deadlines: `count` follows the head then.
     is_timed: bool,
     /// Fields that have one.
     count: u64,
@@ -74,13 +74,14 @@ fn find(packed: &Packed<'_>, name: &[u8]) -> Result<Option<Place>> {
     Ok(None)
 }
 
-/// Whether some field's deadline has passed: then who counts or lists fields has to look at their deadlines.
+/// Tells whether some field's deadline has passed: a reader that counts or lists fields has to look at their deadlines
+/// then.
 #[inline]
 fn has_expired(entry: &Entry, now_ms: u64) -> bool {
     entry.header.fields.is_some_and(|fields| now_ms > fields.first_ms)
 }
 
-/// How many fields there are.
+/// Returns how many fields there are.
 #[inline]
 pub fn len(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<u64> {
     match Form::of(entry)? {
@@ -97,7 +98,7 @@ pub fn len(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<u64> {
     }
 }
 
-/// How many fields of a hash in rows have passed their deadlines and were not removed yet.
+/// Returns how many fields of a hash in rows have passed their deadlines and were not removed yet.
 fn expired_rows(txn: &mut Txn<'_>, key: &Key<'_>, head: &Head) -> Result<u64> {
     let (from, until) = index_range(key, head, 0, txn.now_ms());
     let most = if txn.long().is_ok() { u64::MAX } else { ROWS_INLINE_MAX as u64 };
@@ -112,13 +113,13 @@ fn expired_rows(txn: &mut Txn<'_>, key: &Key<'_>, head: &Head) -> Result<u64> {
     Ok(seen)
 }
 
-/// The rows of the index of deadlines in `from_ms..until_ms`.
+/// Returns the bounds of the rows of the index of deadlines in `from_ms..until_ms`.
 fn index_range(key: &Key<'_>, head: &Head, from_ms: u64, until_ms: u64) -> (RowKey, RowKey) {
     let at = |ms: u64| score_row(key.space, head.object.slot, head.object.id, &ms.to_be_bytes());
     (at(from_ms), at(until_ms))
 }
 
-/// A field's value, sharing the bytes of its row.
+/// Returns a field's value, sharing the bytes of its row.
 #[inline]
 pub fn get(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, field: &[u8]) -> Result<Option<Value>> {
     match Form::of(&entry)? {
@@ -139,7 +140,7 @@ pub fn get(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, field: &[u8]) -> Resu
     }
 }
 
-/// What `look` makes of a field's value; `None` if there is no such field.
+/// Returns the result of `look` for a field's value; `None` if there is no such field.
 #[inline]
 pub fn look<R>(
     txn: &mut Txn<'_>,
@@ -151,7 +152,7 @@ pub fn look<R>(
     look_stored(txn, key, entry, field, |stored| look(stored.value))
 }
 
-/// The same, with the deadline.
+/// Returns the result of `look` for a field's value and deadline; `None` if there is no such field.
 #[inline]
 fn look_stored<R>(
     txn: &mut Txn<'_>,
@@ -176,7 +177,7 @@ fn look_stored<R>(
     }
 }
 
-/// Whether there is such a field.
+/// Tells whether there is such a field.
 pub fn contains(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, field: &[u8]) -> Result<bool> {
     match Form::of(entry)? {
         Form::Rows(head, timing) if !timing.is_timed => {
@@ -198,7 +199,7 @@ pub fn visit(
     visit_stored(txn, key, entry, |field, stored| each(field, stored.value))
 }
 
-/// The same, with their deadlines.
+/// Gives all fields, their values and their deadlines to `each`, in the order of `visit`, until that breaks.
 pub fn visit_stored(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -231,8 +232,8 @@ pub fn visit_stored(
     }
 }
 
-/// The rows of all fields as they are now, for a reply that is sent piece by piece; `None` for a packed hash. Their
-/// keys are read by `field_of_row`, their values by `stored_in_row`; there may be some whose deadlines have passed.
+/// Returns the rows of all fields as they are now, for a reply that is sent piece by piece; `None` for a packed hash.
+/// `field_of_row` reads their keys, `stored_in_row` their values; the deadlines of some may have passed.
 pub fn view(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry) -> Result<Option<View>> {
     let Form::Rows(head, _) = Form::of(entry)? else { return Ok(None) };
     let (from, until) = head.rows(key).from_hash(0);
@@ -312,10 +313,10 @@ pub fn draw(
     }
 }
 
-/// So many fields whose deadlines have passed are drawn before the rest is looked at one by one.
+/// Draws that may meet fields past their deadlines before the fields are looked at one by one.
 const EXPIRED_DRAWS_MAX: u32 = 64;
 
-/// The same where most fields have passed their deadlines.
+/// Draws a field by a walk, where most fields have passed their deadlines.
 fn draw_on_a_walk(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -335,7 +336,7 @@ fn draw_on_a_walk(
     })
 }
 
-/// A packed hash by itself, to draw from it as often as one likes; `None` for one in rows.
+/// Returns a packed hash by itself, to draw from it as often as one likes; `None` for one in rows.
 pub fn packed(txn: &Txn<'_>, entry: Entry) -> Result<Option<PackedHash>> {
     match Form::of(&entry)? {
         Form::Packed(_) => Ok(Some(PackedHash { now_ms: txn.now_ms(), payload: entry.into_payload() })),
@@ -343,14 +344,14 @@ pub fn packed(txn: &Txn<'_>, entry: Entry) -> Result<Option<PackedHash>> {
     }
 }
 
-/// See `packed`.
+/// A packed hash that `packed` returns.
 pub struct PackedHash {
     payload: Value,
     now_ms: u64,
 }
 
 impl PackedHash {
-    /// Field number `index` of those that are there, and its value.
+    /// Returns field number `index` of those that are there, and its value.
     pub fn nth(&self, mut index: u64) -> Result<(&[u8], &[u8])> {
         let mut fields = Fields::of(&Packed::parse(&self.payload)?);
         while let Some(field) = fields.next()? {

@@ -9,16 +9,16 @@ use crate::key::{self, FieldTimes, Header, Tag};
 use crate::packed::{self, Packed, put_string};
 use haypile_store::{Key, Txn};
 
-/// What becomes of a field's deadline when its value is set.
+/// The deadline of a field after its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     Keep,
-    /// This one, or none.
+    /// A new deadline, or none.
     Is(Option<u64>),
 }
 
 impl Deadline {
-    /// The deadline of a field that had this one, if it was there.
+    /// Returns the deadline after the change, of a field that had `before`.
     pub fn after(self, before: Option<u64>) -> Option<u64> {
         match self {
             Deadline::Keep => before,
@@ -35,12 +35,12 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// A hash that does not exist yet.
+    /// Returns a hash that does not exist yet.
     pub fn empty(encoding: u8) -> Packing {
         Packing { before: None, encoding, count: 0, entries: Vec::new() }
     }
 
-    /// Fields whose deadlines have passed are left out: what is written goes without them.
+    /// Opens a packed hash. Fields whose deadlines have passed are left out, and so are not written again.
     pub fn of(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, packed: &Packed<'_>) -> Result<Packing> {
         let mut packing = Packing {
             before: Some(*header),
@@ -74,7 +74,7 @@ impl Packing {
     }
 
     pub fn as_packed(&self) -> Packed<'_> {
-        // As many as fit a packed hash, and one.
+        // The count fits: it is at most one above the bound of a packed hash.
         Packed { encoding: self.encoding, count: self.count as u16, entries: &self.entries }
     }
 
@@ -82,7 +82,7 @@ impl Packing {
         self.encoding & HAS_DEADLINES != 0
     }
 
-    /// From now on there is room for deadlines.
+    /// Gives every entry room for a deadline.
     fn make_room_for_deadlines(&mut self) -> Result<()> {
         let mut entries = Vec::with_capacity(self.entries.len() + 8 * self.count);
         let mut fields = Fields::of(&self.as_packed());
@@ -99,7 +99,7 @@ impl Packing {
         packed::fits(self.entries.len(), self.count)
     }
 
-    /// Sets one field; whether it is new.
+    /// Sets one field; returns whether it is new.
     pub fn set(&mut self, name: &[u8], value: &[u8], deadline: Deadline) -> Result<bool> {
         let mut place = find(&self.as_packed(), name)?;
         let deadline_ms = deadline.after(place.as_ref().and_then(|place| place.deadline_ms));
@@ -140,7 +140,7 @@ impl Packing {
         Ok(())
     }
 
-    /// Removes a field; whether it was there.
+    /// Removes a field; returns whether it was there.
     pub fn remove(&mut self, name: &[u8]) -> Result<bool> {
         let Some(place) = find(&self.as_packed(), name)? else { return Ok(false) };
         self.entries.drain(place.entry);

@@ -19,15 +19,15 @@ pub struct Rows {
     pub head: Head,
     timing: Timing,
     count_before: u64,
-    /// Deadlines have changed: what the meta row is going to say of them is to be found out.
+    /// Whether deadlines have changed: `finish` then reads from the index the span that the meta row states.
     is_retimed: bool,
-    /// Fields whose deadlines had passed were removed or replaced.
+    /// Whether fields were removed or replaced whose deadlines had passed.
     has_expired: bool,
     deadline_ms: Option<u64>,
 }
 
 impl Rows {
-    /// A new object for the hash of a key that was `before`.
+    /// Returns a hash under a new object, for a key that was `before`.
     pub fn new(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<Header>, encoding: u8) -> Result<Rows> {
         let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
         let timing = Timing { is_timed: encoding & HAS_DEADLINES != 0, count: 0 };
@@ -36,7 +36,7 @@ impl Rows {
         Ok(Rows { before, head, timing, count_before: 0, is_retimed, has_expired, deadline_ms })
     }
 
-    /// The hash of an entry.
+    /// Returns the hash of an entry.
     pub fn of(entry: &Entry, head: Head, timing: Timing) -> Rows {
         let (before, count_before, deadline_ms) = (Some(entry.header), head.count, entry.header.deadline_ms);
         Rows { before, head, timing, count_before, is_retimed: false, has_expired: false, deadline_ms }
@@ -62,7 +62,7 @@ impl Rows {
         Ok(txn.put_row(&row, &[RowHead::new(stored.deadline_ms).bytes(), stored.value])?)
     }
 
-    /// Sets a field; whether it is new to readers.
+    /// Sets a field; returns whether it is new to readers.
     pub fn set(
         &mut self,
         txn: &mut Txn<'_>,
@@ -73,7 +73,7 @@ impl Rows {
     ) -> Result<bool> {
         let row = self.row(txn, key, name);
         if !self.timing.is_timed && matches!(deadline, Deadline::Keep | Deadline::Is(None)) {
-            // Its value need not be read.
+            // No deadline is possible, so the old value need not be read.
             let is_new = txn.row_presence(&row)? == RowPresence::Absent;
             self.head.count += u64::from(is_new);
             txn.put_row(&row, &[RowHead::new(None).bytes(), value])?;
@@ -83,7 +83,7 @@ impl Rows {
         self.replace(txn, key, name, before.as_ref(), value, deadline)
     }
 
-    /// The same for a field whose row was read already.
+    /// Sets a field whose row was read already; returns whether it is new to readers.
     pub fn replace(
         &mut self,
         txn: &mut Txn<'_>,
@@ -129,7 +129,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Gives a field the deadline that `decide` says, or deletes it.
+    /// Gives a field the deadline that `decide` returns, or deletes it.
     pub fn change_deadline(
         &mut self,
         txn: &mut Txn<'_>,
@@ -159,7 +159,7 @@ impl Rows {
         Ok(outcome)
     }
 
-    /// Removes a field; whether readers saw it.
+    /// Removes a field; returns whether readers saw it.
     pub fn remove(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, name: &[u8]) -> Result<bool> {
         let row = self.row(txn, key, name);
         if !self.timing.is_timed {
@@ -200,7 +200,7 @@ impl Rows {
         Ok((gone.len() as u64, gone.last().and_then(|(row, _)| deadline_of(row)).unwrap_or(0)))
     }
 
-    /// The earliest and the latest deadline of the index.
+    /// Returns the earliest and the latest deadline of the index.
     fn times(&self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<FieldTimes>> {
         if self.timing.count == 0 {
             return Ok(None);
@@ -228,7 +228,7 @@ impl Rows {
             txn.on_event(event::HASH, "hexpired", key);
         }
         let was = self.before.and_then(|before| before.fields);
-        // With the number of fields it may change whether all of them have deadlines.
+        // Another number of fields may change whether all of them have deadlines.
         let is_retimed = self.is_retimed || self.timing.is_timed && self.head.count != self.count_before;
         let fields = if is_retimed { self.times(txn, key)? } else { was };
         let header =
