@@ -15,13 +15,13 @@ pub const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS_BYTES;
 const GROUP: usize = 8;
 const GROUP_BYTES: usize = GROUP * VALUE_BITS / 8;
 
-/// Where a register begins: the byte, and how many lower bits of it belong to the one before.
+/// Returns where a register begins: the byte, and how many lower bits of it belong to the one before.
 fn place(register: usize) -> (usize, u32) {
     let bit = register * VALUE_BITS;
     (bit / 8, (bit % 8) as u32)
 }
 
-/// The two bytes that a register may lie in, as one number; behind the last byte there are zeros.
+/// Returns the two bytes that a register may lie in, as one number; behind the last byte there are zeros.
 fn pair(registers: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([registers[at], registers.get(at + 1).copied().unwrap_or(0)])
 }
@@ -37,7 +37,7 @@ pub fn set(registers: &mut [u8], register: usize, value: u8) {
     registers[at..at + len].copy_from_slice(&changed[..len]);
 }
 
-/// The bytes that change with a register: where they are, what they become, and how many they are.
+/// Returns the bytes that change with a register: where they are, their new values, and how many they are.
 pub fn changed(registers: &[u8], register: usize, value: u8) -> (usize, [u8; 2], usize) {
     let (at, shift) = place(register);
     let mask = u16::from(VALUE_MASK) << shift;
@@ -46,7 +46,7 @@ pub fn changed(registers: &[u8], register: usize, value: u8) -> (usize, [u8; 2],
     (at, bytes, if is_in_one { 1 } else { 2 })
 }
 
-/// Six bytes as eight registers, one a byte: the halves of ever smaller parts move apart.
+/// Returns six bytes as eight registers, one a byte: the halves of ever smaller parts move apart.
 #[inline(always)]
 fn unpacked(bytes: &[u8; GROUP_BYTES]) -> [u8; GROUP] {
     let mut wide = [0; 8];
@@ -58,7 +58,7 @@ fn unpacked(bytes: &[u8; GROUP_BYTES]) -> [u8; GROUP] {
     x.to_le_bytes()
 }
 
-/// The way back.
+/// Packs eight registers, one a byte, into six bytes.
 #[inline(always)]
 fn packed(values: &[u8; GROUP]) -> [u8; GROUP_BYTES] {
     let x = u64::from_le_bytes(*values);
@@ -68,7 +68,7 @@ fn packed(values: &[u8; GROUP]) -> [u8; GROUP_BYTES] {
     x.to_le_bytes()[..GROUP_BYTES].try_into().expect("six bytes")
 }
 
-/// Makes each of `values` at least what its register has. The registers are of a dense HyperLogLog, so they are all
+/// Makes each of `values` at least its register's value. The registers are of a dense HyperLogLog, so they are all
 /// there.
 pub fn merge(registers: &[u8], values: &mut [u8; REGISTERS]) {
     let (groups, _) = registers.as_chunks::<GROUP_BYTES>();
@@ -90,9 +90,9 @@ pub fn pack(values: &[u8; REGISTERS], registers: &mut [u8]) {
     }
 }
 
-/// How many registers have each value.
+/// Counts the registers that have each value.
 pub fn histogram(registers: &[u8]) -> [u32; 64] {
-    // Several, so that equal values in a row do not wait for one another.
+    // Several tables, so that equal values in a row do not wait for one another.
     let mut counts = [[0u32; 64]; 4];
     let (groups, _) = registers.as_chunks::<GROUP_BYTES>();
     for group in groups {

@@ -1,13 +1,13 @@
 //! How many elements a HyperLogLog has seen, from how many registers have each value: the estimator of Ertl, "New
-//! cardinality estimation algorithms for HyperLogLog HyperLogLogs" (2017), algorithm 6, which Redis uses, in the same
-//! order of operations: the same registers give the same number.
+//! cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6, which Redis uses, in the same
+//! order of operations: equal registers give the same number.
 
 use super::layout::{REGISTERS, VALUE_BITS};
 
 /// 1 / (2 ln 2).
 const ALPHA_INFINITY: f64 = 0.721_347_520_444_481_7;
 
-/// The count, from the number of registers of each value.
+/// Returns the count, from the number of registers of each value.
 pub fn count(registers: &[u32; 64]) -> u64 {
     let m = REGISTERS as f64;
     let highest = VALUE_BITS as usize;

@@ -1,25 +1,25 @@
-//! The bytes of a HyperLogLog as Redis lays them out: a header, then the registers, dense or sparse. Owns what both
-//! forms share: the header with its cached count, which register an element belongs to, and setting one wherever it
-//! lies.
+//! The bytes of a HyperLogLog as Redis lays them out: a header, then the registers, dense or sparse. Owns the parts
+//! that both forms share: the header with its cached count, the register that an element belongs to, and setting one
+//! wherever it lies.
 //!
 //! ```text
 //! "HYLL" | encoding: u8, 0 dense, 1 sparse | 3 bytes, zero | cached count: u64 LE, highest bit: outdated | registers
 //! ```
 //!
-//! Works on bytes only, whoever made them: a client may SET any. `dense` and `sparse` are the registers, `estimate` the
+//! Works on bytes only, from any source: a client may SET any. `dense` and `sparse` are the registers, `estimate` the
 //! count.
 
 use super::{dense, sparse};
 use std::borrow::Cow;
 
-/// Registers of a HyperLogLog. Which one an element belongs to is said by so many of its hash's lowest bits.
+/// Registers of a HyperLogLog. The lowest `REGISTER_BITS` of an element's hash are the number of its register.
 pub const REGISTERS: usize = 1 << REGISTER_BITS;
 const REGISTER_BITS: u32 = 14;
 
 /// Bits of the hash that a register's value is made of.
 pub const VALUE_BITS: u32 = 64 - REGISTER_BITS;
 
-/// The largest value of a register: all those bits are zero.
+/// The largest value of a register: all bits of the hash beside its number are zero.
 pub const VALUE_MAX: u8 = VALUE_BITS as u8 + 1;
 
 /// Bytes before the registers.
@@ -38,11 +38,11 @@ pub enum Encoding {
     Sparse = 1,
 }
 
-/// The registers do not parse.
+/// The error for registers that do not parse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// What the header says of the encoding; `None` if these bytes are no HyperLogLog.
+/// Returns the encoding in the header; `None` if these bytes are no HyperLogLog.
 pub fn encoding(bytes: &[u8]) -> Option<Encoding> {
     if bytes.len() < HEADER_BYTES || !bytes.starts_with(MAGIC) {
         return None;
@@ -54,7 +54,7 @@ pub fn encoding(bytes: &[u8]) -> Option<Encoding> {
     }
 }
 
-/// The header of a HyperLogLog whose cached count is 0.
+/// Returns the header of a HyperLogLog whose cached count is 0.
 fn header(encoding: Encoding) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -62,26 +62,26 @@ fn header(encoding: Encoding) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// A HyperLogLog without elements: sparse, and its cached count is right.
+/// Returns a HyperLogLog without elements: sparse, with a cached count that is right.
 pub fn empty() -> Vec<u8> {
     let mut bytes = header(Encoding::Sparse).to_vec();
     sparse::put_zeros(&mut bytes, REGISTERS);
     bytes
 }
 
-/// The cached count, unless it is outdated.
+/// Returns the cached count, unless it is outdated.
 pub fn cached_count(bytes: &[u8]) -> Option<u64> {
     let count: [u8; 8] = bytes[HEADER_BYTES - 8..HEADER_BYTES].try_into().expect("eight bytes");
     (bytes[CACHE_FLAG_AT] & CACHE_OUTDATED == 0).then_some(u64::from_le_bytes(count))
 }
 
-/// What the flag's byte becomes when a register changes.
+/// Returns the flag's byte for a register that has changed.
 pub fn outdated(flag: u8) -> u8 {
     flag | CACHE_OUTDATED
 }
 
-/// The register that an element belongs to, and the value that it asks for: how far its hash is from the register's
-/// number to the first bit that is set.
+/// Returns the register that an element belongs to, and the value that it asks for: the place of the first set bit of
+/// its hash above the register's number, counted from 1.
 #[inline]
 pub fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = murmur64a(element);
@@ -89,7 +89,7 @@ pub fn register_of(element: &[u8]) -> (usize, u8) {
     (hash as usize % REGISTERS, value.trailing_zeros() as u8 + 1)
 }
 
-/// MurmurHash64A (Appleby, 2008) with the seed that Redis gives it, of bytes in little-endian order.
+/// Hashes bytes, in little-endian order, by MurmurHash64A (Appleby, 2008) with the seed that Redis gives it.
 #[inline]
 fn murmur64a(bytes: &[u8]) -> u64 {
     const SEED: u64 = 0xadc8_3b19;
@@ -110,8 +110,7 @@ fn murmur64a(bytes: &[u8]) -> u64 {
 }
 
 /// Raises a register to `value` unless it is as high already, and says whether it did. A sparse HyperLogLog becomes
-/// dense where it would be longer than `sparse_bytes_max`, or the value is too large for it. The cached count is left
-/// as it is.
+/// dense where it would be longer than `sparse_bytes_max`, or the value is too large for it. The cached count stays.
 pub fn raise(
     bytes: &mut Cow<'_, [u8]>,
     encoding: &mut Encoding,
@@ -138,7 +137,7 @@ pub fn raise(
     }
 }
 
-/// The same for a register of a sparse HyperLogLog that was found and is lower.
+/// Raises a register of a sparse HyperLogLog that was found at `place` and is lower.
 pub fn raise_at(
     bytes: &mut Cow<'_, [u8]>,
     encoding: &mut Encoding,
@@ -158,12 +157,12 @@ pub fn raise_at(
     Ok(())
 }
 
-/// What follows the header.
+/// Returns the registers, behind the header.
 pub fn registers(bytes: &[u8]) -> &[u8] {
     &bytes[HEADER_BYTES..]
 }
 
-/// A sparse HyperLogLog as a dense one, the cached count included.
+/// Returns a sparse HyperLogLog as a dense one, the cached count included.
 pub fn dense_of(bytes: &[u8]) -> Result<Vec<u8>, Corrupt> {
     let mut values = [0; REGISTERS];
     sparse::merge(registers(bytes), &mut values)?;
@@ -175,7 +174,7 @@ pub fn dense_of(bytes: &[u8]) -> Result<Vec<u8>, Corrupt> {
     Ok(dense)
 }
 
-/// Makes each of `values` at least what the HyperLogLog's register has.
+/// Makes each of `values` at least the value of the HyperLogLog's register.
 pub fn merge(bytes: &[u8], encoding: Encoding, values: &mut [u8; REGISTERS]) -> Result<(), Corrupt> {
     match encoding {
         Encoding::Dense => {

@@ -2,8 +2,8 @@
 //! those of Redis, so that GET and SET carry one from or to any server. Owns the operations on keys; `layout` owns the
 //! bytes, with `dense`, `sparse` and `estimate`.
 //!
-//! What changes nothing writes nothing. A changed register is a patch of a byte or two in a dense HyperLogLog, and a
-//! splice of a few in a sparse one. Format: docs/format/hyperloglog.md.
+//! An operation that changes nothing writes nothing. A changed register is a patch of a byte or two in a dense
+//! HyperLogLog, and a splice of a few in a sparse one. Format: docs/format/hyperloglog.md.
 
 pub mod layout;
 
@@ -23,7 +23,7 @@ use layout::{CACHE_FLAG_AT, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// Longer strings are no HyperLogLog that parses: every register has a run of two bytes.
+/// The longest HyperLogLog that parses: every register has a run of two bytes.
 const BYTES_MAX: u64 = (HEADER_BYTES + 2 * REGISTERS) as u64;
 
 /// More HyperLogLogs are merged on the I/O pool: each takes some microseconds.
@@ -60,13 +60,14 @@ impl HyperLogLog {
         layout::registers(&self.bytes)
     }
 
-    /// Whether a small change of it is one of its row.
+    /// Tells whether a small change of the string changes a part of its row.
     fn is_spliced(&self) -> bool {
         self.header.object.is_none() && self.bytes.len() >= PATCH_FROM_BYTES
     }
 
-    /// Makes the key, which still is what it was, hold these bytes, and logs what is different. They are written even
-    /// if nothing is.
+    /// Makes the key, which has not changed since, hold these bytes, and logs the difference. The key is written even
+    /// if
+    /// there is none.
     fn replace(self, txn: &mut Txn<'_>, key: &Key<'_>, after: &[u8]) -> Result<()> {
         let HyperLogLog { header, bytes, .. } = self;
         if header.object.is_some() || after.len() > string::INLINE_BYTES_MAX {
@@ -101,7 +102,7 @@ fn sparse_bytes_max(txn: &Txn<'_>) -> usize {
     usize::try_from(txn.encoding_limit(EncodingLimit::HllSparseBytes)).unwrap_or(0)
 }
 
-/// Adds elements; true if the key is new, or a register has changed: the count may be another one.
+/// Adds elements; returns whether the key is new or a register has changed: the count may be another one then.
 pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
     let limit = sparse_bytes_max(txn);
     let Some(entry) = key::lookup_write(txn, key)? else {
@@ -116,7 +117,7 @@ pub fn add<'e>(txn: &mut Txn<'_>, key: &Key<'_>, elements: impl Iterator<Item = 
         let asked = elements.map(layout::register_of);
         let is_new = |(register, value): &(usize, u8)| dense::get(hll.registers(), *register) < *value;
         let raised: SmallVec<[(usize, u8); 4]> = asked.filter(is_new).collect();
-        // Mostly it is one, or none: no reason to copy all registers.
+        // Mostly one register is raised, or none: no reason to copy all registers.
         if let [] | [_] = raised[..] {
             return raised.first().map_or(Ok(false), |one| raise_one(txn, key, hll, *one).map(|()| true));
         }
@@ -196,8 +197,8 @@ fn set_outdated(bytes: &mut [u8]) {
     bytes[CACHE_FLAG_AT] = layout::outdated(bytes[CACHE_FLAG_AT]);
 }
 
-/// The count of a key, `None` if it is absent. Where it has to be found out, it is left in the key for the next one who
-/// asks.
+/// Returns the count of a key, `None` if it is absent. A count that is computed is left in the key for the next
+/// reader.
 pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
     let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
     let hll = HyperLogLog::of(txn, key, entry)?;
@@ -230,7 +231,7 @@ pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
 /// The registers of several keys, each as high as the highest of them.
 struct Union {
     values: Box<[u8; REGISTERS]>,
-    /// One of them is dense.
+    /// Whether one of the HyperLogLogs is dense.
     has_dense: bool,
 }
 
@@ -248,7 +249,7 @@ fn union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<U
     Ok(union)
 }
 
-/// How many different elements several keys have seen together.
+/// Returns how many different elements several keys have seen together.
 pub fn count_union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<u64> {
     let mut counts = [0; 64];
     for value in union(txn, keys)?.values.iter() {
@@ -257,7 +258,7 @@ pub fn count_union<'k>(txn: &mut Txn<'_>, keys: impl Iterator<Item = Key<'k>>) -
     Ok(estimate::count(&counts))
 }
 
-/// Makes a key the union of several, of which it is one itself. It keeps its deadline.
+/// Makes a key the union of several, itself one of them. Its deadline stays.
 pub fn merge<'k>(txn: &mut Txn<'_>, target: &Key<'_>, keys: impl Iterator<Item = Key<'k>>) -> Result<()> {
     let Union { values, has_dense } = union(txn, keys)?;
     let limit = sparse_bytes_max(txn);
@@ -275,7 +276,8 @@ pub fn merge<'k>(txn: &mut Txn<'_>, target: &Key<'_>, keys: impl Iterator<Item =
     if has_dense {
         dense::pack(&values, &mut bytes[HEADER_BYTES..]);
     } else {
-        // In their order, as Redis does it: so the runs are the same, and so is the moment when it becomes dense.
+        // Registers are raised in order, as in Redis: the runs are the same, and so is the moment when it becomes
+        // dense.
         let (mut raised, mut encoding) = (Cow::Owned(bytes), Encoding::Sparse);
         for (register, value) in values.iter().enumerate().filter(|(_, value)| **value > 0) {
             layout::raise(&mut raised, &mut encoding, register, *value, limit)?;
@@ -289,7 +291,7 @@ pub fn merge<'k>(txn: &mut Txn<'_>, target: &Key<'_>, keys: impl Iterator<Item =
     }
 }
 
-/// The HyperLogLog of a key as PFDEBUG sees it, which is no reader.
+/// The HyperLogLog of a key for PFDEBUG, which does not count as a reader.
 pub struct Inspected(HyperLogLog);
 
 pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Inspected>> {
@@ -304,7 +306,7 @@ impl Inspected {
         self.0.encoding == Encoding::Sparse
     }
 
-    /// The runs of a sparse one, in words.
+    /// Returns the runs of a sparse HyperLogLog, in words.
     pub fn decoded(&self) -> Option<String> {
         self.is_sparse().then(|| sparse::decoded(self.0.registers()))
     }
@@ -315,7 +317,7 @@ impl Inspected {
         Ok(values)
     }
 
-    /// Makes it dense, and says whether it was not.
+    /// Makes the HyperLogLog dense, and says whether it was not.
     pub fn make_dense(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<bool> {
         if !self.is_sparse() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! PFSELFTEST: HyperLogLogs of random elements, of all sizes up to a million, against what is known of them.
+//! PFSELFTEST: HyperLogLogs of random elements, of all sizes up to a million, compared with the true counts.
 
 use super::layout::{self, Encoding, HEADER_BYTES, REGISTERS, VALUE_MAX};
 use super::{dense, estimate, sparse};
@@ -10,10 +10,10 @@ const ROUNDS: usize = 100;
 /// Elements that are added.
 const ELEMENTS: u64 = 1_000_000;
 
-/// As long as a sparse HyperLogLog gets here: it becomes dense on the way.
+/// Bytes of the longest sparse HyperLogLog here: it becomes dense on the way.
 const SPARSE_BYTES_MAX: usize = 3000;
 
-/// A sentence about what is wrong, if anything is. The same seed gives the same elements.
+/// Runs the test; the error is a sentence about the defect. The same seed gives the same elements.
 pub fn run(mut seed: u64) -> Result<(), String> {
     registers_keep_what_was_written(&mut seed)?;
     counts_are_near(seed)

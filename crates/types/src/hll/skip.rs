@@ -1,12 +1,12 @@
-//! Passes runs of sparse registers 64 bytes at a time, then eight, to come near a register of which nothing says where
-//! it lies.
+//! Passes runs of sparse registers 64 bytes at a time, then eight, to come near a register.
 //!
-//! A run after the other takes two nanoseconds each, which was a third of what PFADD cost with a thousand runs. What
-//! makes it slow is that where a run begins depends on the one before it: after an XZERO comes a byte that begins none.
-//! In a word of eight bytes, those that look like an XZERO are known at once, and so are those of a block of eight
-//! words, a bit for each byte. Which of them are is found for all 64 by one addition, with the one bit that comes from
-//! the block before; a table makes bytes of the bits again. The lengths are then added side by side in the bytes of the
-//! words.
+//! A walk run by run is slow because the begin of a run depends on the one before it: after an XZERO comes a byte that
+//! begins none. In a word of eight bytes, the bytes that look like an XZERO are known at once, and so are those of a
+//! block
+//! of eight words, a bit for each byte. One addition finds for all 64 which of them begin an XZERO, with the one bit
+//! that
+//! comes from the block before; a table makes bytes of the bits again. The lengths are then added side by side in the
+//! bytes of the words.
 
 const WORD_BYTES: usize = 8;
 const BLOCK_WORDS: usize = 8;
@@ -15,15 +15,15 @@ const BLOCK_BYTES: usize = BLOCK_WORDS * WORD_BYTES;
 /// The lowest bit of each byte.
 const LOW: u64 = 0x0101_0101_0101_0101;
 
-/// Where a run begins, and its first register.
+/// The begin of a run: its first byte and its first register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     pub at: usize,
     pub first: usize,
 }
 
-/// A run that begins not far before that of `register`: at least one other lies between them, or it is the very first
-/// one.
+/// Returns a run that begins not far before that of `register`: at least one other lies between them, or it is the very
+/// first one.
 pub fn most(registers: &[u8], register: usize) -> Start {
     let (mut before, mut here, mut open) = (Start::default(), Start::default(), Open::default());
     let mut begins_of_last = 0;
@@ -40,7 +40,7 @@ pub fn most(registers: &[u8], register: usize) -> Start {
         begins_of_last = begins;
     }
     if here.at > 0 {
-        // Back to the last word of the last block.
+        // The search goes back to the last word of the last block.
         let block = &blocks[here.at / BLOCK_BYTES - 1];
         let open = Open::after(word(block, BLOCK_WORDS - 2), (begins_of_last >> 48) as u8);
         let covered = covered_by(word(block, BLOCK_WORDS - 1), (begins_of_last >> 56) as u8, open.is_open);
@@ -61,7 +61,7 @@ pub fn most(registers: &[u8], register: usize) -> Start {
 }
 
 impl Start {
-    /// Where the run that covers the next byte begins.
+    /// Returns where the run that covers the next byte begins.
     fn begin(self, open: Open) -> Start {
         Start { at: self.at - usize::from(open.is_open), first: self.first - open.covered }
     }
@@ -79,7 +79,7 @@ struct Open {
 }
 
 impl Open {
-    /// Behind a word in which these bytes begin an XZERO.
+    /// Returns the state behind a word in which these bytes begin an XZERO.
     fn after(word: u64, begins: u8) -> Open {
         let is_open = begins >> 7 != 0;
         let high = (word >> 56) as usize & 0x3f;
@@ -92,7 +92,7 @@ fn word(block: &[u8; BLOCK_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(block[at * WORD_BYTES..][..WORD_BYTES].try_into().expect("eight bytes"))
 }
 
-/// How many registers a block covers.
+/// Returns how many registers a block covers.
 #[inline]
 fn covered_by_block(block: &[u8; BLOCK_BYTES], begins: u64, mut is_open: bool) -> usize {
     let (mut sums, mut covered_high) = (0, 0);
@@ -109,22 +109,22 @@ fn covered_by_block(block: &[u8; BLOCK_BYTES], begins: u64, mut is_open: bool) -
     sum_of_pairs(sums) + (covered_high << 8)
 }
 
-/// How many registers a word covers.
+/// Returns how many registers a word covers.
 #[inline]
 fn covered_by(word: u64, begins: u8, is_open: bool) -> usize {
     let (sums, highs) = lengths(word, begins, is_open);
     sum_of_pairs(sums) + (sum_of_bytes(highs) << 8)
 }
 
-/// Which bytes look like the first one of an XZERO: bit n is byte n.
+/// Returns the bytes that look like the first one of an XZERO: bit n is byte n.
 #[inline]
 fn looks(word: u64) -> u8 {
     let looks = (word >> 6) & !(word >> 7) & LOW;
     (looks.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Those of the bytes that look like one which are the first of an XZERO: of some in a row the first, the third and so
-/// on, since each takes the one behind it.
+/// Returns the bytes that begin an XZERO, of those that look like its first byte: of a row of such bytes the first,
+/// the third and so on, since each takes the one behind it.
 #[inline]
 fn begins(looks: u64, open: Open) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -135,9 +135,9 @@ fn begins(looks: u64, open: Open) -> u64 {
     (rows_from_even & EVEN) | (looks & !rows_from_even & !EVEN)
 }
 
-/// How many registers the bytes of a word cover: an XZERO by its first byte one, and 256 for each of the number that is
-/// in the second result, byte by byte, 63 at most; by its second byte the rest. The first result is in pairs of bytes,
-/// 319 at most each.
+/// Returns how many registers the bytes of a word cover: an XZERO covers one by its first byte, and 256 for each of
+/// the number that is in the second result, byte by byte, 63 at most; by its second byte it covers the rest. The first
+/// result is in pairs of bytes, 319 at most each.
 #[inline]
 fn lengths(word: u64, begins: u8, is_open: bool) -> (u64, u64) {
     let xzeros = BYTES[usize::from(begins)];
@@ -149,7 +149,7 @@ fn lengths(word: u64, begins: u8, is_open: bool) -> (u64, u64) {
     (pairs(lengths), word & xzeros & (LOW * 0x3f))
 }
 
-/// The sums of neighbouring bytes.
+/// Returns the sums of neighbouring bytes.
 #[inline]
 fn pairs(word: u64) -> u64 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
@@ -161,13 +161,14 @@ fn sum_of_pairs(pairs: u64) -> usize {
     (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize
 }
 
-/// Of bytes whose sum is 255 at most, as of the numbers of the XZEROs of a word, which are four at most.
+/// Adds the bytes of a word. The sum must be 255 at most; a word has four XZEROs at most, so their numbers add up to
+/// less.
 #[inline]
 fn sum_of_bytes(word: u64) -> usize {
     (word.wrapping_mul(LOW) >> 56) as usize
 }
 
-/// A byte of ones for each bit.
+/// Bytes of ones for each bit.
 static BYTES: [u64; 256] = {
     let mut table = [0; 256];
     let mut bits = 0;
@@ -190,7 +191,7 @@ mod tests {
     use crate::hll::layout::REGISTERS;
     use crate::hll::sparse;
 
-    /// Where all runs begin.
+    /// Returns where all runs begin.
     fn starts(registers: &[u8]) -> Vec<Start> {
         let mut next = Start::default();
         let step = |run: sparse::Run| {
@@ -225,8 +226,9 @@ mod tests {
         };
         for len in (1..80).chain([500, 1500]) {
             check(&(0..len).map(|_| random()).collect::<Vec<_>>());
-            // As runs lie in a HyperLogLog that is not broken; as XZEROs whose second bytes look like some; as the
-            // longest ones.
+            // Three kinds of runs: as in a HyperLogLog that is not broken; XZEROs whose second bytes look like some;
+            // the longest
+            // ones.
             let real = (0..len).map(|n| if n % 3 == 2 { 0x80 | random() } else { [0x40, random()][n % 3] });
             check(&real.collect::<Vec<_>>());
             check(&(0..len).map(|_| 0x40 | random() & 0x41).collect::<Vec<_>>());

@@ -6,9 +6,9 @@
 //! 1vvvvvll           VAL:   1 to 4 registers of the same value, 1 to 32; both one more than the number
 //! ```
 //!
-//! A change splits one run, and joins runs of one value near it that fit together: in exactly the places where Redis
-//! does, so that the bytes are the same. It is found in the few bytes that it may touch. Any bytes may be given: what
-//! does not parse, or is not of all registers, is refused.
+//! A change splits one run, and joins runs of one value near it that fit together, in exactly the places where Redis
+//! does, so that the bytes are the same. A change is found in the few bytes that it may touch. Any bytes may be given:
+//! those that do not parse, or are not of all registers, are refused.
 
 use super::layout::{Corrupt, HEADER_BYTES, REGISTERS};
 use super::skip::{self, Start};
@@ -22,7 +22,7 @@ const VAL_LEN_MAX: usize = 4;
 /// The largest value that a run has.
 pub const VALUE_MAX: u8 = 32;
 
-/// Runs that are looked at after a change, whether they fit together.
+/// The most runs after a change that are tested for whether they fit together.
 const JOINED_MAX: usize = 5;
 
 /// A run of registers.
@@ -34,8 +34,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run that begins with these bytes, of which there are some. Where the second byte of an XZERO is missing it
-    /// counts as zero.
+    /// Parses the run that begins with these bytes, at least one. Where the second byte of an XZERO is missing it
+    /// counts
+    /// as zero.
     #[inline]
     fn parse(bytes: &[u8]) -> Run {
         let first = bytes[0];
@@ -50,7 +51,7 @@ impl Run {
         }
     }
 
-    /// Bytes that it takes, or would take if it were not cut off.
+    /// Returns the bytes that the run takes, or would take if it were not cut off.
     pub fn bytes(self) -> usize {
         self.bytes
     }
@@ -60,7 +61,7 @@ impl Run {
     }
 }
 
-/// The runs of these registers.
+/// Returns the runs of these registers.
 pub fn runs(registers: &[u8]) -> impl Iterator<Item = Run> {
     let mut rest = registers;
     std::iter::from_fn(move || {
@@ -79,7 +80,7 @@ fn put_val(bytes: &mut impl Extend<u8>, value: u8, len: usize) {
     }
 }
 
-/// The byte of a run of 1 to 4 registers.
+/// Returns the byte of a run of 1 to 4 registers.
 fn val(value: u8, len: usize) -> u8 {
     VAL | (value - 1) << 2 | (len - 1) as u8
 }
@@ -96,7 +97,7 @@ pub fn put_zeros(bytes: &mut impl Extend<u8>, len: usize) {
 /// Where a register lies.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Where its run begins, and the run before it.
+    /// Where the register's run begins, and the run before it.
     at: usize,
     before: usize,
     run: Run,
@@ -110,7 +111,7 @@ impl Place {
     }
 }
 
-/// The run of a register. Most of what lies before it is passed eight bytes at a time.
+/// Finds the run of a register. Most runs before it are passed eight bytes at a time.
 pub fn find(registers: &[u8], register: usize) -> Result<Place, Corrupt> {
     let Start { mut at, mut first } = skip::most(registers, register);
     let mut before = at;
@@ -126,8 +127,7 @@ pub fn find(registers: &[u8], register: usize) -> Result<Place, Corrupt> {
     Err(Corrupt)
 }
 
-/// What a register that is raised changes of the HyperLogLog: `bytes` in place of the `removed` ones at `at`. Few of
-/// each.
+/// A raised register as a change of the HyperLogLog: `bytes` in place of the `removed` ones at `at`. Few of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub at: usize,
@@ -151,13 +151,13 @@ impl Change {
     }
 }
 
-/// What gives the register at `place`, which is lower, this value. `None` if the value is too large for a run, or the
-/// HyperLogLog would be longer than `bytes_max` afterwards.
+/// Returns the change that gives the register at `place`, which is lower, this value. `None` if the value is too large
+/// for a run, or the HyperLogLog would be longer than `bytes_max` afterwards.
 pub fn raised(hll: &[u8], place: &Place, register: usize, value: u8, bytes_max: usize) -> Option<Change> {
     raised_within(hll, place, register, value, bytes_max, BEHIND_MAX)
 }
 
-/// The same, looking at so many bytes behind the run of the register.
+/// Returns the change of `raised`, looking at so many bytes behind the run of the register.
 fn raised_within(
     hll: &[u8],
     place: &Place,
@@ -170,7 +170,7 @@ fn raised_within(
         return None;
     }
     let Place { run, first, .. } = *place;
-    // One before, the register, one behind: five bytes at most.
+    // The parts before, at and behind the register: five bytes at most.
     let mut split = SmallVec::<[u8; 5]>::new();
     let (left, right) = (register - first, first + run.len - 1 - register);
     let put = |split: &mut SmallVec<[u8; 5]>, len| match run.is_val() {
@@ -189,13 +189,13 @@ fn raised_within(
     let mut bytes = SmallVec::from_slice(&hll[before..at]);
     bytes.extend_from_slice(&split);
     bytes.extend_from_slice(&window[end - before..]);
-    // Of an XZERO at the end the second byte may be missing. Redis counts it as if it were there, and so loses the last
+    // The second byte of an XZERO at the end may be missing. Redis counts it as if it were there, and so loses the last
     // byte of what comes in its place.
     if at + run.bytes > hll.len() {
         bytes.pop();
     }
     join(&mut bytes);
-    // What is the same at both ends stays.
+    // Equal bytes at both ends stay.
     let head = window.iter().zip(&bytes).take_while(|(old, new)| old == new).count();
     let tails = window[head..].iter().rev().zip(bytes[head..].iter().rev());
     let tail = tails.take_while(|(old, new)| old == new).count();
@@ -215,7 +215,7 @@ fn join(bytes: &mut SmallVec<[u8; WINDOW_MAX]>) {
             if next.value == run.value && run.len + next.len <= VAL_LEN_MAX {
                 bytes[at] = val(run.value, run.len + next.len);
                 bytes.remove(at + 1);
-                // What is longer now may take in the one behind it, too.
+                // The longer run may take in the one behind it, too.
                 continue;
             }
         }
@@ -223,7 +223,7 @@ fn join(bytes: &mut SmallVec<[u8; WINDOW_MAX]>) {
     }
 }
 
-/// Makes each of `values` at least what its register has.
+/// Makes each of `values` at least its register's value.
 pub fn merge(registers: &[u8], values: &mut [u8; REGISTERS]) -> Result<(), Corrupt> {
     let mut first = 0;
     for run in runs(registers) {
@@ -236,7 +236,7 @@ pub fn merge(registers: &[u8], values: &mut [u8; REGISTERS]) -> Result<(), Corru
     if first == REGISTERS { Ok(()) } else { Err(Corrupt) }
 }
 
-/// How many registers have each value.
+/// Counts the registers that have each value.
 pub fn histogram(registers: &[u8]) -> Result<[u32; 64], Corrupt> {
     let mut counts = [0; 64];
     let mut all = 0;
@@ -250,7 +250,7 @@ pub fn histogram(registers: &[u8]) -> Result<[u32; 64], Corrupt> {
     if all == REGISTERS { Ok(counts) } else { Err(Corrupt) }
 }
 
-/// The runs as PFDEBUG DECODE shows them.
+/// Returns the runs as PFDEBUG DECODE shows them.
 pub fn decoded(registers: &[u8]) -> String {
     let shown = runs(registers).map(|run| match run {
         Run { value: 0, len, bytes: 1 } => format!("z:{len}"),

@@ -1,15 +1,15 @@
-//! What must hold of any bytes that are given as a HyperLogLog, and of what becomes of them: run by a seeded test and
-//! by the fuzz target `hll`.
+//! Properties that must hold of any bytes that are given as a HyperLogLog, and of their changes: run by a seeded test
+//! and by the fuzz target `hll`.
 
 use super::layout::{self, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use super::{dense, estimate, sparse};
 use std::borrow::Cow;
 
-/// What is longer is cut: what a HyperLogLog does in its blocks it does within these bytes.
+/// Longer inputs are cut: a HyperLogLog shows all its behaviour in blocks within these bytes.
 const INPUT_BYTES_MAX: usize = 2048;
 
-/// One input in so many is read in every way: that looks at each of the registers, some times over, and takes as long
-/// as a hundred inputs whose runs are looked at.
+/// One input in so many is read in every way, which looks at each of the registers, some times over, and takes as
+/// long as a hundred inputs whose runs are looked at.
 const READ_IN_EVERY_WAY: u32 = 256;
 
 /// Steps of a change whose third byte is this or more read the registers back.
@@ -22,11 +22,11 @@ const CUT_OFF_CHANGES_MAX: usize = 32;
 /// A register that no run covers.
 const MISSING: u8 = u8::MAX;
 
-/// Panics if something does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken as
-/// registers, and as changes of an empty HyperLogLog, three bytes each.
+/// Panics if a property does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken
+/// as registers, and as changes of an empty HyperLogLog, three bytes each.
 pub fn check_bytes(input: &[u8]) {
     let input = &input[..input.len().min(INPUT_BYTES_MAX)];
-    // Of all bytes: were it of some, inputs with those would gather in a fuzzer's corpus.
+    // The sum is over all bytes: were it over some, inputs with those would gather in a fuzzer's corpus.
     let sum = input.iter().fold(0u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
     check_input(input, (sum >> 16) % READ_IN_EVERY_WAY == 0);
 }
@@ -42,16 +42,16 @@ fn check_input(input: &[u8], in_every_way: bool) {
     check_changes(layout::empty(), rest, bytes_max, in_every_way);
 }
 
-/// The register and the value that a change asks for.
+/// Parses a change: the register and the value that it asks for.
 fn parse(change: &[u8]) -> (usize, u8) {
     let register = usize::from(u16::from_le_bytes([change[0], change[1]])) % REGISTERS;
     (register, change[2] % VALUES)
 }
 
-/// What the runs say, one after the other.
+/// The registers, read run by run.
 struct Model {
     values: Box<[u8; REGISTERS]>,
-    /// Registers that the runs cover, those included that are more than there may be.
+    /// Registers that the runs cover, including more than there may be.
     covered: usize,
     /// Whether the last run lacks a byte: it is read as if it were there, and loses registers when it changes, as in
     /// Redis.
@@ -76,7 +76,7 @@ impl Model {
         self.covered == REGISTERS
     }
 
-    /// The value of a register if a run covers it.
+    /// Returns the value of a register if a run covers it.
     fn get(&self, register: usize) -> Result<u8, Corrupt> {
         Some(self.values[register]).filter(|value| *value != MISSING).ok_or(Corrupt)
     }
@@ -150,7 +150,7 @@ fn check_changes(hll: Vec<u8>, changes: &[u8], bytes_max: usize, in_every_way: b
     }
 }
 
-/// The registers in every way to read them.
+/// Compares every way to read the registers with the model.
 fn check(bytes: &[u8], encoding: Encoding, model: &Model) -> Result<(), Corrupt> {
     assert_eq!(layout::encoding(bytes), Some(encoding));
     let counts = match encoding {
@@ -197,7 +197,7 @@ mod tests {
             let len = random() % if round % 10 == 0 { 4000 } else { 60 };
             let mut input: Vec<u8> = (0..len).map(|_| random() as u8).collect();
             if round % 3 == 0 && len > 8 {
-                // One register over and over, and its neighbours: runs are split and joined.
+                // One register and its neighbours change over and over: runs are split and joined.
                 for at in (2..len - 2).step_by(3) {
                     (input[at], input[at + 1], input[at + 2]) = ((random() % 12) as u8, 0, (random() % 5) as u8);
                 }
