@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How many of the bits in `range` are set. Panics if some lie outside.
+/// Returns how many of the bits in `range` are set. Panics if some lie outside.
 pub fn count(bytes: &[u8], range: Range<usize>) -> u64 {
     let Some((first, last)) = ends(&range) else { return 0 };
     if first.byte == last.byte {
@@ -56,10 +56,10 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// The first of the bits in `range` that is `bit`. Panics if some lie outside.
+/// Returns the first of the bits in `range` that is `bit`. Panics if some lie outside.
 pub fn first(bytes: &[u8], bit: bool, range: Range<usize>) -> Option<usize> {
     let (first, last) = ends(&range)?;
-    // What is sought is a one from here on.
+    // From here on the search is for a one.
     let flip = if bit { 0 } else { 0xff };
     let in_byte = |at: usize, mask: u8| {
         let sought = (bytes[at] ^ flip) & mask;
@@ -106,7 +106,7 @@ mod tests {
         bytes[at / 8] & (0x80 >> (at % 8)) != 0
     }
 
-    /// Compares with a look at each bit, for ranges of all lengths at all places.
+    /// Compares with a look at each bit, for ranges of all lengths from each of `starts`.
     fn check(bytes: &[u8], starts: impl Iterator<Item = usize>) {
         for start in starts {
             for end in start..=bytes.len() * 8 {

@@ -17,8 +17,8 @@ pub enum Operation {
     Not,
 }
 
-/// Stores the combined string under a key, whatever was there, and returns its length, that of the longest operand;
-/// where all are empty the key is left alone. Absent and shorter ones count as zeros.
+/// Stores the combined string under a key, in place of any value there, and returns its length, that of the longest
+/// operand. The key stays as it is if all operands are empty. Absent and shorter operands count as zeros.
 pub fn store(txn: &mut Txn<'_>, operation: Operation, key: &Key<'_>, operands: Vec<Option<Bitmap>>) -> Result<u64> {
     let lengths = || operands.iter().flatten().map(|operand| operand.length);
     let (length, all) = (lengths().max().unwrap_or(0), lengths().sum::<u64>());
@@ -51,7 +51,7 @@ pub fn store(txn: &mut Txn<'_>, operation: Operation, key: &Key<'_>, operands: V
     Ok(length)
 }
 
-/// The chunk `number` of the result, `len` bytes, into `piece`.
+/// Writes chunk `number` of the result, `len` bytes, into `piece`.
 fn combine(
     txn: &mut Txn<'_>,
     operation: Operation,
@@ -88,10 +88,10 @@ enum Operand {
     Row(Value),
     Chunks {
         chunked: Chunked,
-        /// The one looked at, which the slice that was given out is of.
+        /// The chunk looked at, which owns the slice that was given out.
         chunk: Option<Value>,
     },
-    /// From a view, where the strings are long: so many chunks have no place in the row cache.
+    /// A view of a long string, whose many chunks would not fit the row cache.
     Long(Long),
     Empty,
 }
@@ -106,7 +106,7 @@ impl Operand {
         })
     }
 
-    /// What there is of a chunk: what is missing at its end is zeros.
+    /// Returns the bytes that an operand has of a chunk; missing bytes at its end are zeros.
     fn chunk(&mut self, txn: &mut Txn<'_>, number: u64) -> Result<&[u8]> {
         match self {
             Operand::Row(row) if number == 0 => Ok(row),

@@ -9,20 +9,20 @@ use crate::string::{Form, INLINE_BYTES_MAX};
 use haypile_store::{Key, Txn};
 use std::ops::Range;
 
-/// What an integer is: 1 to 64 bits, 63 if it has no sign.
+/// The kind of an integer: 1 to 64 bits, 63 without a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub signed: bool,
     pub bits: u8,
 }
 
-/// What becomes of a number that does not fit.
+/// How a number that does not fit is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// Its low bits stay.
+    /// The number's low bits stay.
     #[default]
     Wrap,
-    /// It becomes the nearest one that fits.
+    /// The number becomes the nearest one that fits.
     Sat,
     /// Nothing is written.
     Fail,
@@ -35,33 +35,33 @@ pub enum Operation {
     Increment(i64, Overflow),
 }
 
-/// One integer, and what is done with it.
+/// One integer, and the operation on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub operation: Operation,
     pub kind: Kind,
-    /// Its first bit.
+    /// The integer's first bit.
     pub offset: u64,
 }
 
 impl Step {
-    /// The byte that its last bit is in.
+    /// Returns the byte that the integer's last bit is in.
     fn last_byte(&self) -> u64 {
         (self.offset + u64::from(self.kind.bits) - 1) / 8
     }
 }
 
-/// What the steps answered.
+/// The answers of the steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The number asked for, before (GET, SET) or after the step (INCRBY); `None` where it would have overflown.
     pub values: Vec<Option<i64>>,
-    /// A step has written, and the string has become longer or a number another one.
+    /// Whether a step has written, and the string has become longer or a number another one.
     pub changed: bool,
 }
 
 impl Kind {
-    /// The smallest and the largest number.
+    /// Returns the smallest and the largest number.
     fn bounds(self) -> (i128, i128) {
         match self.signed {
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The number whose low bits are these.
+    /// Returns the number whose low bits these are.
     fn of_bits(self, bits: u64) -> i64 {
         let unused = 64 - u32::from(self.bits);
         match self.signed {
@@ -78,8 +78,9 @@ impl Kind {
         }
     }
 
-    /// The number that SET of a signed integer stands for. Redis sees how far it is from the largest one in 64 bits,
-    /// which the least numbers are too far from: with SAT they become the largest.
+    /// Returns the number that SET of a signed integer stands for. Redis computes how far it is from the largest one in
+    /// 64
+    /// bits, where the distance of the least numbers does not fit: with SAT they become the largest.
     fn as_set(self, number: i64) -> i128 {
         let (_, most) = self.bounds();
         match number.checked_neg().and_then(|distance| distance.checked_add(most as i64)) {
@@ -88,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// A number that may be too large or too small as one of this kind; `None` if it does not fit and has to.
+    /// Makes a number one of this kind; `None` if it does not fit and has to.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = self.bounds();
         if (least..=most).contains(&number) {
@@ -102,7 +103,7 @@ impl Kind {
     }
 }
 
-/// As many bytes as an integer may lie in.
+/// The most bytes that an integer may lie in.
 const WINDOW: usize = 9;
 
 /// The bytes around an integer as one number, and where in it the integer's lowest bit is.
@@ -135,7 +136,7 @@ impl Window {
     }
 }
 
-/// The numbers that the steps, all of them GET, ask for.
+/// Returns the numbers that the steps, all of them GET, ask for.
 pub fn read(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcome> {
     let Some(bitmap) = Bitmap::lookup(txn, key)? else {
         return Ok(Outcome { values: vec![Some(0); steps.len()], changed: false });
@@ -144,8 +145,8 @@ pub fn read(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcome>
     Ok(Outcome { values: steps.iter().map(get).collect::<Result<_>>()?, changed: false })
 }
 
-/// Does the steps, of which one writes at least, in their order. The string grows as far as any of them writes, even if
-/// they all fail.
+/// Carries out the steps, of which one writes at least, in order. The string grows as far as any of them writes, even
+/// if they all fail.
 pub fn change(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcome> {
     let writes = steps.iter().filter(|step| step.operation != Operation::Get);
     let length = writes.map(|step| step.last_byte() + 1).max().unwrap_or(0);
@@ -183,20 +184,20 @@ pub fn change(txn: &mut Txn<'_>, key: &Key<'_>, steps: &[Step]) -> Result<Outcom
 /// A string that several steps change, written when all are done.
 struct Draft {
     before: Option<Header>,
-    /// It was created, or is longer than it was.
+    /// Whether the string was created, or is longer than before.
     has_grown: bool,
     state: State,
 }
 
 enum State {
-    /// The whole string, and the part of it that is not what it was.
+    /// The whole string, its length before, and the part of it that has changed.
     Inline { bytes: Vec<u8>, len_before: usize, changed: Option<Range<usize>> },
-    /// Changes are patches already; what is left is the meta row.
+    /// A string in chunks, whose changes are patches already; the meta row is still to be written.
     Chunked { chunked: Chunked, is_changed: bool },
 }
 
 impl Draft {
-    /// The string of a key, `length` bytes long at least.
+    /// Opens the string of a key, made `length` bytes long at least.
     fn new(txn: &mut Txn<'_>, key: &Key<'_>, length: u64) -> Result<Draft> {
         let entry = key::lookup_write(txn, key)?;
         let (before, form) = match &entry {
@@ -225,7 +226,7 @@ impl Draft {
         match &mut draft.state {
             State::Inline { bytes, len_before, .. } => draft.has_grown |= bytes.len() > *len_before,
             State::Chunked { chunked, .. } if chunked.length < length => {
-                // What no row has reads as zeros.
+                // Bytes without a row read as zeros.
                 chunked.length = length;
                 draft.has_grown = true;
             }
@@ -274,7 +275,7 @@ impl Draft {
             State::Inline { changed: None, .. } | State::Chunked { is_changed: false, .. } if !has_grown => Ok(()),
             State::Inline { bytes, len_before, changed } => match before {
                 Some(header) if len_before >= PATCH_FROM_BYTES => {
-                    // One that only grows is given its last byte.
+                    // A string that only grows is given its last byte.
                     let part = changed.unwrap_or(bytes.len() - 1..bytes.len());
                     key::patch(txn, key, &header, part.start, &bytes[part], bytes.len())
                 }

@@ -1,9 +1,10 @@
 //! Bitmaps: strings whose bits are read and set one by one, counted, searched and combined. Bit 0 is the highest bit of
 //! the first byte, as in Redis. Owns these operations; how a string lies in its rows belongs to `string` and `chunks`.
 //!
-//! What touches one bit touches one chunk and logs that byte; what looks at a range streams over the chunks that have
-//! rows: those that are missing are zeros. `bits` works on bytes, `field` on integers of any width (BITFIELD),
-//! `combine` on whole strings (BITOP).
+//! An operation on one bit touches one chunk and logs that byte; one on a range streams over the chunks that have rows:
+//! missing ones are zeros. `bits` works on bytes, `field` on integers of any width (BITFIELD), `combine` on whole
+//! strings
+//! (BITOP).
 
 pub mod bits;
 pub mod combine;
@@ -23,14 +24,14 @@ pub struct Bitmap {
     pub length: u64,
 }
 
-/// Where its bytes are.
+/// Where a string's bytes are.
 enum Held {
     Row(Value),
     Chunks(Chunked),
 }
 
 impl Bitmap {
-    /// The string of a key, for a reader.
+    /// Returns the string of a key, for a reader.
     pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Bitmap>> {
         match key::lookup(txn, key)? {
             Some(entry) => Bitmap::of(key, entry).map(Some),
@@ -38,7 +39,7 @@ impl Bitmap {
         }
     }
 
-    /// The string of a key that was looked up.
+    /// Returns the string of a key that was looked up.
     pub fn of(key: &Key<'_>, entry: Entry) -> Result<Bitmap> {
         match Form::of(key, &entry)? {
             Form::Inline => {
@@ -49,7 +50,7 @@ impl Bitmap {
         }
     }
 
-    /// The bytes from `at` on; what lies beyond the string is zeros.
+    /// Returns the bytes from `at` on; beyond the string they are zeros.
     pub fn bytes<const N: usize>(&self, txn: &mut Txn<'_>, at: u64) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         let end = self.length.min(at.saturating_add(N as u64));
@@ -70,7 +71,7 @@ impl Bitmap {
         Ok(byte & mask(offset) != 0)
     }
 
-    /// How many of these bits, all of them within the string, are set.
+    /// Counts the set bits of a range within the string.
     pub fn count(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<u64> {
         let mut count = 0;
         self.visit(txn, &range, |start, bytes| {
@@ -80,9 +81,9 @@ impl Bitmap {
         Ok(count)
     }
 
-    /// The first of these bits, all of them within the string, that is `bit`.
+    /// Returns the first bit of a range within the string that is `bit`.
     pub fn first(&self, txn: &mut Txn<'_>, bit: bool, range: Range<u64>) -> Result<Option<u64>> {
-        // Up to here there are only others.
+        // Before this bit there are only others.
         let mut at = range.start;
         let mut found = None;
         self.visit(txn, &range, |start, bytes| {
@@ -98,8 +99,7 @@ impl Bitmap {
         Ok(found.or_else(|| (!bit && at < range.end).then_some(at)))
     }
 
-    /// Visits the bytes that hold these bits in pieces, each with its position in the string; pieces that are not there
-    /// are zeros.
+    /// Visits the bytes that hold these bits in pieces, each with its position in the string; missing pieces are zeros.
     fn visit(
         &self,
         txn: &mut Txn<'_>,
@@ -125,27 +125,28 @@ impl Bitmap {
     }
 }
 
-/// The bits of `range` that lie in a piece, counted from the piece's begin.
+/// Returns the bits of `range` that lie in a piece, counted from the piece's begin.
 fn within(range: &Range<u64>, start: u64, bytes: &[u8]) -> Range<usize> {
     let (first, end) = (start * 8, (start + bytes.len() as u64) * 8);
     let from = range.start.clamp(first, end) - first;
     from as usize..(range.end.clamp(first, end) - first).max(from) as usize
 }
 
-/// The place of a bit in its byte.
+/// Returns a byte with one bit set, where the bit at `offset` stands in its byte.
 fn mask(offset: u64) -> u8 {
     0x80 >> (offset % 8)
 }
 
-/// What SETBIT found and did.
+/// The outcome of SETBIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
     pub before: bool,
-    /// The string was created, became longer, or has another bit now.
+    /// Whether the string was created, became longer, or has another bit now.
     pub changed: bool,
 }
 
-/// Sets or clears one bit; the string grows with zeros as far as it has to. A bit that is so already is not written.
+/// Sets or clears one bit; the string grows with zeros as far as it has to. A bit that has the value already is not
+/// written.
 pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, offset: u64, bit: bool) -> Result<Set> {
     let (at, mask) = (offset / 8, mask(offset));
     let Some(entry) = key::lookup_write(txn, key)? else {

@@ -11,7 +11,7 @@ pub use search::Search;
 
 use smallvec::SmallVec;
 
-/// Where the square map of the world ends.
+/// The edges of the square map of the world.
 pub const LONGITUDE_MAX: f64 = 180.0;
 pub const LATITUDE_MAX: f64 = 85.051_128_78;
 
@@ -25,7 +25,7 @@ const STEPS_MAX: u32 = 26;
 /// Characters of a geohash.
 pub const HASH_CHARS: usize = 11;
 
-/// Degrees.
+/// A position in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
     pub longitude: f64,
@@ -33,14 +33,14 @@ pub struct Position {
 }
 
 impl Position {
-    /// The position of these degrees, if the map has one.
+    /// Returns the position of these degrees, if the map has one.
     pub fn new(longitude: f64, latitude: f64) -> Option<Position> {
         let is_within = |value: f64, max: f64| (-max..=max).contains(&value);
         let is_there = is_within(longitude, LONGITUDE_MAX) && is_within(latitude, LATITUDE_MAX);
         is_there.then_some(Position { longitude, latitude })
     }
 
-    /// The middle of the smallest cell. Any score is taken for one, as Redis does.
+    /// Returns the middle of the smallest cell. Any score is taken for one, as Redis does.
     #[inline]
     pub fn of_score(score: f64) -> Position {
         let cell = Cell { bits: bits_of(score), steps: STEPS_MAX };
@@ -56,8 +56,9 @@ impl Position {
         Cell::at(self, STEPS_MAX).bits as f64
     }
 
-    /// The standard geohash, whose latitudes reach to the poles. A score has two bits less than its last character,
-    /// which is 0.
+    /// Returns the standard geohash, whose latitudes reach to the poles. A score has two bits less than the last
+    /// character
+    /// of a geohash, which is 0.
     pub fn hash(self) -> [u8; HASH_CHARS] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         const POLE: f64 = 90.0;
@@ -69,13 +70,13 @@ impl Position {
         hash
     }
 
-    /// Metres, on a sphere (haversine).
+    /// Returns the distance in metres, on a sphere (haversine).
     pub fn distance_m(self, other: Position) -> f64 {
         Origin::new(self).distance_m(other)
     }
 }
 
-/// A score as bits: what a C compiler makes of the conversion on x86-64 where the language does not say.
+/// Converts a score to bits as a C compiler does on x86-64 where the language does not say.
 #[inline]
 fn bits_of(score: f64) -> u64 {
     const HALF: f64 = 9_223_372_036_854_775_808.0;
@@ -83,7 +84,7 @@ fn bits_of(score: f64) -> u64 {
     if score < HALF { truncated(score) } else { truncated(score - HALF) ^ (1 << 63) }
 }
 
-/// A position that many distances are measured from: what does not change is computed once.
+/// A position that many distances are measured from: its constants are computed once.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     at: Position,
@@ -123,7 +124,7 @@ struct Cell {
     steps: u32,
 }
 
-/// Degrees.
+/// Bounds in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bounds {
     west: f64,
@@ -133,7 +134,7 @@ struct Bounds {
 }
 
 impl Cell {
-    /// The one that a position lies in.
+    /// Returns the cell that a position lies in.
     fn at(position: Position, steps: u32) -> Cell {
         Cell { bits: cell_bits(position, steps, LATITUDE_MAX), steps }
     }
@@ -145,7 +146,7 @@ impl Cell {
         Bounds { west, south, east, north }
     }
 
-    /// The cell so many to the east and to the north, around the world.
+    /// Returns the cell so many to the east and to the north, around the world.
     fn neighbor(self, east: i32, north: i32) -> Cell {
         let moved = |axis: u32, by: i32| match by {
             0 => axis,
@@ -155,20 +156,20 @@ impl Cell {
         Cell { bits: spread(moved(y, north)) | spread(moved(x, east)) << 1, ..self }
     }
 
-    /// The scores of the positions in it, the end exclusive.
+    /// Returns the scores of the positions in the cell, the end exclusive.
     fn scores(self) -> (f64, f64) {
         let shift = 2 * (STEPS_MAX - self.steps);
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
     }
 }
 
-/// The bits of a position's cell on a map that reaches to this latitude.
+/// Returns the bits of a position's cell on a map that reaches to this latitude.
 fn cell_bits(position: Position, steps: u32, latitude_max: f64) -> u64 {
     let index = |value: f64, max: f64| ((value - -max) / (max - -max) * (1u64 << steps) as f64) as u32;
     spread(index(position.latitude, latitude_max)) | spread(index(position.longitude, LONGITUDE_MAX)) << 1
 }
 
-/// Between which degrees part `index` of an axis lies.
+/// Returns the degrees between which part `index` of an axis lies.
 #[inline]
 fn halves(index: u32, steps: u32, max: f64) -> (f64, f64) {
     let parts = (1u64 << steps) as f64;
@@ -176,7 +177,7 @@ fn halves(index: u32, steps: u32, max: f64) -> (f64, f64) {
     (edge(f64::from(index)), edge(f64::from(index.wrapping_add(1))))
 }
 
-/// The bits of a number at the even places of a longer one.
+/// Spreads the bits of a number over the even places of a longer one.
 #[inline]
 fn spread(number: u32) -> u64 {
     const MASKS: [(u32, u64); 5] = [
@@ -189,7 +190,7 @@ fn spread(number: u32) -> u64 {
     MASKS.iter().fold(u64::from(number), |bits, (shift, mask)| (bits | bits << shift) & mask)
 }
 
-/// The other way round: the even bits, pushed together.
+/// Pushes the even bits of a number together: the inverse of `spread`.
 #[inline]
 fn even_bits(bits: u64) -> u32 {
     const MASKS: [(u32, u64); 5] = [
@@ -203,7 +204,7 @@ fn even_bits(bits: u64) -> u32 {
     MASKS.iter().fold(even, |bits, (shift, mask)| (bits | bits >> shift) & mask) as u32
 }
 
-/// What of the map is searched, in units of so many metres.
+/// An area of the map to search, in units of so many metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
     pub center: Position,
@@ -218,8 +219,8 @@ pub enum Shape {
 }
 
 impl Area {
-    /// The cells in which its positions lie, in the order in which Redis looks into them: that of the center and what
-    /// of its neighbours the area reaches. Cells are so large that these are enough.
+    /// Returns the cells in which the area's positions lie, in the order in which Redis looks into them: that of the
+    /// center and those of its neighbours that the area reaches. Cells are so large that these are enough.
     fn cells(&self) -> SmallVec<[Cell; 9]> {
         let bounds = self.bounds();
         let mut steps = self.steps();
@@ -255,7 +256,7 @@ impl Area {
         cells
     }
 
-    /// Of how many bisections a cell is at least as large as the area.
+    /// Returns the number of bisections at which a cell is at least as large as the area.
     fn steps(&self) -> u32 {
         let radius = match self.shape {
             Shape::Circle { radius } => radius,
@@ -277,7 +278,7 @@ impl Area {
         steps.clamp(1, STEPS_MAX as i32) as u32
     }
 
-    /// What the area lies within.
+    /// Returns the bounds that the area lies within.
     fn bounds(&self) -> Bounds {
         let (width, height) = match self.shape {
             Shape::Circle { radius } => (radius, radius),
@@ -298,12 +299,12 @@ impl Area {
     }
 }
 
-/// An area as single positions are held against it.
+/// The area in the form in which single positions are compared with it.
 #[derive(Clone, Copy, Debug)]
 struct Test {
     origin: Origin,
     limit: Limit,
-    /// Positions that differ more in latitude are out, whatever their longitude.
+    /// The largest difference in latitude: positions beyond it are out, whatever their longitude.
     latitudes_max: f64,
 }
 
@@ -328,7 +329,7 @@ impl Test {
         Test { origin, limit, latitudes_max }
     }
 
-    /// How many metres a position of the area is from its center; `None` for a position outside.
+    /// Returns how many metres a position of the area is from its center; `None` for a position outside.
     #[inline]
     fn distance_m(&self, position: Position) -> Option<f64> {
         let center = self.origin.at;
@@ -376,7 +377,7 @@ pub fn write_degrees(out: &mut Vec<u8>, degrees: f64) {
     out.truncate(out.len() - zeros - usize::from(zeros == DIGITS));
 }
 
-/// `fraction * scale`, rounded from the exact product, ties to even; the fraction is below 1.
+/// Returns `fraction * scale`, rounded from the exact product, ties to even; the fraction is below 1.
 fn scaled(fraction: f64, scale: u64) -> u64 {
     const MANTISSA_BITS: u32 = 52;
     const EXPONENT_BIAS: u32 = 1075;

@@ -1,5 +1,5 @@
 //! The walk over the positions of a sorted set that lie within an area, in the order in which Redis comes to them: cell
-//! by cell, by score within each. Goes in steps, so that who looks at many can do something in between.
+//! by cell, by score within each. Goes in steps, so that a caller with many positions can do other work in between.
 
 use super::{Area, Cell, Position, Test};
 use crate::Result;
@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 pub struct Search {
     test: Test,
     cells: SmallVec<[Cell; 9]>,
-    /// The cell that is looked into, and at how many of its elements it has looked.
+    /// The cell that is looked into, and at how many of its elements the search has looked.
     at: usize,
     looked: u64,
 }
@@ -38,7 +38,7 @@ impl Search {
                 min: ScoreBound { score: min, exclusive: false },
                 max: ScoreBound { score: max, exclusive: true },
             };
-            // One more than wanted tells whether the cell ends there.
+            // One element more than wanted tells whether the cell ends there.
             let stretch =
                 Stretch { range, direction: Direction::Forward, skip: self.looked, take: left.saturating_add(1) };
             let mut looked = 0;
