@@ -1,31 +1,31 @@
-//! Where the rows lie of elements that commands are going to ask for: guesses from what the memtable has, so that the
-//! rows can be fetched from memory together before the commands run one by one. Nothing is decided by them.
+//! Guesses, from what the memtable has, where the rows lie of elements that commands are going to ask for, so that the
+//! rows can be fetched from memory together before the commands run one by one. A guess decides nothing.
 
 use crate::element::Rows;
 use crate::key::{Header, Tag};
 use crate::list::Dense;
 use haypile_store::{Key, Sought, Store};
 
-/// What a command is going to ask for.
+/// An element that a command is going to ask for.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// The element of this name.
+    /// By its name.
     Named(&'a [u8]),
-    /// The element of a list at an index as clients write it.
+    /// By its index in a list, as clients write it.
     Index(i64),
 }
 
 /// A collection whose elements have rows of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guess {
-    /// Found by their names.
+    /// Elements are found by their names.
     Named(Rows),
-    /// Found by their places.
+    /// Elements are found by their positions.
     List(Dense),
 }
 
 impl Guess {
-    /// The collection that a key is, if the memtable has its meta row.
+    /// Guesses the collection that a key is, if the memtable has its meta row.
     #[inline]
     pub fn of(store: &Store, key: &Key<'_>) -> Option<Guess> {
         store.peek(key, |row| {
@@ -38,7 +38,7 @@ impl Guess {
         })?
     }
 
-    /// Where the row stands, if it is one that such a collection can have.
+    /// Returns where the row stands, if the wanted element is one that such a collection can have.
     #[inline]
     pub fn sought(&self, store: &Store, wanted: Wanted<'_>) -> Option<Sought> {
         match (self, wanted) {

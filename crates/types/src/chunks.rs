@@ -1,9 +1,10 @@
 //! A long string in rows: chunk `n` holds the bytes from `n * CHUNK_BYTES` on. Owns the data rows of such an object;
 //! never its meta or owner row (`key` does), and never decides which strings are long (`string` does).
 //!
-//! A chunk's row may be absent or shorter than the chunk: what is missing reads as zeros. It is never longer than the
-//! chunk, nor than the string. A string in chunks only grows, so that no row lies beyond its end; what makes it shorter
-//! overwrites it as a whole, under another object. Format: docs/format/rows.md.
+//! A chunk's row may be absent or shorter than the chunk: missing bytes read as zeros. Invariant: a row is never longer
+//! than its chunk, nor does it reach beyond the string. A string in chunks only grows, so that no row lies beyond its
+//! end;
+//! a command that makes it shorter overwrites it as a whole, under another object. Format: docs/format/rows.md.
 
 use crate::key::{Entry, Header, Object, Tag, damaged};
 use crate::{Error, Result};
@@ -14,10 +15,10 @@ use std::ops::{ControlFlow, Range};
 /// Bytes of a chunk. Part of the format.
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
-/// The same for positions, which go beyond memory's.
+/// `CHUNK_BYTES` for positions, which go beyond memory's.
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
-/// A longer string is not copied where others wait.
+/// A longer string is copied on the I/O pool only.
 const COPY_AT_ONCE_BYTES: u64 = 256 * 1024;
 
 /// Bytes of the payload in the meta row: the object and the string's length.
@@ -33,12 +34,12 @@ pub struct Chunked {
 }
 
 impl Chunked {
-    /// An empty one, under an object that nothing names yet.
+    /// Returns an empty string, under an object that nothing names yet.
     pub fn new(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Chunked> {
         Ok(Chunked { space: key.space, object: Object::new(txn, key)?, length: 0 })
     }
 
-    /// The one that an entry with the tag `StringChunked` describes.
+    /// Returns the string that an entry with the tag `StringChunked` describes.
     pub fn of(key: &Key<'_>, entry: &Entry) -> Result<Chunked> {
         match (entry.header.object, <&[u8; PAYLOAD_BYTES]>::try_from(entry.payload())) {
             (Some(object), Ok(payload)) => {
@@ -49,12 +50,12 @@ impl Chunked {
         }
     }
 
-    /// What the meta row's header says about it.
+    /// Returns the header of the string's meta row.
     pub fn header(&self, deadline_ms: Option<u64>) -> Header {
         Header { tag: Tag::StringChunked, deadline_ms, fields: None, object: Some(self.object) }
     }
 
-    /// `id: u64 BE | slot: u16 BE | length: u64 BE`.
+    /// Returns the payload `id: u64 BE | slot: u16 BE | length: u64 BE`.
     pub fn payload(&self) -> [u8; PAYLOAD_BYTES] {
         let mut payload = [0; PAYLOAD_BYTES];
         payload[..Object::BYTES].copy_from_slice(&self.object.encode());
@@ -89,7 +90,7 @@ impl Chunked {
         Ok(())
     }
 
-    /// The same string under a new object, which nothing names yet, in the slot and the database of `key`.
+    /// Copies the string to a new object, which nothing names yet, in the slot and the database of `key`.
     pub fn copy(&self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Chunked> {
         if self.length > COPY_AT_ONCE_BYTES {
             txn.long()?;
@@ -103,7 +104,7 @@ impl Chunked {
         Ok(copy)
     }
 
-    /// The bytes from `at` on, which lie within the string, into `out`: few of them.
+    /// Reads the bytes from `at` on, few of them and all within the string, into `out`.
     pub(crate) fn read_into(&self, txn: &mut Txn<'_>, at: u64, out: &mut [u8]) -> Result<()> {
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
@@ -120,7 +121,7 @@ impl Chunked {
         Ok(())
     }
 
-    /// The row of a chunk, if there is one.
+    /// Returns the row of a chunk, if there is one.
     pub(crate) fn chunk(&self, txn: &mut Txn<'_>, number: u64) -> Result<Option<Value>> {
         match txn.row(&self.row(number))? {
             Some(chunk) if chunk.len() > CHUNK_BYTES => Err(damaged(CHUNK_ROW, &chunk)),
@@ -137,7 +138,7 @@ impl Chunked {
     }
 
     /// Visits the rows of the chunks that bytes of `range` lie in, each with the position of its first byte in the
-    /// string, until `visit` breaks. It may run under a latch: it only looks at the bytes.
+    /// string, until `visit` breaks. `visit` may run under a latch: it only looks at the bytes.
     pub(crate) fn visit(
         &self,
         txn: &mut Txn<'_>,
@@ -157,7 +158,7 @@ impl Chunked {
         refused.map_or(Ok(()), Err)
     }
 
-    /// The bytes in `range`, which lies within the string, put together in memory.
+    /// Returns the bytes in `range`, which lies within the string, put together in memory.
     pub fn read(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<Vec<u8>> {
         debug_assert!(range.end <= self.length);
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
@@ -172,7 +173,8 @@ impl Chunked {
         Ok(bytes)
     }
 
-    /// The bytes in `range`, which lies within the string, as they are now, to be read later and elsewhere.
+    /// Returns the bytes in `range`, which lies within the string, as a view of this moment, to be read later and
+    /// elsewhere.
     pub fn long(&self, txn: &mut Txn<'_>, range: Range<u64>) -> Result<Long> {
         debug_assert!(range.start < range.end && range.end <= self.length);
         let (first, last) = (range.start / CHUNK, (range.end - 1) / CHUNK);
@@ -183,13 +185,13 @@ impl Chunked {
 
 const CHUNK_ROW: &str = "a chunk's row";
 
-/// Where in its chunk the byte at `at` lies, and how far the chunk or the range goes.
+/// Returns where in its chunk the byte at `at` lies, and how far the chunk or the range goes.
 fn part_of_chunk(at: u64, end: u64) -> Range<usize> {
     let within = at % CHUNK;
     within as usize..CHUNK.min(within + (end - at)) as usize
 }
 
-/// Adds the part `within` of a chunk to `bytes`; zeros for what its row does not have. A row that is longer than a
+/// Adds the part `within` of a chunk to `bytes`; zeros for bytes that its row lacks. A row that is longer than a
 /// chunk comes back as the error.
 fn extend<'c>(bytes: &mut Vec<u8>, chunk: &'c [u8], within: Range<usize>) -> std::result::Result<(), &'c [u8]> {
     if chunk.len() > CHUNK_BYTES {
@@ -214,12 +216,12 @@ pub struct Long {
 }
 
 impl Long {
-    /// Bytes that are still to come.
+    /// Returns the number of bytes still to come.
     pub fn remaining(&self) -> u64 {
         self.end - self.at
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the bytes of memory that the view holds.
     pub fn held_bytes(&self) -> u64 {
         self.view.bytes()
     }
@@ -236,7 +238,7 @@ impl Long {
         Ok(self.at < self.end)
     }
 
-    /// The row of a chunk, empty if there is none. Numbers ascend from call to call.
+    /// Returns the row of a chunk, empty if there is none. Numbers ascend from call to call.
     pub(crate) fn chunk(&mut self, number: u64) -> std::result::Result<&[u8], String> {
         while self.chunk.as_ref().is_none_or(|(at, _)| *at < number) {
             let Some((row, value)) = self.view.next_row()? else { return Ok(&[]) };
@@ -253,12 +255,12 @@ impl Long {
     }
 }
 
-/// What a text says again.
+/// Makes an error of a text.
 pub(crate) fn failed(why: String) -> Error {
     Error::Stop(haypile_store::Stop::Failed(why))
 }
 
-/// Where only a text can be handed on.
+/// Makes a text of an error, for where only a text can be handed on.
 fn describe(error: Error) -> String {
     match error {
         Error::Stop(haypile_store::Stop::Failed(why)) => why,

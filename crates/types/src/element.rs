@@ -1,5 +1,5 @@
 //! Where the elements of a large collection lie: the fixed part of the header that names their object, and the keys of
-//! rows that are found by what an element is. Elements lie in the order of their hashes, so that a cursor is a number,
+//! rows that are found by the element. Elements lie in the order of their hashes, so that a cursor is a number,
 //! collections can be merged, and a random place can be drawn. Format: docs/format/collections.md.
 
 use crate::Result;
@@ -7,24 +7,24 @@ use crate::key::{Entry, Header, Object, damaged};
 use haypile_store::row::{self, RowKey};
 use haypile_store::{Key, ObjectId, Sought, Space, Store, Txn};
 
-/// What a collection of any type has in its header. The type's own part follows.
+/// The part of the header that collections of all types share. The type's own part follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub object: Object,
-    /// How Redis would hold it: the type knows the numbers.
+    /// The encoding that Redis would report: the type knows the numbers.
     pub encoding: u8,
     /// Elements; of a hash, fields.
     pub count: u64,
 }
 
 impl Head {
-    /// `id: u64 | slot: u16 | encoding: u8 | count: u64`.
+    /// Bytes of the head: `id: u64 | slot: u16 | encoding: u8 | count: u64`.
     pub const BYTES: usize = Object::BYTES + 9;
 
-    /// Where in it the encoding is.
+    /// Where in the head the encoding is.
     pub const ENCODING_AT: usize = Object::BYTES;
 
-    /// Where in it the count is.
+    /// Where in the head the count is.
     pub const COUNT_AT: usize = Object::BYTES + 1;
 
     #[inline]
@@ -36,7 +36,7 @@ impl Head {
         bytes
     }
 
-    /// The head of a key's payload, and the type's own part of exactly `own_bytes`.
+    /// Splits a key's payload into the head and the type's own part of exactly `own_bytes`.
     #[inline]
     pub fn parse(entry: &Entry, own_bytes: usize) -> Result<(Head, &[u8])> {
         let payload = entry.payload();
@@ -50,7 +50,7 @@ impl Head {
         }
     }
 
-    /// The rows of the collection of a key.
+    /// Returns the rows of the collection of a key.
     #[inline]
     pub fn rows(&self, key: &Key<'_>) -> Rows {
         Rows { space: key.space, object: self.object }
@@ -67,8 +67,8 @@ pub struct Rows {
 /// Bytes of a `data` or `score` row's key before the element: family, space, slot, id.
 pub const ROW_PREFIX_BYTES: usize = 15;
 
-/// What reads or writes more rows than this, or makes a longer reply than `REPLY_INLINE_BYTES_MAX`, asks for the I/O
-/// pool first.
+/// A command that reads or writes more rows than this, or makes a longer reply than `REPLY_INLINE_BYTES_MAX`, asks for
+/// the I/O pool first.
 pub const ROWS_INLINE_MAX: usize = 1024;
 
 /// A longer reply is sent piece by piece.
@@ -77,17 +77,17 @@ pub const REPLY_INLINE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an element's hash.
 pub const HASH_BYTES: usize = 4;
 
-/// No element has this hash: what lies here belongs to the type.
+/// The hash that no element has: rows at it belong to the type.
 pub const RESERVED_HASH: u32 = u32::MAX;
 
-/// Where an element stands in the order of its collection: never at `RESERVED_HASH`.
+/// Returns the hash by which an element stands in its collection: never `RESERVED_HASH`.
 #[inline]
 pub fn hash(txn: &Txn<'_>, element: &[u8]) -> u32 {
     txn.element_hash(element)
 }
 
 impl Rows {
-    /// The `data` row `prefix | hash: u32 BE | element`.
+    /// Returns the key of the `data` row `prefix | hash: u32 BE | element`.
     #[inline]
     pub fn element(&self, hash: u32, element: &[u8]) -> RowKey {
         let mut row = self.data(&hash.to_be_bytes());
@@ -95,30 +95,30 @@ impl Rows {
         row
     }
 
-    /// A `data` row.
+    /// Returns the key of a `data` row.
     #[inline]
     pub fn data(&self, element: &[u8]) -> RowKey {
         row::data_row(self.space, self.object.slot, self.object.id, element)
     }
 
-    /// All `data` rows from a hash on, the type's reserved ones left out.
+    /// Returns the bounds of all `data` rows from a hash on, the type's reserved ones left out.
     pub fn from_hash(&self, hash: u32) -> (RowKey, RowKey) {
         (self.data(&hash.to_be_bytes()), self.data(&RESERVED_HASH.to_be_bytes()))
     }
 
-    /// The rows of the collection that a header belongs to.
+    /// Returns the rows of the collection that a header belongs to.
     #[inline]
     pub fn of(key: &Key<'_>, header: &Header) -> Option<Rows> {
         Some(Rows { space: key.space, object: header.object? })
     }
 
-    /// Where the row at a position stands.
+    /// Returns where the row at a position stands.
     #[inline]
     pub fn sought_at(&self, position: u64) -> Sought {
         Sought::new(self.space, self.object.slot, self.object.id, position)
     }
 
-    /// Where the row of an element stands.
+    /// Returns where the row of an element stands.
     #[inline]
     pub fn sought(&self, store: &Store, element: &[u8]) -> Sought {
         const NAME_BYTES: usize = 8 - HASH_BYTES;
@@ -133,7 +133,7 @@ impl Rows {
     }
 }
 
-/// The hash and the element of a row's key that `Rows::element` made.
+/// Returns the hash and the element in a row's key that `Rows::element` made.
 #[inline]
 pub fn of_row(row: &[u8]) -> Option<(u32, &[u8])> {
     let (hash, element) = row.get(ROW_PREFIX_BYTES..)?.split_first_chunk::<HASH_BYTES>()?;

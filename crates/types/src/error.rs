@@ -2,7 +2,7 @@
 
 use haypile_store::Stop;
 
-/// What a type's operation answers when it cannot answer. Nothing was written unless it says so.
+/// The reasons why an operation of a type fails. Nothing was written unless a variant says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The transaction cannot go on.

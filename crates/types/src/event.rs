@@ -1,5 +1,5 @@
-//! Keyspace events: what `notify-keyspace-events` can ask for. A class is a bit, so that a transaction can note only
-//! what somebody wants to hear of (`Txn::on_event`).
+//! Keyspace events: what `notify-keyspace-events` can ask for. A class is a bit, so that a transaction notes only the
+//! classes that have listeners (`Txn::on_event`).
 //!
 //! The letters, and which event is of which class, are Redis's.
 
@@ -35,10 +35,10 @@ const LETTERS: [(u8, u32); 14] = [
     (b'n', NEW),
 ];
 
-/// `A` stands for them.
+/// The classes that `A` stands for.
 const ALL: u32 = GENERIC | STRING | LIST | SET | HASH | ZSET | EXPIRED | EVICTED | STREAM | MODULE;
 
-/// The classes of a value of `notify-keyspace-events`. Without a channel to tell them by, none.
+/// Returns the classes of a value of `notify-keyspace-events`; none if the value names no channel to tell them by.
 pub fn classes(letters: &[u8]) -> u32 {
     let class = |letter: &u8| match letter {
         b'A' => ALL,

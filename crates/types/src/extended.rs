@@ -16,13 +16,13 @@ const EXPONENT_LIMIT: i64 = 16_384;
 /// Decimal digits before or behind the point at which a number is infinite or zero for certain.
 const MAGNITUDE_MAX: i64 = 5000;
 
-/// Redis reads no longer ones.
+/// Redis reads no longer texts.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
 
 /// Digits behind the point.
 const FRACTION_DIGITS: u32 = 17;
 
-/// `mantissa * 2^exponent`, negative or not; or infinite.
+/// A number `mantissa * 2^exponent`, negative or not; or infinite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extended {
     negative: bool,
@@ -38,9 +38,8 @@ enum Kind {
 impl Extended {
     pub const ZERO: Extended = Extended { negative: false, kind: Kind::Finite { mantissa: 0, exponent: 0 } };
 
-    /// The number that the whole of `text` spells as C's `strtold` reads it: decimal, hexadecimal or infinite, with a
-    /// sign or not. `None` for anything else, NaN, and what is too large or too close to zero for a number that is
-    /// neither.
+    /// Returns the number that the whole of `text` spells as C's `strtold` reads it: decimal, hexadecimal or infinite,
+    /// with a sign or not. `None` for anything else, NaN, and finite numbers that are too large or too close to zero.
     pub fn parse(text: &[u8]) -> Option<Extended> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -63,7 +62,7 @@ impl Extended {
             [b'0', b'x' | b'X', ..] => Extended::round(negative, number, exponent),
             _ => Extended::of_decimal(negative, number, exponent),
         };
-        // What a number becomes by rounding is no number.
+        // A finite number that rounding makes infinite or zero is refused.
         let vanished = matches!(rounded.kind, Kind::Finite { mantissa: 0, .. }) && !is_zero;
         (rounded.is_finite() && !vanished).then_some(rounded)
     }
@@ -72,9 +71,9 @@ impl Extended {
         self.kind != Kind::Infinite
     }
 
-    /// The number nearest to `number * 10^exponent`.
+    /// Returns the number nearest to `number * 10^exponent`.
     fn of_decimal(negative: bool, number: BigUint, exponent: i64) -> Extended {
-        // Far beyond what there is, in either direction, nothing is to be computed.
+        // The result is infinite or zero for certain: no need to compute it.
         let magnitude = exponent + (number.bits() as f64 * std::f64::consts::LOG10_2) as i64;
         if magnitude.abs() > MAGNITUDE_MAX {
             let kind = if magnitude > 0 { Kind::Infinite } else { Extended::ZERO.kind };
@@ -92,7 +91,7 @@ impl Extended {
         Extended::round(negative, (quotient << 1u32) + more, -(shift as i64) - 1)
     }
 
-    /// The number nearest to `number * 2^exponent`.
+    /// Returns the number nearest to `number * 2^exponent`.
     fn round(negative: bool, number: BigUint, exponent: i64) -> Extended {
         let drop = (number.bits() as i64 - PRECISION as i64).max(EXPONENT_MIN - exponent).max(0) as u64;
         let (rounded, exponent) = (half_even(&number, drop), exponent + drop as i64);
@@ -106,8 +105,9 @@ impl Extended {
         Extended { negative, kind: Kind::Finite { mantissa, exponent } }
     }
 
-    /// Its product with 1000, rounded as C does, then up to the next whole number; the end of the range beyond that.
-    /// What a time in seconds is in milliseconds.
+    /// Multiplies by 1000, rounds as C does, then up to the next whole number; beyond the range returns its end. Turns
+    /// a
+    /// time in seconds into milliseconds.
     pub fn thousandfold(self) -> i64 {
         let beyond = if self.negative { i64::MIN } else { i64::MAX };
         let Kind::Finite { mantissa, exponent } = self.kind else { return beyond };
@@ -128,8 +128,8 @@ impl Extended {
         }
     }
 
-    /// As Redis prints it: 17 digits behind the point, without zeros at the end. Only finite numbers have digits; the
-    /// others are printed as C does.
+    /// Prints the number as Redis does: 17 digits behind the point, without zeros at the end. Infinite numbers are
+    /// printed as C does.
     pub fn print(self) -> String {
         let sign = if self.negative { "-" } else { "" };
         let Kind::Finite { mantissa, exponent } = self.kind else { return format!("{sign}inf") };
@@ -147,7 +147,7 @@ impl Extended {
     }
 }
 
-/// Their sum, rounded; `None` stands for C's NaN.
+/// Adds two numbers and rounds; `None` stands for C's NaN.
 impl Add for Extended {
     type Output = Option<Extended>;
 
@@ -170,7 +170,7 @@ impl Add for Extended {
     }
 }
 
-/// `number / 2^bits`, rounded to nearest, ties to even.
+/// Returns `number / 2^bits`, rounded to nearest, ties to even.
 fn half_even(number: &BigUint, bits: u64) -> BigUint {
     if bits == 0 {
         return number.clone();
@@ -181,8 +181,8 @@ fn half_even(number: &BigUint, bits: u64) -> BigUint {
     if up { quotient + 1u32 } else { quotient }
 }
 
-/// Digits with a point among them or not, and an exponent behind `mark`: all digits as one number, and the exponent
-/// that puts the point where it was (of two for hexadecimal digits). `None` unless that is the whole text.
+/// Reads digits with a point among them or not, and an exponent behind `mark`: returns all digits as one number, and
+/// the exponent that puts the point where it was (of two for hexadecimal digits). `None` unless that is the whole text.
 fn scan(text: &[u8], radix: u32, mark: u8) -> Option<(BigUint, i64)> {
     let end = text.iter().position(|byte| byte.eq_ignore_ascii_case(&mark)).unwrap_or(text.len());
     let (digits, exponent) = text.split_at(end);
@@ -192,7 +192,7 @@ fn scan(text: &[u8], radix: u32, mark: u8) -> Option<(BigUint, i64)> {
     if let Some(point) = point {
         all.remove(point);
     }
-    // Signs and underscores are no digits, whatever the library takes for one.
+    // Signs and underscores are no digits here, though the library would take them.
     if all.is_empty() || !all.iter().all(|byte| char::from(*byte).is_digit(radix)) {
         return None;
     }
@@ -205,7 +205,7 @@ fn scan(text: &[u8], radix: u32, mark: u8) -> Option<(BigUint, i64)> {
     Some((number, exponent - behind as i64 * per_digit))
 }
 
-/// A signed decimal number; one that is too large for any use stands for the largest that is not.
+/// Reads a signed decimal number; one that is too large for any use stands for the largest that is not.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     const MOST: i64 = 1 << 40;
     let (negative, digits) = match text {
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// What redis-server 7.0 on x86-64 answers to SET and INCRBYFLOAT.
+    /// Sums as redis-server 7.0 on x86-64 answers them to SET and INCRBYFLOAT.
     #[test]
     fn sums_are_those_of_redis() {
         let cases = [

@@ -1,7 +1,7 @@
 //! Decimal integers as Redis reads and writes them: one spelling for each number, so that reading and writing a number
 //! gives back the same bytes.
 
-/// The number that `digits` spell, if they are its only spelling: no blanks, no `+`, no leading zeros, no `-0`.
+/// Returns the number that `digits` spell, if they are its only spelling: no blanks, no `+`, no leading zeros, no `-0`.
 pub fn parse(digits: &[u8]) -> Option<i64> {
     let (negative, digits) = match digits {
         [b'-', rest @ ..] => (true, rest),
@@ -12,7 +12,7 @@ pub fn parse(digits: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() <= 19 => {}
         _ => return None,
     }
-    // Nineteen digits fit a u64 whatever they are.
+    // Any nineteen digits fit a u64.
     let mut magnitude: u64 = 0;
     for &digit in digits {
         if !digit.is_ascii_digit() {

@@ -1,8 +1,8 @@
-//! What a key is: its type, its deadline, the object that holds its value, and how these agree with the rows around it.
+//! Keys: the type, the deadline, the object that holds the value, and how these agree with the rows around them.
 //! Owns the meta row's header, the deadline and owner rows, and the counters: every creation, change and removal of a
 //! key goes through here, so that they always agree. Never looks at a value. Format: docs/format/rows.md.
 //!
-//! The invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at
+//! Invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at
 //! the first deadline of its fields, if any has one; if its value has an object, exactly one owner row, which names the
 //! key; and it counts once in `Keys`, once in its type's counter, and once in `Deadlines` if it has one. A key whose
 //! deadline has passed reads as absent, but keeps all of these until a write removes it. Every change of a value writes
@@ -63,7 +63,7 @@ impl Tag {
         }
     }
 
-    /// Whether the payload begins with the identity of an object.
+    /// Tells whether the payload begins with the identity of an object.
     fn has_object(self) -> bool {
         match self {
             Tag::StringInline | Tag::HashPacked | Tag::SetPacked | Tag::ListPacked | Tag::ZsetPacked => false,
@@ -95,7 +95,7 @@ impl Type {
         }
     }
 
-    /// Whether commands wait for such values to come to be.
+    /// Tells whether commands wait for such values to come to be.
     fn is_awaited(self) -> bool {
         matches!(self, Type::List | Type::Zset | Type::Stream)
     }
@@ -112,7 +112,7 @@ impl Type {
     }
 }
 
-/// The rows that hold a value: their identity, and the slot where they lie. It stays the slot of the key's first name.
+/// The identity of the rows that hold a value, and the slot where they lie, which stays that of the key's first name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     pub id: ObjectId,
@@ -123,7 +123,7 @@ impl Object {
     /// Bytes of an object in a payload: `id: u64 BE | slot: u16 BE`.
     pub const BYTES: usize = 10;
 
-    /// A new object, in the slot of the key that is going to own it.
+    /// Returns a new object, in the slot of the key that is going to own it.
     pub fn new(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Object> {
         Ok(Object { id: txn.new_object()?, slot: key.slot })
     }
@@ -142,23 +142,23 @@ impl Object {
     }
 }
 
-/// What a meta row says about its key before the payload, and the object that the payload names.
+/// The part of a meta row before the payload, and the object that the payload names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub tag: Tag,
     /// Unix time. From the next millisecond on, the key is absent to readers.
     pub deadline_ms: Option<u64>,
-    /// Of a hash of which some fields have deadlines.
+    /// The span of the fields' deadlines, for a hash of which some fields have one.
     pub fields: Option<FieldTimes>,
     pub object: Option<Object>,
 }
 
-/// When fields of a hash go. Unix times, as deadlines of keys.
+/// The span in which fields of a hash expire. Unix times, as deadlines of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldTimes {
     /// The earliest deadline of a field, whether it has passed or not.
     pub first_ms: u64,
-    /// The latest if all fields have one, and with it the end of the key; else `NEVER_MS`.
+    /// The latest deadline if all fields have one, and with it the end of the key; else `NEVER_MS`.
     pub last_ms: u64,
 }
 
@@ -175,20 +175,20 @@ const HEADER_BYTES_MAX: usize = 26;
 const PLAIN: [u8; 2] = [Tag::StringInline as u8, 0];
 
 impl Header {
-    /// The header of an inline string.
+    /// Returns the header of an inline string.
     #[inline]
     pub fn inline(deadline_ms: Option<u64>) -> Header {
         Header { tag: Tag::StringInline, deadline_ms, fields: None, object: None }
     }
 
-    /// The deadline has passed, or those of all fields: to readers the key is absent.
+    /// Tells whether the deadline has passed, or those of all fields: to readers the key is absent.
     #[inline]
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.deadline_ms.is_some_and(|deadline| now_ms > deadline)
             || self.fields.is_some_and(|fields| now_ms > fields.last_ms)
     }
 
-    /// The last millisecond in which readers see the key, if it ever goes by itself.
+    /// Returns the last millisecond in which readers see the key, if it ever expires.
     pub fn ends_ms(&self) -> Option<u64> {
         let ends = self.fields.map(|fields| fields.last_ms).filter(|last| *last != NEVER_MS);
         self.deadline_ms.into_iter().chain(ends).min()
@@ -198,7 +198,7 @@ impl Header {
         self.tag.type_of()
     }
 
-    /// Bytes before the payload.
+    /// Returns the number of bytes before the payload.
     #[inline]
     pub(crate) fn bytes_len(&self) -> usize {
         let deadline = if self.deadline_ms.is_some() { 8 } else { 0 };
@@ -206,8 +206,8 @@ impl Header {
         2 + deadline + fields
     }
 
-    /// `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1 | first_ms: u64 BE | last_ms: u64 BE, if flag 2`, at the
-    /// start of `bytes`.
+    /// Writes `tag: u8 | flags: u8 | deadline_ms: u64 BE, if flag 1 | first_ms: u64 BE | last_ms: u64 BE, if flag 2` to
+    /// the start of `bytes`.
     #[inline]
     fn encode<'b>(&self, bytes: &'b mut [u8; HEADER_BYTES_MAX]) -> &'b [u8] {
         bytes[0] = self.tag as u8;
@@ -268,19 +268,19 @@ impl Entry {
         }
     }
 
-    /// An error unless the key holds a value of this type.
+    /// Returns the entry, or an error unless the key holds a value of this type.
     #[inline]
     pub fn expect(self, expected: Type) -> Result<Entry> {
         if self.header.type_of() == expected { Ok(self) } else { Err(Error::WrongType) }
     }
 
-    /// What follows the header.
+    /// Returns the bytes behind the header.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.row[self.header.bytes_len()..]
     }
 
-    /// The payload, sharing the row's bytes.
+    /// Returns the payload, sharing the row's bytes.
     #[inline]
     pub fn into_payload(self) -> Value {
         let at = self.header.bytes_len() as u32;
@@ -289,13 +289,13 @@ impl Entry {
     }
 }
 
-/// A row that cannot be what it should: damage, or a format that is newer than this program.
+/// Returns the error for a row that does not parse: damage, or a format that is newer than this program.
 pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
     let start = &bytes[..bytes.len().min(16)];
     Stop::Failed(format!("ERR {what} is damaged or of a newer format: it begins {:02x?}", start)).into()
 }
 
-/// The key as readers see it, who are counted: one whose deadline has passed is absent.
+/// Returns the key as readers see it: one whose deadline has passed is absent. Counts a reader.
 #[inline]
 pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let row = txn.use_meta(key)?;
@@ -304,21 +304,22 @@ pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     Ok(entry)
 }
 
-/// The same, for who asks about the key and does not use its value: it stays as idle as it was.
+/// Returns the key as readers see it and counts a reader, for callers that do not use the value: it stays as idle as it
+/// was.
 pub fn lookup_unused(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = peek(txn, key)?;
     on_lookup(txn, key, entry.is_some());
     Ok(entry)
 }
 
-/// The same, for who looks at what a key is made of: it counts as a reader, but nobody is told of a miss.
+/// Returns the key as readers see it, for callers that look at its layout: counts a reader, but tells of no miss.
 pub fn inspect(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = peek(txn, key)?;
     txn.on_lookup(entry.is_some());
     Ok(entry)
 }
 
-/// The same, for who does not count as a reader.
+/// Returns the key as readers see it, without counting a reader.
 pub fn peek(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let row = txn.meta(key)?;
     as_readers_see(txn, row)
@@ -331,7 +332,7 @@ fn as_readers_see(txn: &Txn<'_>, row: Option<Value>) -> Result<Option<Entry>> {
     Ok((!entry.header.is_expired(txn.now_ms())).then_some(entry))
 }
 
-/// The key as those see it who read it and then write it.
+/// Returns the key as writers see it, and counts a reader: for commands that read a key and then write it.
 pub fn lookup_update(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = lookup_write(txn, key)?;
     on_lookup(txn, key, entry.is_some());
@@ -352,7 +353,7 @@ fn on_lookup(txn: &mut Txn<'_>, key: &Key<'_>, found: bool) {
     }
 }
 
-/// The key as writers see it: one whose deadline has passed is removed first.
+/// Returns the key as writers see it: one whose deadline has passed is removed first.
 pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let Some(row) = txn.use_meta(key)? else { return Ok(None) };
     let entry = Entry::parse(row)?;
@@ -365,7 +366,7 @@ pub fn lookup_write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     Ok(Some(entry))
 }
 
-/// A key has expired, by its own deadline or with the last of its fields.
+/// Tells that a key has expired, by its own deadline or with the last of its fields.
 fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
     txn.on_expired();
     if header.deadline_ms.is_some_and(|deadline| txn.now_ms() > deadline) {
@@ -376,7 +377,8 @@ fn tell_expired(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header) {
     }
 }
 
-/// What is about to be overwritten whatever it is, an expired key too; does not read a plain string's bytes.
+/// Returns the header of a key that is about to be overwritten, an expired one too; does not read a plain string's
+/// bytes.
 #[inline]
 pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Header>> {
     match txn.presence(key)? {
@@ -385,7 +387,7 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
         Presence::Row(row) => {
             let header = Entry::parse(row)?.header;
             if header.is_expired(txn.now_ms()) {
-                // It counts as one that was not there: what is written now is a key that is new.
+                // An expired key counts as absent: the write makes a new key.
                 tell_expired(txn, key, &header);
                 txn.on_event(event::NEW, "new", key);
                 txn.on_ready(key);
@@ -396,8 +398,8 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
     }
 }
 
-/// Writes the key: `before` is what it was, `after` what it is from now on, with the payload in parts (four at most).
-/// An object of `before` that is not one of `after` dies with this.
+/// Writes the key: `before` is its old header, `after` the new one, with the payload in parts (four at most). An
+/// object of `before` that is not one of `after` is abandoned with this.
 #[inline]
 pub fn write(
     txn: &mut Txn<'_>,
@@ -412,8 +414,8 @@ pub fn write(
     put(txn, key, after, payload)
 }
 
-/// Changes `bytes` at `offset` of the payload, which is `len_after` bytes long afterwards; the header stays. Costs what
-/// the change costs, not what the row costs.
+/// Changes `bytes` at `offset` of the payload, which is `len_after` bytes long afterwards; the header stays. The cost
+/// is that of the change, not of the row.
 pub fn patch(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -426,8 +428,8 @@ pub fn patch(
     Ok(txn.patch_meta(key, (at + offset) as u32, bytes, (at + len_after) as u32)?)
 }
 
-/// `patch` by who has just read the entry, and gives its payload back: the only handle on the row, if it shall change
-/// in place.
+/// Patches like `patch`, for a caller that has just read the entry and gives its payload back: the row changes in
+/// place if that is the only handle on it.
 pub fn patch_read(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -442,8 +444,8 @@ pub fn patch_read(
     Ok(txn.patch_read_row(&row, read, (at + offset) as u32, bytes, (at + len_after) as u32)?)
 }
 
-/// Puts `bytes` in place of the `removed` ones at `offset` of the payload, by who has just read the entry and gives its
-/// payload back, as `patch_read`.
+/// Puts `bytes` in place of the `removed` ones at `offset` of the payload, for a caller that has just read the entry
+/// and gives its payload back, as in `patch_read`.
 pub fn splice_read(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -457,7 +459,7 @@ pub fn splice_read(
     Ok(txn.splice_read_row(&row::meta_row(key), Some(row_of(header, payload)), at, removed as u32, bytes)?)
 }
 
-/// The row of a payload, the same handle on it.
+/// Returns the row of a payload, as the same handle on it.
 fn row_of(header: &Header, payload: Value) -> Value {
     let (block, range) = payload.into_parts();
     Value::new(block, range.start as usize - header.bytes_len()..range.end as usize)
@@ -469,26 +471,26 @@ pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, before: &Header) -> Result<()> {
     Ok(txn.delete_meta(key)?)
 }
 
-/// Removes the key if readers see one, and says whether they did. An expired one goes too.
+/// Removes the key if readers see one, and says whether they did. An expired one is removed, too.
 pub fn delete(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<bool> {
     let Some(entry) = lookup_write(txn, key)? else { return Ok(false) };
     remove(txn, key, &entry.header)?;
     Ok(true)
 }
 
-/// What a deadline row that came due was for.
+/// The purpose of a deadline row that came due.
 #[derive(Clone, Debug)]
 pub enum Due {
-    /// For a key that is not there any more.
+    /// A key that this has removed.
     Removed,
-    /// For fields of this hash.
+    /// Fields of this hash.
     Fields(Entry),
-    /// For nothing that is to be done now.
+    /// Nothing that is to be done now.
     Nothing,
 }
 
-/// What is to be done when a deadline row comes due: removes the key if it still has that deadline and it has passed.
-/// A deadline row that is not its key's any more, as an overwrite that did not look may leave it, goes.
+/// Carries out a deadline row that comes due: removes the key if it still has that deadline and it has passed. A
+/// deadline row that its key does not have any more, as an overwrite that did not look may leave it, is removed.
 pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<Due> {
     let entry = txn.meta(key)?.map(Entry::parse).transpose()?;
     let Some(entry) = entry.filter(|entry| deadline_rows(Some(&entry.header)).iter().any(|row| row.0 == deadline_ms))
@@ -506,8 +508,8 @@ pub fn expire(txn: &mut Txn<'_>, key: &Key<'_>, deadline_ms: u64) -> Result<Due>
     Ok(if is_of_fields && txn.now_ms() > deadline_ms { Due::Fields(entry) } else { Due::Nothing })
 }
 
-/// The deadline rows of a key, with their values: one for its own deadline, and one for the first of its fields'.
-/// Where both are the same, the key's stands for both.
+/// Returns the deadline rows of a key, with their values: one for its own deadline, and one for the first of its
+/// fields'. Where both are the same, the key's stands for both.
 pub(crate) fn deadline_rows(header: Option<&Header>) -> SmallVec<[(u64, &'static [u8]); 2]> {
     let Some(header) = header else { return SmallVec::new() };
     let first = header.fields.map(|fields| fields.first_ms).filter(|first| Some(*first) != header.deadline_ms);
@@ -534,7 +536,7 @@ pub fn set_deadline(txn: &mut Txn<'_>, key: &Key<'_>, entry: &Entry, deadline_ms
     }
 }
 
-/// Moves what `from` holds to `to`, which is another key of the same database; `to_before` is what that held. The
+/// Moves the value of `from` to `to`, another key of the same database; `to_before` is the old header of `to`. The
 /// value's rows stay where they are.
 pub fn rename(
     txn: &mut Txn<'_>,
@@ -551,13 +553,13 @@ pub fn rename(
     txn.delete_meta(from)?;
     settle(txn, to, to_before, Some(&entry.header))?;
     if to_before.is_some() {
-        // What had the name is gone, as in Redis.
+        // The old value of the name is gone, as in Redis.
         txn.on_event(event::NEW, "new", to);
     }
     put(txn, to, &entry.header, &[entry.payload()])
 }
 
-/// The meta row itself.
+/// Writes the meta row itself.
 fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> Result<()> {
     let mut bytes = [0; HEADER_BYTES_MAX];
     let header = if *header == Header::inline(None) { &PLAIN } else { header.encode(&mut bytes) };
@@ -571,7 +573,7 @@ fn put(txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, payload: &[&[u8]]) -> 
     Ok(())
 }
 
-/// Makes counters, deadline row and owner row of a key that was `before` those of one that is `after`.
+/// Moves the counters, the deadline rows and the owner row of a key from its header `before` to its header `after`.
 fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Option<&Header>) -> Result<()> {
     let types = (before.map(Header::type_of), after.map(Header::type_of));
     if types.0 != types.1 {
@@ -581,7 +583,7 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
         if let Some(is) = types.1 {
             txn.count(key.space, is.counter(), 1);
         }
-        // Who reads a stream for a consumer group waits for its end, too.
+        // Readers of a stream for a consumer group wait for its removal, too.
         if types.1.is_some_and(Type::is_awaited) || types.0 == Some(Type::Stream) {
             txn.on_ready(key);
         }
@@ -620,7 +622,7 @@ fn settle(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, after: Opti
             txn.delete_row(&row::owner_row(key.space, was.slot, was.id))?;
         }
         if types == (Some(Type::Stream), Some(Type::Stream)) {
-            // Another stream in the place of one whose readers wait.
+            // Another stream has taken the place of one that readers wait for.
             txn.on_ready(key);
         }
         if let Some(is) = objects.1 {

@@ -1,11 +1,13 @@
 //! The data types: how values lie in rows, and the operations on them, over a `Txn`. Never names a reply or a command,
 //! and knows neither cache nor memtable. The bytes are described in docs/format/rows.md.
 //!
-//! Reading order: `key` (what a key is: type, deadline, owner, counters), `string` (strings, short and long), `hash`,
-//! `set`, `list` (with `listpack`), `stream`, `chunks` (how a long string lies in rows), `packed` and `element` (how
-//! collections lie in one row or in many), `walk` (cursors and random elements), `geo` (scores that are places on
-//! Earth), `make` (values made as a whole), `value` (what all types can do), `integer` and `extended` (numbers as Redis
-//! reads and prints them).
+//! Reading order: `key` (type, deadline, owner, counters), `string` (strings, short and long), `hash`, `set`, `list`
+//! (with `listpack`), `stream`, `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie
+//! in
+//! one row or in many), `walk` (cursors and random elements), `geo` (scores that are geospatial positions), `make`
+//! (values
+//! made as a whole), `value` (operations of all types), `integer` and `extended` (numbers as Redis reads and prints
+//! them).
 
 pub mod key;
 pub mod string;
