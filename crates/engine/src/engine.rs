@@ -1,151 +1,35 @@
-//! `Engine`: what all event loops and the I/O pool share. Owns the store from the moment it is loaded, the locks, the
-//! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
+//! The engine, put together from its floors: keys, clients, what runs, and INFO, which looks at all of them.
 
 use crate::clients::attention::Attention;
-use crate::clients::blocked::Blocked;
 use crate::clients::client::Clients;
-use crate::clients::client_memory::{ClientMemory, RESERVED_BYTES_MIN, ReplyRoom};
-use crate::clients::counters::{Count, Counters};
-use crate::clients::inbox::{Inbox, Notice};
+use crate::clients::client_memory::ClientMemory;
 use crate::clients::pubsub::PubSub;
-use crate::clients::session::State;
-use crate::clients::statistics::{Moment, Statistics};
-use crate::figures::Figures;
+use crate::clients::statistics::Statistics;
+use crate::clients::statistics::counters::{Count, Counters};
 use crate::keys::exclusion::Exclusion;
 use crate::keys::locks::Locks;
 use crate::keys::waiters::Waiters;
-use crate::keys::watch::Watches;
-use crate::memory::{Allocator, MemoryMarks};
 use crate::run::backups::Backups;
+use crate::run::figures::Figures;
 use crate::run::http;
-use crate::run::migrate::Targets;
+use crate::run::memory::MemoryMarks;
 use crate::run::pool::Pool;
-use crate::run::reload::Opener;
-use arc_swap::{ArcSwapOption, Guard};
+use crate::run::room::ReplyRoom;
+use arc_swap::ArcSwapOption;
+use haypile_commands::Table;
 use haypile_commands::host::Shutdown;
-use haypile_commands::{Error, Table};
-use haypile_config::{Changed, Settings};
-use haypile_resp::{Limits, Reply};
-use haypile_store::{Lookups, Store};
+use haypile_config::Settings;
+use haypile_store::Store;
 use haypile_types::event;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::ops::Deref;
-use std::path::PathBuf;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
-/// What the engine is told about the process that it is part of. For INFO only.
-#[derive(Clone, Debug)]
-pub struct Process {
-    pub executable: PathBuf,
-    pub config_file: Option<PathBuf>,
-    /// The budget in bytes that the store has its shares of; CONFIG SET may change it.
-    pub memory_budget: Arc<AtomicU64>,
-    pub version: &'static str,
-    pub allocator: Allocator,
-}
+use crate::info;
+use crate::run::engine::{Engine, Loading, Pages, Process};
 
-/// What is measured over the last samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rate {
-    Commands = 0,
-    Input = 1,
-    Output = 2,
-    Rounds = 3,
-    RoundNs = 4,
-}
-
-/// How many there are.
-const RATES: usize = 5;
-
-/// How many commands had run when, and bytes come and gone, lately: `instantaneous_ops_per_sec`.
-#[derive(Default)]
-pub(crate) struct Samples {
-    taken: [Option<(Instant, [u64; RATES])>; SAMPLES],
-    next: usize,
-}
-
-/// Samples in the average, as in Redis.
-const SAMPLES: usize = 16;
-
-/// How far the store has been loaded.
-#[derive(Default)]
-pub struct Loading {
-    pub bytes_done: AtomicU64,
-    pub bytes_total: AtomicU64,
-}
-
-/// What whoever wants to run on keys is told while there is no store.
-pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
-
-/// The store, as long as this lives: for a turn or a command, not for longer.
-pub struct StoreRef(Guard<Option<Arc<Store>>>);
-
-impl Deref for StoreRef {
-    type Target = Store;
-
-    #[inline]
-    fn deref(&self) -> &Store {
-        self.0.as_deref().expect("it was looked at when this was made")
-    }
-}
-
-/// The part of a server that all its threads share.
-pub struct Engine {
-    pub settings: Arc<Settings>,
-    pub process: Process,
-    pub loading: Loading,
-    pub(crate) table: Table,
-    pub(crate) databases: u32,
-    pub(crate) locks: Locks,
-    pub(crate) exclusion: Exclusion,
-    pub(crate) watches: Arc<Watches>,
-    pub(crate) waiters: Waiters,
-    pub(crate) clients: Clients,
-    pub(crate) client_memory: Arc<ClientMemory>,
-    pub(crate) pubsub: PubSub,
-    pub(crate) attention: Attention,
-    pub(crate) http_warned: http::Warned,
-    pub(crate) pool: Pool,
-    pub(crate) blocked: Arc<Blocked>,
-    pub(crate) backups: Backups,
-    pub(crate) statistics: Arc<Statistics>,
-    /// Expired keys are removed although nobody asks for them: DEBUG SET-ACTIVE-EXPIRE.
-    pub(crate) active_expire: AtomicBool,
-    pub(crate) memory_marks: MemoryMarks,
-    pub(crate) started: Instant,
-    /// Names this run of the process: 40 hex digits.
-    pub(crate) run_id: String,
-    /// Sessions that are connected now.
-    pub(crate) sessions: Count,
-    pub(crate) expired_keys: Count,
-    /// What removing them took.
-    pub(crate) expire_ns: Count,
-    pub(crate) figures: Figures,
-    /// Lookups of what took the long way, by any thread.
-    pub(crate) keyspace_hits: Count,
-    pub(crate) keyspace_misses: Count,
-    samples: Mutex<Samples>,
-    /// A job that looks for expired keys in the base is queued or runs.
-    pub(crate) expiring_in_base: AtomicBool,
-    store: ArcSwapOption<Store>,
-    /// Rises whenever the store is taken away or exchanged.
-    store_version: AtomicU64,
-    /// Where commands ask before they collect long replies.
-    room: OnceLock<Arc<ReplyRoom>>,
-    pub(crate) opener: OnceLock<Box<dyn Opener>>,
-    pub(crate) targets: OnceLock<Box<dyn Targets>>,
-    counters: Box<[Counters]>,
-    /// By event loop. Each is there from the moment when its event loop is made.
-    inboxes: Box<[OnceLock<Arc<Inbox>>]>,
-    /// Clients in MONITOR, by event loop.
-    monitors: Box<[Count]>,
-    /// The classes of `notify-keyspace-events`.
-    events: Arc<AtomicU32>,
-    last_session: AtomicU64,
-    stop: Box<dyn Fn(Shutdown) + Send + Sync>,
-}
+const PAGES: Pages = Pages { sections: info::SECTIONS, write: info::write, command_times: info::commands::times };
 
 impl Engine {
     /// An engine for `workers` event loops, without a store yet: commands on data are answered with LOADING. `stop` is
@@ -176,6 +60,7 @@ impl Engine {
         let seeds = RandomState::new();
         let run_id = (0..5u64).map(|part| format!("{:08x}", seeds.hash_one(part) as u32)).collect();
         Arc::new(Engine {
+            pages: PAGES,
             settings,
             process,
             loading: Loading::default(),
@@ -247,296 +132,8 @@ impl Engine {
         self.pool.close();
     }
 
-    /// The sessions whose replies are held back.
-    pub fn blocked(&self) -> &Blocked {
-        &self.blocked
-    }
-
-    /// The store, once it is loaded and unless it is being opened again.
-    #[inline]
-    pub fn store(&self) -> Option<StoreRef> {
-        let guard = self.store.load();
-        guard.is_some().then_some(StoreRef(guard))
-    }
-
-    /// The same, for who keeps it.
-    pub fn store_arc(&self) -> Option<Arc<Store>> {
-        self.store.load_full()
-    }
-
-    /// Changes with the store. Who runs on keys looks at it when it is inside the exclusion, which keeps it from changing.
-    #[inline]
-    pub(crate) fn store_version(&self) -> u64 {
-        self.store_version.load(Ordering::Acquire)
-    }
-
-    /// Puts a store in place.
-    pub(crate) fn attach(&self, store: Arc<Store>) {
-        let blocked = self.blocked.clone();
-        store.log().on_durable(Arc::new(move || blocked.on_sync()));
-        if let Some(room) = self.room.get() {
-            store.set_room(room.clone());
-        }
-        self.store.store(Some(store));
-        self.store_version.fetch_add(1, Ordering::AcqRel);
-        // They may have looked while there was none.
-        self.blocked.look_again();
-    }
-
-    /// Takes the store away.
-    pub(crate) fn detach(&self) {
-        self.store.store(None);
-        self.store_version.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub fn workers(&self) -> usize {
-        self.counters.len()
-    }
-
-    /// The numbers of event loop `index`.
-    #[inline]
-    pub fn counters(&self, index: usize) -> &Counters {
-        &self.counters[index]
-    }
-
-    /// The inbox of an event loop, once that has begun.
-    pub(crate) fn inbox(&self, worker: usize) -> Option<&Arc<Inbox>> {
-        self.inboxes[worker].get()
-    }
-
-    pub(crate) fn add_inbox(&self, index: usize, inbox: Arc<Inbox>) {
-        let is_first = self.inboxes[index].set(inbox).is_ok();
-        assert!(is_first, "an event loop is made once");
-    }
-
-    /// Tells an event loop something.
-    pub(crate) fn notify(&self, worker: usize, notice: Notice) {
-        if let Some(inbox) = self.inboxes[worker].get()
-            && inbox.notify(notice) > self.congested_bytes()
-        {
-            self.attention.set_congested(true);
-        }
-    }
-
-    /// Whether some event loop has more to take than it should, or clients are to make room for so many bytes first. Only who is told so by the bit asks, because it may be
-    /// set too late: after the inbox was left, and emptied.
-    pub(crate) fn is_congested(&self, bytes: usize) -> bool {
-        let bytes_max = self.congested_bytes();
-        let are_full = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.queued_bytes() > bytes_max);
-        let lack_room = self.waits_for_room();
-        if !are_full && !lack_room {
-            self.attention.set_congested(false);
-        }
-        are_full || lack_room && bytes >= RESERVED_BYTES_MIN
-    }
-
-    /// Bytes that are on their way to event loops, but for messages that clients share.
-    pub(crate) fn inbox_bytes(&self) -> u64 {
-        self.inboxes.iter().filter_map(OnceLock::get).map(|inbox| inbox.bytes()).sum()
-    }
-
-    /// Clients of an event loop that are shown all commands.
-    pub(crate) fn monitors_of(&self, worker: usize) -> u64 {
-        self.monitors[worker].get()
-    }
-
-    pub(crate) fn set_monitor(&self, worker: usize, on: bool) {
-        match on {
-            true => {
-                self.monitors[worker].add_shared(1);
-                self.attention.add_monitor();
-            }
-            false => {
-                self.monitors[worker].subtract_shared(1);
-                self.attention.remove_monitor();
-            }
-        }
-    }
-
-    /// The classes of events that `notify-keyspace-events` asks for.
-    #[inline]
-    pub(crate) fn events(&self) -> u32 {
-        self.events.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn all_counters(&self) -> &[Counters] {
-        &self.counters
-    }
-
-    /// CONFIG RESETSTAT. A number that an event loop is changing at this moment may keep its value.
-    pub(crate) fn reset_statistics(&self) {
-        self.counters.iter().for_each(Counters::reset);
-        self.statistics.errors.reset();
-        [&self.expired_keys, &self.expire_ns, &self.keyspace_hits, &self.keyspace_misses]
-            .into_iter()
-            .for_each(Count::reset);
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.taken.fill(None);
-    }
-
-    pub(crate) fn add_lookups(&self, lookups: Lookups) {
-        self.keyspace_hits.add_shared(lookups.hits);
-        self.keyspace_misses.add_shared(lookups.misses);
-    }
-
-    /// Sessions that are connected now.
-    pub fn connected(&self) -> u64 {
-        self.sessions.get()
-    }
-
-    /// Takes a place among `maxclients`, if there is one; it is given back when the session is disconnected.
-    pub fn admit(&self) -> bool {
-        self.sessions.add_shared(1);
-        if self.sessions.get() > u64::from(self.settings.config().maxclients) {
-            self.sessions.subtract_shared(1);
-            return false;
-        }
-        true
-    }
-
-    /// Gives the place back: the client has gone.
-    pub fn on_disconnect(&self) {
-        self.sessions.subtract_shared(1);
-    }
-
-    /// The state of a client that has just come.
-    pub(crate) fn fresh_state(&self) -> State {
-        State { authenticated: self.settings.config().requirepass.is_empty(), ..State::default() }
-    }
-
-    pub(crate) fn next_session(&self) -> u64 {
-        self.last_session.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub(crate) fn commands_processed(&self) -> u64 {
-        self.counters.iter().map(|counters| counters.commands.get()).sum()
-    }
-
-    /// Notes how many commands have run: to be called about ten times a second.
-    pub fn sample(&self) {
-        let now = (Instant::now(), self.samples_now());
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = samples.next;
-        samples.taken[next] = Some(now);
-        samples.next = (next + 1) % SAMPLES;
-    }
-
-    /// By `Rate`.
-    fn samples_now(&self) -> [u64; RATES] {
-        let sum = |count: fn(&Counters) -> &Count| self.counters.iter().map(|loop_| count(loop_).get()).sum();
-        [
-            sum(|loop_| &loop_.commands),
-            sum(|loop_| &loop_.input_bytes),
-            sum(|loop_| &loop_.output_bytes),
-            sum(|loop_| &loop_.rounds.count),
-            sum(|loop_| &loop_.rounds.ns),
-        ]
-    }
-
-    /// The store's figures: section, name, value. Those of the base are as of the last look.
-    pub(crate) fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let Some(store) = self.store() else { return Vec::new() };
-        let mut figures = store.own_figures();
-        figures.extend(self.figures.of_base().into_iter().map(|(name, value)| ("rocksdb", name, value)));
-        figures
-    }
-
-    /// Bytes of the base on disk, as of the last look.
-    pub(crate) fn base_disk_bytes(&self) -> u64 {
-        self.figures.disk_bytes()
-    }
-
     /// /metrics: everything that is counted, as Prometheus reads it.
     pub fn metrics(&self) -> String {
         crate::info::metrics::page(self)
-    }
-
-    /// Over the last samples.
-    pub(crate) fn per_second(&self, rate: Rate) -> u64 {
-        let Some((since, grown)) = self.grown() else { return 0 };
-        let grown = u128::from(grown[rate as usize]);
-        grown.saturating_mul(1000).checked_div(since.as_millis()).map_or(0, |rate| rate as u64)
-    }
-
-    /// Nanoseconds that a round of an event loop takes on average, over the last samples.
-    pub(crate) fn round_ns(&self) -> u64 {
-        let grown = self.grown().map_or([0; RATES], |(_, grown)| grown);
-        grown[Rate::RoundNs as usize].checked_div(grown[Rate::Rounds as usize]).unwrap_or(0)
-    }
-
-    /// How long ago the oldest sample was taken, and what has been counted since, by `Rate`.
-    fn grown(&self) -> Option<(Duration, [u64; RATES])> {
-        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, before) = (0..SAMPLES).find_map(|back| samples.taken[(samples.next + back) % SAMPLES])?;
-        let now = self.samples_now();
-        Some((since.elapsed(), std::array::from_fn(|rate| now[rate].saturating_sub(before[rate]))))
-    }
-
-    /// Event loop `index` has woken up.
-    pub fn begin_round(&self, index: usize) {
-        self.counters[index].rounds.begin(&self.statistics.clock);
-    }
-
-    /// Event loop `index` goes to sleep.
-    pub fn rest(&self, index: usize) {
-        self.counters[index].rounds.rest(&self.statistics.clock);
-    }
-
-    /// A round of event loop `index` has ended: its replies have left.
-    pub fn end_round(&self, index: usize) {
-        let counters = &self.counters[index];
-        counters.rounds.end(&self.statistics.clock, counters.commands.get());
-    }
-
-    /// A moment, for `note_event`.
-    #[inline]
-    pub fn moment(&self) -> Moment {
-        self.statistics.clock.now()
-    }
-
-    /// Something that began at `since` has ended: kept for LATENCY if it took long.
-    #[inline]
-    pub fn note_event(&self, name: &'static str, since: Moment) {
-        let clock = &self.statistics.clock;
-        self.statistics.event(name, clock.ns(since, clock.now()));
-    }
-
-    /// Milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-    }
-
-    pub(crate) fn random_seed(&self) -> u64 {
-        RandomState::new().build_hasher().finish()
-    }
-
-    /// What the settings allow a request to be, and the version of the settings.
-    pub(crate) fn limits(&self) -> (u64, Limits) {
-        // In this order: settings that change in between are seen by the next look at the version.
-        let version = self.settings.version();
-        let config = self.settings.config();
-        let limits = Limits {
-            bulk_bytes_max: config.proto_bulk_bytes_max,
-            request_bytes_max: u32::try_from(config.client_query_buffer_bytes_max).unwrap_or(u32::MAX),
-            ..Limits::default()
-        };
-        (version, limits)
-    }
-
-    pub(crate) fn loading_error(&self) -> Reply {
-        Reply::error(LOADING)
-    }
-
-    pub(crate) fn request_shutdown(&self, how: Shutdown) -> Result<(), Error> {
-        (self.stop)(how);
-        Ok(())
-    }
-
-    /// Tells the log what CONFIG SET has changed.
-    pub(crate) fn log_changes(&self, changed: &[Changed]) {
-        for change in changed {
-            let value = if change.sensitive { "(hidden)".into() } else { String::from_utf8_lossy(&change.value) };
-            tracing::info!("CONFIG SET {} {value}", change.name);
-        }
     }
 }

@@ -11,30 +11,28 @@
 
 mod engine;
 
+mod info;
+
 mod run;
 
 mod clients;
 
 mod keys;
 
-mod figures;
-mod info;
-mod memory;
-
 mod sync;
 
 pub use clients::blocked::{Blocked, Unblock};
 pub use clients::client::{Client, Names, Peer};
-pub use clients::counters::{Count, Counters, Distribution, Histogram};
 pub use clients::inbox::{Inbox, Wake};
 pub use clients::pubsub::{Payload, Sink};
 pub use clients::session::{Event, Session};
 pub use clients::statistics::Moment;
-pub use engine::{Engine, Loading, Process, StoreRef};
+pub use clients::statistics::counters::{Count, Counters, Distribution, Histogram};
 pub use info::page::page as info_page;
-pub use memory::Allocator;
 pub use run::backups::{Archive, Made};
+pub use run::engine::{Engine, Loading, Process, StoreRef};
 pub use run::execute::OUTPUT_BYTES_MAX;
+pub use run::memory::Allocator;
 pub use run::migrate::{Target, Targets};
 pub use run::reload::Opener;
 pub use run::worker::{Delivery, Next, Turn, Worker};

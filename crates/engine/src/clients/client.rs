@@ -5,9 +5,7 @@
 //! command on data.
 
 use crate::clients::client_memory::Footprint;
-use crate::clients::inbox::Notice;
 use crate::clients::session::Session;
-use crate::keys::waiters::End;
 use crate::sync::lock;
 use haypile_commands::host::{ClientFilter, ClientType};
 use haypile_commands::{CommandId, Table};
@@ -330,14 +328,5 @@ impl Clients {
     /// The largest of the clients' numbers.
     pub fn largest(&self, number: impl Fn(&Client) -> &AtomicUsize) -> u64 {
         lock(&self.by_id).values().map(|client| number(client).load(Ordering::Relaxed)).max().unwrap_or(0) as u64
-    }
-}
-
-impl crate::engine::Engine {
-    /// Closes a client of any event loop, soon. Nobody finds it any more from now on, whatever it waits for still.
-    pub(crate) fn close_client(&self, client: &Client) {
-        self.clients.remove(client.id);
-        self.end_wait(client.id, End::Gone);
-        self.notify(client.worker, Notice::Close(client.id));
     }
 }

@@ -6,7 +6,8 @@
 //! seen before it is answered, as in a server with one thread.
 
 use crate::clients::pubsub::{Message, Payload};
-use crate::clients::session::Event;
+use crate::clients::session::{Event, What};
+use crate::keys::waiters::Bell;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -118,5 +119,11 @@ impl Notice {
             Notice::Line(line) => line.own_and_shared_bytes(),
             Notice::Close(_) | Notice::Resume | Notice::Departed => (0, 0),
         }
+    }
+}
+
+impl Bell for Inbox {
+    fn ring(&self, session: u64) {
+        self.push(Event { session, what: What::Look, begun: None });
     }
 }

@@ -4,15 +4,14 @@
 pub(crate) mod acts;
 pub(crate) mod client;
 pub(crate) mod session;
+pub(crate) mod steps;
 
 pub(crate) mod attention;
 pub(crate) mod blocked;
 pub(crate) mod client_memory;
 pub(crate) mod inbox;
 
-pub(crate) mod monitor;
 pub(crate) mod patterns;
 pub(crate) mod pubsub;
 
-pub(crate) mod counters;
 pub(crate) mod statistics;

@@ -5,17 +5,13 @@
 //! registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the I/O pool where that takes long.
 
 use crate::clients::client_memory::ClientMemory;
-use crate::clients::inbox::Notice;
 use crate::clients::patterns::Patterns;
 use crate::clients::session::Session;
-use crate::engine::Engine;
 use foldhash::fast::RandomState;
 use haypile_commands::host::Channels;
 use haypile_log::Index;
 use haypile_resp::Protocol;
 use haypile_resp::write;
-use haypile_store::{KeyEvent, Txn};
-use haypile_types::event;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -114,7 +110,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    fn new(kind: Channels, channel: Name, payload: Arc<Payload>, patterns: Vec<Name>, gate: Index) -> Self {
+    pub(crate) fn new(kind: Channels, channel: Name, payload: Arc<Payload>, patterns: Vec<Name>, gate: Index) -> Self {
         let word = if kind == Channels::Shard { "smessage" } else { "message" };
         let head = encode_head(&[word.as_bytes(), &channel]);
         let patterns = patterns.into_iter().map(|pattern| {
@@ -269,9 +265,9 @@ pub(crate) struct Audience {
     /// How many times it is delivered.
     pub count: usize,
     /// The event loops of those who get it, each once.
-    workers: SmallVec<[u16; 8]>,
+    pub(crate) workers: SmallVec<[u16; 8]>,
     /// The patterns that match its channel.
-    patterns: Vec<Name>,
+    pub(crate) patterns: Vec<Name>,
 }
 
 impl Audience {
@@ -436,12 +432,12 @@ impl Subscribers {
     }
 
     /// Notes a change of a session's subscriptions here and in the registry.
-    pub fn change(&mut self, engine: &Engine, worker: usize, session: u64, change: &Change) {
+    pub fn change(&mut self, pubsub: &PubSub, worker: usize, session: u64, change: &Change) {
         let Change { kind, name, subscribed } = change;
         let of_kind = self.of_mut(*kind);
         if *subscribed {
             if of_kind.entry(name.clone()).or_default().insert(session) {
-                engine.pubsub.subscribe(*kind, name, worker);
+                pubsub.subscribe(*kind, name, worker);
             }
         } else if let Some(sessions) = of_kind.get_mut(name)
             && sessions.remove(&session)
@@ -449,7 +445,7 @@ impl Subscribers {
             if sessions.is_empty() {
                 of_kind.remove(name);
             }
-            engine.pubsub.unsubscribe(*kind, name, worker);
+            pubsub.unsubscribe(*kind, name, worker);
         }
     }
 
@@ -474,45 +470,6 @@ pub struct Change {
     pub kind: Channels,
     pub name: Name,
     pub subscribed: bool,
-}
-
-impl Engine {
-    /// Tells of what a transaction has done to keys, as Redis does by `notify-keyspace-events`. The caller still holds its
-    /// locks.
-    #[cold]
-    pub(crate) fn tell(&self, txn: &Txn<'_>) {
-        let classes = self.events();
-        let publish = |channel: Vec<u8>, payload: &[u8]| {
-            // In the order in which the keys change, under their locks: it cannot be left to others.
-            let Some(audience) = self.pubsub.audience(Channels::Plain, &channel, u64::MAX) else { return };
-            let payload = Payload::bulk(payload, &self.client_memory);
-            self.publish(Channels::Plain, channel.into(), payload, audience, txn.gate());
-        };
-        for KeyEvent { name, database, key } in txn.events() {
-            if classes & event::KEYSPACE != 0 {
-                publish([format!("__keyspace@{database}__:").as_bytes(), key].concat(), name.as_bytes());
-            }
-            if classes & event::KEYEVENT != 0 {
-                publish(format!("__keyevent@{database}__:{name}").into_bytes(), key);
-            }
-        }
-    }
-
-    /// Sends a message to its audience, which was just asked for.
-    pub(crate) fn publish(
-        &self,
-        kind: Channels,
-        channel: Name,
-        payload: Arc<Payload>,
-        audience: Audience,
-        gate: Index,
-    ) {
-        if audience.workers.is_empty() {
-            return;
-        }
-        let message = Arc::new(Message::new(kind, channel, payload, audience.patterns, gate));
-        audience.workers.iter().for_each(|&worker| self.notify(worker as usize, Notice::Message(message.clone())));
-    }
 }
 
 impl Session {

@@ -1,8 +1,8 @@
 //! `# Commandstats`, `# Errorstats`, `# Latencystats` and `# Slowlog`, and the distribution of a command's times.
 
-use crate::clients::counters::{Count, Distribution};
+use crate::clients::statistics::counters::{Count, Distribution};
 use crate::clients::statistics::{OfCommand, Wait};
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use haypile_commands::host::CommandTimes;
 use haypile_commands::{CommandId, Entry};
 use std::fmt::Write;

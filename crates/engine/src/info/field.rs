@@ -1,7 +1,7 @@
 //! What a field of INFO is: its name, where its value comes from, and what it means. INFO, /metrics and docs/info.md walk
 //! the same tables of fields.
 
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 
 /// One line of INFO.
 pub(crate) struct Field {

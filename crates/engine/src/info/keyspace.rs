@@ -1,7 +1,7 @@
 //! The sections `replication`, `cluster`, `keyspace` and `types`.
 
 use super::field::{Field, constant, gauge, text};
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use haypile_store::{Counter, Txn};
 
 const NO_REPLICAS: &str = "There are no replicas yet.";

@@ -1,7 +1,8 @@
 //! The section `memory`. What the memory is for in detail stands in `store`, `cache` and `rocksdb`.
 
 use super::field::{Field, constant, gauge, real, text};
-use crate::engine::Engine;
+use crate::run::engine::Engine;
+use crate::run::memory::resident_bytes;
 use std::sync::atomic::Ordering::Relaxed;
 
 const NO_SCRIPTS: &str = "There are no scripts yet.";
@@ -11,8 +12,8 @@ const NO_DEFRAG: &str = "The allocator needs no help.";
 pub(super) const FIELDS: &[Field] = &[
     gauge("used_memory", used, "Bytes that the allocator has given out."),
     text("used_memory_human", |engine| human(used(engine)), "The same for people."),
-    gauge("used_memory_rss", |_| resident(), "Bytes that the process has from the operating system."),
-    text("used_memory_rss_human", |_| human(resident()), "The same for people."),
+    gauge("used_memory_rss", |_| resident_bytes(), "Bytes that the process has from the operating system."),
+    text("used_memory_rss_human", |_| human(resident_bytes()), "The same for people."),
     gauge("used_memory_peak", Engine::memory_peak, "The largest `used_memory` that was seen, once a second."),
     text("used_memory_peak_human", |engine| human(engine.memory_peak()), "The same for people."),
     text("used_memory_peak_perc", |engine| percent(used(engine), engine.memory_peak()), "`used_memory` of the peak."),
@@ -74,19 +75,24 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     real(
         "rss_overhead_ratio",
-        |engine| ratio(resident(), memory(engine).resident),
+        |engine| ratio(resident_bytes(), memory(engine).resident),
         2,
         "`used_memory_rss` to `allocator_resident`.",
     ),
     text(
         "rss_overhead_bytes",
-        |engine| difference(resident(), memory(engine).resident),
+        |engine| difference(resident_bytes(), memory(engine).resident),
         "`used_memory_rss` less `allocator_resident`.",
     ),
-    real("mem_fragmentation_ratio", |engine| ratio(resident(), used(engine)), 2, "`used_memory_rss` to `used_memory`."),
+    real(
+        "mem_fragmentation_ratio",
+        |engine| ratio(resident_bytes(), used(engine)),
+        2,
+        "`used_memory_rss` to `used_memory`.",
+    ),
     text(
         "mem_fragmentation_bytes",
-        |engine| difference(resident(), used(engine)),
+        |engine| difference(resident_bytes(), used(engine)),
         "`used_memory_rss` less `used_memory`.",
     ),
     constant("mem_not_counted_for_evict", "0", "Nothing is evicted."),
@@ -165,14 +171,6 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// Bytes of memory that the process has from the operating system.
-pub(crate) fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
-    // The page size of all platforms that this runs on.
-    resident.unwrap_or(0) * 4096
-}
-
 fn system() -> u64 {
     let facts = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib =
@@ -191,6 +189,6 @@ mod tests {
 
     #[test]
     fn the_process_and_the_machine_have_memory() {
-        assert!(resident() > 1 << 20 && system() > resident());
+        assert!(resident_bytes() > 1 << 20 && system() > resident_bytes());
     }
 }

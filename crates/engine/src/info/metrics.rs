@@ -6,9 +6,9 @@ use super::field::{Field, Source};
 use super::figures::{Grows, figure};
 use super::keyspace::{self, TYPES};
 use super::{TABLE, commands, together};
-use crate::clients::counters::Distribution;
 use crate::clients::statistics::Wait;
-use crate::engine::Engine;
+use crate::clients::statistics::counters::Distribution;
+use crate::run::engine::Engine;
 use std::fmt::Write;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn buckets_of_a_histogram_add_up() {
-        let histogram = crate::clients::counters::Histogram::default();
+        let histogram = crate::clients::statistics::counters::Histogram::default();
         [5, 2000, 3000, 1 << 40].iter().for_each(|ns| histogram.add(*ns, 1));
         let mut all = Distribution::default();
         all.add(&histogram);

@@ -16,12 +16,10 @@ pub mod page;
 mod server;
 mod stats;
 
-pub(crate) use memory::resident as resident_bytes;
-
-use crate::clients::counters::{Counters, Distribution, Histogram};
 use crate::clients::statistics::Wait;
-use crate::engine::Engine;
+use crate::clients::statistics::counters::{Counters, Distribution, Histogram};
 use crate::run::backups;
+use crate::run::engine::Engine;
 use field::{Field, text};
 use haypile_commands::host::{InfoSection, Shown};
 use haypile_store::Txn;

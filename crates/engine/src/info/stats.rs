@@ -2,8 +2,8 @@
 
 use super::commands;
 use super::field::{Field, constant, counter, gauge, real, real_counter};
-use crate::clients::counters::Counters;
-use crate::engine::{Engine, Rate};
+use crate::clients::statistics::counters::Counters;
+use crate::run::engine::{Engine, Rate};
 use haypile_commands::host::Channels;
 
 const NO_REPLICAS: &str = "There are no replicas yet.";

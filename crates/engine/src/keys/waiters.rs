@@ -4,8 +4,6 @@
 //! wait (a run that serves it, its time, CLIENT UNBLOCK, the end of its client) exactly one does: the one that gets to its
 //! state. Nothing here runs a command: `serving` does that for whom it serves, `blocking` is the session's side.
 
-use crate::clients::inbox::Inbox;
-use crate::clients::session::{Event, What};
 use crate::sync::{Mutex, lock};
 use foldhash::fast::RandomState;
 use haypile_commands::CommandId;
@@ -22,10 +20,16 @@ use std::time::Instant;
 /// Parts of the maps, each with its own mutex: enough that event loops seldom meet.
 const SHARDS: usize = 64;
 
+/// The way to a session that waits.
+pub(crate) trait Bell: Send + Sync {
+    /// Has a session look at its waiter, from any thread.
+    fn ring(&self, session: u64);
+}
+
 /// A session that waits for one of its keys. Bounded by what its client may have under way, as its request is.
 pub(crate) struct Waiter {
     pub session: u64,
-    pub inbox: Arc<Inbox>,
+    bell: Arc<dyn Bell>,
     pub command: CommandId,
     pub args: OwnedArgs,
     pub database: u32,
@@ -132,12 +136,11 @@ impl Waiters {
     }
 
     /// Registers a session's wait; the caller holds the locks of its keys.
-    pub fn add(&self, waiter: WaiterOf<'_>) -> Arc<Waiter> {
-        let WaiterOf { session, inbox, command, args, database, kind, until_gone, keys, deadline } = waiter;
+    pub fn add(&self, waiter: WaiterOf) -> Arc<Waiter> {
+        let WaiterOf { session, bell, command, args, database, kind, until_gone, keys, deadline } = waiter;
         let ticket = self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1;
-        let (inbox, state) = (inbox.clone(), Mutex::new(State::Waiting));
-        let waiter =
-            Waiter { session, inbox, command, args, database, kind, until_gone, keys, deadline, ticket, state };
+        let state = Mutex::new(State::Waiting);
+        let waiter = Waiter { session, bell, command, args, database, kind, until_gone, keys, deadline, ticket, state };
         let waiter = Arc::new(waiter);
         self.count.fetch_add(1, Ordering::Relaxed);
         for name in waiter.names() {
@@ -233,9 +236,9 @@ impl Waiters {
 }
 
 /// What a waiter is made of.
-pub(crate) struct WaiterOf<'a> {
+pub(crate) struct WaiterOf {
     pub session: u64,
-    pub inbox: &'a Arc<Inbox>,
+    pub bell: Arc<dyn Bell>,
     pub command: CommandId,
     pub args: OwnedArgs,
     pub database: u32,
@@ -355,18 +358,19 @@ impl Waiter {
 
     /// Has its session look.
     pub fn wake(&self) {
-        self.inbox.push(Event { session: self.session, what: What::Look, begun: None });
+        self.bell.ring(self.session);
     }
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
-    fn inbox(wakes: &Arc<AtomicUsize>) -> Arc<Inbox> {
-        let wakes = wakes.clone();
-        Arc::new(Inbox::new(Box::new(move || _ = wakes.fetch_add(1, Ordering::SeqCst))))
+    /// Nobody listens.
+    struct Silent;
+
+    impl Bell for Silent {
+        fn ring(&self, _: u64) {}
     }
 
     /// A session that waits for keys of database 0, by the words of its command.
@@ -376,8 +380,17 @@ mod tests {
 
     fn wait_until(waiters: &Waiters, session: u64, kind: Type, until_gone: bool, words: &[&str]) -> Arc<Waiter> {
         let (command, args, keys) = (CommandId(0), words.iter().collect(), 1..words.len());
-        let inbox = &inbox(&Arc::default());
-        waiters.add(WaiterOf { session, inbox, command, args, database: 0, kind, until_gone, keys, deadline: None })
+        waiters.add(WaiterOf {
+            session,
+            bell: Arc::new(Silent),
+            command,
+            args,
+            database: 0,
+            kind,
+            until_gone,
+            keys,
+            deadline: None,
+        })
     }
 
     #[test]

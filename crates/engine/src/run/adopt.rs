@@ -5,7 +5,7 @@ use crate::clients::client::Names;
 use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, Session, State};
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use crate::run::subscribing::Departed;
 use crate::run::worker::Workbench;
 use haypile_log::Index;
@@ -27,7 +27,9 @@ impl Workbench {
         session.state.changed = false;
         for effect in std::mem::take(&mut session.state.effects) {
             match effect {
-                Effect::Subscription(change) => self.subscribers.change(engine, self.index, session.id, &change),
+                Effect::Subscription(change) => {
+                    self.subscribers.change(&engine.pubsub, self.index, session.id, &change)
+                }
                 Effect::Publish { kind, channel, payload, audience } => {
                     engine.publish(kind, channel, payload, audience, gate);
                 }

@@ -7,7 +7,7 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::Error;
 use haypile_commands::host::{BackupBegun, Reload};

@@ -6,8 +6,8 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Session, Waiting};
-use crate::engine::Engine;
 use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf};
+use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::{Awaited, CommandId, Error};
@@ -33,7 +33,8 @@ impl Engine {
         let Awaited { keys, kind, timeout_ms, instead, until_gone, .. } = awaited;
         let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         let args = replaced(args, &instead);
-        let waiter = WaiterOf { session, inbox, command, args, database, kind, until_gone, keys, deadline };
+        let waiter =
+            WaiterOf { session, bell: inbox.clone(), command, args, database, kind, until_gone, keys, deadline };
         let waiter = self.waiters.add(waiter);
         // Who was closed before has no need of what comes; who closes it from now on finds it waiting.
         if self.clients.get(session).is_none() {
@@ -48,7 +49,9 @@ impl Engine {
             return self.waiters.remove(waiter);
         }
         let task = Task::Dismiss(waiter.clone());
-        self.pool.submit(Job { session: waiter.session, inbox: waiter.inbox.clone(), task });
+        // Nobody waits for that.
+        let inbox = Arc::new(Inbox::new(Box::new(|| ())));
+        self.pool.submit(Job { session: waiter.session, inbox, task });
     }
 }
 

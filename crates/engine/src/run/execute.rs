@@ -4,15 +4,15 @@
 //! (`short`): their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
 //! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in `reply`.
 
-use crate::clients::attention::Attended;
 use crate::clients::session::{Pending, Session, Waiting, Work};
 use crate::clients::statistics::Moment;
-use crate::engine::Engine;
+use crate::clients::steps::Steps;
 use crate::keys::locks::Refused;
 use crate::run::ahead::{Ahead, Behind, Call as Planned, Located};
+use crate::run::attend::Attended;
+use crate::run::engine::Engine;
 use crate::run::host::Desk;
 use crate::run::short::{Once, Try};
-use crate::run::subscribing::Steps;
 use crate::run::worker::{Next, Turn, Workbench};
 use haypile_commands::table::SessionFn;
 use haypile_commands::{Args, Control, Entry, Error, Flag, Run};

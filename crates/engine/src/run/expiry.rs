@@ -5,9 +5,9 @@
 //! does not find in memory is left to the I/O pool. Who holds a key's lock keeps it from expiring now; the next call finds
 //! it again.
 
-use crate::engine::Engine;
 use crate::keys::admission::{KeysHeld, LoopInside, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Hold, Turn};
+use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::{Place, Service};

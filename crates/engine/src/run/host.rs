@@ -5,12 +5,12 @@
 //! What INFO shows is in `info`.
 
 use crate::clients::acts::Act;
-use crate::clients::blocked::{self, Unblock};
+use crate::clients::blocked::Unblock;
 use crate::clients::client::{Asker, USER};
 use crate::clients::pubsub::{Audience, Change, Payload, STEPS_AT_ONCE};
 use crate::clients::session::{Effect, State};
-use crate::engine::Engine;
-use crate::info;
+use crate::run::engine::Engine;
+use crate::run::held_back;
 use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
     Library, MemoryFacts, Paused, Reload, Replies, Shutdown, SlowCall, Wait,
@@ -107,7 +107,7 @@ impl Host for Desk<'_, '_> {
 
     fn wait(&mut self, wait: Wait) -> Reply {
         if self.txn.is_some() {
-            return blocked::reply_at_once(self.engine, wait);
+            return held_back::reply_at_once(self.engine, wait);
         }
         self.state.wait = Some(wait);
         Reply::None
@@ -385,15 +385,15 @@ impl Host for Desk<'_, '_> {
     }
 
     fn command_times(&self, id: CommandId) -> Option<CommandTimes> {
-        info::commands::times(self.engine, id)
+        (self.engine.pages.command_times)(self.engine, id)
     }
 
     fn info_sections(&self) -> &'static [InfoSection] {
-        info::SECTIONS
+        self.engine.pages.sections
     }
 
     fn info(&self, section: &str, out: &mut String) {
-        info::write(self.engine, self.txn.as_deref(), section, out);
+        (self.engine.pages.write)(self.engine, self.txn.as_deref(), section, out);
     }
 
     fn shutdown(&mut self, how: Shutdown) -> Result<()> {

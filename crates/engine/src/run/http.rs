@@ -4,7 +4,7 @@
 
 use crate::clients::session::Session;
 use crate::clients::statistics::Outcome;
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use crate::run::worker::{Next, Workbench};
 use std::sync::atomic::{AtomicU64, Ordering};
 

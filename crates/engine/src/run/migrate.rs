@@ -8,9 +8,9 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Finished, Pending, State, Work};
-use crate::engine::Engine;
 use crate::keys::admission::{KeysHeld, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Parked, Turn};
+use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::{Place, Service};

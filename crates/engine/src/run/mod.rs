@@ -1,6 +1,7 @@
 //! What happens: commands on an event loop and on the I/O pool, blocks, active expiry, MIGRATE, and what takes the data
 //! away and brings them back.
 
+pub(crate) mod engine;
 pub(crate) mod worker;
 
 pub(crate) mod adopt;
@@ -24,6 +25,16 @@ pub(crate) mod expiry;
 pub(crate) mod migrate;
 pub(crate) mod reload;
 
+pub(crate) mod attend;
+pub(crate) mod carry_out;
+pub(crate) mod held_back;
 pub(crate) mod host;
 pub(crate) mod http;
+pub(crate) mod monitor;
+pub(crate) mod publish;
+pub(crate) mod room;
+pub(crate) mod settle;
 pub(crate) mod subscribing;
+
+pub(crate) mod figures;
+pub(crate) mod memory;

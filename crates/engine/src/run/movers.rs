@@ -3,7 +3,7 @@
 //! One thread, the timekeeper, runs no exchange. It starts the others, and answers those calls whose own time is over before one
 //! of the others was free: so a call is never answered long after its timeout, however many targets hang.
 
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use crate::run::pool::Job;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

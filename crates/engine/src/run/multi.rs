@@ -6,8 +6,8 @@
 use crate::clients::client_memory::RESERVED_BYTES_MIN;
 use crate::clients::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
 use crate::clients::statistics::{Outcome, Wait};
-use crate::engine::{Engine, LOADING};
 use crate::keys::watch::{WATCH_BYTES, Watching};
+use crate::run::engine::{Engine, LOADING};
 use crate::run::pool::{Job, Task};
 use crate::run::reply::discarded;
 use crate::run::wait::timed;

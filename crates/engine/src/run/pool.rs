@@ -6,12 +6,12 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Pending, State, What, Work};
-use crate::engine::Engine;
 use crate::keys::admission::{Admitted, AloneHeld, KeysHeld, PoolInside};
 use crate::keys::exclusion::Alone;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
+use crate::run::engine::Engine;
 use crate::run::movers::Movers;
 use crate::run::multi::Rewatch;
 use crate::run::serving::Place;

@@ -5,7 +5,7 @@
 //! hold (`keys::admission`), never in this order. The locks of the run's keys are held from before `begin` until after
 //! `conclude`.
 
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use crate::run::serving::{Place, Service};
 use haypile_store::{Call, Key, Stop, Store, Txn, TxnBuffers};
 use haypile_types::key as types_key;

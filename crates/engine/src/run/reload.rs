@@ -6,9 +6,9 @@
 //! are on the disk, and rows that were read from it are told from those of the new one by their epoch. Views of long replies
 //! are waited for, because they hold the base open.
 
-use crate::engine::{Engine, StoreRef};
 use crate::keys::admission::AloneHeld;
 use crate::keys::exclusion::Alone;
+use crate::run::engine::{Engine, StoreRef};
 use haypile_commands::host::{Reload, Shutdown};
 use haypile_store::Store;
 use std::sync::Arc;

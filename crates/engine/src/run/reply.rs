@@ -3,7 +3,7 @@
 use crate::clients::client_memory::RESERVED_BYTES_MIN;
 use crate::clients::session::{Session, Waiting};
 use crate::clients::statistics::Outcome;
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::host::Replies;
 use haypile_commands::{Control, Entry, Error, Run};
@@ -76,7 +76,7 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Next {
         if engine.attention.monitors() > 0 {
-            crate::clients::monitor::show(engine, session, session.state.database, entry, args);
+            crate::run::monitor::show(engine, session, session.state.database, entry, args);
         }
         session.multi = None;
         engine.unwatch(session);

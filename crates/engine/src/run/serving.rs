@@ -7,10 +7,10 @@
 //! whatever for, those who were to be served wait as before.
 
 use crate::clients::inbox::Inbox;
-use crate::engine::Engine;
 use crate::keys::admission::MoreKeysHeld;
 use crate::keys::locks::{Claims, HeldFor};
 use crate::keys::waiters::{End, Waiter};
+use crate::run::engine::Engine;
 use haypile_commands::{Args, Error, Run, Tried};
 use haypile_log::Index;
 use haypile_resp::Reply;

@@ -4,9 +4,9 @@
 //! hindrance leaves nothing behind.
 
 use crate::clients::session::Session;
-use crate::engine::Engine;
 use crate::keys::admission::KeysHeld;
 use crate::keys::locks::{HeldFor, Hold, Turn as LockTurn};
+use crate::run::engine::Engine;
 use crate::run::execute::{Hindrance, pressure};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::Place;

@@ -5,26 +5,14 @@
 
 use crate::clients::pubsub::{Change, SUBSCRIPTION_BYTES};
 use crate::clients::session::{Session, Waiting};
-use crate::engine::Engine;
+use crate::clients::steps::{NAMES_AT_ONCE, Steps};
+use crate::run::engine::Engine;
 use crate::run::execute::OUTPUT_BYTES_MAX;
 use crate::run::host::Desk;
 use crate::run::worker::{Next, Workbench};
-use haypile_commands::host::Channels;
-use haypile_commands::{Args, CommandId, Entry, Error, Run};
+use haypile_commands::{Args, Error, Run};
 use haypile_log::Index;
-use haypile_resp::{self as resp, OwnedArgs};
-
-/// Names that are subscribed to, or not any more, in one turn: about a tenth of a millisecond.
-const NAMES_AT_ONCE: usize = 512;
-
-/// A command whose names are not all done with.
-pub(crate) struct Steps {
-    command: CommandId,
-    /// The command's name, then all others.
-    words: OwnedArgs,
-    /// The first name that is not done with.
-    next: usize,
-}
+use haypile_resp::OwnedArgs;
 
 /// Subscriptions of a client that has gone, to be ended.
 pub(crate) struct Departed {
@@ -40,49 +28,6 @@ impl Departed {
     /// Whether there are so many that others have their turn in between.
     pub fn is_long(ended: usize) -> bool {
         ended > NAMES_AT_ONCE
-    }
-}
-
-/// Which names a command takes, and whether it ends subscriptions; `None` if it is none of these commands.
-fn kind_of(entry: &Entry) -> Option<(Channels, bool)> {
-    Some(match entry.command.name {
-        "subscribe" => (Channels::Plain, false),
-        "psubscribe" => (Channels::Pattern, false),
-        "ssubscribe" => (Channels::Shard, false),
-        "unsubscribe" => (Channels::Plain, true),
-        "punsubscribe" => (Channels::Pattern, true),
-        "sunsubscribe" => (Channels::Shard, true),
-        _ => return None,
-    })
-}
-
-impl Steps {
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        self.words.memory_bytes()
-    }
-
-    /// What is to be done in several turns; `None` if one is enough.
-    pub fn of(entry: &Entry, session: &Session, args: resp::Args<'_>) -> Option<Box<Steps>> {
-        let names = args.len() - 1;
-        // Few commands come so far.
-        if names > 0 && names <= NAMES_AT_ONCE {
-            return None;
-        }
-        let (kind, ends) = kind_of(entry)?;
-        let words = if names > 0 {
-            args.to_owned_args()
-        } else {
-            let all = session.state.subscriptions.of(kind);
-            if !ends || all.len() <= NAMES_AT_ONCE {
-                return None;
-            }
-            let mut words = OwnedArgs::default();
-            words.push(args.get(0));
-            all.iter().for_each(|name| words.push(name));
-            words
-        };
-        Some(Box::new(Steps { command: entry.id, words, next: 1 }))
     }
 }
 
@@ -138,7 +83,7 @@ impl Workbench {
                 self.departed.pop_front();
             }
             for change in &some {
-                self.subscribers.change(engine, self.index, session, change);
+                self.subscribers.change(&engine.pubsub, self.index, session, change);
                 engine.client_memory.subtract_shared(SUBSCRIPTION_BYTES + change.name.len());
             }
         }

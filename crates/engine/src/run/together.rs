@@ -3,8 +3,8 @@
 
 use crate::clients::session::{Pending, Session, State, Waiting, What, Work};
 use crate::clients::statistics::Wait;
-use crate::engine::Engine;
 use crate::run::ahead::Call as Planned;
+use crate::run::engine::Engine;
 use crate::run::execute::Hindrance;
 use crate::run::pool::{Job, Task};
 use crate::run::serving::Place;

@@ -7,10 +7,10 @@
 
 use crate::clients::session::{Event, Pending, Session, State, Waiting, What, Work};
 use crate::clients::statistics::{Outcome, Timed, Wait};
-use crate::engine::Engine;
 use crate::keys::admission::{Admitted, AloneHeld, KeysHeld};
 use crate::keys::exclusion::Alone;
 use crate::keys::locks::{HeldFor, Parked, Turn};
+use crate::run::engine::Engine;
 use crate::run::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
 use crate::run::pool::{Job, LOADS_MAX, Task};
 use crate::run::reply::discarded;

@@ -5,9 +5,9 @@
 
 use crate::clients::session::{Block, Pending, Queued, State, Work};
 use crate::clients::statistics::Called;
-use crate::engine::Engine;
 use crate::keys::locks::{Claims, Hold, Visits};
 use crate::keys::waiters::Waiter;
+use crate::run::engine::Engine;
 use crate::run::host::Desk;
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::reply::discarded;
@@ -243,7 +243,8 @@ impl Block {
                     error.into_reply()
                 }
             };
-            called.push(Called::new(engine, queued.command, queued.args.as_args(), &reply, started));
+            let entry = engine.table.entry(queued.command);
+            called.push(Called::new(&engine.statistics, entry, queued.args.as_args(), &reply, started));
             if state.protocol != before {
                 // Earlier replies stay in the protocol of their time.
                 for reply in replies.iter_mut().filter(|reply| !reply.has_stream()) {

@@ -4,15 +4,15 @@
 //! is in `execute`.
 
 use crate::clients::client::{Client, Peer};
-use crate::clients::counters::Counters;
 use crate::clients::inbox::{Inbox, Notice, Wake};
 use crate::clients::pubsub::{Payload, Subscribers};
 use crate::clients::session::{Event, Session, State, Waiting, What};
 use crate::clients::statistics::Outcome;
-use crate::engine::Engine;
+use crate::clients::statistics::counters::Counters;
 use crate::keys::locks::{Claims, Waiter};
 use crate::keys::waiters::End;
 use crate::run::ahead::Ahead;
+use crate::run::engine::Engine;
 use crate::run::pool::Job;
 use crate::run::subscribing::Departed;
 use haypile_config::Durability;

@@ -12,7 +12,7 @@ const LONGER: &[(&str, &str, usize)] = &[
     ("harness", "write_until", 85),
     ("log", "find_end", 86),
     ("store", "transact", 93),
-    ("store", "visit_step", 88),
+    ("store", "visit_step", 91),
 ];
 
 /// The name and the lines of each function that has a body.

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const LARGER: &[(&str, usize)] = &[
     ("commands", 12),
     ("config", 2),
-    ("engine", 47),
     ("harness", 5),
     ("log", 4),
     ("rdb", 14),
@@ -227,6 +226,23 @@ fn no_circle_of_imports_is_larger_than_a_folder() {
                 larger.into_iter().flatten().map(|&file| modules.sources[file].path.as_str()).collect();
             wrong.push(format!("{name}: a circle of {is} files, {may} in the list; it only shrinks: {files:?}"));
         }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The floors of the engine, the lowest first: what their paths begin with.
+const FLOORS: [&str; 6] = ["sync.rs", "keys/", "clients/", "run/", "info/", "engine.rs"];
+
+#[test]
+fn no_floor_of_the_engine_names_a_higher_one() {
+    let modules = Modules::of(sources("engine"));
+    let path = |file: usize| modules.sources[file].path.as_str();
+    let floor = |file: usize| FLOORS.iter().position(|floor| path(file).starts_with(floor));
+    let mut wrong = Vec::new();
+    for file in (0..modules.sources.len()).filter(|&file| path(file) != "lib.rs") {
+        assert!(floor(file).is_some(), "{} has a floor", path(file));
+        let higher = modules.named_by(file).into_iter().filter(|&named| floor(named) > floor(file));
+        wrong.extend(higher.map(|named| format!("{} names {}", path(file), path(named))));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,7 +1,7 @@
 //! What each event loop counts of each command: how often it was called, how long that took and how it ended. Plain words
 //! that only the loop writes, as in `counters`.
 
-use crate::clients::counters::{Count, Histogram};
+use crate::clients::statistics::counters::{Count, Histogram};
 use haypile_commands::CommandId;
 use std::sync::OnceLock;
 

@@ -1,6 +1,6 @@
 //! `# Errorstats`: how often which kind of error was answered, by the first word of its text.
 
-use crate::clients::counters::Count;
+use crate::clients::statistics::counters::Count;
 use haypile_resp::Reply;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};

@@ -1,7 +1,7 @@
 //! How long things take, and for whom: commands by name, errors by kind, the slow log, the events of LATENCY.
 //!
 //! What is counted for every command is in `calls`, one part for each event loop; all else here is shared, and touched only
-//! when something took long or failed. When a command is counted is decided in `settle`.
+//! when something took long or failed. When a command is counted is decided in `run::settle`.
 //!
 //! A command's time begins when it comes up: when the one before it in its pipeline has ended. It ends, for
 //! `# Commandstats`, when its reply is made, and for everything else when the reply is durable and may leave. What it waited
@@ -9,18 +9,19 @@
 
 mod calls;
 mod clock;
+pub(crate) mod counters;
+mod ended;
 mod errors;
 mod monitor;
 mod rounds;
-mod settle;
 mod slowlog;
 mod spent;
 
 pub use calls::{Calls, OfCommand};
 pub(crate) use clock::Clock;
 pub use clock::Moment;
+pub(crate) use ended::{Called, Outcome, Owing};
 pub use rounds::Rounds;
-pub(crate) use settle::{Called, Outcome, Owing};
 pub(crate) use slowlog::{Caller, Shown};
 pub(crate) use spent::{Spent, Timed, Wait};
 

@@ -5,7 +5,7 @@
 //! event loop writes these numbers.
 
 use super::clock::{Clock, Moment};
-use crate::clients::counters::Count;
+use crate::clients::statistics::counters::Count;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One event loop's numbers.

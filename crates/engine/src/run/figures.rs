@@ -1,7 +1,7 @@
 //! What is slow to ask, asked by a thread of its own twice a second: the figures of the base, which waits for ingestions
 //! and compactions to let go of its mutex, and how long syncs and flushes have taken lately.
 
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;

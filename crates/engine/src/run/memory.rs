@@ -1,7 +1,6 @@
 //! What the process takes, for MEMORY: the allocator's figures, which the server hands in, and what the engine knows itself.
 
-use crate::engine::Engine;
-use crate::info::resident_bytes;
+use crate::run::engine::Engine;
 use haypile_commands::host::MemoryFacts;
 use haypile_store::{Counter, Txn};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,4 +69,12 @@ impl Engine {
             databases: (0..self.databases).map(counts).collect(),
         }
     }
+}
+
+/// Bytes of memory that the process has from the operating system.
+pub(crate) fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let resident = pages.and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
+    // The page size of all platforms that this runs on.
+    resident.unwrap_or(0) * 4096
 }

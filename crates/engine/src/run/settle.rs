@@ -4,63 +4,17 @@
 //! that waits carries its times in its session (`Timed`), one whose reply waits for the log (with `durability fsync`) leaves
 //! them there (`Owing`) until the reply leaves.
 
-use super::clock::Moment;
-use super::errors::Errors;
-use super::slowlog::{Caller, Shown};
-use super::spent::{Spent, Timed, Wait};
 use crate::clients::session::Session;
-use crate::engine::Engine;
+use crate::clients::statistics::{Called, Caller, Moment, Outcome, Owing, Shown, Spent, Timed, Wait};
+use crate::run::engine::Engine;
 use crate::run::worker::{Workbench, Worker};
-use haypile_commands::{CommandId, Entry, Flag};
+use haypile_commands::{Entry, Flag};
 use haypile_log::Index;
-use haypile_resp::{Args, Reply};
+use haypile_resp::Args;
 
 /// Commands of one session whose replies wait for the log and that are counted when these leave. Those beyond are counted
 /// without this wait: a client may send many more before it reads.
 const OWING_MAX: usize = 4096;
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    #[default]
-    Done,
-    Failed,
-    /// It was not run.
-    Rejected,
-    /// EXEC will run it.
-    Queued,
-}
-
-/// A command whose reply was made and waits for the log.
-pub(crate) struct Owing {
-    command: CommandId,
-    /// Until its reply was made.
-    ns: u64,
-    spent: Spent,
-    ended: Moment,
-    gate: Index,
-    /// If there is a slow log.
-    shown: Option<Shown>,
-}
-
-/// A command of a block that has run.
-pub(crate) struct Called {
-    command: CommandId,
-    ns: u64,
-    /// The first word of its error.
-    failed: Option<Box<[u8]>>,
-    /// If it is one for the slow log.
-    shown: Option<Shown>,
-}
-
-impl Called {
-    pub fn new(engine: &Engine, command: CommandId, args: Args<'_>, reply: &Reply, started: Moment) -> Called {
-        let statistics = &engine.statistics;
-        let ns = statistics.clock.ns(started, statistics.clock.now());
-        let shown = statistics.is_slow(ns).then(|| Shown::new(engine.table.entry(command), args));
-        Called { command, ns, failed: Errors::kind(reply).map(Box::from), shown }
-    }
-}
 
 impl Workbench {
     /// Counts a command that began at `started` and has ended now; the moment when the next one begins.

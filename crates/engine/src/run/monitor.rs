@@ -3,7 +3,7 @@
 use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Payload;
 use crate::clients::session::Session;
-use crate::engine::Engine;
+use crate::run::engine::Engine;
 use haypile_commands::{Entry, Flag, redact};
 use haypile_resp::{Args, number};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,0 +1,52 @@
+//! Commands that have ended, and what is still to be counted of them (`run::settle`).
+
+use super::Statistics;
+use super::clock::Moment;
+use super::errors::Errors;
+use super::slowlog::Shown;
+use super::spent::Spent;
+use haypile_commands::{CommandId, Entry};
+use haypile_log::Index;
+use haypile_resp::{Args, Reply};
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    #[default]
+    Done,
+    Failed,
+    /// It was not run.
+    Rejected,
+    /// EXEC will run it.
+    Queued,
+}
+
+/// A command whose reply was made and waits for the log.
+pub(crate) struct Owing {
+    pub command: CommandId,
+    /// Until its reply was made.
+    pub ns: u64,
+    pub spent: Spent,
+    pub ended: Moment,
+    pub gate: Index,
+    /// If there is a slow log.
+    pub shown: Option<Shown>,
+}
+
+/// A command of a block that has run.
+pub(crate) struct Called {
+    pub command: CommandId,
+    pub ns: u64,
+    /// The first word of its error.
+    pub failed: Option<Box<[u8]>>,
+    /// If it is one for the slow log.
+    pub shown: Option<Shown>,
+}
+
+impl Called {
+    pub fn new(statistics: &Statistics, entry: &Entry, args: Args<'_>, reply: &Reply, started: Moment) -> Called {
+        let ns = statistics.clock.ns(started, statistics.clock.now());
+        let shown = statistics.is_slow(ns).then(|| Shown::new(entry, args));
+        Called { command: entry.id, ns, failed: Errors::kind(reply).map(Box::from), shown }
+    }
+}

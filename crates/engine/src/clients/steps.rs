@@ -1,0 +1,61 @@
+//! SUBSCRIBE and its relatives with very many names: what is left to do (`run::subscribing`).
+
+use crate::clients::session::Session;
+use haypile_commands::host::Channels;
+use haypile_commands::{CommandId, Entry};
+use haypile_resp::{self as resp, OwnedArgs};
+
+/// Names that are subscribed to, or not any more, in one turn: about a tenth of a millisecond.
+pub(crate) const NAMES_AT_ONCE: usize = 512;
+
+/// A command whose names are not all done with.
+pub(crate) struct Steps {
+    pub command: CommandId,
+    /// The command's name, then all others.
+    pub words: OwnedArgs,
+    /// The first name that is not done with.
+    pub next: usize,
+}
+
+/// Which names a command takes, and whether it ends subscriptions; `None` if it is none of these commands.
+fn kind_of(entry: &Entry) -> Option<(Channels, bool)> {
+    Some(match entry.command.name {
+        "subscribe" => (Channels::Plain, false),
+        "psubscribe" => (Channels::Pattern, false),
+        "ssubscribe" => (Channels::Shard, false),
+        "unsubscribe" => (Channels::Plain, true),
+        "punsubscribe" => (Channels::Pattern, true),
+        "sunsubscribe" => (Channels::Shard, true),
+        _ => return None,
+    })
+}
+
+impl Steps {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.words.memory_bytes()
+    }
+
+    /// What is to be done in several turns; `None` if one is enough.
+    pub fn of(entry: &Entry, session: &Session, args: resp::Args<'_>) -> Option<Box<Steps>> {
+        let names = args.len() - 1;
+        // Few commands come so far.
+        if names > 0 && names <= NAMES_AT_ONCE {
+            return None;
+        }
+        let (kind, ends) = kind_of(entry)?;
+        let words = if names > 0 {
+            args.to_owned_args()
+        } else {
+            let all = session.state.subscriptions.of(kind);
+            if !ends || all.len() <= NAMES_AT_ONCE {
+                return None;
+            }
+            let mut words = OwnedArgs::default();
+            words.push(args.get(0));
+            all.iter().for_each(|name| words.push(name));
+            words
+        };
+        Some(Box::new(Steps { command: entry.id, words, next: 1 }))
+    }
+}
