@@ -1,4 +1,4 @@
-//! The directory of a list that was changed in its middle: which elements lie where. A *segment* is a run of elements:
+//! The directory of a list that was changed in its middle: where which elements lie. A *segment* is a run of elements:
 //! a dense one of any length, whose positions are `STEP` apart, or a loose one of at most `LOOSE_MAX`, which are
 //! walked. Segments are the entries of a counted B+tree whose nodes are rows, so that an index is found in a few rows
 //! and a change writes a few.
@@ -18,7 +18,7 @@ use haypile_store::{Direction, Txn, Value};
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-/// Elements of a loose segment: what is walked at most.
+/// The most elements of a loose segment, and so of a walk.
 pub(super) const LOOSE_MAX: u64 = 128;
 
 /// Neighbours that have no more elements together are one segment.
@@ -27,13 +27,13 @@ pub(super) const JOINED_MAX: u64 = LOOSE_MAX / 2;
 /// Entries of a node.
 const ENTRIES_MAX: usize = 64;
 
-/// A node with fewer is joined with one beside it.
+/// A node with fewer entries is joined with one beside it.
 const ENTRIES_MIN: usize = ENTRIES_MAX / 4;
 
-/// To how many entries nodes are filled where one becomes several, or two become one.
+/// The number of entries to which nodes are filled where one becomes several, or two become one.
 const ENTRIES_FILLED: usize = ENTRIES_MAX * 3 / 4;
 
-/// `start: u64 | count: u64 | link: u32`.
+/// Bytes of an entry: `start: u64 | count: u64 | link: u32`.
 const ENTRY_BYTES: usize = 20;
 
 /// How the elements of a segment lie. DO NOT CHANGE THESE NUMBERS.
@@ -51,7 +51,7 @@ pub(super) struct Segment {
     pub kind: Kind,
 }
 
-/// What a node says of a segment (`link` is its kind) or of a child (`link` is its number).
+/// An entry of a node: a segment (`link` is its kind) or a child (`link` is its number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     start: u64,
@@ -68,9 +68,9 @@ impl From<Segment> for Entry {
 #[derive(Clone, Debug)]
 struct Node {
     level: u8,
-    /// None in a node that is to be removed.
+    /// Empty in a node that is to be removed.
     entries: Vec<Entry>,
-    /// Its row as it was read.
+    /// The node's row as it was read.
     stored: Option<Value>,
     changed: bool,
 }
@@ -89,30 +89,30 @@ pub(super) struct Directory {
 type Path = Vec<(u32, usize)>;
 
 impl Directory {
-    /// One that is in the store.
+    /// Opens a directory that is in the store.
     pub fn stored(rows: Rows, root: u32, next: u32) -> Directory {
         Directory { rows, root, next, nodes: BTreeMap::new() }
     }
 
-    /// A new one.
+    /// Makes a directory of one segment.
     pub fn of(rows: Rows, segment: Segment) -> Directory {
         let mut directory = Directory { rows, root: 1, next: 1, nodes: BTreeMap::new() };
         directory.add_node(0, vec![segment.into()]);
         directory
     }
 
-    /// The root's number and the next one.
+    /// Returns the root's number and the next one.
     pub fn numbers(&self) -> (u32, u32) {
         (self.root, self.next)
     }
 
-    /// Whether it is known to say no more than that the list is dense.
+    /// Tells whether the directory is known to say no more than that the list is dense.
     pub fn is_dense(&self) -> bool {
         matches!(self.nodes.get(&self.root), Some(Node { level: 0, entries, .. })
             if matches!(entries[..], [Entry { link: DENSE, .. }]))
     }
 
-    /// Without segments.
+    /// Tells whether there are no segments.
     pub fn is_empty(&self) -> bool {
         self.nodes.get(&self.root).is_some_and(|root| root.entries.is_empty())
     }
@@ -130,13 +130,13 @@ impl Directory {
 
     fn add_node(&mut self, level: u8, entries: Vec<Entry>) -> u32 {
         let number = self.next;
-        // A list of four thousand million splits is one that never was copied to a fresh object.
+        // Four thousand million splits only happen to a list that never was copied to a fresh object.
         self.next = self.next.checked_add(1).expect("numbers of nodes suffice");
         self.nodes.insert(number, Node { level, entries, stored: None, changed: true });
         number
     }
 
-    /// A node, read if need be.
+    /// Returns a node, read if need be.
     fn node(&mut self, txn: &mut Txn<'_>, number: u32) -> Result<&mut Node> {
         if !self.nodes.contains_key(&number) {
             let row = self.row(number);
@@ -146,13 +146,13 @@ impl Directory {
         Ok(self.nodes.get_mut(&number).expect("it was inserted above"))
     }
 
-    /// A node's level and its entries: start, count, link.
+    /// Returns a node's level and its entries: start, count, link.
     pub fn look(&mut self, txn: &mut Txn<'_>, number: u32) -> Result<(u8, Vec<(u64, u64, u32)>)> {
         let node = self.node(txn, number)?;
         Ok((node.level, node.entries.iter().map(|entry| (entry.start, entry.count, entry.link)).collect()))
     }
 
-    /// The way to the segment with the element at `index`, or to the last one, and the element's place in it.
+    /// Returns the way to the segment with the element at `index`, or to the last one, and the element's place in it.
     fn descend(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<(Path, u64)> {
         let (mut path, mut rest, mut number, mut above) = (Path::new(), index, self.root, None);
         loop {
@@ -174,7 +174,7 @@ impl Directory {
         }
     }
 
-    /// The segment with the element at `index`, and the element's place in it.
+    /// Returns the segment with the element at `index`, and the element's place in it.
     pub fn find(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<(Segment, u64)> {
         let (path, offset) = self.descend(txn, index)?;
         let &(number, at) = path.last().expect("a way has a step");
@@ -187,13 +187,13 @@ impl Directory {
         }
     }
 
-    /// All elements.
+    /// Counts all elements.
     pub fn count(&mut self, txn: &mut Txn<'_>) -> Result<u64> {
         let root = self.root;
         Ok(self.node(txn, root)?.entries.iter().map(|entry| entry.count).sum())
     }
 
-    /// Where the element at `index` lies.
+    /// Returns where the element at `index` lies.
     pub fn position(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<u64> {
         match self.find(txn, index)? {
             (Segment { start, kind: Kind::Dense, .. }, offset) => Ok(start + offset * STEP),
@@ -201,7 +201,7 @@ impl Directory {
         }
     }
 
-    /// The position of an element that has `offset` others between it and `start`.
+    /// Returns the position of an element that has `offset` others between it and `start`.
     fn walk(&self, txn: &mut Txn<'_>, start: u64, offset: u64) -> Result<u64> {
         let (from, until) = (self.rows.data(&start.to_be_bytes()), self.rows.data(&POSITIONS_END.to_be_bytes()));
         let (mut found, mut left) = (None, offset);
@@ -234,8 +234,9 @@ impl Directory {
         self.settle_root(txn)
     }
 
-    /// Looks whether a node that was changed has to be joined with one beside it, and does so; returns which of the
-    /// parent's entries, around that at `at`, have to be made again.
+    /// Joins a node that was changed with one beside it if its size asks for that; returns which of the parent's
+    /// entries,
+    /// around that at `at`, have to be made again.
     fn rebalance(&mut self, txn: &mut Txn<'_>, number: u32, parent: u32, at: usize) -> Result<Range<usize>> {
         let entries = self.nodes[&number].entries.len();
         let beside = if at > 0 { at - 1 } else { at + 1 };
@@ -243,7 +244,7 @@ impl Directory {
         if entries >= ENTRIES_MIN {
             return Ok(at..at + 1);
         }
-        // Both become one, or two that are full enough: `split` decides.
+        // Both become one node, or two that are full enough: `split` decides.
         self.node(txn, other)?;
         let (left, right) = if beside < at { (other, number) } else { (number, other) };
         let moved = std::mem::take(&mut self.change(right).entries);
@@ -257,7 +258,7 @@ impl Directory {
         node
     }
 
-    /// What a parent says of children that follow each other: those that are empty are left out, one with too many
+    /// Returns the parent's entries for children that follow each other: empty children are left out, one with too many
     /// entries becomes several.
     fn split(&mut self, children: Vec<u32>) -> Vec<Entry> {
         let mut entries = Vec::with_capacity(children.len());
@@ -286,7 +287,7 @@ impl Directory {
         entries
     }
 
-    /// A root with too many entries gets one above it, and one with a single child goes.
+    /// Gives a root with too many entries a new root above it, and removes a root with a single child.
     fn settle_root(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         loop {
             let number = self.root;
@@ -303,7 +304,7 @@ impl Directory {
                     self.root = self.add_node(level, entries);
                 }
                 _ => {
-                    // Nodes above the last entry that went went with it.
+                    // Nodes above the last entry are empty once it is removed.
                     if root.entries.is_empty() && root.level > 0 {
                         self.change(number).level = 0;
                     }
@@ -313,8 +314,8 @@ impl Directory {
         }
     }
 
-    /// Makes the segments on both sides of the element at `boundary` one if they should be; if it is none, they are
-    /// already.
+    /// Joins the segments on both sides of the element at `boundary` if they should be one; inside one segment there is
+    /// nothing to join.
     pub fn join(&mut self, txn: &mut Txn<'_>, boundary: u64) -> Result<()> {
         if boundary == 0 || boundary >= self.count(txn)? {
             return Ok(());
@@ -335,14 +336,14 @@ impl Directory {
         Ok(())
     }
 
-    /// Elements were added at the head, `STEP` apart, before the one at `first`.
+    /// Notes elements added at the head, `STEP` apart, before the one at `first`.
     pub fn push_head(&mut self, txn: &mut Txn<'_>, first: u64, added: u64) -> Result<()> {
         let (segment, _) = self.find(txn, 0)?;
         let start = first - added * STEP;
         match segment.kind {
             Kind::Dense => self.replace(txn, 0, &[Segment { start, count: segment.count + added, ..segment }]),
             Kind::Loose => {
-                // Its start may lie before its first element, where others come now.
+                // The segment's start may lie before its first element, where others come now.
                 let segment = Segment { start: first, ..segment };
                 self.replace(txn, 0, &[Segment { start, count: added, kind: Kind::Dense }, segment])?;
                 self.join(txn, added)
@@ -350,7 +351,7 @@ impl Directory {
         }
     }
 
-    /// Elements were added at the tail, `STEP` apart, behind the one at `last`.
+    /// Notes elements added at the tail, `STEP` apart, behind the one at `last`.
     pub fn push_tail(&mut self, txn: &mut Txn<'_>, last: u64, added: u64) -> Result<()> {
         let count = self.count(txn)?;
         let (segment, _) = self.find(txn, count - 1)?;
@@ -364,7 +365,7 @@ impl Directory {
         }
     }
 
-    /// Of `count` elements those outside of `keep` were removed.
+    /// Notes that of `count` elements those outside of `keep` were removed.
     pub fn trim(&mut self, txn: &mut Txn<'_>, count: u64, keep: Range<u64>) -> Result<()> {
         let mut end = count;
         while end > keep.end {
@@ -389,7 +390,7 @@ impl Directory {
         self.join(txn, first.count)
     }
 
-    /// An element was added before the one at `index`, at a position between its neighbours'.
+    /// Notes an element added before the one at `index`, at a position between its neighbours'.
     pub fn insert(&mut self, txn: &mut Txn<'_>, index: u64, position: u64) -> Result<()> {
         let (mut segment, mut offset) = self.find(txn, index)?;
         if offset == 0 && index > 0 {
@@ -428,7 +429,7 @@ impl Directory {
         }
     }
 
-    /// The element at `index` was removed. At least one is left.
+    /// Notes the removal of the element at `index`. At least one is left.
     pub fn remove(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<()> {
         let (Segment { start, count, kind }, offset) = self.find(txn, index)?;
         let (left, right) = match kind {
@@ -441,7 +442,7 @@ impl Directory {
     }
 
     /// Puts other segments, as far as they have elements, into the place of the one that begins at index `first`, and
-    /// joins what should be one with them and around them.
+    /// joins those that should be one with them and around them.
     fn replace_joined(&mut self, txn: &mut Txn<'_>, first: u64, with: &[Segment]) -> Result<()> {
         let with: Vec<Segment> = with.iter().copied().filter(|segment| segment.count > 0).collect();
         self.replace(txn, first, &with)?;
@@ -454,7 +455,9 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes the element at `index` the first of a segment, which starts at its position. The rows are where it says.
+    /// Makes the element at `index` the first of a segment, which starts at its position. Rows must lie where the
+    /// directory
+    /// says.
     fn cut(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<()> {
         if index == 0 || index >= self.count(txn)? {
             return Ok(());
@@ -465,7 +468,7 @@ impl Directory {
         self.replace(txn, index, if offset == 0 { &both[1..] } else { &both })
     }
 
-    /// The elements in `window` are going to lie at other positions, between those of their neighbours.
+    /// Notes that the elements in `window` are going to lie at other positions, between those of their neighbours.
     pub fn renumber(&mut self, txn: &mut Txn<'_>, window: Range<u64>, positions: &[u64]) -> Result<()> {
         self.cut(txn, window.end)?;
         self.cut(txn, window.start)?;
@@ -483,7 +486,7 @@ impl Directory {
             .map(|piece| Segment { start: piece[0], count: piece.len() as u64, kind: Kind::Loose })
             .collect::<Vec<_>>();
         self.replace(txn, window.start, &loose)?;
-        // What was cut off on either side may be short now.
+        // The segments cut off on either side may be short now.
         let mut boundaries = vec![window.end, window.start];
         if window.end < self.count(txn)? {
             boundaries.insert(0, window.end + self.find(txn, window.end)?.0.count);
@@ -494,7 +497,7 @@ impl Directory {
         boundaries.into_iter().try_for_each(|boundary| self.join(txn, boundary))
     }
 
-    /// Writes what was changed: of a node that was there before, what differs.
+    /// Writes the changed nodes: of a node that was there before, the difference.
     pub fn save(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         for (&number, node) in self.nodes.iter().filter(|(_, node)| node.changed) {
             let row = self.row(number);
@@ -512,7 +515,7 @@ impl Directory {
 const DENSE: u32 = Kind::Dense as u32;
 
 impl Node {
-    /// `level: u8`, then the entries.
+    /// Parses `level: u8`, then the entries.
     fn parse(stored: Value) -> Result<Node> {
         let parsed = stored.split_first().and_then(|(level, entries)| {
             let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
@@ -538,7 +541,7 @@ impl Node {
         bytes
     }
 
-    /// What its parent says of it; nothing of one without entries.
+    /// Returns the parent's entry for the node; none for one without entries.
     fn as_entry(&self, number: u32) -> Option<Entry> {
         let first = self.entries.first()?;
         Some(Entry { start: first.start, count: self.entries.iter().map(|entry| entry.count).sum(), link: number })

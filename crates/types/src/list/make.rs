@@ -1,4 +1,4 @@
-//! Lists that are made as a whole, from head to tail. They may have any size: what grows beyond a meta row goes to the
+//! Lists that are made as a whole, from head to tail. They may have any size: elements beyond a meta row go to the
 //! rows of an object that nothing names until it is complete, so that it is written ahead.
 
 use super::Side;
@@ -16,7 +16,7 @@ pub struct Maker {
     encoding: u8,
     count: usize,
     entries: Vec<u8>,
-    /// Of a listpack of Redis with these.
+    /// Bytes of Redis's listpack of these entries.
     listpack_bytes: usize,
     rows: Option<ListRows>,
 }
@@ -56,7 +56,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Gives the list to a key that is absent; without elements, it stays so. Without deadline.
+    /// Gives the list, without deadline, to a key that is absent. Without elements the key stays absent.
     pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         match self.rows {
             Some(mut rows) => rows.save(txn, key, None, None),

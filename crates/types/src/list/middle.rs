@@ -7,11 +7,11 @@ use crate::Result;
 use haypile_store::{Key, Txn, Value};
 use std::ops::{ControlFlow, Range};
 
-/// Where there is no position left between two neighbours, at least so many elements around are spread anew.
+/// The least number of elements that are spread anew where two neighbours have no position left between them.
 const WINDOW_MIN: u64 = 32;
 
-/// At most so many; beyond, and beyond so many bytes, the whole list moves to a fresh object, which may be written
-/// ahead.
+/// The most elements that are spread anew; beyond, and beyond `WINDOW_BYTES_MAX`, the whole list moves to a fresh
+/// object, which may be written ahead.
 const WINDOW_MAX: u64 = 8192;
 const WINDOW_BYTES_MAX: usize = 4 * STEP_BYTES;
 
@@ -92,7 +92,7 @@ impl ListRows {
         Ok(())
     }
 
-    /// The positions between which the elements in `window` may lie, both excluded.
+    /// Returns the positions between which the elements in `window` may lie, both excluded.
     fn around(&mut self, txn: &mut Txn<'_>, window: &Range<u64>) -> Result<Range<u64>> {
         let beyond = (window.end - window.start + 1) * STEP;
         let start = match window.start {
@@ -106,7 +106,7 @@ impl ListRows {
         Ok(start..end)
     }
 
-    /// Gives the elements in `window` positions `gap` apart, behind `start`; not if they are too many bytes.
+    /// Gives the elements in `window` positions `gap` apart, behind `start`; returns false if they are too many bytes.
     fn spread(&mut self, txn: &mut Txn<'_>, window: Range<u64>, start: u64, gap: u64) -> Result<bool> {
         let mut elements: Vec<(u64, Value)> = Vec::new();
         let mut from = self.position(txn, window.start)?;
@@ -123,7 +123,7 @@ impl ListRows {
             }
         }
         let positions: Vec<u64> = (1..=elements.len() as u64).map(|number| start + number * gap).collect();
-        // The directory is told first, as long as the rows are where it says.
+        // The directory is told before the rows move: it reads them where it says they are.
         let (count, ends) = (self.len(), (positions[0], positions[positions.len() - 1]));
         self.directory().renumber(txn, window.clone(), &positions)?;
         for (before, _) in elements.iter().filter(|(before, _)| positions.binary_search(before).is_err()) {
@@ -143,8 +143,8 @@ impl ListRows {
         Ok(true)
     }
 
-    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. All of
-    /// them stay if that would be all.
+    /// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. If these
+    /// are all elements, none is removed.
     pub fn remove_equal(
         &mut self,
         txn: &mut Txn<'_>,
@@ -181,7 +181,7 @@ impl ListRows {
         Ok(count)
     }
 
-    /// The list without the first or the last `removed` elements that equal `element`, in a fresh object.
+    /// Copies the list without the first or the last `removed` elements that equal `element` to a fresh object.
     fn copy_without(
         &mut self,
         txn: &mut Txn<'_>,

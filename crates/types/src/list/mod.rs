@@ -29,7 +29,7 @@ use packed::PackedList;
 pub use rows::Dense;
 use rows::ListRows;
 
-/// What touches more rows calls `Txn::long`.
+/// An operation on more rows calls `Txn::long`.
 const ROWS_INLINE_MAX: u64 = element::ROWS_INLINE_MAX as u64;
 
 /// An end of a list.
@@ -40,7 +40,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The way from this end through the list.
+    /// Returns the direction from this end through the list.
     fn inwards(self) -> Direction {
         match self {
             Side::Head => Direction::Forward,
@@ -49,7 +49,7 @@ impl Side {
     }
 }
 
-/// Where a new element goes.
+/// The side of the pivot where a new element goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     Before,
@@ -69,18 +69,18 @@ enum Form {
     Rows(ListRows),
 }
 
-/// The list for those who read it; `None` if the key is absent.
+/// Returns the list for a reader; `None` if the key is absent.
 pub fn read(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<List>> {
     key::lookup(txn, key)?.map(|entry| List::of(key, entry)).transpose()
 }
 
-/// The list for those who change it; `None` if the key is absent.
+/// Returns the list for a writer; `None` if the key is absent.
 #[inline]
 pub fn edit(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<List>> {
     key::lookup_write(txn, key)?.map(|entry| List::of(key, entry)).transpose()
 }
 
-/// Adds elements one after the other at an end of a list, which comes to be if there is none; returns its length.
+/// Adds elements one after the other at an end of a list, which is created if there is none; returns its length.
 #[inline]
 pub fn push<'e>(
     txn: &mut Txn<'_>,
@@ -121,7 +121,7 @@ pub fn push<'e>(
     Ok(rows.len())
 }
 
-/// Takes the element at an end out of a list. The key goes with its last element.
+/// Takes the element at an end out of a list. The key is removed with its last element.
 #[inline]
 pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, list: List, side: Side) -> Result<Value> {
     let List { header, form } = list;
@@ -139,7 +139,8 @@ pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, list: List, side: Side) -> Result<V
     }
 }
 
-/// Leaves of a list what is in `keep`, a range of indexes that lies within it. The key goes if that is nothing.
+/// Removes the elements outside of `keep`, a range of indexes that lies within the list. If none is left, so is the
+/// key.
 pub fn trim(txn: &mut Txn<'_>, key: &Key<'_>, list: List, keep: Range<u64>) -> Result<()> {
     let List { header, form } = list;
     if keep.is_empty() {
@@ -174,8 +175,7 @@ pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, list: List, index: u64, element: &[
     rows.save(txn, key, Some(&header), header.deadline_ms)
 }
 
-/// Adds an element beside the first one that equals `pivot`, and returns the length then; `None` if there is no such
-/// one.
+/// Adds an element beside the first one that equals `pivot`, and returns the length then; `None` if no element does.
 pub fn insert(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -217,8 +217,8 @@ pub fn insert(
     Ok(Some(length + 1))
 }
 
-/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key goes
-/// with its last element.
+/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key
+/// is removed with its last element.
 pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, list: List, from: Side, limit: u64, element: &[u8]) -> Result<u64> {
     let length = list.len();
     let List { header, form } = list;
@@ -239,7 +239,7 @@ pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, list: List, from: Side, limit: u
 }
 
 impl List {
-    /// The list that an entry holds; an error if it holds something else.
+    /// Returns the list that an entry holds; an error if it holds something else.
     #[inline]
     pub fn of(key: &Key<'_>, entry: Entry) -> Result<List> {
         let header = entry.header;
@@ -252,7 +252,7 @@ impl List {
         Ok(List { header, form })
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // There is no empty list.
     pub fn len(&self) -> u64 {
@@ -262,7 +262,7 @@ impl List {
         }
     }
 
-    /// Whether Redis would hold it in a single listpack.
+    /// Tells whether Redis would hold the list in a single listpack.
     pub fn is_listpack(&self) -> bool {
         let encoding = match &self.form {
             Form::Packed(packed) => packed.encoding,
@@ -271,7 +271,7 @@ impl List {
         encoding == encoding::LIST_LISTPACK
     }
 
-    /// Writes the key again as it is: others see that it was touched.
+    /// Writes the key again unchanged, so that others see that it was touched.
     pub fn touch(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         match &mut self.form {
             Form::Packed(packed) => packed.touch(txn, key, &self.header),
@@ -279,7 +279,7 @@ impl List {
         }
     }
 
-    /// The element at `index`, which lies within the list.
+    /// Returns the element at `index`, which lies within the list.
     pub fn get(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<Value> {
         match &mut self.form {
             Form::Packed(packed) => packed.get(index as usize),
@@ -301,8 +301,9 @@ impl List {
         }
     }
 
-    /// Shows up to `limit` elements with their indexes, from one side on, until `visit` breaks. What is not found soon
-    /// is looked for on the I/O pool.
+    /// Shows up to `limit` elements with their indexes, from one side on, until `visit` breaks. A long search goes on
+    /// in
+    /// the I/O pool.
     pub fn search(
         &mut self,
         txn: &mut Txn<'_>,
@@ -324,8 +325,8 @@ impl List {
         }
     }
 
-    /// The elements in `range`, which lies within the list, as they are now, to be read later and elsewhere; `None` if
-    /// they are few enough to be in the meta row.
+    /// Returns the elements in `range`, which lies within the list, as a view of this moment, to be read later and
+    /// elsewhere; `None` if they are few enough to be in the meta row.
     pub fn view(&mut self, txn: &mut Txn<'_>, range: Range<u64>, direction: Direction) -> Result<Option<View>> {
         match &mut self.form {
             Form::Packed(_) => Ok(None),
@@ -334,8 +335,8 @@ impl List {
     }
 }
 
-/// The encoding of a list that had `before` and now has, or could have for a moment, so many bytes and entries in a
-/// listpack.
+/// Returns the encoding of a list that had `before` and now has, or could have for a moment, so many bytes and
+/// entries in a listpack.
 fn encoding_after(txn: &Txn<'_>, before: u8, listpack_bytes: usize, count: u64) -> u8 {
     match before {
         encoding::LIST_LISTPACK

@@ -8,7 +8,7 @@ use crate::{Result, listpack};
 use haypile_store::{Direction, Key, Txn, Value};
 use std::ops::{ControlFlow, Range};
 
-/// The payload, or none for a list that is to come to be.
+/// A list in its meta row; without a payload if the list does not exist yet.
 #[derive(Clone, Debug)]
 pub(super) struct PackedList {
     payload: Option<Value>,
@@ -22,7 +22,7 @@ impl Default for PackedList {
     }
 }
 
-/// By so much an entry of a listpack may be longer than one of ours, whose strings are at most a kilobyte.
+/// Bytes by which an entry of a listpack may exceed one of ours, whose strings are at most a kilobyte.
 const LISTPACK_EXTRA_BYTES: usize = 3;
 
 impl PackedList {
@@ -49,13 +49,13 @@ impl PackedList {
         Packed { encoding: self.encoding, count: self.count, entries: self.entries() }
     }
 
-    /// `encoding | count` with `count` elements.
+    /// Returns `encoding | count` with `count` elements.
     #[inline]
     fn head(&self, count: usize) -> [u8; packed::HEAD_BYTES] {
         Packed { encoding: self.encoding, count: count as u16, entries: &[] }.head()
     }
 
-    /// The elements, head first.
+    /// Returns the elements, head first.
     pub fn elements(&self) -> Result<Vec<&[u8]>> {
         let mut reader = self.reader();
         let mut elements = Vec::with_capacity(self.len());
@@ -65,7 +65,7 @@ impl PackedList {
         Ok(elements)
     }
 
-    /// Where the entry at `index` begins, and where it ends.
+    /// Returns where the entry at `index` begins and ends.
     fn place(&self, index: usize) -> Result<Range<usize>> {
         let mut reader = self.reader();
         for _ in 0..index {
@@ -76,7 +76,7 @@ impl PackedList {
         Ok(start..reader.position())
     }
 
-    /// Where the entries in `range` begin, and where they end.
+    /// Returns where the entries in `range` begin and end.
     fn places(&self, range: &Range<usize>) -> Result<Range<usize>> {
         let mut reader = self.reader();
         for _ in 0..range.start {
@@ -89,18 +89,18 @@ impl PackedList {
         Ok(start..reader.position())
     }
 
-    /// Whether anything follows the last element.
+    /// Tells whether anything follows the last element.
     pub fn has_more(&self) -> bool {
         let mut reader = self.reader();
         (0..self.count).any(|_| reader.string().is_err()) || !reader.is_at_end()
     }
 
-    /// Bytes of Redis's listpack.
+    /// Returns the bytes of Redis's listpack.
     pub fn listpack_bytes(&self) -> Result<usize> {
         Ok(listpack::EMPTY_BYTES + self.elements()?.into_iter().map(listpack::entry_bytes).sum::<usize>())
     }
 
-    /// Elements of `bytes` together are about to be added, `added` of them: the encoding becomes what it is then.
+    /// Raises the encoding to that of the list after `added` elements of `bytes` together are added.
     #[inline]
     pub fn grow(&mut self, txn: &Txn<'_>, bytes: usize, added: usize) -> Result<()> {
         if self.encoding != encoding::LIST_LISTPACK {
@@ -115,13 +115,13 @@ impl PackedList {
         Ok(())
     }
 
-    /// Whether it stays in its meta row with so many more bytes of entries and so many more of them.
+    /// Tells whether the list stays in its meta row with so many more bytes of entries and so many more entries.
     #[inline]
     pub fn has_room(&self, added_bytes: usize, added: usize) -> bool {
         packed::fits(self.entries().len() + added_bytes, self.len() + added)
     }
 
-    /// Adds elements, for which there is room, and returns how many there are then.
+    /// Adds elements, for which there is room, and returns the length then.
     #[inline]
     pub fn push<'e>(
         &self,
@@ -137,7 +137,7 @@ impl PackedList {
             count += 1;
             packed::put_string(&mut added, element);
             if side == Side::Head {
-                // The later ones go before the earlier ones.
+                // Later elements go before earlier ones.
                 added.rotate_right(packed::string_bytes(element));
             }
         }
@@ -198,13 +198,13 @@ impl PackedList {
         key::write(txn, key, Some(header), header, &[&self.head(self.len()), self.entries()])
     }
 
-    /// Puts an element into the place of the one at `index`; not if there is no room for it.
+    /// Puts an element into the place of the one at `index`; returns false if there is no room for it.
     pub fn set(&self, txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, index: usize, element: &[u8]) -> Result<bool> {
         let place = self.place(index)?;
         self.splice(txn, key, header, place, self.len(), element)
     }
 
-    /// Adds an element before the one at `index`; not if there is no room for it.
+    /// Adds an element before the one at `index`; returns false if there is no room for it.
     pub fn insert(
         &self,
         txn: &mut Txn<'_>,
@@ -254,7 +254,7 @@ impl PackedList {
         if removed == 0 || removed == elements.len() {
             return Ok(removed);
         }
-        // Of those that are equal, which go: the first ones, or the last ones.
+        // The first of the equal elements are removed, or the last.
         let gone = if from == Side::Head { 0..removed } else { equal - removed..equal };
         let (mut entries, mut seen) = (Vec::with_capacity(self.entries().len()), 0);
         for candidate in &elements {

@@ -1,7 +1,7 @@
 //! A list in rows: each element lies at a *position*, a number whose order is that of the list. A new list begins in
 //! the middle of all positions and grows `STEP` by `STEP` at both ends, so that while nothing is inserted or removed in
-//! between it is *dense*: the element at an index lies where a multiplication says. After that, a directory of segments
-//! says it.
+//! between it is *dense*: a multiplication gives the position of an index. After that, a directory of segments gives
+//! it.
 //!
 //! Invariants: `first` and `last` are the positions of the first and the last element; a list without directory is
 //! dense; no row of the object lies between `first` and `last` but elements, and none outside but the directory's
@@ -27,7 +27,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// `payload` is what follows the header in the meta row of a list in rows.
+    /// Reads a header; `payload` is the rest of the meta row of a list in rows.
     #[inline]
     pub(crate) fn guess(rows: Rows, payload: &[u8]) -> Option<Dense> {
         let number = |at: usize| Some(u64::from_be_bytes(*payload.get(at..)?.first_chunk()?));
@@ -36,17 +36,17 @@ impl Dense {
         (!has_directory).then_some(Dense { rows, count, first })
     }
 
-    /// Where the element at an index stands.
+    /// Returns where the element at an index stands.
     #[inline]
     pub(crate) fn sought(&self, index: u64) -> Option<Sought> {
         (index < self.count).then(|| self.rows.sought_at(self.first.wrapping_add(index.wrapping_mul(STEP))))
     }
 }
 
-/// Positions between neighbours of a dense list. Part of the format: halves of it are where elements come in between.
+/// Positions between neighbours of a dense list. Part of the format: elements that come in between lie at halves of it.
 pub(super) const STEP: u64 = 1 << 16;
 
-/// Where the first element of a new list lies.
+/// The position of the first element of a new list.
 pub(super) const ORIGIN: u64 = 1 << 63;
 
 /// Elements lie below; the directory's nodes lie from here on.
@@ -55,30 +55,30 @@ pub(super) const POSITIONS_END: u64 = 0xffff_ffff << 32;
 /// Elements lie above: as much room as there is at the other end.
 pub(super) const POSITIONS_START: u64 = u64::MAX - POSITIONS_END;
 
-/// Bytes of a header behind what all collections have.
+/// Bytes of a header behind the part that all collections share.
 const OWN_BYTES: usize = 28;
 
-/// Where in that `first` and `root` are.
+/// Where in those bytes `first` and `root` are.
 const FIRST_AT: usize = 4;
 const ROOT_AT: usize = 20;
 
-/// More rows are not removed one by one, whatever is left: what stays is copied to a fresh object instead, which may be
+/// More rows are not removed one by one: the elements that stay are copied to a fresh object instead, which may be
 /// written ahead.
 pub(super) const REMOVED_MAX: u64 = 1 << 17;
 
-/// Fewer rows than these are removed one by one, whatever is left.
+/// Fewer rows than these are removed one by one, however few are left.
 pub(super) const REMOVED_MIN: u64 = 64;
 
 /// Rows and bytes that are copied in one step.
 const STEP_ROWS: usize = 1024;
 pub(super) const STEP_BYTES: usize = 1 << 20;
 
-/// See the file's head.
+/// The header of a list in rows, with its directory.
 #[derive(Clone, Debug)]
 pub(super) struct ListRows {
     pub head: Head,
     pub rows: Rows,
-    /// As long as Redis would hold the list as a listpack: that one's bytes.
+    /// Bytes of Redis's listpack, as long as Redis would hold the list as one.
     pub listpack_bytes: u32,
     pub first: u64,
     pub last: u64,
@@ -100,14 +100,14 @@ impl ListRows {
         Ok(ListRows { head, rows, listpack_bytes: number(0), first, last, directory })
     }
 
-    /// A list without elements under a fresh object, which nothing names yet.
+    /// Returns a list without elements under a fresh object, which nothing names yet.
     pub fn new(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<ListRows> {
         let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
         let listpack_bytes = listpack::EMPTY_BYTES as u32;
         Ok(ListRows { head, rows: head.rows(key), listpack_bytes, first: ORIGIN, last: ORIGIN - STEP, directory: None })
     }
 
-    /// The elements of a list that leaves its meta row.
+    /// Moves the elements of a list from its meta row into rows.
     pub fn unpack(txn: &mut Txn<'_>, key: &Key<'_>, packed: &PackedList) -> Result<ListRows> {
         let mut list = ListRows::new(txn, key, packed.encoding)?;
         for element in packed.elements()? {
@@ -120,7 +120,7 @@ impl ListRows {
         self.head.count
     }
 
-    /// Writes what changed of the directory, and the meta row.
+    /// Writes the changes of the directory, and the meta row.
     pub fn save(
         &mut self,
         txn: &mut Txn<'_>,
@@ -162,7 +162,7 @@ impl ListRows {
         self.head.encoding == encoding::LIST_LISTPACK
     }
 
-    /// Elements of `bytes` together are about to be added, `added` of them: the encoding becomes what it is then.
+    /// Raises the encoding to that of the list after `added` elements of `bytes` together are added.
     #[inline]
     pub fn grow(&mut self, txn: &Txn<'_>, bytes: usize, added: u64) {
         if self.is_listpack() {
@@ -171,7 +171,7 @@ impl ListRows {
         }
     }
 
-    /// An element has come or gone.
+    /// Counts the bytes of an element that has come or gone.
     pub fn count_listpack(&mut self, gone: Option<&[u8]>, come: Option<&[u8]>) {
         if self.is_listpack() {
             let bytes = |element: Option<&[u8]>| element.map_or(0, listpack::entry_bytes) as u32;
@@ -196,7 +196,7 @@ impl ListRows {
         Ok(())
     }
 
-    /// Whether so many positions are left at an end.
+    /// Tells whether so many positions are left at an end.
     fn has_positions(&self, side: Side, count: u64) -> bool {
         let room = match side {
             Side::Head => self.first - POSITIONS_START,
@@ -252,7 +252,7 @@ impl ListRows {
         Ok(element)
     }
 
-    /// The element at an end. Others are going to be taken after it, and are read along where that saves reads.
+    /// Returns the element at an end. Others are going to be taken after it, and are read along where that saves reads.
     #[inline]
     fn end_element(&self, txn: &mut Txn<'_>, side: Side, position: u64) -> Result<Value> {
         let row = self.row(position);
@@ -267,7 +267,7 @@ impl ListRows {
         }
     }
 
-    /// The element at a position where there must be one.
+    /// Returns the element at a position where there must be one.
     fn element(&self, txn: &mut Txn<'_>, position: u64) -> Result<Value> {
         let row = self.row(position);
         match txn.row(&row)? {
@@ -296,7 +296,8 @@ impl ListRows {
         Ok(())
     }
 
-    /// Leaves what is in `keep`, which is not empty: removes the rest, or copies what stays, whichever is less.
+    /// Removes all but `keep`, which is not empty: deletes the other rows, or copies those that stay, whichever is
+    /// less.
     pub fn trim(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, keep: Range<u64>) -> Result<()> {
         let count = self.len();
         let (kept, removed) = (keep.end - keep.start, count - (keep.end - keep.start));
@@ -312,7 +313,7 @@ impl ListRows {
         }
         let mut positions = Vec::with_capacity(removed as usize);
         for range in [0..keep.start, keep.end..count] {
-            // The elements themselves are asked for only where their sizes matter.
+            // The elements themselves are read only where their sizes matter.
             if self.directory.is_none() && !self.is_listpack() {
                 positions.extend(range.map(|index| self.first + index * STEP));
                 continue;
@@ -330,8 +331,9 @@ impl ListRows {
         self.cut(txn, &positions, keep)
     }
 
-    /// The elements in `range` for which `keep` says so, by index and content, in a fresh object, dense. It may turn
-    /// out empty.
+    /// Copies the elements in `range` for which `keep` returns true, by index and content, to a fresh object, dense.
+    /// The
+    /// copy may turn out empty.
     pub fn copy(
         &mut self,
         txn: &mut Txn<'_>,
@@ -360,7 +362,7 @@ impl ListRows {
         Ok(copy)
     }
 
-    /// A few of the rows between two positions.
+    /// Returns a few of the rows between two positions.
     pub fn step(&self, txn: &mut Txn<'_>, positions: Range<u64>) -> Result<Vec<(u64, Value)>> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let (from, until) = (self.row(positions.start), self.row(positions.end));
@@ -376,13 +378,13 @@ impl ListRows {
         Ok(found)
     }
 
-    /// What to say where elements should be and are not.
+    /// Returns the error for missing elements.
     #[cold]
     pub fn gap(&self, position: u64) -> crate::Error {
         damaged("a list: rows are missing behind the one", &self.row(position))
     }
 
-    /// Where the element at `index` lies, which is within the list.
+    /// Returns where the element at `index`, which is within the list, lies.
     #[inline]
     pub fn position(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<u64> {
         debug_assert!(index < self.len());
@@ -408,7 +410,7 @@ impl ListRows {
         Ok(txn.put_row(&self.row(position), &[element])?)
     }
 
-    /// The rows of the elements in `range`, which is not empty: where they begin and end.
+    /// Returns where the rows of the elements in `range`, which is not empty, begin and end.
     fn row_range(&mut self, txn: &mut Txn<'_>, range: &Range<u64>) -> Result<(RowKey, RowKey)> {
         let from = self.position(txn, range.start)?;
         let until = self.position(txn, range.end - 1)? + 1;
@@ -431,7 +433,7 @@ impl ListRows {
         txn.visit(&from, &until, direction, wanted.min(STEP_ROWS as u64) as usize, |row, element| {
             seen += 1;
             let visited = visit(position_of(row), element);
-            // Nothing is asked for behind the last one.
+            // Nothing is read behind the last one.
             if seen == wanted {
                 ControlFlow::Break(())
             } else if visited.is_break() {
@@ -459,18 +461,18 @@ impl ListRows {
         Ok(txn.view(&from, &until, direction)?)
     }
 
-    /// The directory; where there is none yet, one that says what the list is: dense.
+    /// Returns the directory; where there is none yet, a new one of a dense list.
     pub fn directory(&mut self) -> &mut Directory {
         let segment = Segment { start: self.first, count: self.head.count, kind: Kind::Dense };
         self.directory.get_or_insert_with(|| Directory::of(self.rows, segment))
     }
 }
 
-/// The position in the key of an element's row.
+/// Returns the position in the key of an element's row.
 pub(super) fn position_of(row: &[u8]) -> u64 {
     match row.get(ROW_PREFIX_BYTES..).and_then(|position| position.try_into().ok()) {
         Some(position) => u64::from_be_bytes(position),
-        // Between two rows of eight bytes of position others may lie only by damage, which the count then shows.
+        // Only damage puts other rows between two rows of eight bytes of position; the count shows it then.
         None => 0,
     }
 }

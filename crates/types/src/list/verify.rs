@@ -1,4 +1,4 @@
-//! Looks whether a list is what its format says: for tests, and for who looks after a data directory.
+//! Checks that a list is as its format says: for tests, and for tools that check a data directory.
 
 use super::directory::{Directory, Kind, Segment};
 use super::rows::{ListRows, POSITIONS_END, STEP, position_of};
@@ -10,7 +10,7 @@ use haypile_store::{Direction, Key, Txn};
 use std::ops::ControlFlow;
 
 impl List {
-    /// What is wrong with it, in words; `None` if nothing is. Reads all of it.
+    /// Returns a defect in words; `None` if there is none. Reads the whole list.
     pub fn defect(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<String>> {
         match &mut self.form {
             Form::Packed(packed) if packed.len() == 0 => Ok(Some("it has no elements".into())),
@@ -62,9 +62,9 @@ impl ListRows {
 
 /// A walk over all rows of a list.
 struct Walk {
-    /// Those that come, the next one at the end.
+    /// The segments ahead, the next one at the end.
     segments: Vec<Segment>,
-    /// Numbers of nodes that come, in order.
+    /// The numbers of the nodes ahead, in order.
     nodes: Vec<u32>,
     /// The segment that the walk is in, and how many of its elements are still to come.
     current: Option<(Segment, u64)>,
@@ -109,10 +109,10 @@ impl Walk {
 }
 
 impl Directory {
-    /// All segments in order, and all numbers of nodes in theirs; or what is wrong with the nodes.
+    /// Returns all segments in order, and all numbers of nodes in theirs; or a defect of the nodes.
     fn segments(&mut self, txn: &mut Txn<'_>) -> Result<std::result::Result<(Vec<Segment>, Vec<u32>), String>> {
         let (mut segments, mut numbers) = (Vec::new(), Vec::new());
-        // Numbers of nodes, with what their parent says of them: level, start, count.
+        // Numbers of nodes, with their parent's entry: level, start, count.
         let mut rest = vec![(self.numbers().0, None)];
         while let Some((number, expected)) = rest.pop() {
             let (level, entries) = self.look(txn, number)?;
