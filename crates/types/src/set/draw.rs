@@ -1,5 +1,5 @@
-//! Random members: drawn without reading the set, each equally likely. How one is drawn is in `walk`; where a large
-//! part of a set is asked for, it is walked instead, and each member decided on.
+//! Random members: drawn without reading the set, each equally likely. `walk` draws a single one; where a large part
+//! of a set is asked for, the set is walked instead, and each member decided on.
 
 use crate::element::{self, ROWS_INLINE_MAX, Rows};
 use crate::key::{self, damaged};
@@ -15,22 +15,22 @@ use haypile_store::{Key, Txn, Value};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Draws that are made where others wait.
+/// Draws that are made on an event loop.
 const DRAWS_AT_ONCE: u64 = 32;
 
 /// Members that are drawn one by one and held in memory.
 const DRAWS_MAX: u64 = 100_000;
 
-/// A sample of this part of the set is taken by walking it: one more row costs far less than one more draw.
+/// A sample of this part of the set is taken by a walk: one more row costs far less than one more draw.
 const WALK_FROM: u64 = 8;
 
-/// Redis makes a new set of what is left if so many times as much was taken out.
+/// Redis makes a new set of the remaining members if so many times as many were taken out.
 const REMAKE_FROM: u64 = 5;
 
 /// Bytes of a bulk string besides its own, about.
 const BULK_BYTES: usize = 8;
 
-/// A member drawn from those that have rows.
+/// Draws a member of a set in rows.
 fn draw_from(txn: &mut Txn<'_>, rows: Rows, count: u64, dice: &mut Dice) -> Result<Value> {
     let mut drawn = None;
     walk::draw(txn, rows, count, dice, |member, _| drawn = Some(Value::from(member)))?;
@@ -41,7 +41,7 @@ fn row_of(txn: &Txn<'_>, rows: &Rows, member: &[u8]) -> RowKey {
     rows.element(element::hash(txn, member), member)
 }
 
-/// Where member `nth` begins and ends among the entries, with and without its length.
+/// Returns where member `nth` begins and ends among the entries, with and without its length.
 fn nth_of(packed: &Packed<'_>, nth: u64) -> Result<(usize, usize, usize)> {
     let mut reader = packed.reader();
     for _ in 0..nth {
@@ -52,7 +52,7 @@ fn nth_of(packed: &Packed<'_>, nth: u64) -> Result<(usize, usize, usize)> {
     Ok((start, reader.position() - bytes, reader.position()))
 }
 
-/// One member.
+/// Draws one member.
 pub fn draw(txn: &mut Txn<'_>, set: Set) -> Result<Value> {
     let mut dice = Dice::new(txn);
     if let Some(rows) = set.rows() {
@@ -83,7 +83,7 @@ pub fn pop(txn: &mut Txn<'_>, key: &Key<'_>, set: Set) -> Result<(Value, u64)> {
     Ok((set.into_payload().slice(packed::HEAD_BYTES + start..packed::HEAD_BYTES + end), left))
 }
 
-/// Members of a walk that a selection takes, one by one. It may be read later and elsewhere.
+/// The members of a walk that a selection takes, one by one. The walk may be read later and elsewhere.
 pub struct Selected {
     members: Members,
     choice: Choice,
@@ -109,8 +109,8 @@ impl Selected {
     }
 }
 
-/// Distinct members, `count` of them, which are fewer than there are. They go to `take`, or, if they are very many, are
-/// returned to be read later.
+/// Draws `count` distinct members, fewer than there are. They go to `take`, or, if they are very many, are returned
+/// to be read later.
 pub fn sample(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -136,17 +136,17 @@ pub fn sample(
     Ok(Some(Selected { members, choice, dice }))
 }
 
-/// Whether so many members are drawn one by one.
+/// Tells whether so many members are drawn one by one.
 fn is_few(set: &Set, count: u64) -> bool {
     count <= DRAWS_MAX && count < set.count() / WALK_FROM
 }
 
-/// All members in order.
+/// Returns a walk over all members in order.
 fn walk(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set) -> Result<Merge> {
     merge(txn, &[*key], &[Some(set.clone())], Operation::Union, Means::Walks)
 }
 
-/// `wanted` different members, drawn until they are so many: a small part of them all.
+/// Draws members until `wanted` different ones have come, which are a small part of the set.
 fn draw_distinct(
     txn: &mut Txn<'_>,
     rows: Rows,
@@ -179,8 +179,8 @@ impl Repeated {
     }
 }
 
-/// `count` members, each drawn from all of them. Those of a large set go to `take`, an error if a reply of them would
-/// be longer than `bytes_max`; a small one is returned to be drawn from.
+/// Draws `count` members, each from all of them. Those of a large set go to `take`, with an error if a reply of them
+/// would be longer than `bytes_max`; a small set is returned to be drawn from.
 pub fn sample_repeated(
     txn: &mut Txn<'_>,
     set: &Set,
@@ -213,8 +213,8 @@ pub fn sample_repeated(
     Ok(None)
 }
 
-/// Takes out `count` random members, which are fewer than there are. They go to `take`, or, if they are very many, are
-/// returned to be read later, as they were.
+/// Takes out `count` random members, fewer than there are. They go to `take`, or, if they are very many, are returned
+/// as a view of the time before, to be read later.
 pub fn pop_sample(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -244,7 +244,7 @@ pub fn pop_sample(
         set::settle(txn, key, set, left, &[])?;
         return Ok(None);
     }
-    // What is left becomes a new set, which may have any number of rows.
+    // The remaining members become a new set, which may have any number of rows.
     let popped = match count > DRAWS_MAX {
         true => {
             Some(Selected { members: walk(txn, key, set)?.into_members(), choice: choice.clone(), dice: dice.clone() })

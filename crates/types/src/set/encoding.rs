@@ -1,6 +1,7 @@
-//! How Redis 7.2 would hold a set: `intset` while it has only integers and few enough, `listpack` while it has few and
-//! short members, else `hashtable`. It only goes forward as members are added, and stays as they go. Never says how
-//! anything is stored here.
+//! The encoding in which Redis 7.2 would hold a set: `intset` while it has only integers and few enough, `listpack`
+//! while it has few and short members, else `hashtable`. An encoding only goes forward as members are added, and stays
+//! as
+//! they go. Says nothing of how sets are stored here.
 
 use crate::value::encoding::{SET_INTSET, SET_LISTPACK, SET_TABLE};
 use crate::{Result, integer};
@@ -31,7 +32,7 @@ impl Limits {
         }
     }
 
-    /// Of an empty set that is about to get `hint` members, the first of which is known.
+    /// Returns the encoding of an empty set that is about to get `hint` members, the first of which is known.
     pub fn fresh(&self, first: &[u8], hint: u64) -> u8 {
         if hint <= self.intset_entries && integer::parse(first).is_some() {
             SET_INTSET
@@ -42,7 +43,7 @@ impl Limits {
         }
     }
 
-    /// Of a set that is about to get `hint` members: they alone may be too many.
+    /// Returns the encoding of a set that is about to get `hint` members: their number may be too many by itself.
     #[inline]
     pub fn hinted(&self, encoding: u8, hint: u64) -> u8 {
         match encoding {
@@ -52,7 +53,8 @@ impl Limits {
         }
     }
 
-    /// Of a set of `count` members to which another one is added. `longest` tells the bytes of the longest so far.
+    /// Returns the encoding after a member is added to a set of `count`. `longest` returns the bytes of the longest so
+    /// far.
     #[inline]
     pub fn added(
         &self,
@@ -79,7 +81,7 @@ impl Limits {
         })
     }
 
-    /// Of a set that is made as a whole.
+    /// Returns the encoding of a set that is made as a whole.
     pub fn whole(&self, tally: Tally) -> u8 {
         if tally.integers && tally.count <= self.intset_entries.min(INTSET_ENTRIES_MAX) {
             SET_INTSET
@@ -90,7 +92,7 @@ impl Limits {
         }
     }
 
-    /// Of what is left when most of a set was taken out at random: Redis makes a new one of it.
+    /// Returns the encoding of the rest when most of a set was taken out at random: Redis makes a new set of it.
     pub fn left(&self, encoding: u8, tally: Tally) -> u8 {
         match encoding {
             SET_TABLE if tally.count <= self.listpack_entries && tally.longest <= self.listpack_value => SET_LISTPACK,
@@ -99,13 +101,13 @@ impl Limits {
     }
 }
 
-/// What the encoding of members depends on.
+/// The properties of members that the encoding depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     pub count: u64,
-    /// All of them.
+    /// Whether all members are integers.
     pub integers: bool,
-    /// Bytes.
+    /// Bytes of the longest member.
     pub longest: u64,
 }
 

@@ -1,7 +1,6 @@
-//! Several sets at once: union, difference and intersection, as one walk over all of them in the order of their rows,
-//! which is the same for all sets. Small sets are read into memory first; large ones are walked by views, so that the
-//! memory it takes does not depend on them. Where a small set meets a far larger one, its members are looked up there
-//! instead.
+//! Union, difference and intersection of several sets, as one walk over all of them in the order of their rows, which
+//! is the same for all sets. Small sets are read into memory first; large ones are walked by views, so that the memory
+//! needed does not depend on them. Where a small set meets a far larger one, its members are looked up there instead.
 
 use crate::element::{self, HASH_BYTES, ROW_PREFIX_BYTES, ROWS_INLINE_MAX, Rows};
 use crate::set::encoding::Tally;
@@ -11,7 +10,7 @@ use haypile_store::{Direction, Key, Stop, Txn, View};
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-/// Bytes of small sets that a command holds in memory; what comes on top is walked by views.
+/// Bytes of small sets that a command holds in memory; sets beyond are walked by views.
 const PLACES_BYTES_MAX: usize = 8 << 20;
 
 /// A set so many times larger is not walked: the few members of the other one are looked up in it.
@@ -29,7 +28,7 @@ pub enum Operation {
 #[derive(Default)]
 struct Places {
     bytes: Vec<u8>,
-    /// Begin and end of each.
+    /// Begin and end of each member.
     ranges: Vec<(usize, usize)>,
     at: usize,
 }
@@ -62,7 +61,7 @@ impl Places {
         Ok(())
     }
 
-    /// In order, each once.
+    /// Sorts the members and removes repetitions.
     fn sort(&mut self) {
         let Places { bytes, ranges, .. } = self;
         let place = |(begin, end): &(usize, usize)| &bytes[*begin..*end];
@@ -105,7 +104,7 @@ impl Source {
         Ok(())
     }
 
-    /// Goes on until it is not before `place`; how it compares with it then, `None` at its end.
+    /// Goes on to the first member that is not before `place`; returns how it compares with `place`, `None` at the end.
     fn seek(&mut self, place: &[u8]) -> std::result::Result<Option<Ordering>, String> {
         loop {
             match self.place().map(|at| at.cmp(place)) {
@@ -120,11 +119,11 @@ fn failed(why: String) -> Error {
     Error::Stop(Stop::Failed(why))
 }
 
-/// The members of the result, one by one, each once and in the order of rows, from one moment. It may be read later and
-/// elsewhere.
+/// The members of the result, one by one, each once and in the order of rows, from one moment. They may be read later
+/// and elsewhere.
 pub struct Members {
     operation: Operation,
-    /// Of a difference or an intersection, the first one leads.
+    /// The sets; the first one of a difference or an intersection leads.
     sources: Vec<Source>,
     /// The source whose place is the current member; `None` before the first one.
     current: Option<usize>,
@@ -145,12 +144,12 @@ impl Members {
         }
     }
 
-    /// The member that `advance` went to: `hash: u32 BE | member`.
+    /// Returns the place of the member that `advance` went to: `hash: u32 BE | member`.
     fn place(&self) -> &[u8] {
         self.current.and_then(|current| self.sources[current].place()).expect("advance found one")
     }
 
-    /// The member that `advance` went to.
+    /// Returns the member that `advance` went to.
     pub fn member(&self) -> &[u8] {
         &self.place()[HASH_BYTES..]
     }
@@ -214,12 +213,12 @@ impl Members {
     }
 }
 
-/// A merge inside a transaction: some of the sets may be looked into instead of walked.
+/// A merge inside a transaction: members may be looked up in some of the sets, which are not walked then.
 pub struct Merge {
     members: Members,
-    /// Where members of the leading set are looked up.
+    /// The sets in which members of the leading one are looked up.
     looked_up: Vec<Rows>,
-    /// Whether they have to be there, or must not be.
+    /// Whether the members must be in those sets, or must not be.
     wanted: bool,
 }
 
@@ -237,26 +236,27 @@ impl Merge {
         Ok(false)
     }
 
-    /// The member that `advance` went to, and its hash.
+    /// Returns the member that `advance` went to, and its hash.
     pub fn member(&self) -> (u32, &[u8]) {
         let (hash, member) =
             self.members.place().split_first_chunk::<HASH_BYTES>().expect("a place begins with a hash");
         (u32::from_be_bytes(*hash), member)
     }
 
-    /// The walk by itself, of a merge that was begun by `Means::Walks`.
+    /// Returns the walk of a merge that was begun by `Means::Walks`.
     pub fn into_members(self) -> Members {
         assert!(self.looked_up.is_empty(), "every set is walked");
         self.members
     }
 
-    /// What the leading set of a difference had in all.
+    /// Returns the tally of all members of the leading set of a difference.
     pub(crate) fn led(&self) -> Tally {
         self.members.led.unwrap_or(Tally::EMPTY)
     }
 }
 
-/// The sets of a command's keys, in their order; `None` for a key that is absent. An error if one holds something else.
+/// Returns the sets of a command's keys, in order; `None` for a key that is absent. An error if one holds something
+/// else.
 pub fn lookup(txn: &mut Txn<'_>, keys: &[Key<'_>]) -> Result<Vec<Option<Set>>> {
     keys.iter().map(|key| Set::lookup(txn, key)).collect()
 }
@@ -264,13 +264,13 @@ pub fn lookup(txn: &mut Txn<'_>, keys: &[Key<'_>]) -> Result<Vec<Option<Set>>> {
 /// How an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// Large sets are looked into where that costs less than to walk them.
+    /// Members are looked up in large sets where that costs less than a walk over them.
     Any,
     /// Every set is walked: the result is to be read without the transaction.
     Walks,
 }
 
-/// Begins an operation over the sets of `keys`, as `lookup` found them. What reads many rows runs on the I/O pool.
+/// Begins an operation over the sets of `keys`, as `lookup` found them. One that reads many rows runs on the I/O pool.
 pub fn merge(
     txn: &mut Txn<'_>,
     keys: &[Key<'_>],
@@ -319,7 +319,7 @@ pub fn merge(
     Ok(merge)
 }
 
-/// The sets that matter, each once, the leading one first; `None` if the result is empty whatever they hold.
+/// Returns the sets that matter, each once, the leading one first; `None` if the result is empty whatever they hold.
 fn chosen<'s>(keys: &[Key<'_>], sets: &'s [Option<Set>], operation: Operation) -> Option<Vec<&'s Set>> {
     let is_repeated = |at: usize| keys[..at].contains(&keys[at]);
     let mut chosen: Vec<&Set> = Vec::new();

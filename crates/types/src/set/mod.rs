@@ -1,6 +1,7 @@
 //! Sets: the members in the meta row while they are few and short (`packed`), else a row for each (`element`). Owns
-//! that choice, and how a set is read and how members come and go. What Redis would make of it is in `encoding`,
-//! several sets at once in `merge`, random members in `draw`. Format: docs/format/set.md.
+//! that choice, and how a set is read and how members come and go. The encodings of Redis are in `encoding`, several
+//! sets
+//! at once in `merge`, random members in `draw`. Format: docs/format/set.md.
 
 pub mod draw;
 pub(crate) mod encoding;
@@ -20,7 +21,7 @@ use std::ops::ControlFlow;
 #[derive(Clone, Debug)]
 pub struct Set {
     entry: Entry,
-    /// How Redis would hold it.
+    /// The encoding that Redis would report.
     pub encoding: u8,
     count: u64,
     /// `None`: the members are in the meta row.
@@ -28,7 +29,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// The set of a key that was looked up; an error if it holds something else.
+    /// Returns the set of a key that was looked up; an error if it holds something else.
     #[inline]
     pub fn of(key: &Key<'_>, entry: Entry) -> Result<Set> {
         let entry = entry.expect(Type::Set)?;
@@ -40,7 +41,7 @@ impl Set {
         Ok(Set { encoding: head.encoding & MASK, count: head.count, rows: Some(head.rows(key)), entry })
     }
 
-    /// The set as readers see it, who are counted.
+    /// Returns the set of a key for a reader, and counts one.
     #[inline]
     pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Set>> {
         key::lookup(txn, key)?.map(|entry| Set::of(key, entry)).transpose()
@@ -50,22 +51,22 @@ impl Set {
         &self.entry.header
     }
 
-    /// Members. No set is empty.
+    /// Returns the number of members, which is never 0.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Where the members are if they have rows of their own.
+    /// Returns where the members are if they have rows of their own.
     pub fn rows(&self) -> Option<Rows> {
         self.rows
     }
 
-    /// The members of a set that has no rows.
+    /// Returns the members of a set that has no rows.
     pub(crate) fn packed(&self) -> Result<Packed<'_>> {
         Packed::parse(self.entry.payload())
     }
 
-    /// The whole payload, sharing the row's bytes.
+    /// Returns the whole payload, sharing the row's bytes.
     pub(crate) fn into_payload(self) -> Value {
         self.entry.into_payload()
     }
@@ -98,7 +99,7 @@ impl Set {
     }
 }
 
-/// Where a member begins and ends among the entries.
+/// Returns where a member begins and ends among the entries.
 fn find(mut reader: Reader<'_>, member: &[u8]) -> Result<Option<(usize, usize)>> {
     while !reader.is_at_end() {
         let start = reader.position();
@@ -142,7 +143,7 @@ pub fn add<'m>(
     growing.add_all(txn, key, &limits, members)
 }
 
-/// One member into a packed set: the most frequent case, without a copy of what is there.
+/// Adds one member to a packed set: the most frequent case, without a copy of the others.
 fn add_one<'m>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -177,7 +178,7 @@ fn add_one<'m>(
     Ok(1)
 }
 
-/// Bytes of the longest member.
+/// Returns the bytes of the longest member.
 fn longest(mut reader: Reader<'_>) -> Result<usize> {
     let mut longest = 0;
     while !reader.is_at_end() {
@@ -186,7 +187,7 @@ fn longest(mut reader: Reader<'_>) -> Result<usize> {
     Ok(longest)
 }
 
-/// Where a number belongs among ascending ones.
+/// Returns where a number belongs among ascending ones.
 fn place_of_integer(mut reader: Reader<'_>, member: &[u8]) -> Result<usize> {
     let number = integer::parse(member);
     loop {
@@ -256,7 +257,7 @@ impl Growing {
         Ok(())
     }
 
-    /// Gives each member a row, of an object that nothing names yet.
+    /// Moves the members into the rows of an object that nothing names yet.
     fn unpack(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Rows> {
         let rows = Rows { space: key.space, object: Object::new(txn, key)? };
         let entries = std::mem::take(&mut self.entries);
@@ -279,7 +280,7 @@ impl Growing {
         Ok(txn.put_row(&row, &[])?)
     }
 
-    /// The rows that name the object come last: until then its rows may be written ahead.
+    /// Writes the meta row, last of all: until it names the object, the members' rows may be written ahead.
     fn write(&self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         let deadline_ms = self.before.and_then(|before| before.deadline_ms);
         write(txn, key, self.before.as_ref(), deadline_ms, self.encoding, self.count, &self.entries, self.rows)
@@ -321,7 +322,7 @@ pub(crate) fn write(
     }
 }
 
-/// Removes members from a set, the key with the last of them, and returns how many were there, and how many are left.
+/// Removes members from a set, the key with the last of them; returns how many were there, and how many are left.
 pub fn remove<'m>(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -357,7 +358,7 @@ pub fn remove<'m>(
     Ok((set.count - left, left))
 }
 
-/// Writes what is left of a set that lost members, or removes the key.
+/// Writes the rest of a set that lost members, or removes the key.
 pub(crate) fn settle(txn: &mut Txn<'_>, key: &Key<'_>, set: &Set, left: u64, entries: &[u8]) -> Result<()> {
     let header = set.header();
     match left {

@@ -1,5 +1,5 @@
-//! Sets that are made as a whole, of members that come in the order of rows: what SUNIONSTORE and its relatives store.
-//! The rows of a large one belong to a new object, so that they are written ahead and nothing has to hold them.
+//! Sets that are made as a whole, of members that come in the order of rows, for SUNIONSTORE and its relatives. The
+//! rows of a large one belong to a new object, so that they are written ahead and nothing has to hold them.
 
 use crate::element::{self, Rows};
 use crate::key::{self, Header, Object};
@@ -23,7 +23,7 @@ impl Making {
         Making { entries: Vec::new(), rows: None, tally: Tally::EMPTY }
     }
 
-    /// Whether a member is there.
+    /// Tells whether a member is there.
     pub(crate) fn contains(&self, txn: &mut Txn<'_>, hash: u32, member: &[u8]) -> Result<bool> {
         if let Some(rows) = &self.rows {
             return Ok(txn.row_presence(&rows.element(hash, member))? != RowPresence::Absent);
@@ -58,7 +58,7 @@ impl Making {
         Ok(txn.put_row(&rows.element(hash, member), &[])?)
     }
 
-    /// Makes the key, which was `before`, this set, with a deadline if it shall have one. There is a member.
+    /// Gives the set to the key, which was `before`, with a deadline if it shall have one. There is a member.
     pub(crate) fn finish(
         mut self,
         txn: &mut Txn<'_>,
@@ -75,7 +75,7 @@ impl Making {
     }
 }
 
-/// Integers in their order.
+/// Returns integers in ascending order.
 fn ascending(entries: &[u8]) -> Result<Vec<u8>> {
     let mut members = Vec::new();
     let mut reader = packed::Packed { encoding: 0, count: 0, entries }.reader();
@@ -88,8 +88,8 @@ fn ascending(entries: &[u8]) -> Result<Vec<u8>> {
     Ok(sorted)
 }
 
-/// Stores the result of an operation over `sets` under a key, whatever was there, and returns how many members it has;
-/// without any, the key is left alone.
+/// Stores the result of an operation over `sets` under a key, in place of any value there, and returns how many members
+/// it has; an empty result leaves the key as it is.
 pub fn store(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -107,7 +107,7 @@ pub fn store(
     if tally.count == 0 {
         return Ok(0);
     }
-    // Redis takes the others out of a copy of the first set where that is less work, and the encoding is the copy's.
+    // Redis removes the others from a copy of the first set where that is less work, and the encoding is the copy's.
     let from_a_copy = operation == Operation::Difference && {
         let counts = || sets.iter().flatten().map(Set::count);
         let (first, sets) = (counts().next().unwrap_or(0), counts().count() as u64);
