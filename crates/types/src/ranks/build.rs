@@ -1,6 +1,5 @@
-//! How a rank tree comes to be: blocks are cut from rows that are walked over once, nodes written as they fill, from
-//! the blocks upwards. Nothing is held but one unfinished node of each level, so that it works for any number of
-//! elements.
+//! The construction of a rank tree: blocks are cut from rows in one walk, nodes written as they fill, from the blocks
+//! upwards. Memory holds one unfinished node of each level, so that any number of elements will do.
 
 use super::node::{Entry, Making};
 use super::{ROOT, Ranks, node_row};
@@ -19,17 +18,17 @@ const BLOCK_FILL: u64 = 22;
 /// Rows walked over between two writes of what was found.
 const STEP_ROWS: u64 = 4096;
 
-/// Cuts a run of elements into blocks. It is given their keys in order.
+/// Cuts a run of elements into blocks, given their keys in order.
 pub struct Cutter {
     blocks: Vec<Entry>,
     /// The key before.
     previous: Vec<u8>,
     /// Elements since the last cut.
     count: u64,
-    /// After so many elements a cut is best, and so far from there one with a shorter separator is better.
+    /// The best number of elements before a cut; within `window` of it, a cut with a shorter separator is better.
     target: u64,
     window: u64,
-    /// What comes after the next cut: `None`, nothing is cut any more.
+    /// The distance to the cut after the next; `None`: no cut follows it.
     step: Option<u64>,
     best: Option<(u64, Vec<u8>)>,
 }
@@ -89,13 +88,13 @@ impl Cutter {
         self.target = self.step.unwrap_or(0);
     }
 
-    /// The blocks that are complete.
+    /// Takes the blocks that are complete.
     fn take(&mut self) -> impl Iterator<Item = Entry> {
         let last = self.blocks.len() - 1;
         self.blocks.drain(..last)
     }
 
-    /// All blocks.
+    /// Returns all blocks.
     pub fn finish(mut self) -> Vec<Entry> {
         if self.count > self.target + self.window / 2 || self.step.is_none() {
             self.cut();
@@ -104,7 +103,7 @@ impl Cutter {
     }
 }
 
-/// Nodes under way: at each level the one that is being filled.
+/// Nodes under way: the one of each level that is being filled.
 struct Builder<'r> {
     ranks: &'r mut Ranks,
     levels: Vec<Making>,
@@ -143,7 +142,7 @@ impl Builder<'_> {
 }
 
 impl Ranks {
-    /// Makes the tree anew, of the rows as they are. Nothing must be left of one that was there before.
+    /// Makes the tree anew from the rows. No node of an earlier tree may be left.
     pub fn build(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         self.next_node = ROOT + 1;
         let (mut at, end) = self.range(b"", None);

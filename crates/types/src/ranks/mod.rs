@@ -1,14 +1,15 @@
 //! The rank tree: a counted B+tree over the ordered rows of a large collection, so that a place is found by its number
-//! and a number by its place without walking over what lies before. Knows nothing of what the rows hold: an element is
-//! its row's key behind the prefix of its object.
+//! and a number by its place without a walk over the elements before. Knows no contents of rows: an element is its
+//! row's
+//! key behind the prefix of its object.
 //!
 //! The leaves are *blocks*: runs of at most 32 rows that the tree counts but does not hold. A node is a row; its
 //! entries are the first possible key of a part (a separator, as short as it can be) and how many elements the part
 //! has. A new element costs a patch of some bytes in one node of each level: two levels up to about a million elements.
 //! Nodes are in `node`, their making in `build`. Format: docs/format/zset.md.
 //!
-//! An empty block stays where it is the first or the last of all, and nothing is joined there: so who takes elements
-//! away from an end never walks over the places of those that were taken before.
+//! An empty block stays where it is the first or the last of all, and nothing is joined there: so a command that takes
+//! elements from an end never walks over the places of those that were taken before.
 
 mod build;
 mod node;
@@ -23,7 +24,7 @@ use node::{Entry, Making, Node};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
-/// Elements up to which a collection has no tree: a walk over as many takes less than looking after one.
+/// Elements up to which a collection has no tree: a walk over as many costs less than the upkeep of one.
 pub const WALK_MAX: u64 = 256;
 
 /// Elements of a block: beyond `BLOCK_MAX` it is cut, below `BLOCK_MIN` joined with a neighbour if both have at most
@@ -32,13 +33,13 @@ const BLOCK_MAX: u64 = 32;
 const BLOCK_MIN: u64 = 8;
 const BLOCK_JOINED: u64 = 24;
 
-/// More changes of one node write it anew.
+/// A node with more changes is written anew.
 const PATCHES_MAX: usize = 16;
 
-/// The node that everything hangs from.
+/// The number of the root node.
 const ROOT: u32 = 0;
 
-/// The number of a node's row: `data(RESERVED_HASH | number: u32 BE)`.
+/// Returns the key of a node's row: `data(RESERVED_HASH | number: u32 BE)`.
 fn node_row(rows: &Rows, number: u32) -> RowKey {
     let mut element = [0xff; 8];
     element[4..].copy_from_slice(&number.to_be_bytes());
@@ -55,12 +56,12 @@ pub struct Ranks {
     pub next_node: u32,
 }
 
-/// A block, and what lies before it.
+/// A block, and the number of elements before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     before: u64,
     count: u64,
-    /// Keys of elements behind the prefix, the end exclusive. `None`: the end of all.
+    /// The bounds of the elements' keys behind the prefix, the end exclusive. `None`: the end of all.
     from: RowKey,
     until: Option<RowKey>,
 }
@@ -72,12 +73,12 @@ pub struct Change {
     pub delta: i64,
 }
 
-/// What a change leaves of a node.
+/// A node after a change.
 struct Changed {
     delta: i64,
-    /// What its parent has in its place, if not the same with another count.
+    /// The entries that take its place in the parent, unless only its count changes.
     entries: Option<Vec<Entry>>,
-    /// It has so few entries that a neighbour could take them.
+    /// Whether it has so few entries that a neighbour could take them.
     is_small: bool,
 }
 
@@ -86,7 +87,7 @@ impl Ranks {
         self.next_node > 0
     }
 
-    /// The row of an element.
+    /// Returns the row of an element.
     #[inline]
     pub fn row(&self, key: &[u8]) -> RowKey {
         let Rows { space, object } = self.rows;
@@ -95,18 +96,18 @@ impl Ranks {
         row
     }
 
-    /// Right behind all elements.
+    /// Returns the key right behind all elements.
     fn end(&self) -> RowKey {
         let Rows { space, object } = self.rows;
         row::object_range(self.family, space, object.slot, object.id).1
     }
 
-    /// The rows between two keys; `None`: to the end.
+    /// Returns the bounds of the rows between two keys; `None`: to the end.
     pub fn range(&self, from: &[u8], until: Option<&[u8]>) -> (RowKey, RowKey) {
         (self.row(from), until.map_or_else(|| self.end(), |until| self.row(until)))
     }
 
-    /// Elements before `key`.
+    /// Counts the elements before `key`.
     pub fn rank(&self, txn: &mut Txn<'_>, key: &[u8]) -> Result<u64> {
         if !self.is_there() {
             return self.count_rows(txn, b"", Some(key), WALK_MAX);
@@ -118,7 +119,7 @@ impl Ranks {
         Ok(place.before + self.count_rows(txn, &place.from, Some(key), place.count)?)
     }
 
-    /// Elements with `from <= key < until`.
+    /// Counts the elements with `from <= key < until`.
     pub fn count(&self, txn: &mut Txn<'_>, from: &[u8], until: &[u8]) -> Result<u64> {
         if until <= from {
             return Ok(0);
@@ -129,8 +130,8 @@ impl Ranks {
         Ok(self.rank(txn, until)?.saturating_sub(self.rank(txn, from)?))
     }
 
-    /// Where to begin to find the element that has `index` before it: a key, and how many elements are passed over from
-    /// there on. Backwards, the key is the end to walk down from.
+    /// Returns where to begin to find the element that has `index` before it: a key, and how many elements to pass over
+    /// from there on. Backwards, the key is the end to walk down from.
     pub fn find(&self, txn: &mut Txn<'_>, index: u64, direction: Direction) -> Result<(Option<RowKey>, u64)> {
         let place = self.block_at(txn, index)?;
         Ok(match direction {
@@ -139,7 +140,7 @@ impl Ranks {
         })
     }
 
-    /// The bounds of a walk, moved past blocks at its beginning that hold nothing any more.
+    /// Returns the bounds of a walk, moved past empty blocks at its beginning.
     pub fn start(
         &self,
         txn: &mut Txn<'_>,
@@ -193,12 +194,12 @@ impl Ranks {
         }
     }
 
-    /// The block where `key` belongs.
+    /// Returns the block where `key` belongs.
     fn block_of(&self, txn: &mut Txn<'_>, key: &[u8]) -> Result<Place> {
         self.descend(txn, |node, _| node.find(key))
     }
 
-    /// The block with the element that has `index` before it.
+    /// Returns the block with the element that has `index` before it.
     fn block_at(&self, txn: &mut Txn<'_>, index: u64) -> Result<Place> {
         self.descend(txn, |node, before| node.at(index - before))
     }
@@ -221,9 +222,8 @@ impl Ranks {
         }
     }
 
-    /// Notes that elements came and went, whose rows are written already. `changes` are brought into order. `count` is
-    /// how many elements there are now: a tree is made where they have become too many for a walk, and goes where they
-    /// are few.
+    /// Notes that elements came and went, whose rows are written already. Sorts `changes`. `count` is the number of
+    /// elements now: a tree is made where they have become too many for a walk, and removed where they are few.
     pub fn apply(&mut self, txn: &mut Txn<'_>, changes: &mut [Change], count: u64) -> Result<()> {
         if !self.is_there() {
             return if count > WALK_MAX { self.build(txn) } else { Ok(()) };
@@ -303,7 +303,7 @@ impl Ranks {
         }
         let patches: SmallVec<[_; 4]> =
             counts.iter().map(|(at, count)| (node.offset_of_count(*at) as u32, node.count_bytes(*count))).collect();
-        // Nobody else may hold the row: it is changed in place.
+        // The only handle on the row, so that it is changed in place.
         drop(node);
         for (offset, bytes) in patches {
             txn.patch_row(&row, offset, &bytes, length)?;
@@ -311,7 +311,7 @@ impl Ranks {
         Ok(())
     }
 
-    /// What changes do to a block of a node.
+    /// Applies changes to a block of a node.
     fn change_block(
         &self,
         txn: &mut Txn<'_>,
@@ -324,7 +324,7 @@ impl Ranks {
         let delta: i64 = changes.iter().map(|change| change.delta).sum();
         let count = node.count(at).saturating_add_signed(delta);
         let mut changed = Changed { delta, entries: None, is_small: false };
-        // One that could not be cut is tried again later only.
+        // A block that could not be cut is tried again later only.
         if count > BLOCK_MAX && delta > 0 && (delta > 1 || count % BLOCK_MAX == 1) {
             let entries = self.cut_block(txn, node.key(at), until, changes, count)?;
             changed.entries = (entries.len() > 1).then_some(entries);
@@ -334,7 +334,7 @@ impl Ranks {
         Ok(changed)
     }
 
-    /// The blocks that become of one with `count` elements.
+    /// Returns the blocks that one with `count` elements becomes.
     fn cut_block(
         &self,
         txn: &mut Txn<'_>,
@@ -368,8 +368,9 @@ impl Ranks {
         Ok(cutter.finish())
     }
 
-    /// Writes a node whose entries have changed, `counts` those that have another count and `replaced` those that are
-    /// cut or to be joined with others.
+    /// Writes a node whose entries have changed: `counts` are those with another count, `replaced` those that are cut
+    /// or
+    /// to be joined with others.
     #[allow(clippy::too_many_arguments)] // They are all that is known of a node.
     fn restructure(
         &mut self,
@@ -454,13 +455,13 @@ impl Ranks {
         Ok(joined)
     }
 
-    /// Writes a node, and returns what stands for it above.
+    /// Writes a node, and returns its entry in the parent.
     fn put_node(&self, txn: &mut Txn<'_>, number: u32, node: &Making) -> Result<Entry> {
         txn.put_row(&node_row(&self.rows, number), &[&node.encode()])?;
         Ok(Entry { key: node.first_key().to_vec(), child: number, count: node.sum() })
     }
 
-    /// Makes a root of several parts, or of what is below a single one. The first part is what lies in the root's row.
+    /// Makes a root of several parts, or of the children of a single one. The first part lies in the root's row.
     fn put_root(&mut self, txn: &mut Txn<'_>, mut entries: Vec<Entry>) -> Result<()> {
         if let [one] = &entries[..]
             && one.child == ROOT
@@ -484,7 +485,8 @@ impl Ranks {
         Ok(txn.put_row(&node_row(&self.rows, ROOT), &[&root.encode()])?)
     }
 
-    /// Whether the tree counts what is there, each block held against its rows; the answer says what is wrong.
+    /// Checks that the tree counts the elements that exist, comparing each block with its rows; the inner error is the
+    /// defect.
     pub fn verify(&self, txn: &mut Txn<'_>, count: u64) -> Result<std::result::Result<(), String>> {
         if !self.is_there() {
             let walked = self.count_rows(txn, b"", None, WALK_MAX)?;
@@ -528,7 +530,7 @@ impl Ranks {
         Ok(Ok(()))
     }
 
-    /// Levels and nodes.
+    /// Returns the numbers of levels and nodes.
     pub fn size(&self, txn: &mut Txn<'_>) -> Result<(u32, u64)> {
         if !self.is_there() {
             return Ok((0, 0));
@@ -564,9 +566,10 @@ impl Ranks {
     }
 }
 
-/// Whether a node's blocks are the first and the last of all. There an empty block stays: what is taken away from an
-/// end leaves its place to it, and the walk from that end begins behind it. For the same reason the first block with
-/// elements is joined with no other one.
+/// Which ends of all blocks a node holds. At an end an empty block stays: elements taken from there leave their
+/// places to it, and the walk from that end begins behind it. For the same reason the first block with elements is
+/// joined
+/// with no other one.
 #[derive(Clone, Copy)]
 struct Ends {
     is_first: bool,
@@ -574,7 +577,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Whether a block that has become small may be joined with a neighbour.
+    /// Tells whether a block that has become small may be joined with a neighbour.
     fn may_join(self, node: &Node, at: usize, count: u64) -> bool {
         let is_outermost = (self.is_first && at == 0) || (self.is_last && at + 1 == node.len());
         if count == 0 {
@@ -600,7 +603,7 @@ impl Ends {
                 if sum == 0 {
                     true
                 } else if at_start || at_end {
-                    // Only what is empty goes into a neighbour there.
+                    // At an end only an empty block is joined with a neighbour.
                     (!at_start || entry.count == 0) && (!at_end || last.count == 0)
                 } else {
                     fewer == 0 || (fewer < BLOCK_MIN && sum <= BLOCK_JOINED)

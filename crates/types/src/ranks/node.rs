@@ -1,5 +1,5 @@
 //! A node of the rank tree as a row: parts in order, each with its first possible key and the number of its elements,
-//! and, above the blocks, with the number of the node that it is.
+//! and, above the blocks, with the number of its node.
 //!
 //! `level: u8 | n: u16 | counts: n * W | children: n * u32, above level 0 | ends: n * u16 | keys`, W being 4 at level 0
 //! and 8 above. `ends` are where each key ends among `keys`: a key is found without a walk, a count is patched in its
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 const BLOCKS_MAX: usize = 128;
 const NODES_MAX: usize = 1024;
 
-/// Bytes of keys at most, but for one key: a node stays smaller than what patches are good for.
+/// Bytes of keys at most, but for one key: a larger node would not be worth patching.
 const KEYS_BYTES_MAX: usize = 16 << 10;
 
 /// A node is small below this share of its parts.
@@ -25,9 +25,9 @@ const HEAD_BYTES: usize = 3;
 /// A part of a node, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// No element of it lies before, all elements of the part before it do.
+    /// The lower bound of the elements of this part; all elements of the part before lie below it.
     pub key: Vec<u8>,
-    /// At level 0 without meaning.
+    /// The number of a node; at level 0 without meaning.
     pub child: u32,
     pub count: u64,
 }
@@ -66,7 +66,7 @@ impl Node {
         (length > 0 && level < 16 && row.len() == keys + usize::from(last_end)).then_some((level, length, keys))
     }
 
-    /// An error unless it is where it should be.
+    /// Returns an error unless the node has this level.
     pub fn expect_level(&self, level: Option<u8>) -> Result<()> {
         if level.is_none_or(|level| level == self.level) { Ok(()) } else { Err(damaged("a rank tree", &self.row)) }
     }
@@ -75,7 +75,7 @@ impl Node {
         self.level
     }
 
-    /// Parts.
+    /// Returns the number of parts.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -92,7 +92,7 @@ impl Node {
         HEAD_BYTES + at * count_width(self.level)
     }
 
-    /// A count as it stands in the node.
+    /// Returns the bytes of a count as they stand in the node.
     pub fn count_bytes(&self, count: u64) -> SmallVec<[u8; 8]> {
         SmallVec::from_slice(&count.to_be_bytes()[8 - count_width(self.level)..])
     }
@@ -105,7 +105,7 @@ impl Node {
         }
     }
 
-    /// Elements in the parts before `at`.
+    /// Counts the elements in the parts before `at`.
     pub fn count_before(&self, at: usize) -> u64 {
         let counts = &self.row[HEAD_BYTES..self.offset_of_count(at)];
         match self.level {
@@ -133,7 +133,7 @@ impl Node {
         self.row.get(from..self.key_end(at)).unwrap_or_default()
     }
 
-    /// The part where `key` belongs: the last one that begins at it or before; the first one if none does.
+    /// Returns the part where `key` belongs: the last one that begins at it or before; the first one if none does.
     pub fn find(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.length);
         while high - low > 1 {
@@ -143,7 +143,7 @@ impl Node {
         low
     }
 
-    /// The part that has the element with `index` before it in this node; the last one if there are too few.
+    /// Returns the part that has the element with `index` before it in this node; the last one if there are too few.
     pub fn at(&self, index: u64) -> usize {
         let mut before = 0;
         for at in 0..self.length {
@@ -180,7 +180,7 @@ impl Making {
         self.entries.len() < parts_max(self.level) / SMALL_SHARE
     }
 
-    /// As many parts as it may have, a quarter left for more.
+    /// Tells whether the node has as many parts as it may have but for a quarter, which is left for more.
     pub fn is_filled(&self) -> bool {
         self.entries.len() >= parts_max(self.level) / 4 * 3 || bytes_of(&self.entries) >= KEYS_BYTES_MAX / 4 * 3
     }
@@ -209,7 +209,7 @@ fn bytes_of(entries: &[Entry]) -> usize {
     entries.iter().map(|entry| entry.key.len()).sum()
 }
 
-/// As many nodes as these parts need, about equally full.
+/// Divides parts among as many nodes as they need, about equally full.
 pub fn divide(entries: Vec<Entry>, level: u8) -> Vec<Making> {
     let by_parts = entries.len().div_ceil(parts_max(level));
     let by_bytes = bytes_of(&entries).div_ceil(KEYS_BYTES_MAX);
@@ -217,7 +217,7 @@ pub fn divide(entries: Vec<Entry>, level: u8) -> Vec<Making> {
     if nodes == 1 {
         return vec![Making { level, entries }];
     }
-    // Both shares at once: a node is closed when it has its part of either.
+    // Both bounds at once: a node is closed when it has its share of parts or of bytes.
     let (parts, bytes) = (entries.len().div_ceil(nodes), bytes_of(&entries).div_ceil(nodes));
     let mut divided = vec![Making { level, entries: Vec::new() }];
     let mut bytes_in_last = 0;

@@ -11,16 +11,16 @@ use haypile_store::row::RowKey;
 use haypile_store::{Direction, Key, RowPresence, Txn, Value};
 use std::ops::ControlFlow;
 
-/// What is made of the inputs.
+/// How the inputs are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Union,
     Intersection,
-    /// Of the first one.
+    /// The members of the first input that no other has.
     Difference,
 }
 
-/// What becomes of the scores of a member that several inputs have.
+/// How the scores of a member that several inputs have are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregate {
     #[default]
@@ -30,7 +30,7 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// Infinities that cancel each other are zero.
+    /// Combines two scores. Infinities that cancel each other are zero.
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
             Aggregate::Sum => not_nan(a + b),
@@ -66,7 +66,7 @@ pub struct Input {
 enum Source {
     Absent,
     Zset(Zset),
-    /// The payload of a packed set.
+    /// A packed set, by its payload.
     Set(Value),
     SetRows(Rows),
 }
@@ -75,7 +75,7 @@ enum Source {
 const SET_SCORE: f64 = 1.0;
 
 impl Input {
-    /// What a key holds; an error unless it is nothing, a sorted set or a set.
+    /// Returns the value of a key as an input; an error unless it is nothing, a sorted set or a set.
     pub fn of(key: &Key<'_>, entry: Option<Entry>) -> Result<Input> {
         let Some(entry) = entry else { return Ok(Input { source: Source::Absent, count: 0, weight: 1.0 }) };
         let (source, count) = match (entry.header.type_of(), entry.header.object) {
@@ -101,7 +101,7 @@ impl Input {
         Ok(Input { source, count, weight: 1.0 })
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     fn score(&self, txn: &mut Txn<'_>, member: &[u8]) -> Result<Option<f64>> {
         match &self.source {
             Source::Absent => Ok(None),
@@ -127,17 +127,17 @@ impl Input {
     }
 }
 
-/// Inputs, and what is to be made of them.
+/// Inputs, and how they are combined.
 pub struct Combination {
     inputs: Vec<Input>,
     operation: Operation,
     aggregate: Aggregate,
 }
 
-/// An input with so many times fewer members than the others is what these are asked for.
+/// The factor by which an input has to be smaller than the others for its members to be looked up in them.
 const PROBE_SHARE: u64 = 16;
 
-/// Members up to which it is done where it was asked for.
+/// Members up to which the combination runs on an event loop.
 const AT_ONCE: u64 = 1024;
 
 /// Rows read from an input at once.
@@ -152,7 +152,7 @@ impl Combination {
         Combination { inputs, operation, aggregate }
     }
 
-    /// Members that the result has at most.
+    /// Returns the most members that the result can have.
     pub fn count_max(&self) -> u64 {
         match self.operation {
             Operation::Union => self.inputs.iter().map(|input| input.count).sum(),
@@ -224,7 +224,7 @@ impl Combination {
         let mut member = Vec::new();
         loop {
             let first = match self.operation {
-                // What the first one does not have is not asked for.
+                // Members that the first input lacks are not looked at.
                 Operation::Difference | Operation::Intersection => walks[0].head(),
                 Operation::Union => walks.iter().filter_map(Walk::head).min(),
             };
@@ -314,7 +314,7 @@ impl Walk {
         self.items.get(self.at).map(|item| (item.hash, &self.bytes[item.member.clone()]))
     }
 
-    /// The member at the head and its score, with which the walk goes on once it is filled.
+    /// Takes the member at the head and its score; the walk goes on once it is filled.
     fn take(&mut self) -> (Vec<u8>, f64) {
         let item = &self.items[self.at];
         self.at += 1;

@@ -1,5 +1,5 @@
 //! Changes of sorted sets: members that come, move and go. Owns the rows of a member and when a set leaves its meta
-//! row; a change is in effect when it is finished, which writes the meta row.
+//! row; a change takes effect when it is finished, which writes the meta row.
 
 use super::{Form, Large, Maker, Range, Stretch, Zset, encoding_with, kept, next_element, place_of, score_in, sign_of};
 use crate::element::{self, Head};
@@ -16,25 +16,25 @@ use std::ops::ControlFlow;
 /// ZADD's conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adding {
-    /// Only members that are not there.
+    /// Adds new members, and changes none.
     pub new_only: bool,
-    /// Only members that are there.
+    /// Changes members that exist, and adds none.
     pub old_only: bool,
-    /// Of members that are there, only those whose score becomes higher, or lower.
+    /// Changes existing members only if their score becomes higher, or lower.
     pub greater: bool,
     pub less: bool,
-    /// The score is added to the old one.
+    /// Adds the score to the old one.
     pub increment: bool,
 }
 
-/// What became of one member.
+/// The outcome for one member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Added {
     /// The conditions do not hold.
     Refused,
     New(f64),
     Moved(f64),
-    /// It had this score already.
+    /// The member had this score already.
     Same(f64),
 }
 
@@ -55,18 +55,18 @@ enum EditForm {
 /// Where a member was found.
 struct Found {
     score: f64,
-    /// Among packed entries.
+    /// Where the member lies among packed entries.
     at: std::ops::Range<usize>,
 }
 
 /// More elements that go at once are removed by copying those that stay, if these are fewer.
 const REMOVED_IN_PLACE: u64 = 1024;
 
-/// What the log takes for an element that goes, besides its member, which it has twice.
+/// Bytes of the log for a removed element, besides its member, which it has twice.
 const REMOVED_BYTES: u64 = 72;
 
 impl Edit {
-    /// Begins a change of a set, or of a key where nothing is.
+    /// Begins a change of a set, or of a key without value.
     pub fn of(zset: Option<Zset>) -> Result<Edit> {
         let Some(zset) = zset else {
             let form = EditForm::Packed { encoding: ZSET_LISTPACK, count: 0, entries: Vec::new() };
@@ -213,12 +213,12 @@ impl Edit {
         self.len() == 0
     }
 
-    /// Whether anything changed so far.
+    /// Tells whether anything changed so far.
     pub fn is_changed(&self) -> bool {
         self.is_changed
     }
 
-    /// Puts the change into effect; a set without elements goes.
+    /// Puts the change into effect; a set without elements is removed.
     pub fn finish(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         if !self.is_changed {
             return Ok(());
@@ -261,8 +261,8 @@ fn put_packed(entries: &mut Vec<u8>, member: &[u8], score: f64) -> Result<()> {
 }
 
 impl Zset {
-    /// Removes the elements of a stretch, gives them to `each` in its order, and says how many there were. What stays
-    /// is copied to new rows where that is less, or all that a transaction may change.
+    /// Removes the elements of a stretch, gives them to `each` in its order, and says how many there were. The other
+    /// elements are copied to new rows where that is less, or where a transaction cannot hold the removals.
     pub fn remove_range(
         self,
         txn: &mut Txn<'_>,
@@ -335,7 +335,7 @@ impl Zset {
 }
 
 impl Large {
-    /// A set without elements, that nothing names yet.
+    /// Returns a set without elements, which nothing names yet.
     pub(super) fn new(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<Large> {
         let head = Head { object: Object::new(txn, key)?, encoding, count: 0 };
         let ranks = Ranks { rows: head.rows(key), family: Family::Score, next_node: 0 };

@@ -1,4 +1,4 @@
-//! Sorted sets that are made as a whole: results of ...STORE. They may have any size: what grows beyond a meta row goes
+//! Sorted sets that are made as a whole: results of ...STORE. They may have any size: elements beyond a meta row go
 //! to the rows of an object that nothing names until it is complete, so that it is written ahead; the rank tree is
 //! built afterwards.
 
@@ -28,12 +28,12 @@ impl Maker {
         Maker { entries: Vec::new(), large: None, count: 0, member_bytes_max: 0 }
     }
 
-    /// A set that lies in rows from the beginning.
+    /// Returns a set that lies in rows from the beginning.
     pub(super) fn rows(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<Maker> {
         Ok(Maker { large: Some(Large::new(txn, key, encoding)?), ..Maker::new() })
     }
 
-    /// Whether a member was added.
+    /// Tells whether a member was added.
     pub fn contains(&self, txn: &mut Txn<'_>, member: &[u8]) -> Result<bool> {
         if let Some(large) = &self.large {
             let row = large.rows().element(element::hash(txn, member), member);
@@ -92,7 +92,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Elements so far.
+    /// Returns the number of elements so far.
     pub fn len(&self) -> u64 {
         self.count
     }
@@ -101,7 +101,7 @@ impl Maker {
         self.count == 0
     }
 
-    /// Gives the set to a key, whatever was there; without elements, the key goes. Without deadline.
+    /// Gives the set, without deadline, to a key, in place of any value; without elements the key is removed.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>) -> Result<()> {
         let limit = |limit| u64::try_from(txn.encoding_limit(limit)).unwrap_or(0);
         let fits = self.count <= limit(EncodingLimit::ZsetEntries)
@@ -134,7 +134,7 @@ impl Maker {
         key::write(txn, key, before, &header, &[&packed.head(), &entries])
     }
 
-    /// The same for a set in rows.
+    /// Gives a set in rows, with a deadline if it shall have one, to a key.
     pub(super) fn finish_rows(
         self,
         txn: &mut Txn<'_>,

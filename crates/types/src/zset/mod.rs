@@ -32,19 +32,19 @@ pub struct Zset {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// The payload.
+    /// A set in its meta row, by its payload.
     Packed(Value),
     Rows(Large),
 }
 
-/// What the header of a sorted set in rows says.
+/// The header of a sorted set in rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Large {
     head: Head,
     ranks: Ranks,
 }
 
-/// Bytes of a header beyond that of all collections: `next_node: u32`.
+/// Bytes of a header beyond the part of all collections: `next_node: u32`.
 const OWN_BYTES: usize = 4;
 
 impl Large {
@@ -56,14 +56,15 @@ impl Large {
 /// The elements of a packed set, in order.
 type Elements<'p> = SmallVec<[(&'p [u8], f64); 64]>;
 
-/// `score | member`: what follows the prefix in the key of a score row. Both zeros are one place.
+/// Returns `score | member`: the part behind the prefix in the key of a score row. Both zeros are one place.
 fn place_of(member: &[u8], score: f64) -> RowKey {
     let mut place = RowKey::from_slice(&score::place(score));
     place.extend_from_slice(member);
     place
 }
 
-/// The member and the score of a score row: its key behind the prefix, and its value, which only minus zero has.
+/// Returns the member and the score of a score row: of its key behind the prefix, and its value, which only minus zero
+/// has.
 #[inline]
 pub fn element_of<'r>(row: &'r [u8], value: &[u8]) -> Option<(&'r [u8], f64)> {
     let (place, member) = row.get(element::ROW_PREFIX_BYTES..)?.split_first_chunk::<{ score::BYTES }>()?;
@@ -71,24 +72,24 @@ pub fn element_of<'r>(row: &'r [u8], value: &[u8]) -> Option<(&'r [u8], f64)> {
     Some((member, if value.is_empty() { score } else { -0.0 }))
 }
 
-/// The value of a score row.
+/// Returns the value of a score row.
 fn sign_of(score: f64) -> &'static [u8] {
     if score == 0.0 && score.is_sign_negative() { &[1] } else { &[] }
 }
 
-/// How Redis would hold a set of so many elements after one with this member was added.
+/// Returns the encoding that Redis would use for a set of so many elements after one with this member was added.
 fn encoding_with(txn: &Txn<'_>, encoding: u8, count: u64, member_bytes: usize) -> u8 {
     let holds = |limit, size: u64| i64::try_from(size).is_ok_and(|size| size <= txn.encoding_limit(limit));
     let fits = holds(EncodingLimit::ZsetEntries, count) && holds(EncodingLimit::ZsetValue, member_bytes as u64);
     if encoding == ZSET_LISTPACK && fits { ZSET_LISTPACK } else { ZSET_SKIPLIST }
 }
 
-/// A score as Redis keeps it: a listpack holds integers without the sign of a zero.
+/// Returns a score as Redis keeps it: a listpack holds integers without the sign of a zero.
 fn kept(encoding: u8, score: f64) -> f64 {
     if encoding == ZSET_LISTPACK && score == 0.0 { 0.0 } else { score }
 }
 
-/// The next element of a packed set.
+/// Returns the next element of a packed set.
 #[inline]
 fn next_element<'p>(reader: &mut Reader<'p>) -> Result<(&'p [u8], f64)> {
     let member = reader.string()?;
@@ -96,19 +97,19 @@ fn next_element<'p>(reader: &mut Reader<'p>) -> Result<(&'p [u8], f64)> {
 }
 
 impl Zset {
-    /// The set of a key, for who reads it.
+    /// Returns the set of a key, for a reader.
     #[inline]
     pub fn read(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Zset>> {
         key::lookup(txn, key)?.map(|entry| Zset::of(key, entry)).transpose()
     }
 
-    /// The set of a key, for who writes it.
+    /// Returns the set of a key, for a writer.
     #[inline]
     pub fn write(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Zset>> {
         key::lookup_write(txn, key)?.map(|entry| Zset::of(key, entry)).transpose()
     }
 
-    /// The set of a key that was looked up; an error if it holds something else.
+    /// Returns the set of a key that was looked up; an error if it holds something else.
     #[inline]
     pub fn of(key: &Key<'_>, entry: Entry) -> Result<Zset> {
         let header = entry.header;
@@ -128,7 +129,7 @@ impl Zset {
         Ok(Zset { header, form })
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn cardinality(&self) -> Result<u64> {
         match &self.form {
@@ -137,7 +138,7 @@ impl Zset {
         }
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     pub fn score(&self, txn: &mut Txn<'_>, member: &[u8]) -> Result<Option<f64>> {
         match &self.form {
             Form::Packed(payload) => {
@@ -154,7 +155,7 @@ impl Zset {
         }
     }
 
-    /// How many elements lie before a member, from the lowest on or from the highest, and its score.
+    /// Returns how many elements lie before a member, from the lowest on or from the highest, and its score.
     pub fn rank(&self, txn: &mut Txn<'_>, member: &[u8], reverse: bool) -> Result<Option<(u64, f64)>> {
         let found = match &self.form {
             Form::Packed(payload) => {
@@ -196,8 +197,8 @@ impl Zset {
         }
     }
 
-    /// Whether each member has its place and nothing else has one, and the rank tree counts them; the answer says what
-    /// is wrong.
+    /// Checks that each member has its place, nothing else has one, and the rank tree counts them; the inner error is
+    /// the defect.
     pub fn verify(&self, txn: &mut Txn<'_>) -> Result<std::result::Result<(), String>> {
         let Form::Rows(large) = &self.form else { return Ok(Ok(())) };
         let mut wrong = Ok(());
@@ -222,7 +223,7 @@ impl Zset {
         large.ranks.verify(txn, large.head.count)
     }
 
-    /// Levels and nodes of the rank tree.
+    /// Returns the numbers of levels and nodes of the rank tree.
     pub fn tree_size(&self, txn: &mut Txn<'_>) -> Result<(u32, u64)> {
         match &self.form {
             Form::Packed(_) => Ok((0, 0)),
@@ -230,12 +231,12 @@ impl Zset {
         }
     }
 
-    /// Whether all elements lie in the meta row.
+    /// Tells whether all elements lie in the meta row.
     pub fn is_packed(&self) -> bool {
         matches!(self.form, Form::Packed(_))
     }
 
-    /// Whether Redis would hold it in a listpack.
+    /// Tells whether Redis would hold the set in a listpack.
     pub fn is_listpack(&self) -> Result<bool> {
         let encoding = match &self.form {
             Form::Packed(payload) => Packed::parse(payload)?.encoding,

@@ -22,12 +22,12 @@ pub enum LexBound<'a> {
     Lowest,
     Highest,
     At(&'a [u8]),
-    /// The member itself is outside.
+    /// The bound is the member, which is outside.
     Beside(&'a [u8]),
 }
 
 impl LexBound<'_> {
-    /// Whether a member is not below this, taken as a lower bound.
+    /// Tells whether a member is not below this, taken as a lower bound.
     fn allows_above(self, member: &[u8]) -> bool {
         match self {
             LexBound::Lowest => true,
@@ -37,7 +37,7 @@ impl LexBound<'_> {
         }
     }
 
-    /// Whether a member is not above this, taken as an upper bound.
+    /// Tells whether a member is not above this, taken as an upper bound.
     fn allows_below(self, member: &[u8]) -> bool {
         match self {
             LexBound::Lowest => false,
@@ -47,7 +47,7 @@ impl LexBound<'_> {
         }
     }
 
-    /// Whether two bounds have nothing between them.
+    /// Tells whether two bounds have nothing between them.
     fn excludes(self, max: LexBound<'_>) -> bool {
         use LexBound::*;
         match (self, max) {
@@ -59,10 +59,10 @@ impl LexBound<'_> {
     }
 }
 
-/// Which elements.
+/// A range of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range<'a> {
-    /// From the lowest element's 0 on, the end exclusive; within the set.
+    /// From one index to another, counted from the lowest element, the end exclusive; within the set.
     Index {
         from: u64,
         until: u64,
@@ -71,7 +71,7 @@ pub enum Range<'a> {
         min: ScoreBound,
         max: ScoreBound,
     },
-    /// Meant for elements of one score; where scores differ, that of the lowest element is taken for all bounds.
+    /// By member, for elements of one score; where scores differ, that of the lowest element is taken for all bounds.
     Lex {
         min: LexBound<'a>,
         max: LexBound<'a>,
@@ -133,7 +133,7 @@ pub(super) struct Run {
 }
 
 impl Zset {
-    /// Elements in a range.
+    /// Counts the elements in a range.
     pub fn count(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<u64> {
         match (range, &self.form) {
             (Range::Index { from, until }, _) => Ok(until.min(self.cardinality()?).saturating_sub(from)),
@@ -150,7 +150,7 @@ impl Zset {
         }
     }
 
-    /// Elements before a range of a set in rows.
+    /// Counts the elements before a range of a set in rows.
     pub(super) fn before(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<u64> {
         match (range, &self.form) {
             (Range::Index { from, .. }, _) => Ok(from),
@@ -205,8 +205,9 @@ impl Zset {
         if bad { Err(damaged("an element of a sorted set", &from)) } else { Ok(()) }
     }
 
-    /// The rows of a stretch as they are now, to be read later and elsewhere, and how many of them come before its
-    /// first element. `None`: there are none, or they all lie in the meta row.
+    /// Returns the rows of a stretch as a view of this moment, to be read later and elsewhere, and how many of them
+    /// come
+    /// before its first element. `None`: there are none, or they all lie in the meta row.
     pub fn view(&self, txn: &mut Txn<'_>, stretch: Stretch<'_>) -> Result<Option<(View, u64)>> {
         let Form::Rows(large) = &self.form else { return Ok(None) };
         let Some(run) = large.run(txn, stretch)? else { return Ok(None) };
@@ -215,7 +216,7 @@ impl Zset {
     }
 }
 
-/// The elements of a packed set that are in a range, found from the end where the walk begins.
+/// Returns the elements of a packed set that are in a range, found from the end where the walk begins.
 fn within(elements: &[(&[u8], f64)], range: Range<'_>, direction: Direction) -> std::ops::Range<usize> {
     match range {
         Range::Index { from, until } => {
@@ -244,7 +245,8 @@ fn within(elements: &[(&[u8], f64)], range: Range<'_>, direction: Direction) -> 
 }
 
 impl Large {
-    /// The places between which a range of scores or members lies, the end exclusive (`None`: to the end of all);
+    /// Returns the places between which a range of scores or members lies, the end exclusive (`None`: to the end of
+    /// all);
     /// nothing if the range is empty whatever the elements are.
     fn places(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<Option<(RowKey, Option<RowKey>)>> {
         match range {
@@ -288,7 +290,7 @@ impl Large {
         Ok(first.unwrap_or(0.0))
     }
 
-    /// The rows of a stretch, begun as close to its first element as the tree tells.
+    /// Returns the rows of a stretch, begun as close to its first element as the tree tells.
     pub(super) fn run(&self, txn: &mut Txn<'_>, stretch: Stretch<'_>) -> Result<Option<Run>> {
         let Stretch { range, direction, skip, take } = stretch;
         if take == 0 {
@@ -309,7 +311,7 @@ impl Large {
         }
         let Some((from, until)) = self.places(txn, range)? else { return Ok(None) };
         if skip > WALK_MAX {
-            // The index of the first one, and how many there are.
+            // The index of the first element, and how many there are.
             let low = self.ranks.rank(txn, &from)?;
             let high = match &until {
                 Some(until) => self.ranks.rank(txn, until)?,
@@ -322,7 +324,7 @@ impl Large {
         Ok(Some(Run { from, until, skip, take }))
     }
 
-    /// `take` elements from the one with this index on.
+    /// Returns `take` elements from the one with this index on.
     fn run_from(&self, txn: &mut Txn<'_>, first: u64, direction: Direction, take: u64) -> Result<Run> {
         let (key, skip) = match (self.ranks.is_there(), direction) {
             (true, _) => self.ranks.find(txn, first, direction)?,
@@ -337,7 +339,7 @@ impl Large {
     }
 }
 
-/// The first place behind that of a member.
+/// Returns the first place behind that of a member.
 fn just_behind(member: &[u8], score: f64) -> RowKey {
     let mut place = place_of(member, score);
     place.push(0);
