@@ -13,23 +13,23 @@ use std::ops::ControlFlow;
 /// The name of a consumer: on the stack unless it is long.
 pub type ConsumerName = SmallVec<[u8; 32]>;
 
-/// What the row of a consumer says.
+/// The row of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerState {
-    /// What its pending entries are found by.
+    /// The number by which its pending entries are found.
     pub number: u32,
-    /// When it was named last in a command that serves it: Unix time in milliseconds.
+    /// The time of the last command that served the consumer: Unix time in milliseconds.
     pub seen_ms: u64,
-    /// When it got an entry last.
+    /// The time when the consumer got its last entry.
     pub active_ms: Option<u64>,
-    /// Entries that it has not acknowledged.
+    /// Entries that the consumer has not acknowledged.
     pub pending: u64,
 }
 
 impl ConsumerState {
     pub const BYTES: usize = 4 + 8 + 8 + 8;
 
-    /// `number: u32 | seen_ms: u64 | active_ms: i64, -1 if never | pending: u64`.
+    /// Returns `number: u32 | seen_ms: u64 | active_ms: i64, -1 if never | pending: u64`.
     #[inline]
     pub fn encode(&self) -> [u8; ConsumerState::BYTES] {
         let mut bytes = [0; ConsumerState::BYTES];
@@ -40,7 +40,7 @@ impl ConsumerState {
         bytes
     }
 
-    /// `None` if it is no such value.
+    /// Parses the row; `None` if these bytes are none.
     #[inline]
     pub fn parse(value: &[u8]) -> Option<ConsumerState> {
         let value: &[u8; ConsumerState::BYTES] = value.try_into().ok()?;
@@ -59,7 +59,7 @@ impl ConsumerState {
 pub struct Consumer {
     pub name: ConsumerName,
     pub state: ConsumerState,
-    /// As it is written; `None`: not yet.
+    /// The row as it is written; `None`: not yet.
     saved: Option<ConsumerState>,
 }
 
@@ -72,7 +72,7 @@ impl Group<'_> {
         }
     }
 
-    /// A consumer that the group does not have, seen now. It is there once both are saved.
+    /// Returns a new consumer of the group, seen now. It exists once both are saved.
     pub fn add_consumer(&mut self, txn: &Txn<'_>, name: &[u8]) -> Result<Consumer> {
         let number = self.state.next_consumer;
         self.state.next_consumer = number.checked_add(1).ok_or(Error::Overflow)?;
@@ -81,7 +81,7 @@ impl Group<'_> {
         Ok(Consumer { name: name.into(), state, saved: None })
     }
 
-    /// Writes what has changed of a consumer's row.
+    /// Writes a consumer's row if it has changed.
     #[inline]
     pub fn save_consumer(&self, txn: &mut Txn<'_>, consumer: &mut Consumer) -> Result<()> {
         if consumer.saved != Some(consumer.state) {
@@ -91,7 +91,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Removes a consumer with what it has not acknowledged, which nobody has any more then. The group is to be saved.
+    /// Removes a consumer with the entries that it has not acknowledged, which are pending no more. The group is to be
+    /// saved.
     pub fn remove_consumer(&mut self, txn: &mut Txn<'_>, consumer: &Consumer) -> Result<()> {
         self.long_if(txn, consumer.state.pending)?;
         let mut ids: Vec<StreamId> = Vec::new();
@@ -127,7 +128,7 @@ impl Group<'_> {
         ended
     }
 
-    /// `4 | group: u32 | consumer: u32 | ms: u64 | seq: u64`.
+    /// Returns the key of the row `4 | group: u32 | consumer: u32 | ms: u64 | seq: u64`.
     #[inline]
     pub(super) fn by_consumer_row(&self, consumer: u32, id: StreamId) -> RowKey {
         self.row(Kind::ByConsumer, &[&consumer.to_be_bytes(), &id.to_bytes()])

@@ -1,8 +1,9 @@
-//! The entries of a stream: a row for each, in the order of their ids. Adding one reads nothing and writes its row;
+//! The entries of a stream: a row for each, in the order of their ids. Adding an entry reads nothing and writes its
+//! row;
 //! ranges are read where they lie.
 //!
-//! Reads begin at the first entry that the head knows, never before: what was trimmed away there leaves deletions
-//! behind, which nobody is to walk over.
+//! Reads begin at the first entry that the head knows, never before: entries trimmed away there leave deletions behind,
+//! which no read should walk over.
 
 use super::{Kind, Stream, StreamId};
 use crate::Result;
@@ -16,7 +17,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 /// Bytes of an entry's element: `0: u8 | ms: u64 BE | seq: u64 BE`.
 pub const ELEMENT_BYTES: usize = 1 + StreamId::BYTES;
 
-/// The element of an entry's row.
+/// Returns the element of an entry's row.
 #[inline]
 pub fn element_of(id: StreamId) -> [u8; ELEMENT_BYTES] {
     let mut element = [0; ELEMENT_BYTES];
@@ -25,7 +26,7 @@ pub fn element_of(id: StreamId) -> [u8; ELEMENT_BYTES] {
     element
 }
 
-/// The id in the key of an entry's row.
+/// Returns the id in the key of an entry's row.
 #[inline]
 pub fn id_of(row: &[u8]) -> Option<StreamId> {
     match row.get(ROW_PREFIX_BYTES..)?.split_first()? {
@@ -45,7 +46,7 @@ pub struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
-    /// The fields in an entry's row; `None` if these are no pairs.
+    /// Returns the fields in an entry's row; `None` if these are no pairs.
     #[inline]
     pub fn of(value: &'v [u8]) -> Option<Fields<'v>> {
         let (mut rest, mut count) = (value, 0);
@@ -57,13 +58,13 @@ impl<'v> Fields<'v> {
         (count > 0 && count % 2 == 0).then_some(Fields { rest: value, count })
     }
 
-    /// The fields in an entry's row, which have to be some.
+    /// Returns the fields in an entry's row, or an error if these are no pairs.
     #[inline]
     pub fn read(value: &'v [u8]) -> Result<Fields<'v>> {
         Fields::of(value).ok_or_else(|| damaged("an entry of a stream", value))
     }
 
-    /// Fields and values together.
+    /// Returns the number of fields and values together.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // An entry has at least one field.
     pub fn len(&self) -> usize {
@@ -87,7 +88,7 @@ impl<'v> Iterator for Fields<'v> {
     }
 }
 
-/// A length and what follows it. Five bytes are enough for any.
+/// Splits off a length. Five bytes are enough for any.
 #[inline]
 fn length_of(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (mut length, mut at) = (0, 0);
@@ -119,7 +120,7 @@ impl Stream {
         self.rows.data(&element_of(id))
     }
 
-    /// Adds an entry, whose id is above all others, of at least one field with its value. Those who wait for the stream
+    /// Adds an entry of at least one field with its value; its id is above all others. Clients that wait for the stream
     /// learn of it. The stream is to be saved then.
     #[inline]
     pub fn append<'f>(
@@ -139,8 +140,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts an entry behind the others, for who makes a stream of what it was elsewhere and sets the rest of the head
-    /// itself.
+    /// Puts an entry behind the others, for callers that rebuild a stream from elsewhere and set the rest of the head
+    /// themselves.
     #[inline]
     pub fn put<'f>(&mut self, txn: &mut Txn<'_>, id: StreamId, fields: impl Iterator<Item = &'f [u8]>) -> Result<()> {
         let mut value: SmallVec<[u8; 256]> = SmallVec::new();
@@ -156,7 +157,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Rows of the entries in a range; `None` if there can be none.
+    /// Returns the bounds of the rows of the entries in a range; `None` if there can be none.
     fn range(&self, ids: &RangeInclusive<StreamId>) -> Option<(RowKey, RowKey)> {
         let (from, to) = (*ids.start().max(&self.head.first), *ids.end().min(&self.head.last));
         if self.head.count == 0 || from > to {
@@ -190,7 +191,7 @@ impl Stream {
         ended
     }
 
-    /// Shows only the ids.
+    /// Shows the ids of the entries in a range, up or down, until `visit` breaks.
     pub fn visit_ids(
         &self,
         txn: &mut Txn<'_>,
@@ -211,7 +212,7 @@ impl Stream {
         ended
     }
 
-    /// The first or the last id in a range.
+    /// Returns the first or the last id in a range.
     pub fn edge(
         &self,
         txn: &mut Txn<'_>,
@@ -226,12 +227,14 @@ impl Stream {
         Ok(found)
     }
 
-    /// The last id that there is an entry with, which may be below the last one that was given out.
+    /// Returns the highest id of an entry that exists, which may be below the last id given out.
     pub fn last_entry(&self, txn: &mut Txn<'_>) -> Result<Option<StreamId>> {
         self.edge(txn, StreamId::MIN..=StreamId::MAX, Direction::Backward)
     }
 
-    /// The rows of the entries in a range as they are now, to be read later and elsewhere; `None` if there can be none.
+    /// Returns the rows of the entries in a range as a view of this moment, to be read later and elsewhere; `None` if
+    /// there
+    /// can be none.
     pub fn view(&self, txn: &mut Txn<'_>, ids: RangeInclusive<StreamId>, direction: Direction) -> Result<Option<View>> {
         match self.range(&ids) {
             Some((from, until)) => Ok(Some(txn.view(&from, &until, direction)?)),
@@ -239,7 +242,7 @@ impl Stream {
         }
     }
 
-    /// The value of an entry's row (`Fields::of`), if there is one.
+    /// Returns the value of an entry's row (`Fields::of`), if there is one.
     pub fn get(&self, txn: &mut Txn<'_>, id: StreamId) -> Result<Option<Value>> {
         if !self.may_have(id) {
             return Ok(None);
@@ -247,7 +250,7 @@ impl Stream {
         Ok(txn.row(&self.row(id))?)
     }
 
-    /// Whether there is an entry.
+    /// Tells whether there is an entry.
     pub fn has(&self, txn: &mut Txn<'_>, id: StreamId) -> Result<bool> {
         Ok(self.may_have(id) && txn.row_presence(&self.row(id))? != RowPresence::Absent)
     }
@@ -278,7 +281,7 @@ impl Stream {
         Ok(before - self.head.count)
     }
 
-    /// What was the first entry has gone: finds the next one, which there is.
+    /// Finds the new first entry, which exists, after the removal of the old one.
     fn find_first(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         match self.edge(txn, StreamId::MIN..=StreamId::MAX, Direction::Forward)? {
             Some(first) => {

@@ -1,9 +1,9 @@
-//! Consumer groups: how far each has read a stream, and what it remembers of its consumers and of what they have not
-//! acknowledged. Owns a group's row, and how many groups a stream has; consumers are in `consumer`, what they have to
-//! acknowledge in `pending`, and what an entry means to a group that reads it in `reading`. Format:
-//! docs/format/stream.md.
+//! Consumer groups: how far each has read a stream, and its state of its consumers and of the entries that they have
+//! not
+//! acknowledged. Owns a group's row, and how many groups a stream has; consumers are in `consumer`, pending entries in
+//! `pending`, and the meaning of an entry for a group that reads it in `reading`. Format: docs/format/stream.md.
 //!
-//! What happens to a group leaves the stream's meta row alone: as in Redis, who watches the key does not learn of it.
+//! A change of a group leaves the stream's meta row as it is: as in Redis, WATCH of the key does not notice it.
 
 use super::{Kind, Stream, StreamId};
 use crate::element::{ROW_PREFIX_BYTES, Rows};
@@ -13,7 +13,7 @@ use haypile_store::row::RowKey;
 use haypile_store::{Direction, Txn};
 use std::ops::ControlFlow;
 
-/// How many groups there are, and the number that the next one gets.
+/// The number of groups, and the number that the next one gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     pub groups: u32,
@@ -23,7 +23,7 @@ pub struct Census {
 impl Census {
     pub const BYTES: usize = 8;
 
-    /// `groups: u32 | next: u32`.
+    /// Returns `groups: u32 | next: u32`.
     pub fn encode(self) -> [u8; Census::BYTES] {
         (u64::from(self.groups) << 32 | u64::from(self.next)).to_be_bytes()
     }
@@ -33,7 +33,7 @@ impl Census {
         Some(Census { groups: (both >> 32) as u32, next: both as u32 })
     }
 
-    /// The row is there from the first group on.
+    /// Reads the row, which exists from the first group on.
     fn read(txn: &mut Txn<'_>, rows: &Rows) -> Result<Census> {
         match txn.row(&rows.data(&[Kind::Census as u8]))? {
             None => Ok(Census::default()),
@@ -46,14 +46,14 @@ impl Census {
     }
 }
 
-/// What the row of a group says.
+/// The row of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupState {
-    /// What its consumers and pending entries are found by.
+    /// The number by which its consumers and pending entries are found.
     pub number: u32,
     /// The last entry that was delivered: new ones are those behind it.
     pub last: StreamId,
-    /// Entries of all that were ever added up to `last`, as far as that is known.
+    /// How many of the entries ever added stand up to `last`, as far as that is known.
     pub entries_read: Option<u64>,
     /// Entries that were delivered and not acknowledged.
     pub pending: u64,
@@ -65,7 +65,8 @@ pub struct GroupState {
 impl GroupState {
     pub const BYTES: usize = 4 + StreamId::BYTES + 8 + 8 + 4 + 4;
 
-    /// `number: u32 | last: u64, u64 | entries_read: i64, -1 if it is not known | pending: u64 | consumers: u32 |
+    /// Returns `number: u32 | last: u64, u64 | entries_read: i64, -1 if it is not known | pending: u64 | consumers: u32
+    /// |
     /// next_consumer: u32`.
     #[inline]
     pub fn encode(&self) -> [u8; GroupState::BYTES] {
@@ -79,7 +80,7 @@ impl GroupState {
         bytes
     }
 
-    /// `None` if it is no such value.
+    /// Parses the row; `None` if these bytes are none.
     #[inline]
     pub fn parse(value: &[u8]) -> Option<GroupState> {
         let value: &[u8; GroupState::BYTES] = value.try_into().ok()?;
@@ -106,11 +107,11 @@ pub struct Group<'n> {
     pub(super) rows: Rows,
     pub name: &'n [u8],
     pub state: GroupState,
-    /// As it is written.
+    /// The row as it is written.
     saved: GroupState,
 }
 
-/// The row of a group: `1 | name`.
+/// Returns the key of the row of a group: `1 | name`.
 #[inline]
 fn row_of(rows: &Rows, name: &[u8]) -> RowKey {
     let mut row = rows.data(&[Kind::Group as u8]);
@@ -123,8 +124,9 @@ impl<'n> Group<'n> {
     pub fn find(txn: &mut Txn<'_>, stream: &Stream, name: &'n [u8]) -> Result<Option<Group<'n>>> {
         let rows = stream.rows();
         let Some(value) = txn.row(&row_of(&rows, name))? else {
-            // A row that is gone leaves no trace of the record that took it, on which the caller's reply depends. Who
-            // destroys a group writes this one as well.
+            // A row that is gone leaves no trace of the record that took it, on which the caller's reply depends. The
+            // record
+            // that destroys a group writes this one as well.
             Census::read(txn, &rows)?;
             return Ok(None);
         };
@@ -134,7 +136,7 @@ impl<'n> Group<'n> {
         }
     }
 
-    /// Makes a group of a stream whose key is there; `false` if it has one of this name.
+    /// Makes a group of a stream whose key exists; `false` if the stream has one of this name.
     pub fn create(
         txn: &mut Txn<'_>,
         stream: &Stream,
@@ -155,7 +157,7 @@ impl<'n> Group<'n> {
         Ok(true)
     }
 
-    /// Writes what has changed of its row.
+    /// Writes the group's row if it has changed.
     #[inline]
     pub fn save(&mut self, txn: &mut Txn<'_>) -> Result<()> {
         if self.state != self.saved {
@@ -165,7 +167,7 @@ impl<'n> Group<'n> {
         Ok(())
     }
 
-    /// Removes it with all that belongs to it.
+    /// Removes the group with all rows that belong to it.
     pub fn destroy(self, txn: &mut Txn<'_>) -> Result<()> {
         self.long_if(txn, self.state.pending.saturating_add(u64::from(self.state.consumers)))?;
         for kind in [Kind::Consumer, Kind::Pending, Kind::ByConsumer] {
@@ -185,7 +187,7 @@ impl<'n> Group<'n> {
         Ok(())
     }
 
-    /// A row of the group: `kind: u8 | number: u32 | rest`.
+    /// Returns the key of a row of the group: `kind: u8 | number: u32 | rest`.
     #[inline]
     pub(super) fn row(&self, kind: Kind, rest: &[&[u8]]) -> RowKey {
         let mut row = self.rows.data(&[kind as u8]);
@@ -194,7 +196,7 @@ impl<'n> Group<'n> {
         row
     }
 
-    /// All rows of a kind that the group has.
+    /// Returns the bounds of all rows of a kind that the group has.
     pub(super) fn range_of(&self, kind: Kind) -> (RowKey, RowKey) {
         let until = match self.state.number.checked_add(1) {
             Some(next) => {
@@ -208,7 +210,7 @@ impl<'n> Group<'n> {
     }
 }
 
-/// Bytes of a row's key before what names it within its group: the object, the kind, the group's number.
+/// Bytes of a row's key before its name within the group: the object, the kind, the group's number.
 pub(super) const GROUP_PREFIX_BYTES: usize = ROW_PREFIX_BYTES + 1 + 4;
 
 /// Rows removed in one step.
@@ -236,7 +238,7 @@ pub(super) fn remove_rows(txn: &mut Txn<'_>, mut from: RowKey, until: &[u8]) -> 
 }
 
 impl Stream {
-    /// How many groups it has.
+    /// Returns how many groups the stream has.
     pub fn groups(&self, txn: &mut Txn<'_>) -> Result<u32> {
         Ok(Census::read(txn, &self.rows())?.groups)
     }
@@ -244,7 +246,7 @@ impl Stream {
     /// Shows all groups, in the order of their names' bytes.
     pub fn visit_groups(&self, txn: &mut Txn<'_>, mut visit: impl FnMut(&[u8], GroupState)) -> Result<()> {
         let rows = self.rows();
-        // For the groups that are gone, as `Group::find`.
+        // The reply depends on the groups that are gone, as in `Group::find`.
         Census::read(txn, &rows)?;
         let (from, until) = (rows.data(&[Kind::Group as u8]), rows.data(&[Kind::Consumer as u8]));
         let mut ended = Ok(());
@@ -261,7 +263,7 @@ impl Stream {
         ended
     }
 
-    /// The group that `visit_groups` has shown.
+    /// Returns the group that `visit_groups` has shown.
     pub fn group<'n>(&self, name: &'n [u8], state: GroupState) -> Group<'n> {
         Group { rows: self.rows(), name, state, saved: state }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// `ms-seq`.
+/// The id `ms-seq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
     pub ms: u64,
@@ -19,7 +19,7 @@ impl StreamId {
         StreamId { ms, seq }
     }
 
-    /// The id behind it, unless it is the highest.
+    /// Returns the id behind this one, unless it is the highest.
     #[inline]
     pub fn next(self) -> Option<StreamId> {
         match (self.seq.checked_add(1), self.ms.checked_add(1)) {
@@ -29,7 +29,7 @@ impl StreamId {
         }
     }
 
-    /// The id before it, unless it is the lowest.
+    /// Returns the id before this one, unless it is the lowest.
     pub fn previous(self) -> Option<StreamId> {
         match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
             (Some(seq), _) => Some(StreamId { seq, ..self }),
@@ -38,7 +38,7 @@ impl StreamId {
         }
     }
 
-    /// `ms: u64 BE | seq: u64 BE`, which sort as the ids do.
+    /// Returns `ms: u64 BE | seq: u64 BE`, which sort as the ids do.
     #[inline]
     pub fn to_bytes(self) -> [u8; StreamId::BYTES] {
         (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()

@@ -1,8 +1,8 @@
 //! Streams that are made as a whole, of entries whose ids ascend. They may have any size: the rows of an object that
-//! nothing names until it is complete are written ahead. Then come its groups, each with all that is pending, and whose
-//! that is.
+//! nothing names until it is complete are written ahead. The groups come after the entries, each with all its pending
+//! entries, then their consumers.
 //!
-//! What is pending lies where the entries of a consumer do that no group gives out, until somebody says whose it is.
+//! A pending entry without consumer yet lies among those of a consumer number that no group gives out.
 
 use super::group::Group;
 use super::{Consumer, ConsumerName, GroupState, Head, Pending, Stream, StreamId};
@@ -13,22 +13,22 @@ use haypile_store::{Key, Txn};
 #[derive(Default)]
 pub struct Maker {
     stream: Option<Stream>,
-    /// The group that comes to be.
+    /// The group in the making.
     group: Option<Growing>,
     consumer: Option<Consumer>,
 }
 
-/// A group with what is known of it so far.
+/// A group as far as it is known.
 struct Growing {
     name: Vec<u8>,
     written: GroupState,
     state: GroupState,
 }
 
-/// The consumer of what is pending and has none yet.
+/// The consumer number of pending entries that have no consumer yet.
 const NOBODY: u32 = u32::MAX;
 
-/// What a stream is beside its entries.
+/// The state of a stream beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
     /// Not below the last entry's id.
@@ -56,7 +56,7 @@ impl Maker {
         self.stream(txn, key)?.put(txn, id, fields)
     }
 
-    /// Says what the stream is, behind all entries.
+    /// Sets the state of the stream, behind all entries.
     pub fn set_past(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, past: Past) -> Result<()> {
         let Past { last, max_deleted, entries_added } = past;
         let stream = self.stream(txn, key)?;
@@ -64,7 +64,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Adds a group; whether there was none of this name. `None` for `entries_read`: it is to be found out.
+    /// Adds a group; returns whether there was none of this name. `None` for `entries_read`: it is computed.
     pub fn add_group(
         &mut self,
         txn: &mut Txn<'_>,
@@ -84,7 +84,7 @@ impl Maker {
         Ok(true)
     }
 
-    /// Runs `change` on the group that comes to be.
+    /// Runs `change` on the group in the making.
     fn change<R>(
         &mut self,
         txn: &mut Txn<'_>,
@@ -109,7 +109,7 @@ impl Maker {
         })
     }
 
-    /// Adds a consumer to the group; whether there was none of this name.
+    /// Adds a consumer to the group; returns whether there was none of this name.
     pub fn add_consumer(
         &mut self,
         txn: &mut Txn<'_>,
@@ -129,7 +129,7 @@ impl Maker {
         })
     }
 
-    /// The last consumer has a pending entry; whether there was such a one that nobody had.
+    /// Gives the last consumer a pending entry; returns whether there was such an entry without consumer.
     pub fn give(&mut self, txn: &mut Txn<'_>, id: StreamId) -> Result<bool> {
         self.change(txn, |txn, group, consumer| {
             let Some(consumer) = consumer else { unreachable!("its entries follow a consumer") };
@@ -164,7 +164,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Gives the stream to a key that is absent. Without deadline. All that is pending was given to somebody.
+    /// Gives the stream, without deadline, to a key that is absent. Every pending entry has a consumer.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         self.end_group(txn, key)?;
         self.stream(txn, key)?.save(txn, key)

@@ -1,9 +1,9 @@
 //! Streams: a header in the meta row, and rows of an object for everything else. Owns the header, and how a stream
-//! comes to be, is looked up and written; entries are in `entries`, what removes the oldest of them in `trim`. Format:
+//! is created, looked up and written; entries are in `entries`, the removal of the oldest of them in `trim`. Format:
 //! docs/format/stream.md.
 //!
-//! A stream may be empty, and stays then: only DEL and its like remove it. The header is overwritten in place by
-//! whatever changes the stream, so that adding an entry writes two rows, whatever the length.
+//! An empty stream stays: only DEL and its like remove it. Every change of the stream overwrites the header in place,
+//! so that adding an entry writes two rows, whatever the length.
 
 use crate::Result;
 use crate::element::{ROW_PREFIX_BYTES, Rows};
@@ -40,7 +40,7 @@ pub use pending::{Edit, Held, Pending, Place};
 pub use reading::Delivery;
 pub use trim::{Bound, Nodes, Trim};
 
-/// What the rows of a stream's object are, by the first byte of the element. DO NOT CHANGE THESE NUMBERS.
+/// The kinds of rows of a stream's object, by the first byte of the element. DO NOT CHANGE THESE NUMBERS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -52,28 +52,28 @@ pub enum Kind {
     Census = 5,
 }
 
-/// What the payload of a stream's meta row says.
+/// The payload of a stream's meta row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub object: Object,
     /// Entries.
     pub count: u64,
-    /// The highest id that was ever given out, or what XSETID said it is. No entry is above.
+    /// The highest id that was ever given out, or the one that XSETID has set. No entry is above.
     pub last: StreamId,
-    /// Of the first entry; 0-0 while there is none.
+    /// The id of the first entry; 0-0 while there is none.
     pub first: StreamId,
     /// The highest id of an entry that XDEL removed.
     pub max_deleted: StreamId,
-    /// Entries that were ever added, or what XSETID said.
+    /// Entries that were ever added, or the number that XSETID has set.
     pub entries_added: u64,
 }
 
 impl Head {
-    /// `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 | entries_added:
-    /// u64`.
+    /// Bytes of `id: u64 | slot: u16 | count: u64 | last: u64, u64 | first: u64, u64 | max_deleted: u64, u64 |
+    /// entries_added: u64`.
     pub const BYTES: usize = Object::BYTES + 8 + 3 * StreamId::BYTES + 8;
 
-    /// Of a stream that has nothing yet.
+    /// Returns the head of a stream that has nothing yet.
     pub fn empty(object: Object) -> Head {
         let none = StreamId::MIN;
         let [count, entries_added] = [0; 2];
@@ -92,7 +92,7 @@ impl Head {
         bytes
     }
 
-    /// `None` if it is no such payload.
+    /// Parses the payload; `None` if these bytes are none.
     #[inline]
     pub fn parse(payload: &[u8]) -> Option<Head> {
         let payload: &[u8; Head::BYTES] = payload.try_into().ok()?;
@@ -109,7 +109,7 @@ impl Head {
     }
 }
 
-/// A stream that was looked up, or that is about to come to be. What is changed in its head is written by `save`.
+/// A stream that was looked up, or that is about to be created. Changes of its head are written by `save`.
 #[derive(Clone, Debug)]
 pub struct Stream {
     /// The key as it is written; `None`: not yet.
@@ -119,7 +119,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream that an entry holds; an error if it holds something else.
+    /// Returns the stream that an entry holds; an error if it holds something else.
     #[inline]
     pub fn of(key: &Key<'_>, entry: &Entry) -> Result<Stream> {
         if entry.header.tag != Tag::Stream {
@@ -134,24 +134,24 @@ impl Stream {
         }
     }
 
-    /// The stream for those who read it, who are counted; `None` if the key is absent.
+    /// Returns the stream for a reader, and counts one; `None` if the key is absent.
     #[inline]
     pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Stream>> {
         key::lookup(txn, key)?.map(|entry| Stream::of(key, &entry)).transpose()
     }
 
-    /// The stream for those who change it; `None` if the key is absent.
+    /// Returns the stream for a writer; `None` if the key is absent.
     #[inline]
     pub fn edit(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Stream>> {
         key::lookup_write(txn, key)?.map(|entry| Stream::of(key, &entry)).transpose()
     }
 
-    /// An empty stream for a key that is absent. It is there once it is saved.
+    /// Returns an empty stream for a key that is absent. It exists once it is saved.
     pub fn create(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Stream> {
         Stream::replace(txn, key, None)
     }
 
-    /// An empty stream in the place of what a key was. It is there once it is saved, without deadline.
+    /// Returns an empty stream that replaces the key's value. It exists once it is saved, without deadline.
     pub fn replace(txn: &mut Txn<'_>, key: &Key<'_>, before: Option<Header>) -> Result<Stream> {
         let object = Object::new(txn, key)?;
         let before = before.map(|before| Header { deadline_ms: None, ..before });
@@ -169,18 +169,18 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the key is there already.
+    /// Tells whether the key exists already.
     pub fn is_saved(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Where its rows lie.
+    /// Returns where the stream's rows lie.
     #[inline]
     pub fn rows(&self) -> Rows {
         self.rows
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // An empty stream is one like any other.
     pub fn len(&self) -> u64 {

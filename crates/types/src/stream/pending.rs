@@ -1,6 +1,7 @@
-//! What a group has delivered and nobody has acknowledged. Owns the two rows of a pending entry: by its id, which says
-//! who has it since when, and by its consumer. They come and go together, and both are counted: by the group and by the
-//! consumer.
+//! Pending entries: delivered by a group and not acknowledged. Owns the two rows of a pending entry: one by its id,
+//! which says which consumer has it since when, and one by its consumer. They come and go together, and both are
+//! counted:
+//! by the group and by the consumer.
 //!
 //! A pending entry need not be an entry of the stream any more: XDEL and XTRIM leave it, as in Redis.
 
@@ -14,12 +15,12 @@ use haypile_store::{Direction, Txn};
 use smallvec::SmallVec;
 use std::ops::{ControlFlow, RangeInclusive};
 
-/// What the row of a pending entry says.
+/// The row of a pending entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending<'v> {
-    /// When it was delivered last: Unix time in milliseconds.
+    /// The time of the last delivery: Unix time in milliseconds.
     pub delivered_ms: u64,
-    /// How often.
+    /// The number of deliveries.
     pub deliveries: u64,
     /// The name of the consumer that has it.
     pub consumer: &'v [u8],
@@ -28,7 +29,7 @@ pub struct Pending<'v> {
 impl<'v> Pending<'v> {
     const FIXED_BYTES: usize = 16;
 
-    /// `delivered_ms: u64 | deliveries: u64 | the consumer's name`: all but the name.
+    /// Returns all but the name of `delivered_ms: u64 | deliveries: u64 | the consumer's name`.
     #[inline]
     pub(super) fn encode(&self) -> [u8; Pending::FIXED_BYTES] {
         (u128::from(self.delivered_ms) << 64 | u128::from(self.deliveries)).to_be_bytes()
@@ -41,20 +42,20 @@ impl<'v> Pending<'v> {
         Some(Pending { delivered_ms: (both >> 64) as u64, deliveries: both as u64, consumer })
     }
 
-    /// Milliseconds since it was delivered last.
+    /// Returns the milliseconds since the last delivery.
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.delivered_ms)
     }
 }
 
-/// The id in the last bytes of a row's key, `at` bytes behind the group's prefix.
+/// Returns the id in the last bytes of a row's key, `at` bytes behind the group's prefix.
 #[inline]
 fn id_in(row: &[u8], at: usize) -> Option<StreamId> {
     Some(StreamId::from_bytes(row.get(GROUP_PREFIX_BYTES + at..)?.try_into().ok()?))
 }
 
 impl Group<'_> {
-    /// `3 | group: u32 | ms: u64 | seq: u64`.
+    /// Returns the key of the row `3 | group: u32 | ms: u64 | seq: u64`.
     #[inline]
     pub(super) fn pending_row(&self, id: StreamId) -> RowKey {
         self.row(Kind::Pending, &[&id.to_bytes()])
@@ -125,7 +126,7 @@ impl Group<'_> {
         ended
     }
 
-    /// The lowest and the highest pending id.
+    /// Returns the lowest and the highest pending id.
     pub fn pending_edges(&self, txn: &mut Txn<'_>) -> Result<Option<(StreamId, StreamId)>> {
         let mut edges = [None; 2];
         for (edge, direction) in edges.iter_mut().zip([Direction::Forward, Direction::Backward]) {
@@ -138,7 +139,7 @@ impl Group<'_> {
     }
 }
 
-/// A pending entry with an owned name, for who goes on to change it.
+/// A pending entry with an owned name, for callers that go on to change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub delivered_ms: u64,
@@ -147,7 +148,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Milliseconds since it was delivered last.
+    /// Returns the milliseconds since the last delivery.
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.delivered_ms)
     }
@@ -160,7 +161,7 @@ impl From<Pending<'_>> for Held {
 }
 
 /// A group under change, with those of its consumers that the change has met. Rows of pending entries are written at
-/// once; the counts, and who was seen when, with `save`.
+/// once; the counts, and when each consumer was seen, with `save`.
 pub struct Edit<'n> {
     pub group: Group<'n>,
     consumers: SmallVec<[Consumer; 1]>,
@@ -186,7 +187,7 @@ impl<'n> Edit<'n> {
         Ok(self.group.consumer(txn, name)?.map(|consumer| self.hold(consumer)))
     }
 
-    /// The consumer of this name, which is seen now, and whether it has come to be with this.
+    /// Returns the consumer of this name, which is seen now, and whether it was created by this.
     pub fn see(&mut self, txn: &mut Txn<'_>, name: &[u8]) -> Result<(Place, bool)> {
         if let Some(at) = self.find(txn, name)? {
             self.consumers[at.0].state.seen_ms = txn.now_ms();
@@ -196,7 +197,7 @@ impl<'n> Edit<'n> {
         Ok((self.hold(consumer), true))
     }
 
-    /// It gets an entry now.
+    /// Notes that the consumer gets an entry now.
     pub fn on_active(&mut self, txn: &Txn<'_>, at: Place) {
         self.consumers[at.0].state.active_ms = Some(txn.now_ms());
     }
@@ -217,7 +218,7 @@ impl<'n> Edit<'n> {
         }
     }
 
-    /// Takes an entry away from who has it.
+    /// Takes an entry away from its consumer.
     pub fn release(&mut self, txn: &mut Txn<'_>, id: StreamId, held: &Held) -> Result<()> {
         txn.delete_row(&self.group.pending_row(id))?;
         self.take_from(txn, id, &held.consumer)?;
@@ -235,7 +236,7 @@ impl<'n> Edit<'n> {
         Ok(txn.delete_row(&self.group.by_consumer_row(number, id))?)
     }
 
-    /// Gives an entry to a consumer, whoever had it; `held` is what it was.
+    /// Gives an entry to a consumer, with or without one before; `held` is the entry until now.
     pub fn give(
         &mut self,
         txn: &mut Txn<'_>,
@@ -262,7 +263,7 @@ impl<'n> Edit<'n> {
         Ok(())
     }
 
-    /// Writes what has changed of the group and the consumers.
+    /// Writes the rows of the group and the consumers if they have changed.
     pub fn save(mut self, txn: &mut Txn<'_>) -> Result<()> {
         for consumer in &mut self.consumers {
             self.group.save_consumer(txn, consumer)?;

@@ -1,4 +1,4 @@
-//! How a group reads a stream: the delivery of new entries, and what is known of how far behind it is.
+//! How a group reads a stream: the delivery of new entries, and how far behind the group is, as far as that is known.
 //!
 //! As in Redis, a group counts the entries that it has read only as long as that can be known: entries that were
 //! removed behind the one it has read last make the count unknown, until an entry is delivered whose place among all is
@@ -12,17 +12,17 @@ use haypile_store::{Direction, Txn};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
-/// What the log takes for an entry that becomes pending, besides its consumer's name.
+/// Bytes of the log for an entry that becomes pending, besides its consumer's name.
 const PENDING_BYTES: u64 = 160;
 
 impl Head {
-    /// Whether an entry at or behind `from` was removed by its id, and others before it are still there.
+    /// Tells whether an entry at or behind `from` was removed by its id, and others before it are still there.
     fn has_gaps_from(&self, from: StreamId) -> bool {
         let has_gaps = self.max_deleted != StreamId::MIN && self.first <= self.max_deleted;
         self.count > 0 && has_gaps && from <= self.max_deleted
     }
 
-    /// How many entries of all that were ever added stand up to an id, if that can be known.
+    /// Returns how many entries of all that were ever added stand up to an id, if that can be known.
     pub fn entries_up_to(&self, id: StreamId) -> Option<u64> {
         if self.entries_added == 0 {
             return Some(0);
@@ -42,7 +42,7 @@ impl Head {
         }
     }
 
-    /// How many entries a group that has read up to `last` has still to read, if that can be known.
+    /// Returns how many entries a group that has read up to `last` has still to read, if that can be known.
     pub fn lag(&self, last: StreamId, entries_read: Option<u64>) -> Option<i64> {
         if self.entries_added == 0 {
             return Some(0);
@@ -54,11 +54,11 @@ impl Head {
         read.map(|read| self.entries_added.wrapping_sub(read) as i64)
     }
 
-    /// The count of a group that has read so many entries and gets this one.
+    /// Returns the count of a group that has read so many entries and gets this one.
     fn read_one(&self, entries_read: Option<u64>, id: StreamId) -> Option<u64> {
         match entries_read {
             Some(read) if !self.has_gaps_from(id) => Some(read.wrapping_add(1)),
-            // There are none: whatever is read has been added.
+            // XSETID may say that no entry was ever added: the count stays then.
             read if self.entries_added == 0 => read,
             _ => self.entries_up_to(id),
         }
@@ -68,16 +68,17 @@ impl Head {
 /// How new entries are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// At most so many.
+    /// The most entries that are delivered.
     pub limit: u64,
-    /// They count as acknowledged.
+    /// Whether delivered entries count as acknowledged.
     pub acknowledged: bool,
 }
 
 impl Edit<'_> {
     /// Delivers the entries behind the last one that the group has got, and shows them; returns how many there were.
-    /// `bytes` tells how much has been made of those that were shown. At most as many are delivered at once as one
-    /// transaction can note.
+    /// `bytes` returns how much the caller has made of those that were shown. One call delivers no more than one
+    /// transaction
+    /// can note.
     pub fn deliver(
         &mut self,
         txn: &mut Txn<'_>,
@@ -111,7 +112,7 @@ impl Edit<'_> {
         (self.group.state.last, self.group.state.entries_read) = (last, entries_read);
         let now_ms = txn.now_ms();
         for id in &ids {
-            // Somebody may have it already, where the group was set back.
+            // A consumer may have the entry already, where the group was set back.
             let held = self.pending(txn, *id)?;
             self.give(txn, *id, held.as_ref(), to, now_ms, 1)?;
         }

@@ -1,9 +1,10 @@
-//! What removes the oldest entries of a stream: down to a number of them, or up to an id.
+//! The removal of the oldest entries of a stream: down to a number of them, or up to an id.
 //!
 //! Redis keeps a stream in nodes of a hundred entries, and an approximate trim removes only whole ones, as long as the
-//! next one may go as a whole. Here every entry has a row, so nodes are only numbers: the entries that were added make
-//! hundreds, and as many as are not there any more are thought to be the first ones. Of a stream from whose middle
-//! nothing was removed, these are Redis's nodes.
+//! next one may go as a whole. Here every entry has a row, so nodes are only numbers: the entries ever added make
+//! hundreds, and the entries missing by now are taken for the first ones. Where nothing was removed from the middle of
+//! a
+//! stream, these are Redis's nodes.
 
 use super::{ELEMENT_BYTES, Kind, STEP_ROWS, Stream, StreamId, copy_rows, element_of};
 use crate::Result;
@@ -12,40 +13,40 @@ use crate::key::damaged;
 use haypile_store::{Direction, Key, Txn};
 use std::ops::{ControlFlow, RangeInclusive};
 
-/// Which entries are too old.
+/// The bound beyond which entries are too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// All but so many.
+    /// All entries but so many.
     Length(u64),
-    /// Those below this id.
+    /// Entries below this id.
     Id(StreamId),
 }
 
-/// Only whole nodes go.
+/// The rule that only whole nodes are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nodes {
     /// Entries of a node; 0: there is one node.
     pub entries: u64,
-    /// At most so many entries go; 0: however many.
+    /// The most entries that are removed; 0: no bound.
     pub limit: u64,
 }
 
-/// A trim.
+/// The bound of a trim, and whether it is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
     pub bound: Bound,
-    /// `None`: exactly what is too old goes.
+    /// `None`: all entries that are too old are removed, and no others.
     pub nodes: Option<Nodes>,
 }
 
 /// Fewer entries than these are removed one by one, whatever is left.
 const REMOVED_MIN: u64 = 64;
 
-/// What the removal of a row takes of a transaction, about.
+/// Bytes of a transaction that the removal of a row takes, about.
 const REMOVAL_BYTES: u64 = (ROW_PREFIX_BYTES + ELEMENT_BYTES) as u64 + 16;
 
 impl Nodes {
-    /// Of `removable` first entries how many go: whole nodes.
+    /// Returns how many of the `removable` first entries are removed: whole nodes.
     fn whole(self, stream: &Stream, removable: u64) -> u64 {
         let head = &stream.head;
         let allowed = |removed: u64| self.limit == 0 || removed <= self.limit;
@@ -54,7 +55,7 @@ impl Nodes {
         }
         let Some(gone) = head.entries_added.saturating_sub(head.count).checked_rem(self.entries) else { return 0 };
         let most = if self.limit == 0 { removable } else { removable.min(self.limit) };
-        // What lies before the last border that is not behind `most`.
+        // Entries before the last border that is not behind `most`.
         (gone + most).checked_div(self.entries).map_or(0, |nodes| (nodes * self.entries).saturating_sub(gone))
     }
 }
@@ -77,7 +78,7 @@ impl Stream {
         Ok(removed)
     }
 
-    /// Entries below an id, as far as they matter.
+    /// Counts the entries below an id, as far as they matter.
     fn count_below(&self, txn: &mut Txn<'_>, id: StreamId, nodes: Option<Nodes>) -> Result<u64> {
         let Some(last) = id.previous() else { return Ok(0) };
         let most = nodes.map(|nodes| nodes.limit).filter(|limit| *limit > 0).unwrap_or(u64::MAX);
@@ -90,7 +91,7 @@ impl Stream {
         self.count_up_to(txn, StreamId::MIN..=last, most)
     }
 
-    /// Entries in a range, up to `most`, which is not 0.
+    /// Counts the entries in a range, up to `most`, which is not 0.
     pub fn count_up_to(&self, txn: &mut Txn<'_>, ids: RangeInclusive<StreamId>, most: u64) -> Result<u64> {
         let mut count = 0;
         self.visit_ids(txn, ids, Direction::Forward, most.min(STEP_ROWS as u64) as usize, |_| {
