@@ -1,5 +1,5 @@
-//! How many bytes Redis's listpack takes for strings, and when a list is too large for one: what OBJECT ENCODING of a
-//! list hangs on. Nothing is stored in this form.
+//! How many bytes Redis's listpack takes for strings, and when a list is too large for one: OBJECT ENCODING of a list
+//! depends on it. Nothing is stored in this form.
 
 use crate::integer;
 
@@ -9,7 +9,7 @@ pub const EMPTY_BYTES: usize = 7;
 /// A list with a bound of entries is too large at so many bytes all the same.
 const SAFETY_BYTES_MAX: usize = 8192;
 
-/// Bytes of an entry: its encoding, its content, and its length once more for the way back.
+/// Returns the bytes of an entry: its encoding, its content, and its length once more for the way back.
 pub fn entry_bytes(element: &[u8]) -> usize {
     let bytes = match integer::parse(element) {
         Some(0..=127) => 1,
@@ -34,8 +34,8 @@ pub fn entry_bytes(element: &[u8]) -> usize {
         }
 }
 
-/// Whether `list-max-listpack-size` lets a listpack have neither so many bytes nor so many entries: a positive limit is
-/// one of entries, -1 to -5 are 4 to 64 KB.
+/// Tells whether `list-max-listpack-size` forbids a listpack of so many bytes and entries: a positive limit is one of
+/// entries, -1 to -5 are 4 to 64 KB.
 pub fn exceeds(limit: i64, bytes: usize, entries: u64) -> bool {
     match limit {
         0.. => bytes > SAFETY_BYTES_MAX || entries > limit.max(1) as u64,

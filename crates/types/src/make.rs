@@ -1,5 +1,5 @@
-//! Values that are made as a whole, of elements that come one after the other: what RESTORE and an import do. The key
-//! gets the value when it is complete. Whatever its size, it takes bounded memory: the rows of an object that nothing
+//! Values that are made as a whole, of elements that come one after the other, for RESTORE and imports. The key gets
+//! the value when it is complete. Whatever its size, making it takes bounded memory: the rows of an object that nothing
 //! names yet are written ahead.
 
 use crate::chunks::Chunked;
@@ -37,7 +37,9 @@ impl Maker {
         }
     }
 
-    /// Adds bytes to a string, an element to a list or a set; whether it was new, which only one of a set may not be.
+    /// Adds bytes to a string, an element to a list or a set; returns whether it was new, which only an element of a
+    /// set may
+    /// not be.
     pub fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, bytes: &[u8]) -> Result<bool> {
         match self {
             Maker::String(text) => text.add(txn, key, bytes).map(|()| true),
@@ -55,7 +57,7 @@ impl Maker {
         }
     }
 
-    /// Adds a member to a sorted set; whether it was new.
+    /// Adds a member to a sorted set; returns whether it was new.
     pub fn add_scored(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, member: &[u8], score: f64) -> Result<bool> {
         let Maker::Zset(maker) = self else { unreachable!("only sorted sets have scores") };
         if maker.contains(txn, member)? {
@@ -64,7 +66,7 @@ impl Maker {
         maker.add(txn, key, member, score).map(|()| true)
     }
 
-    /// Adds a field to a hash, with a deadline that has not passed if it has one; whether it was new.
+    /// Adds a field to a hash, with a deadline that has not passed if it has one; returns whether it was new.
     pub fn add_field(
         &mut self,
         txn: &mut Txn<'_>,

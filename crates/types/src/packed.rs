@@ -1,5 +1,5 @@
 //! Small collections: all elements in the meta row. Owns how the elements follow each other there, and how large a
-//! collection may be to lie so; which elements there are is the business of the types.
+//! collection may be to lie so; the types choose the elements.
 //!
 //! The payload is `encoding: u8 | count: u16 BE | entries`, an entry being strings (`length: LEB128 | bytes`) and,
 //! where the type says so, numbers of fixed width. Format: docs/format/collections.md.
@@ -9,10 +9,10 @@ use crate::key::damaged;
 use haypile_store::row::RowKey;
 
 /// Bytes of entries up to which a collection lies in its meta row. A change writes all of them again, or at least to
-/// memory, and a lookup walks over them: this is what a row of its own costs, header and place in the memtable.
+/// memory, and a lookup walks over them: that costs as much as a row of its own, header and place in the memtable.
 pub const PACKED_BYTES_MAX: usize = 1024;
 
-/// Entries up to which it does: what a walk over short ones takes.
+/// Entries up to which a collection lies in its meta row: the bound of a walk over short ones.
 pub const PACKED_ENTRIES_MAX: usize = 64;
 
 /// Bytes of `encoding | count`.
@@ -21,7 +21,7 @@ pub const HEAD_BYTES: usize = 3;
 /// A collection in a meta row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<'p> {
-    /// How Redis would hold it: the type knows the numbers.
+    /// The encoding that Redis would report: the type knows the numbers.
     pub encoding: u8,
     pub count: u16,
     pub entries: &'p [u8],
@@ -39,21 +39,21 @@ impl<'p> Packed<'p> {
         }
     }
 
-    /// `encoding | count` as bytes.
+    /// Returns `encoding | count` as bytes.
     #[inline]
     pub fn head(&self) -> [u8; HEAD_BYTES] {
         let [high, low] = self.count.to_be_bytes();
         [self.encoding, high, low]
     }
 
-    /// Reads the entries from the first one on.
+    /// Returns a reader of the entries from the first one on.
     #[inline]
     pub fn reader(&self) -> Reader<'p> {
         Reader { entries: self.entries, at: 0 }
     }
 }
 
-/// Whether a collection with this many bytes of entries and this many entries lies in its meta row.
+/// Tells whether a collection with this many bytes of entries and this many entries lies in its meta row.
 #[inline]
 pub fn fits(entries_bytes: usize, count: usize) -> bool {
     entries_bytes <= PACKED_BYTES_MAX && count <= PACKED_ENTRIES_MAX
@@ -67,7 +67,7 @@ pub struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    /// Where the next part begins, in bytes from the first entry on.
+    /// Returns where the next part begins, in bytes from the first entry on.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
@@ -135,7 +135,7 @@ pub fn put_string(entries: &mut Vec<u8>, bytes: &[u8]) {
     entries.extend_from_slice(bytes);
 }
 
-/// A string as it lies among entries: on the stack unless it is long.
+/// Returns a string as it lies among entries: on the stack unless it is long.
 #[inline]
 pub fn item(bytes: &[u8]) -> RowKey {
     let mut item = RowKey::new();
@@ -149,7 +149,7 @@ pub fn item(bytes: &[u8]) -> RowKey {
     item
 }
 
-/// Bytes that a string takes among entries.
+/// Returns the bytes that a string takes among entries.
 #[inline]
 pub fn string_bytes(bytes: &[u8]) -> usize {
     let length_bytes = match bytes.len() {

@@ -1,41 +1,41 @@
-//! Scores of sorted sets: how Redis reads them, and bytes that sort as they do.
+//! Scores of sorted sets: how Redis reads them, and bytes that sort as scores do.
 //!
-//! Zero and minus zero are one place in the order, but not one score: who stores a score keeps the sign (`to_bytes`),
-//! who makes the key of a row leaves it out (`place`).
+//! Zero and minus zero are one place in the order, but not one score: a stored score keeps the sign (`to_bytes`), the
+//! key of a row leaves it out (`place`).
 
 /// Bytes of a score in a row.
 pub const BYTES: usize = 8;
 
 const SIGN: u64 = 1 << 63;
 
-/// Bytes that compare as scores do, the sign of a zero kept: minus zero comes right before zero.
+/// Returns bytes that compare as scores do, the sign of a zero kept: minus zero comes right before zero.
 #[inline]
 pub fn to_bytes(score: f64) -> [u8; BYTES] {
     let bits = score.to_bits();
     (if bits & SIGN == 0 { bits | SIGN } else { !bits }).to_be_bytes()
 }
 
-/// The score of such bytes.
+/// Returns the score of such bytes.
 #[inline]
 pub fn from_bytes(bytes: [u8; BYTES]) -> f64 {
     let ordered = u64::from_be_bytes(bytes);
     f64::from_bits(if ordered & SIGN == 0 { !ordered } else { ordered & !SIGN })
 }
 
-/// Where a score stands in the order: the same for both zeros.
+/// Returns where a score stands in the order: the same for both zeros.
 #[inline]
 pub fn place(score: f64) -> [u8; BYTES] {
     to_bytes(if score == 0.0 { 0.0 } else { score })
 }
 
-/// Right behind all elements of this score.
+/// Returns the place right behind all elements of this score.
 #[inline]
 pub fn place_behind(score: f64) -> [u8; BYTES] {
     (u64::from_be_bytes(place(score)) + 1).to_be_bytes()
 }
 
-/// The number that the whole of `text` spells, as Redis reads the score of an element: nothing that C's `strtod` calls
-/// out of range, no blanks before it, no NaN.
+/// Returns the number that the whole of `text` spells, as Redis reads the score of an element: nothing that C's
+/// `strtod` calls out of range, no blanks before it, no NaN.
 pub fn parse(text: &[u8]) -> Option<f64> {
     if text.first().is_none_or(|byte| is_blank(*byte)) {
         return None;
@@ -45,15 +45,15 @@ pub fn parse(text: &[u8]) -> Option<f64> {
     (is_whole && !number.out_of_range).then_some(number.value)
 }
 
-/// The number that SORT sorts by: blanks may stand before it, and an empty text is zero.
+/// Returns the number that SORT sorts by: blanks may stand before it, and an empty text is zero.
 pub fn parse_weight(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (number, length) = strtod(text);
     (length == text.len() && !number.value.is_nan() && !number.out_of_range).then_some(number.value)
 }
 
-/// The number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it, an empty
-/// text is zero, what is out of range is infinite or zero, and a NUL ends it.
+/// Returns the number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it,
+/// an empty text is zero, a number out of range is infinite or zero, and a NUL ends it.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (number, length) = strtod(text);
@@ -83,7 +83,7 @@ pub fn write_digits(out: &mut Vec<u8>, score: f64) {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Number {
     value: f64,
-    /// Infinite or zero only because a double cannot hold it.
+    /// Whether the number is infinite or zero only because a double cannot hold it.
     out_of_range: bool,
 }
 
@@ -91,8 +91,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// C's `strtod` in the C locale: the number that the beginning of `text` spells, and how many bytes do; zero and none
-/// if none do.
+/// Reads like C's `strtod` in the C locale: returns the number that the beginning of `text` spells, and how many bytes
+/// do; zero and none if none do.
 fn strtod(text: &[u8]) -> (Number, usize) {
     let blanks = text.iter().take_while(|byte| is_blank(**byte)).count();
     let rest = &text[blanks..];
@@ -110,7 +110,7 @@ fn unsigned(text: &[u8]) -> (Number, usize) {
     let begins = |word: &str| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word.as_bytes()));
     for (word, value) in [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)] {
         if begins(word) {
-            // What may follow a NaN in parentheses does not matter: nobody takes one.
+            // The text that may follow a NaN in parentheses does not matter: no caller takes a NaN.
             return (Number { value, out_of_range: false }, word.len());
         }
     }
@@ -122,7 +122,7 @@ fn unsigned(text: &[u8]) -> (Number, usize) {
     decimal(text)
 }
 
-/// Digits, a point, digits: how many bytes, and whether there is a digit at all.
+/// Reads digits, a point, digits: returns how many bytes they are, and whether there is a digit at all.
 fn mantissa(text: &[u8], is_digit: fn(&u8) -> bool) -> (usize, bool) {
     let whole = text.iter().take_while(|byte| is_digit(byte)).count();
     if text.get(whole) != Some(&b'.') {
@@ -132,7 +132,7 @@ fn mantissa(text: &[u8], is_digit: fn(&u8) -> bool) -> (usize, bool) {
     (whole + 1 + fraction, whole + fraction > 0)
 }
 
-/// Bytes of an exponent at the start of `text`: a letter, perhaps a sign, digits.
+/// Returns the bytes of an exponent at the start of `text`: a letter, perhaps a sign, digits.
 fn exponent_bytes(text: &[u8], letter: u8) -> usize {
     if !text.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&letter)) {
         return 0;
@@ -156,7 +156,7 @@ fn decimal(text: &[u8]) -> (Number, usize) {
     (Number { value, out_of_range: value.is_infinite() || (value == 0.0 && !is_zero) }, length)
 }
 
-/// `0x`, hexadecimal digits with or without a point, perhaps a binary exponent.
+/// Reads `0x`, hexadecimal digits with or without a point, perhaps a binary exponent.
 fn hexadecimal(text: &[u8]) -> Option<(Number, usize)> {
     let digits = &text[2..];
     let (mantissa_bytes, is_number) = mantissa(digits, u8::is_ascii_hexdigit);
@@ -174,7 +174,7 @@ fn hexadecimal(text: &[u8]) -> Option<(Number, usize)> {
             }),
         Err(_) => unreachable!("digits are ASCII"),
     };
-    // The first bits, and in the last one whether anything follows.
+    // `bits` are the leading bits; the last of them is also set if a later digit is not 0.
     let (mut bits, mut behind_point) = (0u64, false);
     for &byte in &digits[..mantissa_bytes] {
         let Some(digit) = (byte as char).to_digit(16) else {
@@ -196,7 +196,7 @@ fn hexadecimal(text: &[u8]) -> Option<(Number, usize)> {
 
 const EXPONENT_BOUND: i64 = 1 << 40;
 
-/// The double nearest to `bits * 2^exponent`, ties to even.
+/// Returns the double nearest to `bits * 2^exponent`, ties to even.
 fn round(bits: u64, exponent: i64) -> f64 {
     if bits == 0 {
         return 0.0;

@@ -41,12 +41,12 @@ impl Form {
     }
 }
 
-/// An error unless the key holds a string.
+/// Returns an error unless the key holds a string.
 pub fn check_type(entry: &Entry) -> Result<()> {
     if entry.header.type_of() == Type::String { Ok(()) } else { Err(Error::WrongType) }
 }
 
-/// The whole string; `None` if the key is absent.
+/// Returns the whole string; `None` if the key is absent.
 #[inline]
 pub fn get(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Content>> {
     match key::lookup(txn, key)? {
@@ -55,7 +55,7 @@ pub fn get(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Content>> {
     }
 }
 
-/// The whole string of a key that was looked up.
+/// Returns the whole string of a key that was looked up.
 #[inline]
 pub fn content(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry) -> Result<Content> {
     check_type(&entry)?;
@@ -73,15 +73,14 @@ fn part(txn: &mut Txn<'_>, chunked: &Chunked, range: Range<u64>) -> Result<Conte
     }
 }
 
-/// Sets the string, whatever was there; without deadline. Where a plain string is, or nothing, the old bytes are not
-/// read.
+/// Sets the string, without deadline, in place of any value. The old bytes of a plain string are not read.
 #[inline]
 pub fn set(txn: &mut Txn<'_>, key: &Key<'_>, bytes: &[u8]) -> Result<()> {
     let before = key::lookup_overwrite(txn, key)?;
     put(txn, key, before.as_ref(), bytes, None)
 }
 
-/// Sets the string of a key that was `before`. With a deadline that has passed already, nothing is left.
+/// Sets the string of a key that was `before`. With a deadline that has passed already, the key is removed.
 pub fn put(
     txn: &mut Txn<'_>,
     key: &Key<'_>,
@@ -93,27 +92,27 @@ pub fn put(
     if inline.is_expired(txn.now_ms()) {
         return match before {
             Some(before) => key::remove(txn, key, before),
-            // It was there for an instant: who watches the key is told.
+            // The key existed for an instant: WATCH notices it.
             None => Ok(txn.delete_meta(key)?),
         };
     }
     if bytes.len() <= INLINE_BYTES_MAX {
         return key::write(txn, key, before, &inline, &[bytes]);
     }
-    // The rows that name the object come last: until then it may be written ahead, in several records.
+    // The rows that name the object come last: until then its rows may be written ahead, in several records.
     let mut chunked = Chunked::new(txn, key)?;
     chunked.write(txn, 0, bytes)?;
     key::write(txn, key, before, &chunked.header(deadline_ms), &[&chunked.payload()])
 }
 
-/// Bytes of the string, 0 if the key is absent.
+/// Returns the length of the string, 0 if the key is absent.
 pub fn length(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<u64> {
     let Some(entry) = key::lookup(txn, key)? else { return Ok(0) };
     check_type(&entry)?;
     length_of(key, &entry)
 }
 
-/// Bytes of the string of a key that was looked up.
+/// Returns the length of the string of a key that was looked up.
 pub fn length_of(key: &Key<'_>, entry: &Entry) -> Result<u64> {
     match Form::of(key, entry)? {
         Form::Inline => Ok(entry.payload().len() as u64),
@@ -121,7 +120,8 @@ pub fn length_of(key: &Key<'_>, entry: &Entry) -> Result<u64> {
     }
 }
 
-/// The bytes from `start` to `end`, both included, negative offsets counting from the end; `None` if there are none.
+/// Returns the bytes from `start` to `end`, both included, negative offsets counting from the end; `None` if there are
+/// none.
 pub fn range(txn: &mut Txn<'_>, key: &Key<'_>, start: i64, end: i64) -> Result<Option<Content>> {
     let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
     check_type(&entry)?;
@@ -135,7 +135,7 @@ pub fn range(txn: &mut Txn<'_>, key: &Key<'_>, start: i64, end: i64) -> Result<O
     }
 }
 
-/// Redis's offsets as a range within `length` bytes; `None` if it is empty.
+/// Returns Redis's offsets as a range within `length` bytes; `None` if it is empty.
 fn clamp(start: i64, end: i64, length: u64) -> Option<Range<u64>> {
     if start < 0 && end < 0 && start > end {
         return None;
@@ -160,7 +160,7 @@ pub fn append(txn: &mut Txn<'_>, key: &Key<'_>, bytes: &[u8], length_max: u64) -
 }
 
 /// Writes `bytes` at `offset`, with zeros where the string is shorter, and returns the length afterwards, which is at
-/// most `length_max`. No bytes change nothing and create nothing. The deadline stays.
+/// most `length_max`. Empty `bytes` change nothing and create nothing. The deadline stays.
 pub fn set_range(txn: &mut Txn<'_>, key: &Key<'_>, offset: u64, bytes: &[u8], length_max: u64) -> Result<u64> {
     let entry = key::lookup_write(txn, key)?;
     let length = match &entry {
@@ -201,7 +201,7 @@ fn length_within(offset: u64, bytes: &[u8], length_max: u64) -> Result<u64> {
 
 const ZEROS: &[u8; INLINE_BYTES_MAX] = &[0; INLINE_BYTES_MAX];
 
-/// Writes `bytes` into or behind the string of `entry`. What was inline and grows beyond that moves into chunks.
+/// Writes `bytes` into or behind the string of `entry`. An inline string that grows too long moves into chunks.
 pub(crate) fn write_at(txn: &mut Txn<'_>, key: &Key<'_>, entry: Entry, offset: u64, bytes: &[u8]) -> Result<()> {
     let header = entry.header;
     let mut chunked = match Form::of(key, &entry)? {
@@ -240,7 +240,7 @@ pub fn increment(txn: &mut Txn<'_>, key: &Key<'_>, delta: i64) -> Result<i64> {
     let (header, number) = match key::lookup_write(txn, key)? {
         Some(entry) => {
             check_type(&entry)?;
-            // One in chunks is longer than any number.
+            // A string in chunks is longer than any number.
             let inline = entry.header.tag == Tag::StringInline;
             let number = inline.then(|| integer::parse(entry.payload())).flatten().ok_or(Error::NotInteger)?;
             (Some(entry.header), number)
@@ -259,7 +259,7 @@ pub fn increment_float(txn: &mut Txn<'_>, key: &Key<'_>, delta: Option<Extended>
     let (header, number) = match key::lookup_write(txn, key)? {
         Some(entry) => {
             check_type(&entry)?;
-            // One in chunks is longer than any number.
+            // A string in chunks is longer than any number.
             let inline = entry.header.tag == Tag::StringInline;
             let number = inline.then(|| Extended::parse(entry.payload())).flatten().ok_or(Error::NotFloat)?;
             (Some(entry.header), number)

@@ -1,4 +1,4 @@
-//! What all types of values can do, whatever they are: be copied, and say how Redis would hold them.
+//! Operations on values of all types: copies, and the encoding that Redis would report.
 
 use crate::element::{Head, ROW_PREFIX_BYTES};
 use crate::key::{self, Entry, Header, Object, Type};
@@ -13,7 +13,7 @@ const COPY_AT_ONCE: u64 = 1024;
 /// Rows copied in one step.
 const STEP_ROWS: usize = 1024;
 
-/// How Redis holds collections, by the number in their header. DO NOT CHANGE THESE NUMBERS.
+/// The encodings of Redis, by the number in a collection's header. DO NOT CHANGE THESE NUMBERS.
 pub mod encoding {
     pub const HASH_LISTPACK: u8 = 0;
     pub const HASH_TABLE: u8 = 1;
@@ -31,7 +31,7 @@ pub mod encoding {
     pub const MASK: u8 = 0x0f;
 }
 
-/// How Redis would hold a collection, as OBJECT ENCODING names it; `None` for a string, where the bytes decide.
+/// Returns the encoding of a collection as OBJECT ENCODING names it; `None` for a string, where the bytes decide.
 pub fn encoding_name(entry: &Entry) -> Result<Option<&'static str>> {
     use encoding::*;
     let kind = entry.header.type_of();
@@ -70,7 +70,7 @@ pub fn copy(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, to: &Key<'_>, to_b
     }
 }
 
-/// The elements of a collection in rows.
+/// Counts the elements of a collection in rows.
 fn count_of(entry: &Entry) -> u64 {
     match stream::Head::parse(entry.payload()) {
         Some(head) if entry.header.type_of() == Type::Stream => head.count,
@@ -81,7 +81,7 @@ fn count_of(entry: &Entry) -> u64 {
     }
 }
 
-/// The rows of a collection under a new object, which nothing names yet, in the slot and the database of `to`.
+/// Copies the rows of a collection to a new object, which nothing names yet, in the slot and the database of `to`.
 fn copy_rows(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, object: Object, to: &Key<'_>) -> Result<Object> {
     if count_of(entry) > COPY_AT_ONCE {
         txn.long()?;
@@ -93,7 +93,7 @@ fn copy_rows(txn: &mut Txn<'_>, from: &Key<'_>, entry: &Entry, object: Object, t
         loop {
             let rows = txn.scan(&at, &until, STEP_ROWS)?;
             if rows.len() == STEP_ROWS {
-                // More than its count says: the consumer groups of a stream have rows, too.
+                // There are more rows than the count says: consumer groups of a stream have rows, too.
                 txn.long()?;
             }
             for (row, value) in &rows {

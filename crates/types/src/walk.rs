@@ -55,7 +55,7 @@ pub fn all(
     ended
 }
 
-/// Random numbers for where the transaction is busy: a sequence of its own (SplitMix64).
+/// Random numbers for code that has the transaction borrowed: a sequence of its own (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -72,8 +72,9 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0; all are equally likely (Lemire 2019: a product's upper half, and what
-    /// makes it uneven is thrown again).
+    /// Returns a number below `bound`, which is not 0; all are equally likely (Lemire 2019: the upper half of a
+    /// product;
+    /// numbers that would make it uneven are drawn again).
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         loop {
@@ -95,7 +96,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Whether the next thing is one of them.
+    /// Tells whether the next thing is one of them.
     pub fn takes_next(&mut self, dice: &mut Dice) -> bool {
         if self.count == 0 || self.total == 0 {
             return false;
@@ -107,14 +108,14 @@ impl Choice {
     }
 }
 
-/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but seldom in
-/// vain.
+/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but less
+/// often in vain.
 const EXPECTED: u64 = 32;
 
 /// Places of an interval. One that is expected to have 32 elements has more than these with a probability below 10^-15.
 const PLACES: u64 = 88;
 
-/// A collection of so many elements is one interval, with as many places.
+/// The size up to which a collection is one interval, with as many places.
 const WALK_MAX: u64 = 128;
 
 /// Draws one of `count` elements, all equally likely, and gives it and its row's value to `take`.
@@ -165,8 +166,8 @@ pub fn draw(
     Err(damaged("the count of a collection", &count.to_be_bytes()))
 }
 
-/// Beyond that the bounds of intervals would be coarse.
+/// The most intervals: beyond, their bounds would be coarse.
 const INTERVALS_MAX: u64 = 1 << 28;
 
-/// So often nothing is found only where there is nothing: one try in three finds something.
+/// The most tries: one in three finds an element, so that so many fail only where there is none.
 const TRIES_MAX: u32 = 1000;
