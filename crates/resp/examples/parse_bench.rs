@@ -1,4 +1,4 @@
-//! What parsing costs: nanoseconds per command for pipelines of 16, and bytes per second for a large value.
+//! The cost of parsing: nanoseconds per command for pipelines of 16, and bytes per second for a large value.
 //!
 //! Run with `cargo run --release -p haypile-resp --example parse_bench`. Prints the median of several rounds. The reply
 //! encoder is measured beside it.

@@ -1,8 +1,8 @@
-//! The arguments of a request: where they lie, not what they mean.
+//! The arguments of a request: where they lie; their meaning is the command's affair.
 //!
 //! [`Args`] borrows the connection's read buffer, so that a command runs without its arguments being copied;
-//! [`OwnedArgs`] holds them itself, for a command that outlives the buffer. Numbers and options are not parsed here:
-//! that is the command's affair. See [`crate::parser`] for who makes them.
+//! [`OwnedArgs`] holds them itself, for a command that outlives the buffer. Numbers and options are not parsed here.
+//! [`crate::parser`] makes both.
 
 use std::fmt;
 use std::ops::{Index, Range};
@@ -21,19 +21,19 @@ impl<'a> Args<'a> {
         Args { bytes, ranges }
     }
 
-    /// How many arguments there are, the command's name included.
+    /// Returns how many arguments there are, the command's name included.
     #[inline]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there is not even a name; a parsed request always has one.
+    /// Tells whether there is not even a name; a parsed request always has one.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Argument `i`.
+    /// Returns argument `i`.
     ///
     /// # Panics
     /// If there is none: the arity of a command is checked before it runs.
@@ -43,31 +43,31 @@ impl<'a> Args<'a> {
         &self.bytes[range.start as usize..range.end as usize]
     }
 
-    /// Argument `i`, if there is one.
+    /// Returns argument `i`, if there is one.
     #[inline]
     pub fn opt(&self, i: usize) -> Option<&'a [u8]> {
         self.ranges.get(i).map(|range| &self.bytes[range.start as usize..range.end as usize])
     }
 
-    /// The arguments from `i` on; none if there are fewer.
+    /// Returns the arguments from `i` on; none if there are fewer.
     #[inline]
     pub fn from(&self, i: usize) -> Args<'a> {
         Args { bytes: self.bytes, ranges: self.ranges.get(i..).unwrap_or(&[]) }
     }
 
-    /// All arguments in order, the name first.
+    /// Returns all arguments in order, the name first.
     #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let bytes = self.bytes;
         self.ranges.iter().map(move |range| &bytes[range.start as usize..range.end as usize])
     }
 
-    /// How many bytes all arguments have together.
+    /// Returns how many bytes all arguments have together.
     pub fn bytes_len(&self) -> usize {
         self.ranges.iter().map(|range| (range.end - range.start) as usize).sum()
     }
 
-    /// A copy of the arguments, without what lies between them in the buffer.
+    /// Copies the arguments, without the bytes between them in the buffer.
     pub fn to_owned_args(&self) -> OwnedArgs {
         let mut owned = OwnedArgs::with_capacity(self.bytes_len(), self.len());
         for arg in self.iter() {
@@ -100,12 +100,13 @@ pub struct OwnedArgs {
 }
 
 impl OwnedArgs {
-    /// No arguments yet, with room for `bytes` bytes in `args` arguments.
+    /// Returns no arguments yet, with room for `bytes` bytes in `args` arguments.
     pub fn with_capacity(bytes: usize, args: usize) -> OwnedArgs {
         OwnedArgs { bytes: Vec::with_capacity(bytes), ranges: Vec::with_capacity(args) }
     }
 
-    /// Arguments in a buffer that is handed over whole: a large request needs no copy. Every range lies in `bytes`.
+    /// Takes arguments in a buffer that is handed over whole: a large request needs no copy. Every range lies in
+    /// `bytes`.
     pub fn in_buffer(bytes: Vec<u8>, ranges: Vec<Range<u32>>) -> OwnedArgs {
         OwnedArgs { bytes, ranges }
     }
@@ -120,18 +121,18 @@ impl OwnedArgs {
         self.close(start);
     }
 
-    /// The arguments, borrowed.
+    /// Borrows the arguments.
     #[inline]
     pub fn as_args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.ranges)
     }
 
-    /// The memory held, in bytes.
+    /// Returns the memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.ranges.capacity() * size_of::<Range<u32>>()
     }
 
-    /// Begins an argument whose bytes are added one by one; returns what [`OwnedArgs::close`] takes.
+    /// Begins an argument whose bytes are added one by one; returns the start that [`OwnedArgs::close`] takes.
     pub(crate) fn open(&self) -> u32 {
         u32::try_from(self.bytes.len()).expect("a request is shorter than 4 GiB")
     }

@@ -1,7 +1,7 @@
 //! The content of a bulk string on its way out, in the form in which its maker has it.
 //!
-//! It never copies: a constant stays a constant, a value of the store stays shared with the store until the encoder
-//! writes it into the connection's buffer. See [`crate::reply`].
+//! Bytes are never copied here: a constant stays a constant, a value of the store stays shared with the store until the
+//! encoder writes it into the connection's buffer. See [`crate::reply`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 pub enum Bytes {
     /// A constant.
     Static(&'static [u8]),
-    /// Made for this reply.
+    /// Bytes made for this reply.
     Owned(Vec<u8>),
     /// A part of bytes that others hold too. The range lies inside the slice.
     Shared(Arc<[u8]>, Range<u32>),
 }
 
 impl Bytes {
-    /// A part of shared bytes.
+    /// Returns a part of shared bytes.
     ///
     /// # Panics
     /// If `range` is not inside `bytes`.
@@ -28,7 +28,7 @@ impl Bytes {
         Bytes::Shared(bytes, range)
     }
 
-    /// The bytes as a vector of their own; copies unless they are owned already.
+    /// Returns the bytes as a vector of their own; copies unless they are owned already.
     pub fn into_vec(self) -> Vec<u8> {
         match self {
             Bytes::Owned(bytes) => bytes,

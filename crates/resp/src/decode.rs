@@ -1,7 +1,8 @@
 //! Replies as a client reads them.
 //!
-//! It owns the way back from bytes to [`Reply`], for clients, tests and tools; the server itself only encodes. It reads
-//! all types of RESP2 and RESP3 but the streamed ones (`$?`, `*?`), which Redis never sends.
+//! Owns the way back from bytes to [`Reply`], for clients, tests and tools; the server itself only encodes. All types
+//! of
+//! RESP2 and RESP3 are read but the streamed ones (`$?`, `*?`), which Redis never sends.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -44,19 +45,19 @@ impl fmt::Display for DecodeError {
 
 impl Error for DecodeError {}
 
-/// The decoder of one connection. It keeps the elements of an incomplete reply, so their bytes can go.
+/// The decoder of one connection. The elements of an incomplete reply are kept, so that their bytes can go.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The aggregates that are open, the outermost first.
     open: Vec<Aggregate>,
-    /// So many bytes of the input have been searched for the end of its first line.
+    /// Bytes of the input that have been searched for the end of its first line.
     searched: usize,
 }
 
 #[derive(Debug)]
 struct Aggregate {
     kind: u8,
-    /// How many elements are still missing. At least 1, but for the moment in which it is closed.
+    /// How many elements are still missing. At least 1, but for the moment in which the aggregate is closed.
     missing: u64,
     elements: Vec<Reply>,
 }
@@ -68,7 +69,7 @@ enum Element {
 }
 
 impl Decoder {
-    /// A decoder at the start of a connection.
+    /// Returns a decoder at the start of a connection.
     pub fn new() -> Decoder {
         Decoder::default()
     }
@@ -100,7 +101,8 @@ impl Decoder {
         Ok((taken, None))
     }
 
-    /// Adds `reply` to the innermost open aggregate and closes what is complete by that; returns the outermost.
+    /// Adds `reply` to the innermost open aggregate and closes every aggregate that is complete then; returns the
+    /// outermost.
     fn close_with(&mut self, mut reply: Reply) -> Result<Option<Reply>, DecodeError> {
         while let Some(mut aggregate) = self.open.pop() {
             aggregate.elements.push(reply);
@@ -114,7 +116,7 @@ impl Decoder {
         Ok(Some(reply))
     }
 
-    /// The element at the start of `input` and its size, if it has arrived whole.
+    /// Returns the element at the start of `input` and its size, if it has arrived whole.
     fn element(&mut self, input: &[u8]) -> Result<Option<(Element, usize)>, DecodeError> {
         let searched = self.searched.min(input.len());
         let Some(end) = memchr(b'\n', &input[searched..]).map(|found| searched + found) else {
@@ -204,7 +206,7 @@ pub fn decode(input: &[u8]) -> Result<Option<(Reply, usize)>, DecodeError> {
     Ok(reply.map(|reply| (reply, taken)))
 }
 
-/// Keys and values in turn, as pairs.
+/// Returns keys and values in turn as pairs.
 fn pairs(elements: Vec<Reply>) -> Vec<(Reply, Reply)> {
     let mut pairs = Vec::with_capacity(elements.len() / 2);
     let mut elements = elements.into_iter();
@@ -242,7 +244,7 @@ fn verbatim(content: &[u8]) -> Option<Reply> {
     Some(Reply::Verbatim(kind, text.to_vec().into()))
 }
 
-/// The text of an error reply as UTF-8, whatever it was in.
+/// Returns the text of an error reply as UTF-8, in whichever form it came.
 pub fn error_text(reply: &Reply) -> Option<Cow<'_, str>> {
     match reply {
         Reply::Error(text) => Some(Cow::Borrowed(text)),

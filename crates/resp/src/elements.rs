@@ -1,13 +1,13 @@
 //! `Elements`: a list of bulk strings that is encoded while it is collected. Rows are looked at one by one and copied
-//! once, without an allocation for each; what a bulk string looks like is the same in both protocols.
+//! once, without an allocation for each; bulk strings are the same in both protocols.
 
 use crate::{Protocol, write};
 
-/// What the elements are together.
+/// The aggregate that the elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Array,
-    /// In RESP2 an array.
+    /// A set; in RESP2 an array.
     Set,
     /// Keys and values in turn. In RESP2 an array.
     Map,
@@ -21,9 +21,9 @@ pub struct Elements {
     shape: Shape,
     count: usize,
     body: Vec<u8>,
-    /// Where in the body missing values stand, in order: they look different in the two protocols.
+    /// Where in the body missing values stand, in order: the protocols write them differently.
     nulls: Vec<usize>,
-    /// They are missing arrays.
+    /// Whether the missing values are arrays.
     are_arrays: bool,
 }
 
@@ -32,14 +32,14 @@ impl Elements {
         Elements { shape, count: 0, body: Vec::new(), nulls: Vec::new(), are_arrays: false }
     }
 
-    /// With room for `count` elements of about `bytes` each.
+    /// Returns an empty list with room for `count` elements of about `bytes` each.
     pub fn with_capacity(shape: Shape, count: usize, bytes: usize) -> Self {
         const AROUND_BYTES: usize = 8;
         let body = Vec::with_capacity(count.saturating_mul(bytes + AROUND_BYTES));
         Elements { shape, count: 0, body, nulls: Vec::new(), are_arrays: false }
     }
 
-    /// `count` bulk strings that are encoded already, in `body`.
+    /// Takes `count` bulk strings that are encoded already, in `body`.
     pub fn encoded(shape: Shape, count: usize, body: Vec<u8>) -> Self {
         Elements { shape, count, body, nulls: Vec::new(), are_arrays: false }
     }
@@ -59,7 +59,7 @@ impl Elements {
         self.count += 1;
     }
 
-    /// Adds an element that ends with a missing array: `write` writes what is before it. Not beside missing strings.
+    /// Adds an element that ends with a missing array: `write` writes the parts before it. Not beside missing strings.
     pub fn push_with_null_array(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.are_arrays || self.nulls.is_empty(), "what is missing is of one kind");
         self.push_with(write);
@@ -73,7 +73,7 @@ impl Elements {
         self.count += 1;
     }
 
-    /// Elements so far; of a map or of pairs, both elements of each count.
+    /// Returns the number of elements so far; of a map or of pairs, both elements of each count.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -82,12 +82,12 @@ impl Elements {
         self.count == 0
     }
 
-    /// Bytes of the encoded elements.
+    /// Returns the bytes of the encoded elements.
     pub fn bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// Takes the elements out again, for who runs again from the start.
+    /// Removes all elements, for a command that runs again from the start.
     pub fn clear(&mut self) {
         self.count = 0;
         self.body.clear();
@@ -114,7 +114,7 @@ impl Elements {
         out.extend_from_slice(&self.body[from..]);
     }
 
-    /// An array of arrays of two. None of the elements is missing.
+    /// Writes an array of arrays of two. None of the elements is missing.
     fn encode_pairs(&self, out: &mut Vec<u8>) {
         debug_assert!(self.nulls.is_empty(), "pairs are whole");
         write::array_len(out, self.count / 2);

@@ -1,12 +1,12 @@
-//! What a client can do wrong in the protocol itself, in Redis's words.
+//! The errors that a client can make in the protocol itself, in Redis's words.
 //!
 //! The texts are those of Redis 7.2; clients and their tests compare them. After any of these errors the connection is
-//! answered and closed, since nobody can say where its next request begins.
+//! answered and closed, since the begin of its next request is not known.
 
 use std::error::Error;
 use std::fmt;
 
-/// A request that is none. `Display` is Redis's text without the `ERR ` before it.
+/// The error of a request that is none. `Display` is Redis's text without the `ERR ` before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// More than [`crate::Limits::inline_bytes_max`] bytes and no line end among them.
@@ -15,7 +15,7 @@ pub enum ProtocolError {
     UnbalancedQuotes,
     /// The line behind `*` does not end within [`crate::Limits::inline_bytes_max`] bytes.
     CountLineTooLong,
-    /// What stands behind `*` is no integer, or is above [`crate::Limits::multibulk_len_max`].
+    /// The text behind `*` is no integer, or a number above [`crate::Limits::multibulk_len_max`].
     InvalidCount,
     /// More than [`crate::parser::UNAUTHENTICATED_ARGS_MAX`] arguments before the client has authenticated.
     UnauthenticatedCount,
@@ -23,7 +23,7 @@ pub enum ProtocolError {
     LengthLineTooLong,
     /// An argument begins with this byte instead of `$`.
     ExpectedDollar(u8),
-    /// What stands behind `$` is no integer, is negative, or is above [`crate::Limits::bulk_bytes_max`].
+    /// The text behind `$` is no integer, a negative one, or one above [`crate::Limits::bulk_bytes_max`].
     InvalidLength,
     /// An argument above [`crate::parser::UNAUTHENTICATED_BULK_BYTES_MAX`] before the client has authenticated.
     UnauthenticatedLength,
@@ -47,7 +47,7 @@ impl ProtocolError {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The text; for [`ProtocolError::ExpectedDollar`] without the byte that was found.
+    /// Returns the text; for [`ProtocolError::ExpectedDollar`] without the byte that was found.
     fn text(&self) -> &'static str {
         match self {
             ProtocolError::InlineTooLong => "Protocol error: too big inline request",

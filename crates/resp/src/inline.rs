@@ -1,6 +1,6 @@
 //! Requests typed by hand: words on a line, with quotes.
 //!
-//! It splits a line that has arrived whole; finding the line's end is [`crate::parser`]'s affair. The rules are those
+//! Splits a line that has arrived whole; finding the line's end is [`crate::parser`]'s affair. The rules are those
 //! of Redis's `sdssplitargs`, which also splits the lines of redis.conf: words are separated by white space; in double
 //! quotes `\n \r \t \b \a`, `\xHH` and any other escaped character are rewritten; in single quotes only `\'`; a closing
 //! quote is followed by white space or nothing.
@@ -11,7 +11,7 @@ use memchr::memchr2;
 
 use crate::{OwnedArgs, ProtocolError};
 
-/// Whether the words of `line` cannot be ranges of it.
+/// Tells whether the words of `line` cannot be ranges of it.
 pub(crate) fn has_quotes(line: &[u8]) -> bool {
     memchr2(b'"', b'\'', line).is_some()
 }
@@ -57,7 +57,7 @@ pub fn split(line: &[u8]) -> Result<OwnedArgs, ProtocolError> {
     Ok(args)
 }
 
-/// Adds what stands between double quotes from `at` on; returns the offset behind the closing one.
+/// Adds the bytes between double quotes from `at` on; returns the offset behind the closing one.
 fn double_quoted(line: &[u8], mut at: usize, args: &mut OwnedArgs) -> Result<usize, ProtocolError> {
     loop {
         match line[at..] {
@@ -86,7 +86,7 @@ fn double_quoted(line: &[u8], mut at: usize, args: &mut OwnedArgs) -> Result<usi
     }
 }
 
-/// Adds what stands between single quotes from `at` on; returns the offset behind the closing one.
+/// Adds the bytes between single quotes from `at` on; returns the offset behind the closing one.
 fn single_quoted(line: &[u8], mut at: usize, args: &mut OwnedArgs) -> Result<usize, ProtocolError> {
     loop {
         match line[at..] {
@@ -104,7 +104,7 @@ fn single_quoted(line: &[u8], mut at: usize, args: &mut OwnedArgs) -> Result<usi
     }
 }
 
-/// `at`, which is behind a closing quote, if the word may end there.
+/// Returns `at`, which is behind a closing quote, if the word may end there.
 fn closed(line: &[u8], at: usize) -> Result<usize, ProtocolError> {
     match line.get(at) {
         Some(&byte) if !is_space(byte) => Err(ProtocolError::UnbalancedQuotes),
@@ -112,12 +112,14 @@ fn closed(line: &[u8], at: usize) -> Result<usize, ProtocolError> {
     }
 }
 
-/// Where the next word from `at` on begins.
+/// Returns where the next word from `at` on begins.
 fn word_start(line: &[u8], at: usize) -> Option<usize> {
     line[at..].iter().position(|&byte| !is_space(byte)).map(|skipped| at + skipped)
 }
 
-/// C's `isspace`: more than what ends a word, so `\v` and `\f` are part of a word but cannot begin one.
+/// Tells whether C's `isspace` holds: for more bytes than those that end a word, so `\v` and `\f` are part of a word
+/// but
+/// cannot begin one.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

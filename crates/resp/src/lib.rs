@@ -1,13 +1,14 @@
 //! The Redis serialization protocol: requests are parsed, replies are encoded and decoded.
 //!
 //! This crate owns the bytes of RESP2 and RESP3 and nothing else: it never touches a socket, a key or a command's
-//! meaning, and it names no other crate of this project. What a client claims (a count, a length) never decides how
+//! meaning, and it names no other crate of this project. A count or a length that a client claims never decides how
 //! much is allocated or how often a loop runs; only bytes that have arrived do.
 //!
-//! Reading order: [`args`] (what a request is), [`parser`] (how it is found in a buffer), [`inline`] (requests typed by
-//! hand), [`bytes`], [`elements`] and [`reply`] (what is answered), [`mod@write`] (the single elements of a reply),
-//! [`pieces`] (replies too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`] (digits
-//! to and fro).
+//! Reading order: [`args`] (the arguments of a request), [`parser`] (finding a request in a buffer), [`inline`]
+//! (requests typed by hand), [`bytes`], [`elements`] and [`reply`] (the answers), [`mod@write`] (the single elements of
+//! a
+//! reply), [`pieces`] (replies too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`]
+//! (digits to and fro).
 //!
 //! ```
 //! use haypile_resp::{Limits, Parser, Protocol, Reply, Request};
@@ -63,7 +64,7 @@ pub use scored::{Nesting, Scored};
 /// The version of the protocol that a connection speaks; `HELLO` switches it. Requests look the same in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// What every connection begins with.
+    /// The version that every connection begins with.
     #[default]
     Resp2,
     /// Adds maps, sets, doubles, booleans, one null, pushes and attributes.

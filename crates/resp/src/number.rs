@@ -1,7 +1,8 @@
 //! Digits to numbers and back, as Redis 7.2 reads and writes them.
 //!
-//! It owns the textual forms: which strings are integers at all ("01", "+1" and "-0" are not), and how many digits a
-//! double prints. It never knows what a number is for. The integer rules are those of Redis's `string2ll`, the double
+//! Owns the textual forms: which strings are integers at all ("01", "+1" and "-0" are not), and how many digits a
+//! double prints. The use of a number is never known here. The integer rules are those of Redis's `string2ll`, the
+//! double
 //! rules those of its `d2string`.
 
 use std::io::Write;
@@ -21,8 +22,8 @@ const DIGIT_PAIRS: [u8; 200] = {
     pairs
 };
 
-/// The integer that `text` spells, if it spells one as Redis does: no sign but a minus, no leading zero, no spaces, and
-/// within 64 bits.
+/// Returns the integer that `text` spells, if it spells one as Redis does: no sign but a minus, no leading zero, no
+/// spaces, and within 64 bits.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -61,7 +62,7 @@ pub fn write_i64(out: &mut Vec<u8>, value: i64) {
 /// Appends `value` in decimal.
 ///
 /// # Panics
-/// Never: 20 digits are what a `u64` has at most.
+/// Never: a `u64` has 20 digits at most.
 #[inline]
 pub fn write_u64(out: &mut Vec<u8>, value: u64) {
     let mut text = [0; I64_TEXT_BYTES_MAX];

@@ -1,14 +1,16 @@
-//! Finds requests in what a client has sent so far.
+//! Finds requests in the bytes that a client has sent so far.
 //!
-//! The parser owns a position and nothing of the data: the caller keeps a read buffer, hands over what is not consumed
-//! yet, and receives ranges of it, so no argument is copied. Nothing is looked at twice, however small the pieces in
-//! which it arrives, and nothing is allocated or repeated by a number that a client merely claims.
+//! The parser owns a position and no data: the caller keeps a read buffer, hands over the bytes that are not consumed
+//! yet, and receives ranges of them, so no argument is copied. No byte is looked at twice, however small the pieces in
+//! which they arrive, and nothing is allocated or repeated by a number that a client merely claims.
 //!
-//! What is accepted and what is refused, and in which words, follows Redis 7.2 (`processInlineBuffer`,
-//! `processMultibulkBuffer`), its oddities included: the second byte of a line end is not looked at, nor are the two
-//! bytes behind an argument, and a NUL in a line hides the line's end. In one point it is stricter, since there Redis
-//! answers by the sizes in which the data happens to arrive: a line longer than the limit is always an error.
-//! See [`crate::inline`] for what happens to a line, [`crate::Args`] for what the ranges become.
+//! Requests are accepted and refused as by Redis 7.2, in its words (`processInlineBuffer`, `processMultibulkBuffer`),
+//! its oddities included: the second byte of a line end is not looked at, nor are the two bytes behind an argument, and
+//! a
+//! NUL in a line hides the line's end. The parser is stricter in one point, where Redis answers by the sizes in which
+//! the
+//! data happens to arrive: a line longer than the limit is always an error. [`crate::inline`] splits such a line,
+//! [`crate::Args`] gives access to the ranges.
 
 use std::mem;
 use std::ops::Range;
@@ -28,10 +30,10 @@ pub const UNAUTHENTICATED_BULK_BYTES_MAX: u32 = 16 * 1024;
 /// The smallest [`Limits::inline_bytes_max`]: the usual lines are shorter and need not be measured.
 pub const LINE_BYTES_MIN: u32 = 16;
 
-/// A number of at most this many digits takes the short way; it fits a `u32`.
+/// A number of at most this many digits takes the short way: such a number fits a `u32`.
 const SHORT_DIGITS_MAX: usize = 9;
 
-/// What a request may claim. Limits can change between two requests, and also in the middle of one.
+/// The bounds of a request. They can change between two requests, and also in the middle of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest argument: `proto-max-bulk-len`.
@@ -40,16 +42,15 @@ pub struct Limits {
     pub multibulk_len_max: u32,
     /// The longest inline request, and the longest line that announces a number. At least [`LINE_BYTES_MIN`].
     pub inline_bytes_max: u32,
-    /// The largest request with all that belongs to it, since it lies in the read buffer as a whole:
-    /// `client-query-buffer-limit`.
+    /// The largest request in bytes, since it lies in the read buffer as a whole: `client-query-buffer-limit`.
     pub request_bytes_max: u32,
-    /// Whether the client may use the limits above. As long as it still has to authenticate,
+    /// Whether the client may use the limits above. While a client still has to authenticate,
     /// [`UNAUTHENTICATED_ARGS_MAX`] and [`UNAUTHENTICATED_BULK_BYTES_MAX`] hold too.
     pub authenticated: bool,
 }
 
 impl Default for Limits {
-    /// Those of Redis 7.2 for a client that need not authenticate.
+    /// Returns the limits of Redis 7.2 for a client that need not authenticate.
     fn default() -> Limits {
         Limits {
             bulk_bytes_max: 512 * 1024 * 1024,
@@ -61,7 +62,7 @@ impl Default for Limits {
     }
 }
 
-/// What [`Parser::next`] found.
+/// A request that [`Parser::next`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
     /// A command; its arguments are the ranges in `args`, relative to the start of the buffer. At least one.
@@ -78,13 +79,13 @@ pub enum Request {
     },
     /// Nothing to run and nothing to answer: an empty line, `*0` or `*-1`.
     Empty {
-        /// How many bytes of the buffer it took.
+        /// How many bytes of the buffer the request took.
         bytes: usize,
     },
 }
 
 impl Request {
-    /// How many bytes of the buffer the request took; the next request begins behind them.
+    /// Returns how many bytes of the buffer the request took; the next request begins behind them.
     #[inline]
     pub fn bytes(&self) -> usize {
         match self {
@@ -92,8 +93,9 @@ impl Request {
         }
     }
 
-    /// The arguments, given the buffer and the ranges that [`Parser::next`] was called with; none if it is
-    /// [`Request::Empty`].
+    /// Returns the arguments, given the buffer and the ranges that [`Parser::next`] was called with; none if the
+    /// request
+    /// is [`Request::Empty`].
     #[inline]
     pub fn args<'a>(&'a self, buf: &'a [u8], ranges: &'a [Range<u32>]) -> Args<'a> {
         match self {
@@ -108,7 +110,7 @@ impl Request {
 #[derive(Debug, Default)]
 pub struct Parser {
     limits: Limits,
-    /// How many arguments of the request are still to come; 0 between requests. What follows is only kept while a
+    /// How many arguments of the request are still to come; 0 between requests. The fields below are only kept while a
     /// request is incomplete.
     args_left: u32,
     /// The buffer is parsed up to here.
@@ -127,14 +129,14 @@ pub struct Parser {
 enum Line {
     /// The number in it, if it is one, and the offset behind the line end.
     Whole(Option<i64>, usize),
-    /// It does not end within what has arrived.
+    /// The line does not end within the bytes that have arrived.
     Incomplete,
-    /// It is longer than the limit.
+    /// The line is longer than the limit.
     TooLong,
 }
 
 impl Parser {
-    /// A parser at the start of a connection.
+    /// Returns a parser at the start of a connection.
     ///
     /// # Panics
     /// If [`Limits::inline_bytes_max`] is below [`LINE_BYTES_MIN`].
@@ -144,12 +146,13 @@ impl Parser {
         parser
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Changes the limits for what is parsed from now on. A client that authenticates gets its new limits with the very
+    /// Changes the limits for the bytes parsed from now on. A client that authenticates gets its new limits with the
+    /// very
     /// next request, as in Redis, if this is called between the two.
     ///
     /// # Panics
@@ -159,19 +162,20 @@ impl Parser {
         self.limits = limits;
     }
 
-    /// How many bytes must arrive, at least, before calling [`Parser::next`] again can help; meaningful after it
-    /// returned `None`. It is the rest of an argument whose length is known, else 1. The number is a client's claim
+    /// Returns how many bytes must arrive, at least, before calling [`Parser::next`] again can help; meaningful after
+    /// that returned `None`. This is the rest of an argument whose length is known, else 1. The number is a client's
+    /// claim
     /// within the limits: size the buffer by it in bounded steps.
     pub fn needed(&self) -> usize {
         self.needed.max(1)
     }
 
-    /// Whether a part of a request has been parsed.
+    /// Tells whether a part of a request has been parsed.
     pub fn is_inside_request(&self) -> bool {
         self.args_left > 0
     }
 
-    /// Forgets what has been parsed of an incomplete request, for who has parsed ahead of what it consumes: the next
+    /// Forgets the parsed part of an incomplete request, for a caller that parses ahead of what it consumes: the next
     /// call begins at the first request that was not consumed.
     pub fn restart(&mut self) {
         *self = Parser { limits: self.limits, ..Parser::default() };
@@ -288,8 +292,8 @@ impl Parser {
         Ok(Some(Request::Ranges { bytes: at }))
     }
 
-    /// The length of the argument whose line begins at `at`, and the offset behind the line; `None` if the line has not
-    /// arrived whole.
+    /// Returns the length of the argument whose line begins at `at`, and the offset behind the line; `None` if the line
+    /// has not arrived whole.
     #[cold]
     fn unusual_length(&mut self, buf: &[u8], at: usize) -> Result<Option<(u32, usize)>, ProtocolError> {
         let (len, start) = match self.line(buf, at) {
@@ -327,8 +331,8 @@ impl Parser {
         }
     }
 
-    /// The first `byte` of `window` from `at` on, which begins with what has been searched already. It is never found
-    /// behind a NUL.
+    /// Returns the first `byte` of `window` from `at` on, which begins with bytes that have been searched already. A
+    /// byte behind a NUL is never found.
     fn find(&mut self, byte: u8, window: &[u8], at: usize) -> Option<usize> {
         let from = self.searched.max(at).min(window.len());
         match memchr2(byte, 0, &window[from..]) {
@@ -365,7 +369,7 @@ impl Parser {
         Ok(Some(if args.is_empty() { Request::Empty { bytes } } else { Request::Ranges { bytes } }))
     }
 
-    /// Keeps the position in an incomplete request, and what has been found of it.
+    /// Keeps the position in an incomplete request, and the arguments found of it.
     fn park(&mut self, at: usize, left: u32, bulk_len: Option<u32>, args: &mut Vec<Range<u32>>) {
         self.at = at;
         self.args_left = left;
@@ -411,8 +415,8 @@ impl Parser {
     }
 }
 
-/// The number at `at` and the offset behind its line, if it is of the usual kind and has arrived whole: a few digits,
-/// no leading zero, a line end. Whatever else it is, the long way finds out.
+/// Returns the number at `at` and the offset behind its line, if it is of the usual kind and has arrived whole: a
+/// few digits, no leading zero, a line end. `unusual_length` and `next_unusual` read the others.
 #[inline]
 fn short_number(buf: &[u8], at: usize) -> Option<(u32, usize)> {
     let first = *buf.get(at)?;

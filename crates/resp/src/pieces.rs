@@ -2,33 +2,35 @@
 //!
 //! A long value or a long list is read and written a piece at a time, as fast as its client takes it. This module owns
 //! the trait for that, and the walk over a reply that contains such parts (the reply of EXEC, for instance). It never
-//! waits and has no thread: who calls [`Pieces::next`] decides where that may block.
+//! waits and has no thread: the caller of [`Pieces::next`] decides where that may block.
 
 use crate::{Bytes, Protocol, Reply, write};
 
 /// How many bytes a piece has, about: a maker stops adding to a piece when it has reached this size.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
-/// A reply, or a part of one, that is produced piece by piece. Its length was known when it began, so it is always sent
-/// to its end, or its connection is closed.
+/// A reply, or a part of one, that is produced piece by piece. Its length was known when it began, so either it is
+/// sent to its end, or its connection is closed.
 pub trait Pieces: Send {
-    /// Appends the next piece to `out`; returns whether there are more. It may add nothing and still have more.
+    /// Appends the next piece to `out`; returns whether there are more. A piece may be empty and others still follow.
     ///
     /// # Errors
     /// The rest cannot be produced, for the reason given: the connection must be closed, since an error reply in the
     /// middle of another reply would be taken for a part of it.
     fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> Result<bool, String>;
 
-    /// What it weighs before its first piece. By default nothing: who holds rows or knows its length says so.
+    /// Returns the weight before the first piece. By default nothing: replies that hold rows or know their length
+    /// override
+    /// this.
     fn weight(&self) -> Weight {
         Weight::default()
     }
 }
 
-/// What a reply that is sent piece by piece means to the server's memory.
+/// The memory that a reply costs while it is sent piece by piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Bytes of memory that are held until it has been sent, about.
+    /// Bytes of memory that are held until the reply has been sent, about.
     pub held_bytes: usize,
     /// Bytes that are going to be sent, as far as they are known.
     pub encoded_bytes: usize,
@@ -39,29 +41,29 @@ const LINE_BYTES: usize = 16;
 
 /// Writes any reply piece by piece.
 pub struct ReplyPieces {
-    /// What is still to be written, the next at the end.
+    /// The parts still to be written, the next at the end.
     rest: Vec<Part>,
-    /// Of the whole reply.
+    /// The weight of the whole reply.
     weight: Weight,
 }
 
 enum Part {
     Reply(Reply),
-    /// What stands before a key and what belongs to it.
+    /// The header of a pair in `Reply::Keyed`.
     Pair,
     /// The content of a bulk string from this offset on, and the line end.
     Content(Bytes, usize),
 }
 
 impl Reply {
-    /// The reply in pieces of about [`PIECE_BYTES`] each. A reply with a [`Reply::Stream`] in it can be written in no
-    /// other way.
+    /// Turns the reply into pieces of about [`PIECE_BYTES`] each, the only way to write one with a [`Reply::Stream`] in
+    /// it.
     pub fn into_pieces(self) -> ReplyPieces {
         let weight = self.weight();
         ReplyPieces { rest: vec![Part::Reply(self)], weight }
     }
 
-    /// What it weighs, with all that is in it.
+    /// Returns the weight of the reply, with all replies in it.
     pub fn weight(&self) -> Weight {
         let mut weight = Weight::default();
         self.add_weight(&mut weight);
@@ -181,7 +183,7 @@ impl Pieces for ReplyPieces {
         Ok(!self.rest.is_empty())
     }
 
-    /// That of the whole reply, however much of it has been written.
+    /// Returns the weight of the whole reply, however much of it has been written.
     fn weight(&self) -> Weight {
         self.weight
     }

@@ -1,21 +1,21 @@
-//! `Records`: an array of elements that are arrays themselves, or not, encoded while it is collected. What it may hold
-//! looks the same in both protocols but for two things, whose places it keeps: numbers that have their digits already,
-//! and missing arrays.
+//! `Records`: an array of elements that are arrays themselves, or not, encoded while it is collected. The encoding is
+//! the same in both protocols but for two things, whose places are kept: numbers that have their digits already, and
+//! missing arrays.
 
 use crate::{Protocol, write};
 
-/// An array that is encoded but for what the protocols have otherwise.
+/// An array that is encoded but for the parts that differ between the protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     count: usize,
     body: Vec<u8>,
-    /// In order.
+    /// The places of those parts, in order.
     marks: Vec<Mark>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
-    /// Where in the body.
+    /// The offset in the body.
     at: usize,
     kind: Kind,
 }
@@ -38,41 +38,41 @@ impl Records {
         self.array(len);
     }
 
-    /// The next element is no array but this bulk string.
+    /// Adds a bulk string as the next element.
     pub fn push(&mut self, bytes: &[u8]) {
         self.count += 1;
         self.bulk(bytes);
     }
 
-    /// The next element is a missing array.
+    /// Adds a missing array as the next element.
     pub fn push_null(&mut self) {
         self.count += 1;
         self.marks.push(Mark { at: self.body.len(), kind: Kind::NullArray });
     }
 
-    /// A part: an array, whose elements come next.
+    /// Begins a part that is an array; its elements come next.
     pub fn array(&mut self, len: usize) {
         write::array_len(&mut self.body, len);
     }
 
-    /// A part: a bulk string.
+    /// Adds a bulk string as a part.
     pub fn bulk(&mut self, bytes: &[u8]) {
         write::bulk(&mut self.body, bytes);
     }
 
-    /// A part: an integer.
+    /// Adds an integer as a part.
     pub fn integer(&mut self, value: i64) {
         write::integer(&mut self.body, value);
     }
 
-    /// A part: a double with these digits.
+    /// Adds a double with these digits as a part.
     pub fn digits(&mut self, digits: &[u8]) {
         self.marks.push(Mark { at: self.body.len(), kind: Kind::Digits(digits.len()) });
         self.body.extend_from_slice(digits);
         self.body.extend_from_slice(b"\r\n");
     }
 
-    /// Elements so far.
+    /// Returns the number of elements so far.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -81,7 +81,7 @@ impl Records {
         self.count == 0
     }
 
-    /// Bytes of the encoded elements, about.
+    /// Returns the bytes of the encoded elements, about.
     pub fn bytes(&self) -> usize {
         self.body.len()
     }
@@ -91,7 +91,7 @@ impl Records {
         self.encode_elements(protocol, out);
     }
 
-    /// The elements without the line that says how many they are, for who sends an array piece by piece.
+    /// Encodes the elements without the line that says how many they are, for an array that is sent piece by piece.
     pub fn encode_elements(&self, protocol: Protocol, out: &mut Vec<u8>) {
         out.reserve(self.body.len());
         let mut from = 0;

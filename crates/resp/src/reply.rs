@@ -1,4 +1,4 @@
-//! What a command answers, before it is known in which protocol.
+//! Replies of commands, before the protocol is known.
 //!
 //! A [`Reply`] is made by a handler and encoded when its connection's turn comes. Handlers choose the richest type
 //! (a map, a double); the downgrade to RESP2 is made here and in [`crate::write`], nowhere else.
@@ -19,11 +19,11 @@ pub enum Reply {
     /// An error that quotes bytes of a client, which need not be UTF-8.
     ErrorBytes(Vec<u8>),
     Integer(i64),
-    /// In RESP2 a bulk string.
+    /// A double; in RESP2 a bulk string.
     Double(f64),
     /// A decimal integer of any size. In RESP2 a bulk string.
     BigNumber(String),
-    /// In RESP2 the integers 1 and 0.
+    /// A boolean; in RESP2 the integers 1 and 0.
     Boolean(bool),
     /// No value: `$-1` in RESP2.
     Null,
@@ -35,9 +35,9 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Pairs, in the order in which they are sent. In RESP2 an array of keys and values in turn.
     Map(Vec<(Reply, Reply)>),
-    /// What belongs to each of several keys: a map. In RESP2 an array with an array of two for each.
+    /// A map of several keys to their values. In RESP2 an array with an array of two for each.
     Keyed(Vec<(Reply, Reply)>),
-    /// In RESP2 an array.
+    /// A set; in RESP2 an array.
     Set(Vec<Reply>),
     /// An array, a set or a map of bulk strings, encoded while they were collected.
     Elements(Elements),
@@ -47,11 +47,12 @@ pub enum Reply {
     Records(Records),
     /// A message out of turn. In RESP2 an array.
     Push(Vec<Reply>),
-    /// Something about the reply that follows. Left out in RESP2.
+    /// Attributes of the reply that follows. Left out in RESP2.
     Attribute(Vec<(Reply, Reply)>, Box<Reply>),
     /// A reply too long to be held at once. Only [`crate::ReplyPieces`] can write it.
     Stream(Box<dyn Pieces>),
-    /// Several replies, one behind the other: SUBSCRIBE answers for each of its channels. In an array it has the place
+    /// Several replies, one behind the other: SUBSCRIBE answers for each of its channels. In an array they have the
+    /// place
     /// of one element all the same, as in Redis.
     Several(Vec<Reply>),
     /// Bytes that are encoded already, for the protocol in question.
@@ -61,24 +62,24 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// `+OK`.
+    /// Returns `+OK`.
     #[inline]
     pub fn ok() -> Reply {
         Reply::Simple("OK")
     }
 
-    /// A bulk string.
+    /// Returns a bulk string.
     #[inline]
     pub fn bulk(bytes: impl Into<Bytes>) -> Reply {
         Reply::Bulk(bytes.into())
     }
 
-    /// An error: its code and text, without the leading `-`.
+    /// Returns an error from its code and text, without the leading `-`.
     pub fn error(text: impl Into<Cow<'static, str>>) -> Reply {
         Reply::Error(text.into())
     }
 
-    /// An error whose text quotes bytes of a client. Line ends are made harmless when it is encoded.
+    /// Returns an error whose text quotes bytes of a client. Line ends are made harmless when the error is encoded.
     pub fn error_bytes(text: Vec<u8>) -> Reply {
         match String::from_utf8(text) {
             Ok(text) => Reply::Error(Cow::Owned(text)),
@@ -86,13 +87,12 @@ impl Reply {
         }
     }
 
-    /// An array.
+    /// Returns an array.
     pub fn array(elements: impl IntoIterator<Item = Reply>) -> Reply {
         Reply::Array(elements.into_iter().collect())
     }
 
-    /// Whether it is an error itself; errors inside an array do not count.
-    /// Whether it consists of messages out of turn.
+    /// Tells whether the reply consists of messages out of turn.
     pub fn is_push(&self) -> bool {
         match self {
             Reply::Push(_) => true,
@@ -106,7 +106,7 @@ impl Reply {
         matches!(self, Reply::Error(_) | Reply::ErrorBytes(_))
     }
 
-    /// Whether a [`Reply::Stream`] is in it, so that it must be written by [`Reply::into_pieces`].
+    /// Tells whether a [`Reply::Stream`] is in the reply, which must then be written by [`Reply::into_pieces`].
     pub fn has_stream(&self) -> bool {
         match self {
             Reply::Stream(_) => true,
@@ -198,7 +198,7 @@ fn encode_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut Vec<u8>)
     }
 }
 
-/// Equal if a RESP3 client cannot tell them apart, but for [`Reply::Null`] and [`Reply::NullArray`], which differ; a
+/// Compares as a RESP3 client sees the replies, but for [`Reply::Null`] and [`Reply::NullArray`], which differ; a
 /// NaN equals a NaN; a stream equals nothing.
 impl PartialEq for Reply {
     fn eq(&self, other: &Reply) -> bool {

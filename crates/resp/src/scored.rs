@@ -7,7 +7,7 @@ use crate::{Protocol, write};
 pub struct Scored {
     /// Bulk strings.
     members: Vec<u8>,
-    /// For each member where it ends, and its score.
+    /// The end of each member, and its score.
     scores: Vec<(usize, f64)>,
     nesting: Nesting,
 }
@@ -15,7 +15,7 @@ pub struct Scored {
 /// Whether each member has an array of its own, with its score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nesting {
-    /// In RESP3.
+    /// In RESP3 only.
     #[default]
     Resp3,
     Never,
@@ -48,7 +48,7 @@ impl Scored {
         self.scores.push((self.members.len(), score));
     }
 
-    /// Members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.scores.len()
     }
@@ -57,7 +57,7 @@ impl Scored {
         self.scores.is_empty()
     }
 
-    /// Bytes of the encoded reply, about.
+    /// Returns the bytes of the encoded reply, about.
     pub fn bytes(&self) -> usize {
         const SCORE_BYTES: usize = 16;
         self.members.len() + self.scores.len() * SCORE_BYTES

@@ -1,4 +1,4 @@
-//! The elements of a reply, one function each, for who writes a long reply piece by piece ([`crate::Pieces`]) and for
+//! The elements of a reply, one function each, for replies that are written piece by piece ([`crate::Pieces`]) and for
 //! [`crate::Reply::encode`].
 //!
 //! Each function appends to `out` and never looks at what is there already. Where RESP2 lacks a type, the function
@@ -25,7 +25,7 @@ pub fn map_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// `%n`: `len` keys follow, each with what belongs to it, behind `keyed_pair`; in RESP2 an array.
+/// `%n`: `len` keys follow, each with its value, behind `keyed_pair`; in RESP2 an array.
 #[inline]
 pub fn keyed_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {
     match protocol {
@@ -34,7 +34,7 @@ pub fn keyed_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// What stands before each pair of them: in RESP2 it is an array.
+/// The header of each pair behind `keyed_len`: in RESP2 a pair is an array.
 #[inline]
 pub fn keyed_pair(protocol: Protocol, out: &mut Vec<u8>) {
     if protocol == Protocol::Resp2 {
@@ -60,7 +60,7 @@ pub fn push_len(protocol: Protocol, out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// `|n`: `len` pairs of attributes follow, then what they belong to. RESP2 has no attributes: do not call it there.
+/// `|n`: `len` pairs of attributes follow, then their subject. RESP2 has no attributes: do not call this there.
 #[inline]
 pub fn attribute_len(out: &mut Vec<u8>, len: usize) {
     length_line(out, b'|', len);

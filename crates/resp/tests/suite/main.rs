@@ -1,8 +1,8 @@
 //! The tests of the crate as seen from outside, in one binary.
 //!
-//! [`parser_cases`] says what the parser takes and refuses; [`parser_check`] holds any input against a plain model of
-//! it (the fuzz target runs the same function), [`parser_random`] feeds that with seeded inputs; [`redis`] compares
-//! with a real redis-server; [`replies`] covers the encoder, [`round_trip`] encoder and decoder together.
+//! [`parser_cases`] lists requests that the parser takes and refuses; [`parser_check`] compares any input with a plain
+//! model of it (the fuzz target runs the same function), [`parser_random`] feeds that with seeded inputs; [`redis`]
+//! compares with a real redis-server; [`replies`] covers the encoder, [`round_trip`] encoder and decoder together.
 
 mod random;
 

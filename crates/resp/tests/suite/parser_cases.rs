@@ -1,10 +1,10 @@
-//! What the parser takes, what it skips and what it refuses, one row each.
+//! Requests that the parser takes, skips and refuses, one row each.
 
 use haypile_resp::{Limits, OwnedArgs, Parser, ProtocolError, Request};
 
 use crate::parser_check::{Step, expected};
 
-/// All that the parser makes of `data`, which must also be what the model makes of it.
+/// Returns the parser's steps over `data`, which must be the model's, too.
 fn steps(data: &[u8], limits: Limits) -> Vec<Step> {
     let mut parser = Parser::new(limits);
     let (mut at, mut ranges, mut steps) = (0, Vec::new(), Vec::new());
@@ -30,7 +30,7 @@ fn steps(data: &[u8], limits: Limits) -> Vec<Step> {
     }
 }
 
-/// The commands in `data`, each as its words joined by "|", and the error at the end, if there is one.
+/// Returns the commands in `data`, each as its words joined by "|", and the error at the end, if there is one.
 fn commands(data: &[u8], limits: Limits) -> (Vec<String>, Option<ProtocolError>) {
     let mut error = None;
     let mut commands = Vec::new();
@@ -230,7 +230,7 @@ fn a_line_that_arrives_in_two_parts_does_not_hide_the_next_one() {
     assert_eq!(parser.next(data, &mut ranges), Err(ProtocolError::ExpectedDollar(b'x')));
 }
 
-/// Were the arguments looked at again with each piece, this would look at 200 GB.
+/// A request whose arguments were looked at again with each piece would make this look at 200 GB.
 #[test]
 fn a_request_of_many_arguments_in_small_pieces_is_parsed_once() {
     let mut data = b"*200000\r\n".to_vec();

@@ -1,4 +1,4 @@
-//! Holds the parser against a plain model of it, on any input.
+//! Compares the parser with a plain model of it, on any input.
 //!
 //! The model reads a request from its start each time, knows nothing of earlier calls and copies everything; the parser
 //! must come to the same result, at once and in any pieces. The fuzz target and the seeded test run this function.
@@ -9,10 +9,10 @@ use haypile_resp::{Limits, Parser, ProtocolError};
 /// How many bytes of an input of [`check`] choose limits and sizes of pieces; the rest is what the client sends.
 pub const CHOICE_BYTES: usize = 3;
 
-/// What a client's bytes come to.
+/// A step over a client's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet.
+    /// More bytes are needed.
     Wait,
     /// So many bytes without a command.
     Empty(usize),
@@ -53,7 +53,7 @@ fn limits(choice: u8) -> Limits {
     }
 }
 
-/// What the model makes of `data`, up to the first error or the end.
+/// Returns the model's steps over `data`, up to the first error or the end.
 pub fn expected(data: &[u8], limits: &Limits) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut at = 0;
@@ -70,7 +70,7 @@ pub fn expected(data: &[u8], limits: &Limits) -> Vec<Step> {
     }
 }
 
-/// What the parser makes of `data` when it arrives in pieces of these sizes in turn.
+/// Returns the parser's steps over `data` when it arrives in pieces of these sizes in turn.
 fn parsed(data: &[u8], limits: &Limits, pieces: &[usize]) -> Vec<Step> {
     let mut parser = Parser::new(*limits);
     let mut steps = Vec::new();
@@ -113,7 +113,7 @@ fn parsed(data: &[u8], limits: &Limits, pieces: &[usize]) -> Vec<Step> {
     steps
 }
 
-/// The request at the start of `data`.
+/// Returns the request at the start of `data`.
 fn model(data: &[u8], limits: &Limits) -> Step {
     let room = limits.request_bytes_max as usize;
     let data = &data[..data.len().min(room)];
@@ -124,7 +124,8 @@ fn model(data: &[u8], limits: &Limits) -> Step {
     }
 }
 
-/// The line at `at`, which ends with `end`; if there is none, why. A line is searched as a C string.
+/// Returns the line at `at`, which ends with `end`; if there is none, the step instead. A line is searched as a C
+/// string.
 fn model_line<'a>(
     data: &'a [u8],
     at: usize,
@@ -206,7 +207,7 @@ fn model_inline(data: &[u8], limits: &Limits) -> Result<Step, Step> {
     Ok(if words.is_empty() { Step::Empty(bytes) } else { Step::Command(bytes, words) })
 }
 
-/// The words of a line, by a machine that sees one character after the other; `None` if the quotes are unbalanced.
+/// Splits a line into words, by a machine that sees one character after the other; `None` if the quotes are unbalanced.
 fn model_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     enum State {
         Between,

@@ -1,4 +1,4 @@
-//! Seeded random numbers for tests: a failing case prints what to set to see it again.
+//! Seeded random numbers for tests: a failing case prints the variable that repeats it.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// Runs `case` with `count` seeds in a row, or with `HAYPILE_SEED` alone if that is set. `HAYPILE_CASES` replaces
+/// Runs `case` with `count` seeds in a row, or with `HAYPILE_SEED` only if that is set. `HAYPILE_CASES` replaces
 /// `count`.
 pub fn cases(count: u64, mut case: impl FnMut(&mut Random)) {
     struct Report(u64);

@@ -61,7 +61,7 @@ impl Redis {
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         match stream.write_all(data) {
             Ok(()) => {}
-            // It may have closed before it has read everything.
+            // The server may have closed before it has read everything.
             Err(error) if closes && error.kind() == ErrorKind::BrokenPipe => {}
             Err(error) => panic!("cannot send: {error}"),
         }
@@ -71,7 +71,7 @@ impl Redis {
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
             Ok(_) => {}
-            // It closed with some of our bytes unread; what it sent before has been read.
+            // The server closed with some of our bytes unread; its bytes before that have been read.
             Err(error) if closes && error.kind() == ErrorKind::ConnectionReset => {}
             Err(error) => panic!("no end after {}: {error}", answer.escape_ascii()),
         }
@@ -88,7 +88,7 @@ impl Drop for Redis {
     }
 }
 
-/// What redis-server answers to `data` according to our parser, and whether it closes the connection then.
+/// Returns redis-server's expected answer to `data` by our parser, and whether it closes the connection then.
 fn expected_answer(data: &[u8], limits: Limits) -> (Vec<u8>, bool) {
     let mut parser = Parser::new(limits);
     let (mut at, mut ranges, mut answer) = (0, Vec::new(), Vec::new());
@@ -170,7 +170,7 @@ fn redis_takes_and_refuses_the_same() {
         b"*2147483647\r\n$2\r\nzq\r\n",
         b"zq a b",
         b"zq a b\r",
-        // What is not looked at.
+        // Bytes that are not looked at.
         b"*1\rX$2\rYzqZZ",
         b"*1\r\n$2\r\nzqxxzq\r\n",
         b"zq\0a\r\nzq\r\n",

@@ -1,4 +1,4 @@
-//! What each reply looks like in both protocols.
+//! The encoding of each reply in both protocols.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is encoded decodes to itself, and what is malformed is refused.
+//! Encoded replies decode to themselves, and malformed ones are refused.
 
 use haypile_resp::decode::{DecodeError, NESTING_MAX, decode};
 use haypile_resp::{Protocol, Reply};
@@ -42,7 +42,7 @@ fn reply(random: &mut Random, depth: usize) -> Reply {
     }
 }
 
-/// What a client sees of `reply`: RESP2 has fewer types, RESP3 has one null.
+/// Returns `reply` as a client receives it: RESP2 has fewer types, RESP3 has one null.
 fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
     let all = |replies: &[Reply]| replies.iter().map(|reply| as_received(reply, protocol)).collect();
     let both = |pairs: &[(Reply, Reply)]| -> Vec<(Reply, Reply)> {
@@ -84,7 +84,7 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
         (Protocol::Resp3, Reply::Attribute(pairs, reply)) => {
             Reply::Attribute(both(pairs), Box::new(as_received(reply, protocol)))
         }
-        // Their own tests compare them with what they stand for.
+        // The tests of these compare them with the replies that they stand for.
         (_, Reply::Elements(_) | Reply::Scored(_) | Reply::Records(_)) => unreachable!("not generated"),
         (_, Reply::Stream(_) | Reply::Several(_) | Reply::Raw(_) | Reply::None) => unreachable!("not generated"),
     }
