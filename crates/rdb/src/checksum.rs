@@ -9,9 +9,9 @@ static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 pub struct Checksum(u64);
 
 impl Checksum {
-    /// The checksum with these bytes added.
+    /// Returns the checksum with these bytes added.
     pub fn and(self, bytes: &[u8]) -> Checksum {
-        // Beginning and end are both as they are: zero, and nothing is xored in. So it goes on where it was.
+        // The CRC begins at zero and xors nothing in at its end, so a digest goes on from a sum.
         let mut digest = CRC.digest_with_initial(self.0.reverse_bits());
         digest.update(bytes);
         Checksum(digest.finalize())

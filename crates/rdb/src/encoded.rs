@@ -1,7 +1,8 @@
 //! Lengths and strings as they lie in a file.
 //!
-//! A length: `00LLLLLL`, `01LLLLLL LLLLLLLL`, 80 and u32 BE, or 81 and u64 BE. What begins with `11` is a string in
-//! another form: c0, c1, c2 and a number of one, two or four bytes LE, whose digits it is; c3, the length compressed,
+//! A length: `00LLLLLL`, `01LLLLLL LLLLLLLL`, 80 and u32 BE, or 81 and u64 BE. A first byte `11......` begins a string
+//! in another form: c0, c1, c2 and a number of one, two or four bytes LE, whose digits it is; c3, the length
+//! compressed,
 //! the length, and LZF.
 
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::text::{Long, WHOLE_BYTES_MAX};
 /// The form of a string that is compressed.
 const COMPRESSED: u8 = 3;
 
-/// What stands where a length does.
+/// A length, or the form of a string in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
     Bytes(u64),
@@ -33,7 +34,7 @@ fn length_or_special(source: &mut impl Source) -> Result<Length, Error> {
     })
 }
 
-/// A length, or a number in the form of one.
+/// Reads a length, or a number in the form of one.
 #[inline]
 pub fn length(source: &mut impl Source) -> Result<u64, Error> {
     match length_or_special(source)? {
@@ -42,7 +43,7 @@ pub fn length(source: &mut impl Source) -> Result<u64, Error> {
     }
 }
 
-/// A string, into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are
+/// Reads a string into `out`, which is emptied before. `compressed` is for its bytes as they lie there, if they are
 /// compressed and few.
 #[inline]
 pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<u8>) -> Result<(), Error> {
@@ -57,8 +58,8 @@ pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<
     }
 }
 
-/// Begins to read a string. One of up to `whole_bytes` is read, into `out`; of a longer one the bytes are to be taken
-/// by [`Long::of`].
+/// Begins to read a string. A string of up to `whole_bytes` is read into `out`; the bytes of a longer one are to be
+/// taken by [`Long::of`].
 #[inline]
 pub(crate) fn begin(
     source: &mut impl Source,
@@ -76,7 +77,7 @@ pub(crate) enum Begun<'a> {
     Long(Long),
 }
 
-/// `begin` where the string is left in the source if it lies there as it is and is short.
+/// Begins to read a string like `begin`, but leaves it in the source if it lies there uncompressed and is short.
 #[inline]
 pub(crate) fn begin_in_place<'a>(
     source: &'a mut impl Source,

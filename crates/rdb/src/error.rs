@@ -1,13 +1,13 @@
-//! What can be wrong with a file or a payload, and where.
+//! The errors of a file or a payload, and where they lie.
 
 use std::fmt;
 
 /// A file or a payload that cannot be read.
 #[derive(Debug)]
 pub struct Error {
-    /// Bytes of the input that were taken when it was found out.
+    /// Bytes of the input that were taken when the error was found.
     pub position: u64,
-    /// The key whose value it is about, if it is about one.
+    /// The key whose value is wrong, if the error is about one.
     pub key: Option<Vec<u8>>,
     pub why: Why,
 }
@@ -17,11 +17,11 @@ pub enum Why {
     Io(std::io::Error),
     /// The input ends in the middle of something.
     Truncated,
-    /// It does not begin as an RDB file does.
+    /// The input does not begin as an RDB file does.
     NotRdb,
     /// A version of the format that did not exist yet.
     Version(u32),
-    /// The bytes are not those that were written.
+    /// The bytes differ from those that were written.
     Checksum,
     /// Something that cannot be read here: data of a module, or a type that did not exist yet.
     Unsupported(&'static str),
@@ -29,7 +29,7 @@ pub enum Why {
     Corrupt(&'static str),
 }
 
-/// Reading ended early: the input was bad, or the sink did not want more.
+/// The reason why reading ended early: the input was bad, or the sink did not want more.
 #[derive(Debug)]
 pub enum Failure<E> {
     Input(Error),
@@ -43,7 +43,7 @@ impl<E> From<Error> for Failure<E> {
 }
 
 impl<E> Failure<E> {
-    /// Says which key it was.
+    /// Adds the name of the key.
     pub(crate) fn of_key(self, name: &[u8]) -> Failure<E> {
         match self {
             Failure::Input(error) => Failure::Input(Error { key: Some(name.to_vec()), ..error }),
@@ -73,7 +73,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Of a longer key, messages show the beginning.
+/// Bytes of a longer key that messages show.
 const KEY_BYTES_SHOWN: usize = 128;
 
 impl std::error::Error for Error {}
@@ -89,10 +89,10 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for Failure<E> {}
 
-/// What is wrong with bytes that lie in memory as a whole; where they lie says who reads them.
+/// A defect of bytes that lie in memory as a whole; the caller adds where they lie.
 pub type Damage = &'static str;
 
-/// What is wrong with packed elements: their bytes, or what they are read from.
+/// A defect of packed elements: of their bytes, or of their source.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Damage(Damage),
@@ -112,7 +112,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// The error, of bytes that end at this place of a source.
+    /// Returns the error, for bytes that end at this place of a source.
     pub fn at(self, source: &impl crate::source::Source) -> Error {
         match self {
             Fault::Damage(what) => source.corrupt(what),

@@ -1,17 +1,17 @@
-//! What a file says, as it is handed over: events of the file, and the parts of its values.
+//! The content of a file as it is handed over: events of the file, and the parts of its values.
 
-/// Takes what a file says, in its order.
+/// Takes the content of a file, in order.
 pub trait Sink {
-    /// Why it does not want more.
+    /// The reason why the sink does not want more.
     type Error;
 
     fn take(&mut self, event: Event<'_>) -> Result<(), Self::Error>;
 }
 
-/// Something that a file says.
+/// A piece of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// About the file: who wrote it, when.
+    /// A field about the file: which server wrote it, when.
     Aux {
         name: &'a [u8],
         value: &'a [u8],
@@ -34,8 +34,9 @@ pub enum Event<'a> {
     /// A key begins. Its value's parts follow.
     Key(Key<'a>),
     Part(Part<'a>),
-    /// The key is complete. One that had no elements is none: Redis skips it when it loads a file, and so does who
-    /// takes this (a stream may be empty; it has its `Part::Stream`).
+    /// The key is complete. A key without elements is none: Redis skips it when it loads a file, and sinks do so, too
+    /// (a
+    /// stream may be empty; it has its `Part::Stream`).
     End {
         elements: u64,
     },
@@ -82,16 +83,17 @@ pub enum Part<'a> {
     Field { field: &'a [u8], value: &'a [u8], deadline_ms: Option<u64> },
     /// The next entry of a stream. IDs ascend.
     Entry { id: StreamId, fields: Fields<'a> },
-    /// What a stream is beside its entries; follows them.
+    /// The state of a stream beside its entries; follows them.
     Stream(StreamHead),
-    /// A consumer group: follows the stream's head. Then all that is pending, then the consumers.
+    /// A consumer group: follows the stream's head. Its pending entries come next, then its consumers.
     Group(Group<'a>),
-    /// An entry of the last group that was delivered and not acknowledged. Whose it is follows. IDs ascend.
+    /// An entry of the last group that was delivered and not acknowledged. Its consumer follows later. IDs ascend.
     Pending { id: StreamId, delivered_ms: u64, deliveries: u64 },
-    /// A consumer of the last group. What is pending for it follows.
+    /// A consumer of the last group. The IDs of its pending entries follow.
     Consumer(Consumer<'a>),
-    /// The last consumer has this pending entry. There are as many of these as pending entries; whether they are the
-    /// same is for the sink to find out. IDs ascend.
+    /// A pending entry of the last consumer, as many as pending entries; whether they are equal is for the sink to
+    /// check.
+    /// IDs ascend.
     Owned(StreamId),
 }
 
@@ -119,20 +121,20 @@ impl StreamId {
     }
 }
 
-/// What a stream is beside its entries.
+/// The state of a stream beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamHead {
-    /// Entries, as many as there were.
+    /// The number of entries.
     pub length: u64,
-    /// No smaller than any entry's.
+    /// The last ID, no smaller than any entry's.
     pub last: StreamId,
-    /// The first entry's; 0-0 without entries.
+    /// The first entry's ID; 0-0 without entries.
     pub first: StreamId,
-    /// Since Redis 7.0; before it 0-0.
+    /// The highest ID deleted, since Redis 7.0; before it 0-0.
     pub max_deleted: StreamId,
-    /// Since Redis 7.0; before it the length.
+    /// The number of entries ever added, since Redis 7.0; before it the length.
     pub entries_added: u64,
-    /// So many groups follow.
+    /// The number of groups that follow.
     pub groups: u64,
 }
 
@@ -141,7 +143,7 @@ pub struct StreamHead {
 pub struct Group<'a> {
     pub name: &'a [u8],
     pub last: StreamId,
-    /// Since Redis 7.0; `None` before it: to be estimated. -1: not known.
+    /// Entries read, since Redis 7.0; `None` before it: to be estimated. -1: not known.
     pub entries_read: Option<i64>,
     pub pending: u64,
 }
@@ -151,7 +153,7 @@ pub struct Group<'a> {
 pub struct Consumer<'a> {
     pub name: &'a [u8],
     pub seen_ms: u64,
-    /// Since Redis 7.2; before it the same as `seen_ms`. -1: never.
+    /// The time of the last entry, since Redis 7.2; before it the same as `seen_ms`. -1: never.
     pub active_ms: i64,
     pub pending: u64,
 }
@@ -165,7 +167,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Pairs.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.ends.len() / 2
     }
@@ -174,7 +176,7 @@ impl<'a> Fields<'a> {
         self.ends.is_empty()
     }
 
-    /// Field, value, field, value.
+    /// Returns field, value, field, value.
     pub fn strings(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let (text, ends) = (self.text, self.ends);
         (0..ends.len()).map(move |n| &text[if n == 0 { 0 } else { ends[n - 1] }..ends[n]])

@@ -1,4 +1,4 @@
-//! Whole files: `REDIS` and four digits of a version; then keys, with what is said about them before; ff and a
+//! Whole files: `REDIS` and four digits of a version; then keys, each behind its deadline and counters; ff and a
 //! checksum.
 
 use crate::encoded;
@@ -9,7 +9,7 @@ use crate::tape::Tape;
 use crate::value::{Form, Reader};
 use std::io::Read;
 
-/// What is no form of a value. Redis's numbers.
+/// Codes in the place of a value's form. Redis's numbers.
 mod code {
     pub const SLOT: u8 = 244;
     pub const FUNCTION: u8 = 245;
@@ -32,24 +32,24 @@ pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
 /// From this version on there is a checksum.
 const VERSION_WITH_CHECKSUM: u32 = 5;
 
-/// What was in a file that was read to its end.
+/// A summary of a file that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     pub version: u32,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Whether it had a checksum, which was right then.
+    /// Whether the file had a checksum, which was right then.
     pub has_checksum: bool,
 }
 
-/// Gives all that a file says to a sink. The checksum comes last: what the sink was given before is only known to be
-/// whole when this returns.
+/// Gives the content of a file to a sink. The checksum comes last: the sink's data is only known to be whole when this
+/// returns.
 pub fn read_file<R: Read, K: Sink>(from: R, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
     read_input(Input::new(from), sink)
 }
 
-/// The same, with the bytes of each value on a tape: when `Event::End` says that it is complete, and up to the next
-/// event.
+/// Reads like `read_file`, with the bytes of each value on a tape: from the `Event::End` that completes the value to
+/// the next event.
 pub fn read_file_recorded<R: Read, K: Sink>(from: R, tape: &Tape, sink: &mut K) -> Result<Summary, Failure<K::Error>> {
     read_input(Input::new(from).recorded_by(tape.clone()), sink)
 }
@@ -78,7 +78,7 @@ fn read_input<R: Read, K: Sink>(input: Input<R>, sink: &mut K) -> Result<Summary
             }
             code::MODULE => {
                 let id = encoded::length(&mut reader.source)?;
-                // When it was saved: before the keys or behind them.
+                // The moment at which the module's data was saved: before the keys or behind them.
                 encoded::length(&mut reader.source)?;
                 encoded::length(&mut reader.source)?;
                 skip_module(&mut reader)?;
@@ -133,7 +133,7 @@ fn version<R: Read>(source: &mut Input<R>) -> Result<u32, Error> {
     Ok(version)
 }
 
-/// Whether there is a checksum; an error if it is wrong. Zero is written where Redis is told to make none.
+/// Tells whether there is a checksum; an error if it is wrong. Redis writes zero where it is told to make none.
 fn checksum<R: Read>(source: &mut Input<R>) -> Result<bool, Error> {
     let sum = source.checksum();
     match u64::from_le_bytes(source.array()?) {
@@ -143,7 +143,7 @@ fn checksum<R: Read>(source: &mut Input<R>) -> Result<bool, Error> {
     }
 }
 
-/// What a file says about a key before it.
+/// The fields of a key that stand before it.
 #[derive(Default)]
 struct About {
     deadline_ms: Option<u64>,
@@ -151,7 +151,7 @@ struct About {
     frequency: Option<u8>,
 }
 
-/// A deadline; -1 is none, and what lies before 1970 has passed as well as 1970 has.
+/// Returns a deadline; -1 is none, and a time before 1970 has passed as well as 1970 has.
 fn time(ms: i64) -> Option<u64> {
     (ms != -1).then_some(ms.max(0) as u64)
 }
@@ -179,7 +179,7 @@ fn key<R: Read, K: Sink>(
     Ok(())
 }
 
-/// A key whose value only a module understands.
+/// Reads a key whose value only a module understands.
 fn module<R: Read, K: Sink>(
     reader: &mut Reader<Input<R>>,
     form: Form,
@@ -195,7 +195,7 @@ fn module<R: Read, K: Sink>(
     sink.take(Event::Module { name: &module_name(id), key: Some(name) }).map_err(Failure::Sink)
 }
 
-/// Data of a module: each value after its type, until the end.
+/// Skips data of a module: each value after its type, until the end.
 fn skip_module<R: Read>(reader: &mut Reader<Input<R>>) -> Result<(), Error> {
     loop {
         match encoded::length(&mut reader.source)? {
@@ -210,7 +210,7 @@ fn skip_module<R: Read>(reader: &mut Reader<Input<R>>) -> Result<(), Error> {
     }
 }
 
-/// The name that an identity spells: nine characters of six bits, above ten bits of a version.
+/// Returns the name that an identity spells: nine characters of six bits, above ten bits of a version.
 fn module_name(id: u64) -> String {
     const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     (0..9).map(|n| char::from(CHARACTERS[(id >> (58 - 6 * n)) as usize & 0x3f])).collect()

@@ -13,7 +13,7 @@ const HEAD_BYTES: usize = 8;
 const NO_HEAD: Damage = "an intset is shorter than its head";
 const NO_ORDER: Damage = "an intset is not in order";
 
-/// Bytes of each of the numbers, of which `rest` bytes follow.
+/// Returns the bytes of each of the numbers, of which `rest` bytes follow.
 fn width_of(head: &[u8; HEAD_BYTES], rest: u64) -> Result<usize, Damage> {
     let width = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
     let count = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);

@@ -2,16 +2,16 @@
 
 use crate::error::Fault;
 
-/// Items in their order, whatever they lie in. An item is there until the next one is asked for.
+/// Items in order, from any encoding. An item is valid until the next one is asked for.
 pub(crate) trait Items {
     fn next(&mut self) -> Result<Option<Item<'_>>, Fault>;
 
-    /// The next item, which belongs to the one before.
+    /// Returns the next item, which belongs to the one before.
     fn other(&mut self) -> Result<Item<'_>, Fault> {
         self.next()?.ok_or(Fault::from("the last element lacks what belongs to it"))
     }
 
-    /// The next item, which is a number.
+    /// Returns the next item, which is a number.
     fn number(&mut self) -> Result<i64, Fault> {
         self.other()?.number().ok_or(Fault::from("an element is no number where there should be one"))
     }
@@ -25,7 +25,7 @@ pub enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The bytes that it stands for.
+    /// Returns the bytes that the item stands for.
     #[inline]
     pub fn bytes<'b>(self, digits: &'b mut itoa::Buffer) -> &'b [u8]
     where
@@ -37,7 +37,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The number, if it is kept as one.
+    /// Returns the number, if the item is kept as one.
     pub fn number(self) -> Option<i64> {
         match self {
             Item::Bytes(_) => None,
@@ -45,7 +45,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The score that it stands for; `None` if it is none.
+    /// Returns the score that the item stands for; `None` if it is none.
     pub fn score(self) -> Option<f64> {
         match self {
             Item::Bytes(bytes) => score_of(bytes),
@@ -54,13 +54,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A score in digits, as `printf("%.17g")` or a shorter algorithm wrote them; no NaN.
+/// Parses a score in digits, as `printf("%.17g")` or a shorter algorithm wrote them; no NaN.
 pub(crate) fn score_of(digits: &[u8]) -> Option<f64> {
     let score: f64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     (!score.is_nan()).then_some(score)
 }
 
-/// The number that `digits` spell, if they are its only spelling: what Redis keeps as a number.
+/// Returns the number that `digits` spell, if they are its only spelling: Redis keeps these as numbers.
 pub(crate) fn number_of(digits: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits.len() > DIGITS_MAX || !digits[digits.len() - 1].is_ascii_digit() {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn number_of(digits: &[u8]) -> Option<i64> {
     (itoa::Buffer::new().format(number).as_bytes() == digits).then_some(number)
 }
 
-/// `-9223372036854775808`.
+/// Digits of `-9223372036854775808`.
 const DIGITS_MAX: usize = 20;
 
 #[cfg(test)]

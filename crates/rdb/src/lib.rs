@@ -1,20 +1,23 @@
-//! Redis's file format (RDB) and the payloads of DUMP: read and written. Owns these bytes and nothing else: it knows
+//! Redis's file format (RDB) and the payloads of DUMP: read and written. Owns these bytes and nothing else: knows
 //! neither a key's place nor a type's operations, and names no other crate of this project.
 //!
 //! Reading hands values over element by element, so that a hash of ten million fields needs no memory of its size:
 //! [`read_file`] gives a whole file to a [`Sink`] as [`Event`]s, [`Payload::read`] the value of a DUMP payload as
 //! [`Part`]s. All that Redis has ever written for its own types is read: ziplists, zipmaps, intsets, listpacks,
-//! quicklists, the streams of 5.0 to 7.2, the hashes of 7.4 whose fields have deadlines. What a file claims (a count, a
-//! length) never decides how much is allocated: only bytes that are there do. Whether elements repeat is for the sink
-//! to find out, which has them.
+//! quicklists, the streams of 5.0 to 7.2, the hashes of 7.4 whose fields have deadlines. A count or a length that a
+//! file
+//! claims never decides how much is allocated: only bytes that are there do. The sink, which has the elements, finds
+//! out
+//! whether they repeat.
 //!
-//! Writing ([`Writer`]) uses the oldest types that can hold a value, which need no more than its count beforehand: what
-//! is written loads into any Redis since 5.0 (streams: 7.0), but for hashes whose fields have deadlines (7.4).
+//! Writing ([`Writer`]) uses the oldest types that can hold a value, which need no more than its count beforehand:
+//! the result loads into any Redis since 5.0 (streams: 7.0), but for hashes whose fields have deadlines (7.4).
 //!
-//! Reading order: [`event`] (what is in a file), [`file`](mod@file), [`payload`], [`value`] and [`stream`] (how values
-//! lie in it), [`encoded`] (lengths and strings), [`listpack`], [`ziplist`], [`zipmap`] and [`intset`] (values in one
-//! string), [`lzf`], [`source`] (where bytes come from), `text` (long strings, a piece at a time) and [`tape`] (what
-//! they were), [`writer`] and [`nodes`].
+//! Reading order: [`event`] (the content of a file), [`file`](mod@file), [`payload`], [`value`] and [`stream`] (how
+//! values lie in it), [`encoded`] (lengths and strings), [`listpack`], [`ziplist`], [`zipmap`] and [`intset`] (values
+//! in
+//! one string), [`lzf`], [`source`] (where bytes come from), `text` (long strings, a piece at a time) and [`tape`] (a
+//! recording of them), [`writer`] and [`nodes`].
 //!
 //! ```
 //! use haypile_rdb::{Kind, Memory, Part, Payload, Writer};

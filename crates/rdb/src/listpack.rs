@@ -2,7 +2,7 @@
 //!
 //! `bytes: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An element: its encoding with its bytes,
 //! then the length of that in seven bits a byte, the last byte the lowest, all but the first with the high bit set: so
-//! that one can go backwards.
+//! that the elements can be read backwards.
 
 use crate::error::{Damage, Fault};
 use crate::item::{Item, Items, number_of};
@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 6;
 
 const END: u8 = 0xff;
 
-/// So many elements, or more.
+/// The count of a listpack that has so many elements, or more.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
 /// The elements of a listpack that are still to come.
@@ -22,7 +22,7 @@ const COUNT_UNKNOWN: u16 = u16::MAX;
 pub struct Listpack<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What the head says, if it does, and what was seen.
+    /// The count in the head, if there is one, and the elements seen.
     count: Option<u64>,
     seen: u64,
 }
@@ -43,7 +43,7 @@ impl<'a> Listpack<'a> {
         Ok(Listpack { bytes: &bytes[..bytes.len() - 1], at: HEAD_BYTES, count, seen: 0 })
     }
 
-    /// The next element; `None` at the end, where the count is checked.
+    /// Returns the next element; `None` at the end, where the count is checked.
     #[inline]
     #[allow(clippy::should_implement_trait)] // It fails.
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
@@ -57,7 +57,7 @@ impl<'a> Listpack<'a> {
     }
 }
 
-/// Checks the number of elements, where the last one has been passed.
+/// Checks the number of elements behind the last one.
 fn end(count: Option<u64>, seen: u64) -> Result<(), Damage> {
     match count {
         Some(count) if count != seen => Err("a listpack has not as many elements as it says"),
@@ -67,7 +67,7 @@ fn end(count: Option<u64>, seen: u64) -> Result<(), Damage> {
 
 const TOO_LONG: Damage = "an element of a listpack reaches beyond its end";
 
-/// How an element lies, as its first bytes say.
+/// The shape of an element, as its first bytes say.
 enum Shape {
     /// A number within the encoding, which takes so many bytes.
     Number(i64, usize),
@@ -99,7 +99,7 @@ impl Shape {
         })
     }
 
-    /// Bytes of the encoding and of what stands behind it.
+    /// Returns the bytes of the encoding and of the element behind it.
     #[inline]
     fn bytes(&self) -> usize {
         match *self {
@@ -110,7 +110,7 @@ impl Shape {
     }
 }
 
-/// The element at the beginning of `rest`, and its bytes with the length behind it.
+/// Returns the element at the beginning of `rest`, and its bytes with the length behind it.
 #[inline]
 fn element(rest: &[u8]) -> Result<(Item<'_>, usize), Damage> {
     let shape = Shape::of(rest)?;
@@ -158,7 +158,7 @@ impl<'s, S: Source> LongListpack<'s, S> {
 
 impl<S: Source> Items for LongListpack<'_, S> {
     fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
-        // All but the end.
+        // All bytes but the end.
         let rest = self.window.rest().saturating_sub(1);
         if rest == 0 {
             let last: Result<[u8; 1], _> = self.window.array();
@@ -233,7 +233,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Bytes so far.
+    /// Returns the bytes so far.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -290,7 +290,7 @@ impl Builder {
         *other = Builder::default();
     }
 
-    /// The whole listpack; the builder begins anew.
+    /// Returns the whole listpack; the builder begins anew.
     pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::replace(&mut self.bytes, vec![0; HEAD_BYTES]);
         let count = u16::try_from(std::mem::take(&mut self.count)).unwrap_or(COUNT_UNKNOWN);

@@ -13,13 +13,13 @@ const RUN_MAX: usize = 32;
 /// Bytes of the longest copy.
 const COPY_MAX: usize = 264;
 
-/// A copy comes from no further before.
+/// The greatest distance that a copy comes from.
 const DISTANCE_MAX: usize = 8192;
 
-/// Three bytes of a copy stand for 264.
+/// The bytes of a copy over those that stand for it: three stand for 264.
 const RATIO_MAX: u64 = 88;
 
-/// Puts what was compressed, which is `length` bytes, into `out`.
+/// Decompresses into `out`; the result has `length` bytes.
 pub fn decompress(compressed: &[u8], length: u64, out: &mut Vec<u8>) -> Result<(), Damage> {
     can_be(compressed.len() as u64, length)?;
     let length = length as usize;
@@ -55,7 +55,7 @@ const TOO_SHORT: Damage = "compressed bytes end too early";
 const NO_ORIGIN: Damage = "compressed bytes copy from before the beginning";
 const NOT_ITS_LENGTH: Damage = "compressed bytes are not of their length";
 
-/// Whether so many compressed bytes may stand for so many.
+/// Tells whether so many compressed bytes may stand for so many.
 fn can_be(compressed: u64, length: u64) -> Result<(), Damage> {
     if length > compressed.saturating_mul(RATIO_MAX) {
         return Err("compressed bytes are too few for their length");
@@ -63,11 +63,11 @@ fn can_be(compressed: u64, length: u64) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Decompression step by step: as many bytes are held as a copy may reach back, and those that were not taken.
+/// Decompression step by step: memory holds as many bytes as a copy may reach back, and those that were not taken.
 #[derive(Debug)]
 pub(crate) struct Inflate {
     out: Vec<u8>,
-    /// Up to here, they were taken.
+    /// Bytes of `out` that were taken.
     start: usize,
     compressed_left: u64,
     /// Bytes that are still to come out.
@@ -78,13 +78,13 @@ pub(crate) struct Inflate {
 const STEP_BYTES: usize = TAKE_MAX;
 
 impl Inflate {
-    /// Of so many bytes, which become `length`.
+    /// Begins with so many compressed bytes, which become `length`.
     pub fn new(compressed: u64, length: u64) -> Result<Inflate, Damage> {
         can_be(compressed, length)?;
         Ok(Inflate { out: Vec::new(), start: 0, compressed_left: compressed, left: length })
     }
 
-    /// The next `count` bytes, `TAKE_MAX` at most, of which there are as many.
+    /// Returns the next `count` bytes, `TAKE_MAX` at most, which must exist.
     pub fn take<S: Source>(&mut self, source: &mut S, count: usize) -> Result<&[u8], Error> {
         if self.out.len() - self.start < count {
             let unused = self.start.min(self.out.len().saturating_sub(DISTANCE_MAX));
@@ -138,7 +138,7 @@ fn copy(out: &mut Vec<u8>, from: usize, count: usize) {
     if out.len() - from >= count {
         out.extend_from_within(from..from + count);
     } else {
-        // What is copied begins before it ends: a pattern.
+        // The source of the copy begins before it ends: a pattern.
         for n in 0..count {
             let byte = out[from + n];
             out.push(byte);
@@ -163,7 +163,7 @@ impl Default for Compressor {
 }
 
 impl Compressor {
-    /// Puts `bytes` compressed into `out`; whether they became `bytes_max` or fewer.
+    /// Compresses `bytes` into `out`; returns whether they became `bytes_max` or fewer.
     pub fn compress(&mut self, bytes: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> bool {
         out.clear();
         let Ok(length) = u32::try_from(bytes.len()) else { return false };

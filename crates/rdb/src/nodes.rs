@@ -7,7 +7,7 @@ use crate::stream::SAME_FIELDS;
 /// Entries of a node at most, as Redis has them.
 const ENTRIES_MAX: usize = 100;
 
-/// A node has entries of about so many bytes.
+/// Bytes of a node's entries, about.
 const BYTES_MAX: usize = 4096;
 
 /// Decides which entries go into one node, so that these can be counted before they are written.
@@ -18,7 +18,7 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// Whether a new node begins with an entry of so many bytes, however they are counted.
+    /// Tells whether a new node begins with an entry of so many bytes, however they are counted.
     pub fn begins(&mut self, bytes: usize) -> bool {
         let is_first = self.entries == 0;
         if !is_first && self.entries < ENTRIES_MAX && self.bytes + bytes <= BYTES_MAX {
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// The node's ID and its listpack; the node is empty then.
+    /// Returns the node's ID and its listpack; the node is empty then.
     pub(crate) fn take(&mut self) -> (StreamId, Vec<u8>) {
         let mut head = Builder::default();
         head.number(std::mem::take(&mut self.count));

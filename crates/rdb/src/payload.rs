@@ -13,7 +13,7 @@ pub const FOOTER_BYTES: usize = 10;
 
 const CHECKSUM_BYTES: usize = 8;
 
-/// A payload that is the one that was made, whatever it says.
+/// A payload whose bytes are those that were written; its content is not checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     body: &'a [u8],
@@ -36,12 +36,12 @@ impl<'a> Payload<'a> {
         Ok(Payload { body, version })
     }
 
-    /// The form of a value and its bytes, which come from somewhere else than a payload.
+    /// Takes the form of a value and its bytes, which come from elsewhere than a payload.
     pub fn unchecked(body: &'a [u8]) -> Payload<'a> {
         Payload { body, version: crate::VERSION }
     }
 
-    /// The form of the value, and its bytes.
+    /// Returns the form of the value, and its bytes.
     pub(crate) fn form(&self) -> Result<(Form, &'a [u8]), Error> {
         let error = |why| Error { position: 0, key: None, why };
         let (number, value) = self.body.split_first().ok_or_else(|| error(Why::Truncated))?;
@@ -49,21 +49,21 @@ impl<'a> Payload<'a> {
         Ok((form, value))
     }
 
-    /// The type of the value.
+    /// Returns the type of the value.
     pub fn kind(&self) -> Result<Kind, Error> {
         let (form, _) = self.form()?;
         let error = Error { position: 0, key: None, why: Why::Unsupported("the value is data of a module") };
         form.kind().ok_or(error)
     }
 
-    /// Gives the parts of the value to `each`, and says how many elements it has: a value without any is none. What
-    /// may follow the value is left alone, as Redis does. A long string is given in several parts.
+    /// Gives the parts of the value to `each`, and says how many elements it has: a value without any is none. Bytes
+    /// behind the value are ignored, as in Redis. A long string is given in several parts.
     pub fn read<E>(&self, each: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
         let (form, value) = self.form()?;
         Reader::new(Slice::new(value)).value(form, each)
     }
 
-    /// `read` where all that is longer than `whole_bytes` is read piece by piece.
+    /// Reads like `read`, with all strings longer than `whole_bytes` piece by piece.
     pub(crate) fn read_in_pieces<E>(
         &self,
         whole_bytes: u64,
@@ -91,12 +91,12 @@ pub(crate) fn seal_in_place(value: &mut Vec<u8>, version: u16) {
 pub struct Seal(Checksum);
 
 impl Seal {
-    /// The next bytes of the payload, from its form on.
+    /// Adds the next bytes of the payload, from its form on.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0 = self.0.and(bytes);
     }
 
-    /// The bytes behind the value.
+    /// Returns the bytes behind the value.
     pub fn end(mut self, version: u16) -> [u8; FOOTER_BYTES] {
         let version = version.to_le_bytes();
         self.add(&version);

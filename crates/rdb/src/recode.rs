@@ -1,8 +1,8 @@
-//! Values of payloads on their way into a file, or to a server that is older than they are: as they are where Redis 7.0
+//! Values of payloads on their way into a file, or to a server that is older than they are: unchanged where Redis 7.0
 //! knows their form, else in the older form for it. So a file claims no newer version than its content needs, whichever
 //! version of Redis has made the payloads.
 //!
-//! A payload lies in memory, so what has to be counted before it is written is counted by reading it twice.
+//! A payload lies in memory, so counts that must be written first are found by reading it twice.
 
 use crate::error::{Error, Failure};
 use crate::event::{Key, Kind, Part, StreamHead};
@@ -13,7 +13,7 @@ use crate::writer::{File, Memory, Output, Writer};
 use std::convert::Infallible;
 use std::io::{self, Write};
 
-/// What has to be known before a value is written.
+/// The counts that are needed before a value is written.
 #[derive(Default)]
 struct Counts {
     /// Elements of a collection, nodes of a stream.
@@ -112,17 +112,17 @@ impl<O: Output> Recoder<'_, O> {
         self.writer.stream(head)
     }
 
-    /// The number of consumers, behind the entries that are pending.
+    /// Writes the number of consumers, behind the pending entries.
     fn end_pending(&mut self) -> io::Result<()> {
         self.open_group.take().map_or(Ok(()), |consumers| self.writer.length(consumers))
     }
 }
 
 impl<W: Write> Writer<File<W>> {
-    /// A key with its value, as a payload of DUMP has it.
+    /// Writes a key with its value, as a payload of DUMP has it.
     ///
     /// # Errors
-    /// `InvalidData` if the payload is not what it claims to be; nothing of the key was written then.
+    /// `InvalidData` if the payload does not hold the value that it claims; nothing of the key was written then.
     pub fn key_of(&mut self, key: &Key<'_>, payload: &Payload<'_>) -> io::Result<()> {
         let (form, value) = payload.form().map_err(damaged)?;
         let kind = match form {
@@ -137,7 +137,7 @@ impl<W: Write> Writer<File<W>> {
 }
 
 impl<O: Output> Writer<O> {
-    /// The value of a payload in the form that is written for its kind, which was told already.
+    /// Writes the value of a payload in the form that is written for its kind, which was told already.
     fn recoded(&mut self, kind: Kind, counts: Counts, payload: &Payload<'_>) -> io::Result<()> {
         let is_timed = kind == Kind::TimedHash;
         if is_timed {
@@ -156,11 +156,11 @@ impl<O: Output> Writer<O> {
 }
 
 impl Payload<'_> {
-    /// The payload of the same value for a reader that is not newer than Redis 7.0: `None` if it knows the form
-    /// already, or no form that it knows holds the value.
+    /// Returns the payload of the same value for a reader that is not newer than Redis 7.0: `None` if the reader knows
+    /// the form already, or no form that it knows holds the value.
     ///
     /// # Errors
-    /// `InvalidData` if the payload is not what it claims to be, `FileTooLarge` if the other is longer than
+    /// `InvalidData` if the payload does not hold the value that it claims, `FileTooLarge` if the other is longer than
     /// `bytes_max`.
     pub fn for_redis_7_0(&self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let (form, _) = self.form().map_err(damaged)?;
@@ -183,7 +183,7 @@ mod tests {
     use crate::event::{Consumer, Event, Group, StreamId};
     use crate::{Sink, VERSION, VERSION_WITH_FIELD_DEADLINES, read_file};
 
-    /// All that a file says, printed.
+    /// The content of a file, printed.
     #[derive(Default)]
     struct Said(Vec<String>);
 
@@ -192,7 +192,7 @@ mod tests {
 
         fn take(&mut self, event: Event<'_>) -> Result<(), Infallible> {
             self.0.push(match event {
-                // It says where the value lies, which depends on the form.
+                // The position of the value depends on the form.
                 Event::Key(key) => format!("{:?}", Key { position: 0, ..key }),
                 event => format!("{event:?}"),
             });
@@ -206,7 +206,7 @@ mod tests {
         Key { name: NAME, kind, deadline_ms: Some(7), idle_s: Some(3), frequency: None, position: 0 }
     }
 
-    /// What a file says of a key that is made of a payload; its version, and the form that the value has.
+    /// Returns the content of a file made of a payload; its version, and the form that the value has.
     fn written(payload: &[u8]) -> (Vec<String>, u16, u8) {
         let payload = Payload::check(payload).unwrap();
         let mut writer = Writer::file(Vec::new(), VERSION).unwrap();
@@ -216,11 +216,11 @@ mod tests {
         let file = writer.end().unwrap();
         let mut said = Said::default();
         read_file(&file[..], &mut said).unwrap();
-        // Behind the deadline (nine bytes) and the idle time (two).
+        // The form stands behind the deadline (nine bytes) and the idle time (two).
         (said.0, version, file[before + 11])
     }
 
-    /// A payload of a form that has the same bytes as one that the writer knows, or nearly.
+    /// Returns a payload of a form that has the same bytes as one that the writer knows, or nearly.
     fn sealed(form: Form, version: u16, write: impl FnOnce(&mut Writer<Memory>)) -> Vec<u8> {
         let mut writer = Writer::new(Memory::new(1 << 20));
         writer.raw(&[form as u8]).unwrap();
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(said[1..3], members);
     }
 
-    /// A stream of three nodes; one group without consumers and pending entries, one with both.
+    /// Writes a stream of three nodes; one group without consumers and pending entries, one with both.
     fn write_stream(writer: &mut Writer<Memory>, form: Form) {
         let id = |n: u64| StreamId { ms: 1000 + n, seq: n };
         writer.length(3).unwrap();

@@ -6,15 +6,15 @@ use crate::tape::Tape;
 use crate::value::Form;
 use std::io::Read;
 
-/// More bytes than this are not asked for at once.
+/// The most bytes that are asked for at once.
 pub const TAKE_MAX: usize = 64 * 1024;
 
-/// Bytes in their order.
+/// Bytes in order.
 pub trait Source {
-    /// The next `count` bytes, `TAKE_MAX` at most.
+    /// Returns the next `count` bytes, `TAKE_MAX` at most.
     fn take(&mut self, count: usize) -> Result<&[u8], Error>;
 
-    /// Bytes taken so far.
+    /// Returns the bytes taken so far.
     fn position(&self) -> u64;
 
     fn error(&self, why: Why) -> Error {
@@ -33,7 +33,7 @@ pub trait Source {
         Ok(self.take(N)?.try_into().expect("as many bytes as were asked for"))
     }
 
-    /// The next `count` bytes, behind what is in `out`. What was only claimed to be there is never allocated.
+    /// Adds the next `count` bytes to `out`. Bytes that were only claimed to be there are never allocated.
     fn append(&mut self, count: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut left = count;
         while left > 0 {
@@ -67,7 +67,7 @@ impl<'a> Slice<'a> {
         Slice { rest: bytes, position: 0 }
     }
 
-    /// Bytes that were not taken.
+    /// Returns the bytes that were not taken.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -91,19 +91,19 @@ impl Source for Slice<'_> {
     }
 }
 
-/// Bytes that are read, with the checksum of what was taken.
+/// Bytes that are read, with the checksum of those taken.
 pub struct Input<R> {
     from: R,
     buffer: Box<[u8]>,
     /// `start..end` of the buffer was read and not taken.
     start: usize,
     end: usize,
-    /// Up to here, the buffer is in `checksum`.
+    /// The end of the part of the buffer that is in `checksum`.
     summed: usize,
     checksum: Checksum,
     position: u64,
     tape: Option<Tape>,
-    /// While something is recorded: from here on, what was taken of the buffer is not on the tape.
+    /// While a value is recorded: the begin of the taken part of the buffer that is not on the tape.
     recorded: Option<usize>,
 }
 
@@ -117,12 +117,12 @@ impl<R: Read> Input<R> {
         Input { from, buffer, start: 0, end: 0, summed: 0, checksum, position, tape: None, recorded: None }
     }
 
-    /// With a tape for the values in it.
+    /// Adds a tape for the values in the input.
     pub fn recorded_by(self, tape: Tape) -> Input<R> {
         Input { tape: Some(tape), ..self }
     }
 
-    /// Records what is taken from here on, if there is a tape.
+    /// Records the bytes taken from here on, if there is a tape.
     pub(crate) fn record(&mut self, form: Form) {
         if let Some(tape) = &self.tape {
             tape.begin(form);
@@ -130,7 +130,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Puts on the tape what was taken of the buffer.
+    /// Puts the bytes taken of the buffer on the tape.
     fn put_on_tape(&mut self) {
         if let (Some(tape), Some(from)) = (&self.tape, self.recorded) {
             self.recorded = tape.add(&self.buffer[from..self.start]).then_some(self.start);
@@ -144,7 +144,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// The checksum of all bytes taken so far.
+    /// Returns the checksum of all bytes taken so far.
     pub fn checksum(&mut self) -> u64 {
         self.checksum = self.checksum.and(&self.buffer[self.summed..self.start]);
         self.summed = self.start;

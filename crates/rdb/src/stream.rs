@@ -1,5 +1,5 @@
-//! Streams as they lie in a file: listpacks of entries, each under the ID that its entries' are counted from; then what
-//! the stream is, and its consumer groups.
+//! Streams as they lie in a file: listpacks of entries, each under the ID that its entries' are counted from; then the
+//! state of the stream, and its consumer groups.
 //!
 //! `listpacks | (ID: 16 bytes | listpack) ... | length | last ms | last seq | first ms, seq, max deleted ms, seq,
 //! entries added, since 7.0 | groups | group ...`; a group: `name | last ms | last seq | entries read, since 7.0 |
@@ -58,7 +58,7 @@ impl Strings {
     }
 }
 
-/// The entries of a node that are not deleted, in their order. IDs ascend from `last` on.
+/// Reads the entries of a node that are not deleted, in order. IDs ascend from `last` on.
 fn node<E>(
     id: StreamId,
     mut listpack: impl Items,
@@ -82,7 +82,7 @@ fn node<E>(
         let flags = flags.number().filter(|flags| flags & !(DELETED | SAME_FIELDS) == 0);
         let flags = flags.ok_or("an entry of a stream has unknown flags")?;
         let (ms, seq) = (listpack.number()?, listpack.number()?);
-        // Both may go around: what was below the node's number is written as a negative difference.
+        // Both may wrap around: a number below the node's is written as a negative difference.
         let id = StreamId { ms: id.ms.wrapping_add(ms as u64), seq: id.seq.wrapping_add(seq as u64) };
         entry.clear();
         let elements = if flags & SAME_FIELDS != 0 {
@@ -124,7 +124,7 @@ fn node<E>(
     Ok(Ok(live))
 }
 
-/// What is counted in a listpack is no more than its elements.
+/// Checks a count in a listpack: no more than the elements of one.
 fn count(number: i64) -> Result<u64, Damage> {
     u32::try_from(number).map(u64::from).map_err(|_| "a number in a stream's node is no count")
 }
@@ -178,7 +178,7 @@ pub(crate) fn read<S: Source, E>(
         return Err(source.corrupt("a stream's last ID is before that of an entry").into());
     }
     if form != Form::Stream1 {
-        // The first ID, which was seen.
+        // The first ID, which the entries have shown.
         id(source)?;
         head.max_deleted = id(source)?;
         head.entries_added = encoded::length(source)?;
@@ -191,7 +191,7 @@ pub(crate) fn read<S: Source, E>(
     for _ in 0..head.groups {
         group(source, form, text, compressed, each)?;
     }
-    // The head counts, so that an empty stream is one.
+    // The head counts as one, so that an empty stream has an element.
     Ok(entries + 1)
 }
 
@@ -204,7 +204,7 @@ fn group<S: Source, E>(
 ) -> Result<(), Failure<E>> {
     encoded::string(source, text, compressed)?;
     let last = id(source)?;
-    // Kept as an unsigned number, -1 too.
+    // The number is kept unsigned, -1 too.
     let entries_read = if form == Form::Stream1 { None } else { Some(encoded::length(source)? as i64) };
     let pending = encoded::length(source)?;
     each(Part::Group(Group { name: text, last, entries_read, pending })).map_err(Failure::Sink)?;
@@ -236,7 +236,7 @@ fn group<S: Source, E>(
     Ok(())
 }
 
-/// An ID of a list of pending ones: Redis keeps and writes them in their order.
+/// Reads an ID of a list of pending ones: Redis keeps and writes them in order.
 fn ascending(source: &mut impl Source, before: &mut Option<StreamId>) -> Result<StreamId, crate::Error> {
     let id = raw_id(source)?;
     if before.is_some_and(|before| before >= id) {

@@ -1,6 +1,6 @@
-//! The bytes of a file's values as they lie there, for who hands them on: they are what a DUMP payload holds.
+//! The bytes of a file's values as they lie there, for callers that hand them on: a DUMP payload holds the same bytes.
 //!
-//! A value is recorded beside its parts, as long as it is no longer than a bound. Of one that is, the bytes up to
+//! A value is recorded beside its parts, as long as it is no longer than a bound. Of a longer value, the bytes up to
 //! somewhere behind the bound stay, and all parts that were handed over by then are in them.
 
 use crate::payload::{self, Payload};
@@ -8,7 +8,7 @@ use crate::value::Form;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
-/// A recording of the value that is being read. Whoever has a clone sees the same one.
+/// A recording of the value that is being read. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Tape(Rc<RefCell<Recorded>>);
 
@@ -25,15 +25,15 @@ enum State {
     Records,
     /// The value is complete.
     Whole,
-    /// It is longer than the bound.
+    /// The value is longer than the bound.
     Long,
 }
 
-/// Memory that is kept for the next value.
+/// Bytes of memory that are kept for the next value.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 impl Tape {
-    /// Of values whose payloads are at most so long.
+    /// Returns a tape for values whose payloads are at most so long.
     pub fn new(bytes_max: usize) -> Tape {
         let bytes_max = bytes_max.saturating_sub(payload::FOOTER_BYTES);
         Tape(Rc::new(RefCell::new(Recorded { bytes_max, bytes: Vec::new(), state: State::Whole })))
@@ -47,7 +47,7 @@ impl Tape {
         tape.state = State::Records;
     }
 
-    /// Whether it goes on.
+    /// Adds bytes; returns whether the recording goes on.
     pub(crate) fn add(&self, bytes: &[u8]) -> bool {
         let mut tape = self.0.borrow_mut();
         tape.bytes.extend_from_slice(bytes);
@@ -64,19 +64,19 @@ impl Tape {
         }
     }
 
-    /// Whether the value is too long to be recorded.
+    /// Tells whether the value is too long to be recorded.
     pub fn is_long(&self) -> bool {
         self.0.borrow().state == State::Long
     }
 
-    /// The beginning of a value that is too long, which does not read to its end. Forgets it.
+    /// Takes the beginning of a value that is too long, which does not read to its end, off the tape.
     pub fn take_beginning(&self) -> Beginning {
         let mut tape = self.0.borrow_mut();
         assert!(tape.state == State::Long, "the others are whole");
         Beginning(std::mem::take(&mut tape.bytes))
     }
 
-    /// The payload of DUMP, of the value that has come to its end; `None` if it was too long.
+    /// Returns the payload of DUMP of the value that has come to its end; `None` if it was too long.
     pub fn seal(&self) -> Option<Ref<'_, [u8]>> {
         let mut tape = self.0.borrow_mut();
         let form = tape.bytes.first().and_then(|form| Form::of(*form));
@@ -92,7 +92,7 @@ impl Tape {
 pub struct Beginning(Vec<u8>);
 
 impl Beginning {
-    /// To be read for its first parts only.
+    /// Returns a payload whose first parts only can be read.
     pub fn payload(&self) -> Payload<'_> {
         Payload::unchecked(&self.0)
     }

@@ -1,6 +1,6 @@
-//! What the fuzz targets and the seeded tests run on arbitrary bytes, and values that own their parts, for tests here
-//! and in the crates above. Nothing that reads may panic, hang or allocate by a claimed length; what was read is
-//! written, and is the same when it is read again.
+//! Properties that the fuzz targets and the seeded tests check on arbitrary bytes, and values that own their parts, for
+//! tests here and in the crates above. No reader may panic, hang or allocate by a claimed length; a value that was read
+//! is written, and is the same when it is read again.
 
 use crate::error::Failure;
 use crate::event::{Consumer, Event, Group, Kind, Part, Sink, StreamHead, StreamId};
@@ -13,7 +13,7 @@ use crate::ziplist::Ziplist;
 use crate::{Memory, Payload, Writer, intset, read_file, zipmap};
 use std::io;
 
-/// A part of a value that has its bytes.
+/// A part of a value that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     String(Vec<u8>),
@@ -24,7 +24,7 @@ pub enum Piece {
     Stream(StreamHead),
     Group(Vec<u8>, StreamId, Option<i64>, u64),
     Pending(StreamId, u64, u64),
-    /// Without the time of activity, which is not written.
+    /// A consumer, without the time of activity, which is not written.
     Consumer(Vec<u8>, u64, u64),
     Owned(StreamId),
 }
@@ -48,7 +48,7 @@ impl From<Part<'_>> for Piece {
     }
 }
 
-/// The pieces of a value, and what it is.
+/// Returns the pieces of a value, and its type.
 pub fn pieces(payload: &Payload<'_>) -> Result<(Kind, Vec<Piece>), Failure<()>> {
     let (kind, mut pieces) = (payload.kind()?, Vec::new());
     payload.read(|part| {
@@ -58,8 +58,8 @@ pub fn pieces(payload: &Payload<'_>) -> Result<(Kind, Vec<Piece>), Failure<()>> 
     Ok((kind, pieces))
 }
 
-/// The pieces of a value whose strings are read piece by piece where they are longer than `whole_bytes`, and put
-/// together again.
+/// Returns the pieces of a value whose strings are read piece by piece where they are longer than `whole_bytes`, and
+/// put together again.
 fn pieces_in_pieces(payload: &Payload<'_>, whole_bytes: u64) -> Result<Vec<Piece>, Failure<()>> {
     let mut pieces = Vec::new();
     payload.read_in_pieces(whole_bytes, |part| {
@@ -72,7 +72,7 @@ fn pieces_in_pieces(payload: &Payload<'_>, whole_bytes: u64) -> Result<Vec<Piece
     Ok(pieces)
 }
 
-/// The payload of a value; memory as long as it needs.
+/// Returns the payload of a value; memory as long as it needs.
 pub fn payload(kind: Kind, pieces: &[Piece]) -> Vec<u8> {
     write(kind, pieces).expect("memory does not fail").seal()
 }
@@ -157,7 +157,7 @@ fn is_entry(piece: &Piece) -> bool {
     matches!(piece, Piece::Entry(..))
 }
 
-/// As the sizes of a node's entries are counted here.
+/// Returns the bytes of an entry as the sizes of a node's entries are counted here.
 fn entry_bytes(piece: &Piece) -> usize {
     match piece {
         Piece::Entry(_, strings) => strings.iter().map(Vec::len).sum(),
@@ -173,8 +173,8 @@ fn first_deadline(pieces: &[Piece]) -> u64 {
     deadlines.min().unwrap_or(0)
 }
 
-/// Reads `data` as the body of a payload, whole and piece by piece, which is the same. What can be read is written and
-/// read again.
+/// Reads `data` as the body of a payload, whole and piece by piece, with equal results. A value that can be read is
+/// written and read again.
 pub fn check_payload(data: &[u8]) {
     let payload = Payload::unchecked(data);
     let read = pieces(&payload);
@@ -191,7 +191,7 @@ pub fn check_payload(data: &[u8]) {
     let again = Payload::check(&sealed).expect("what was sealed has the right checksum");
     let (kind_again, mut pieces_again) = self::pieces(&again).expect("what was written can be read");
     assert_eq!(kind, kind_again);
-    // Where it was not told, it is not known afterwards.
+    // A count that was not told is not known afterwards.
     for (before, after) in pieces.iter().zip(&mut pieces_again) {
         if let (Piece::Group(_, _, read @ None, _), Piece::Group(_, _, after, _)) = (before, after) {
             assert_eq!(after.take(), Some(-1));
@@ -200,7 +200,7 @@ pub fn check_payload(data: &[u8]) {
     }
     assert!(pieces.len() == pieces_again.len());
     for (before, after) in pieces.iter().zip(&pieces_again) {
-        // Not equal to itself: nothing here may be NaN.
+        // A NaN would not equal itself: no part is one.
         assert_eq!(before, after);
     }
 }
@@ -212,7 +212,7 @@ pub fn check_stream(data: &[u8]) {
     }
 }
 
-/// Reads `data` as a file: whole, and as what follows a file's head.
+/// Reads `data` as a file: whole, and as the rest of one behind a file's head.
 pub fn check_file(data: &[u8]) {
     struct Nothing(u64);
     impl Sink for Nothing {
@@ -252,7 +252,7 @@ fn inflate(compressed: &[u8], length: u64, piece: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads `data` as compressed bytes, at once and in pieces, which is the same, and compresses it.
+/// Reads `data` as compressed bytes, at once and in pieces, with equal results, and compresses it.
 pub fn check_lzf(data: &[u8]) {
     let (mut compressed, mut back) = (Vec::new(), Vec::new());
     if let Some((length, bytes)) = data.split_first_chunk::<2>() {
@@ -343,7 +343,7 @@ pub fn check_ziplist(data: &[u8]) {
     }
 }
 
-/// Bytes behind a head whose last two are these.
+/// Returns bytes behind a head whose last two are these.
 fn framed(data: &[u8], head_bytes: usize, count: &[u8; 2]) -> Vec<u8> {
     let mut framed = vec![0; head_bytes - 2];
     framed.extend_from_slice(count);

@@ -1,5 +1,5 @@
-//! Long strings on their way out of a source, as they lie there or decompressed, a piece at a time: however long one
-//! is, some 100 KB of it are held. One that has elements in it goes through a [`Window`], which holds an element.
+//! Long strings on their way out of a source, compressed or not, a piece at a time: however long a string
+//! is, some 100 KB of it are held. A string that has elements in it goes through a [`Window`], which holds an element.
 
 use crate::error::{Damage, Error, Why};
 use crate::lzf::Inflate;
@@ -24,7 +24,7 @@ impl Long {
         Ok(Long { bytes, inflate: Some(Inflate::new(compressed, bytes)?) })
     }
 
-    /// The string, whose bytes are the next ones of the source.
+    /// Returns the string, whose bytes are the next ones of the source.
     pub fn of<S: Source>(self, source: &mut S) -> Text<'_, S> {
         Text { source, left: self.bytes, inflate: self.inflate }
     }
@@ -38,7 +38,7 @@ pub(crate) struct Text<'s, S> {
 }
 
 impl<S> Text<'_, S> {
-    /// Bytes that were not taken.
+    /// Returns the number of bytes that were not taken.
     pub fn rest(&self) -> u64 {
         self.left
     }
@@ -63,7 +63,7 @@ impl<S: Source> Source for Text<'_, S> {
 pub(crate) struct Window<'s, S> {
     text: Text<'s, S>,
     buffer: Vec<u8>,
-    /// Up to here, the buffer was taken.
+    /// Bytes of the buffer that were taken.
     start: usize,
 }
 
@@ -72,12 +72,12 @@ impl<'s, S: Source> Window<'s, S> {
         Window { text, buffer: Vec::new(), start: 0 }
     }
 
-    /// Bytes that were not taken.
+    /// Returns the number of bytes that were not taken.
     pub fn rest(&self) -> u64 {
         self.text.left + (self.buffer.len() - self.start) as u64
     }
 
-    /// The next bytes, which stay.
+    /// Returns the next bytes without taking them.
     pub fn peek(&mut self, count: usize) -> Result<&[u8], Error> {
         if count as u64 > self.rest() {
             return Err(self.text.error(Why::Truncated));
@@ -92,7 +92,7 @@ impl<'s, S: Source> Window<'s, S> {
         Ok(&self.buffer[self.start..self.start + count])
     }
 
-    /// The next bytes.
+    /// Takes the next bytes.
     pub fn take(&mut self, count: usize) -> Result<&[u8], Error> {
         self.peek(count)?;
         self.start += count;

@@ -1,4 +1,4 @@
-//! Values as they lie in a file: which number stands for which form of which type, and how each is taken apart.
+//! Values as they lie in a file: the number of each form of each type, and how each is taken apart.
 
 use crate::encoded::{self, Begun};
 use crate::error::{Damage, Error, Failure, Fault, Why};
@@ -33,16 +33,16 @@ pub enum Form {
     HashZiplist = 13,
     /// A list of ziplists.
     ListQuicklist = 14,
-    /// Redis 5.0.
+    /// A stream of Redis 5.0.
     Stream1 = 15,
     HashListpack = 16,
     ZsetListpack = 17,
     /// A list of listpacks and single elements.
     ListQuicklist2 = 18,
-    /// Redis 7.0.
+    /// A stream of Redis 7.0.
     Stream2 = 19,
     SetListpack = 20,
-    /// Redis 7.2.
+    /// A stream of Redis 7.2.
     Stream3 = 21,
     /// Fields with deadlines, as release candidates of 7.4 wrote them.
     TimedHashEarly = 22,
@@ -51,7 +51,7 @@ pub enum Form {
     TimedHashListpack = 25,
 }
 
-/// All forms, with the type of value each one is; `None` for data of modules.
+/// All forms, with the type of value of each; `None` for data of modules.
 const FORMS: [(Form, Option<Kind>); 25] = [
     (Form::String, Some(Kind::String)),
     (Form::List, Some(Kind::List)),
@@ -85,7 +85,7 @@ impl Form {
         FORMS.iter().map(|(form, _)| *form).find(|form| *form as u8 == number)
     }
 
-    /// The oldest version of the format that has it, but none before Redis 5.0.
+    /// Returns the oldest version of the format that has the form, but none before Redis 5.0.
     pub(crate) fn version(self) -> u16 {
         match self as u8 {
             0..=15 => 9,
@@ -95,17 +95,17 @@ impl Form {
         }
     }
 
-    /// The type of the value; `None` for data of a module.
+    /// Returns the type of the value; `None` for data of a module.
     pub fn kind(self) -> Option<Kind> {
         FORMS.iter().find(|(form, _)| *form == self).and_then(|(_, kind)| *kind)
     }
 }
 
-/// A container of a quicklist.
+/// The kinds of containers of a quicklist.
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
 
-/// No deadline of a field lies behind this.
+/// The latest deadline of a field.
 const FIELD_DEADLINE_MAX_MS: u64 = (1 << 48) - 2;
 
 /// Takes values from a source, with buffers that are kept from value to value.
@@ -118,11 +118,11 @@ pub struct Reader<S> {
     /// The name of a key, which is kept while its value is read.
     pub(crate) name: Vec<u8>,
     scratch: Scratch,
-    /// Longer strings, and longer ones that have elements in them, are read piece by piece.
+    /// Longer strings, also those with elements in them, are read piece by piece.
     whole_bytes: u64,
 }
 
-/// What became of a value: how many elements it has.
+/// The outcome of reading a value: how many elements it has.
 pub type Elements = u64;
 
 impl<S: Source> Reader<S> {
@@ -131,18 +131,18 @@ impl<S: Source> Reader<S> {
         Reader { source, first, second, compressed, name, scratch: Scratch::default(), whole_bytes: WHOLE_BYTES_MAX }
     }
 
-    /// Strings of more than `whole_bytes` are read piece by piece, which changes nothing but how much is held.
+    /// Reads strings of more than `whole_bytes` piece by piece, which changes nothing but how much is held.
     pub(crate) fn whole_up_to(self, whole_bytes: u64) -> Reader<S> {
         Reader { whole_bytes, ..self }
     }
 
-    /// A string that is not part of a value.
+    /// Reads a string that is not part of a value.
     pub(crate) fn string(&mut self) -> Result<&[u8], Error> {
         encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
         Ok(&self.first)
     }
 
-    /// The same, behind another one, which is kept.
+    /// Reads two strings that are not parts of a value.
     pub(crate) fn strings(&mut self) -> Result<(&[u8], &[u8]), Error> {
         encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
         encoded::string(&mut self.source, &mut self.second, &mut self.compressed)?;
@@ -150,7 +150,7 @@ impl<S: Source> Reader<S> {
     }
 
     /// Reads a value, gives its parts to `each` and says how many elements it has; a stream counts with its head. A
-    /// long string is given in several parts, each but the last of `TAKE_MAX` bytes; it is one element.
+    /// long string is given in several parts, each but the last of `TAKE_MAX` bytes, and is one element.
     pub fn value<E>(
         &mut self,
         form: Form,
@@ -285,7 +285,7 @@ impl<S: Source> Reader<S> {
         Ok(elements)
     }
 
-    /// A string that has elements in it.
+    /// Reads a string that has elements in it.
     fn packed<E>(
         &mut self,
         form: Form,
@@ -312,7 +312,7 @@ impl<S: Source> Reader<S> {
 const NO_SCORE: Damage = "the score of a member is no number";
 const NO_DEADLINE: Damage = "the deadline of a field is no time";
 
-/// Why the elements of a string did not all go out.
+/// The reason why the elements of a string did not all go out.
 enum Stop<E> {
     Fault(Fault),
     Sink(E),
@@ -324,7 +324,7 @@ impl<E, F: Into<Fault>> From<F> for Stop<E> {
     }
 }
 
-/// The elements that lie in one string.
+/// Gives the elements that lie in one string to `each`.
 fn unpack<E>(form: Form, bytes: &[u8], each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>) -> Result<(), Stop<E>> {
     match form {
         Form::ListZiplist => elements_of(Ziplist::new(bytes)?, each),
@@ -349,7 +349,7 @@ fn unpack<E>(form: Form, bytes: &[u8], each: &mut impl FnMut(Part<'_>) -> Result
     }
 }
 
-/// The elements that lie in a string that is not held at once.
+/// Gives the elements that lie in a string that is not held at once to `each`.
 fn unpack_long<S: Source, E>(
     form: Form,
     window: Window<'_, S>,
@@ -408,7 +408,7 @@ fn fields_of<E>(
     Ok(())
 }
 
-/// Copies an item that is needed beside the next one; whether there was one.
+/// Copies an item that is needed beside the next one; returns whether there was one.
 fn keep(item: Option<Item<'_>>, into: &mut Vec<u8>) -> bool {
     into.clear();
     let Some(item) = item else { return false };
@@ -416,7 +416,7 @@ fn keep(item: Option<Item<'_>>, into: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Zero is none.
+/// Returns the deadline in an item; zero is none.
 fn deadline_of(item: Item<'_>) -> Result<Option<u64>, Damage> {
     let deadline = item.number().and_then(|number| u64::try_from(number).ok());
     let deadline = deadline.filter(|deadline| *deadline <= FIELD_DEADLINE_MAX_MS).ok_or(NO_DEADLINE)?;

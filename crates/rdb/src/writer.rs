@@ -21,12 +21,12 @@ use crate::value::Form;
 use crate::{VERSION, VERSION_WITH_FIELD_DEADLINES, payload};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// Where the bytes go.
+/// The destination of the bytes.
 pub trait Output {
-    /// So many bytes are gathered before `on_full`.
+    /// Returns how many bytes are gathered before `on_full`.
     fn full_at(&self) -> usize;
 
-    /// Takes some of the bytes, or says why there may not be more.
+    /// Takes some of the bytes, or returns the reason why there may not be more.
     fn on_full(&mut self, bytes: &mut Vec<u8>) -> io::Result<()>;
 }
 
@@ -37,7 +37,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Writing fails with `FileTooLarge` where it becomes more than `bytes_max`.
+    /// Bounds the payload: writing fails with `FileTooLarge` beyond `bytes_max`.
     pub fn new(bytes_max: usize) -> Memory {
         Memory { bytes_max }
     }
@@ -63,7 +63,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Bytes stay up to `kept_bytes_max`. Writing fails with `FileTooLarge` where it becomes more than `bytes_max`.
+    /// Keeps bytes up to `kept_bytes_max`. Writing fails with `FileTooLarge` beyond `bytes_max`.
     pub fn new(kept_bytes_max: usize, bytes_max: u64) -> Measure {
         Measure { kept_bytes_max, bytes_max, dropped: 0 }
     }
@@ -85,7 +85,7 @@ impl Output for Measure {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Measured {
     Whole(Vec<u8>),
-    /// The bytes of one that is longer than what was to be kept.
+    /// The length of a payload that is longer than was to be kept.
     Long(u64),
 }
 
@@ -119,7 +119,7 @@ impl<W: Write> Output for File<W> {
 pub struct Writer<O> {
     bytes: Vec<u8>,
     output: O,
-    /// The version that what was written needs.
+    /// The version that the written values need.
     version: u16,
     compressor: Option<Compressor>,
     compressed: Vec<u8>,
@@ -133,7 +133,7 @@ const COMPRESSED_FROM_BYTES: usize = 21;
 /// Longer strings are not compressed either: that would take a buffer of their size.
 pub const COMPRESSED_BYTES_MAX: usize = 1 << 20;
 
-/// So much shorter has a string to become.
+/// Bytes that compression must save.
 const COMPRESSED_GAIN_BYTES: usize = 4;
 
 impl<O: Output> Writer<O> {
@@ -142,17 +142,17 @@ impl<O: Output> Writer<O> {
         Writer { bytes: Vec::new(), output, version: VERSION, compressor, compressed: Vec::new(), first_ms: 0 }
     }
 
-    /// Strings stay as long as they are.
+    /// Leaves strings as long as they are.
     pub fn without_compression(self) -> Writer<O> {
         Writer { compressor: None, ..self }
     }
 
-    /// The version of the format that what was written so far needs.
+    /// Returns the version of the format that the values written so far need.
     pub fn version(&self) -> u16 {
         self.version
     }
 
-    /// What a value is.
+    /// Writes the type of a value.
     pub fn kind(&mut self, kind: Kind) -> io::Result<()> {
         let form = match kind {
             Kind::String => Form::String,
@@ -169,20 +169,20 @@ impl<O: Output> Writer<O> {
         self.raw(&[form as u8])
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() >= self.output.full_at() { self.output.on_full(&mut self.bytes) } else { Ok(()) }
     }
 
-    /// Bytes as they are, which `add` puts behind what it is given.
+    /// Writes bytes unchanged that `add` appends to its argument.
     pub fn raw_of<E>(&mut self, add: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>) -> io::Result<Result<bool, E>> {
         let added = add(&mut self.bytes);
         self.raw(&[]).map(|()| added)
     }
 
-    /// A length, or a number in the form of one.
+    /// Writes a length, or a number in the form of one.
     #[inline]
     pub fn length(&mut self, length: u64) -> io::Result<()> {
         match length {
@@ -199,7 +199,7 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// A string: as a number, compressed, or as it is.
+    /// Writes a string: as a number, compressed, or unchanged.
     pub fn string(&mut self, string: &[u8]) -> io::Result<()> {
         if let Some(number) = number_of(string).and_then(|number| i32::try_from(number).ok()) {
             let digits = number.to_le_bytes();
@@ -235,29 +235,29 @@ impl<O: Output> Writer<O> {
         self.raw(string)
     }
 
-    /// A string whose bytes follow, by `raw`.
+    /// Begins a string whose bytes follow, by `raw`.
     pub fn begin_string(&mut self, bytes: u64) -> io::Result<()> {
         self.length(bytes)
     }
 
-    /// The score of the member before it.
+    /// Writes the score of the member before it.
     pub fn score(&mut self, score: f64) -> io::Result<()> {
         self.raw(&score.to_le_bytes())
     }
 
-    /// The earliest deadline of a hash's fields.
+    /// Writes the earliest deadline of a hash's fields.
     pub fn first_deadline(&mut self, first_ms: u64) -> io::Result<()> {
         self.first_ms = first_ms;
         self.raw(&first_ms.to_le_bytes())
     }
 
-    /// The deadline of the field that follows, which is not before the first one.
+    /// Writes the deadline of the field that follows, which is not before the first one.
     pub fn field_deadline(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
         let first_ms = self.first_ms;
         self.length(deadline_ms.map_or(0, |deadline| deadline.saturating_sub(first_ms) + 1))
     }
 
-    /// A part of a stream's entries; empties the node.
+    /// Writes a part of a stream's entries; empties the node.
     pub fn node(&mut self, node: &mut Node) -> io::Result<()> {
         let (id, listpack) = node.take();
         self.plain(&id.encode())?;
@@ -269,7 +269,7 @@ impl<O: Output> Writer<O> {
         self.length(id.seq)
     }
 
-    /// What a stream is beside its entries, behind these.
+    /// Writes the state of a stream behind its entries.
     pub fn stream(&mut self, head: &StreamHead) -> io::Result<()> {
         self.length(head.length)?;
         self.id(head.last)?;
@@ -279,7 +279,7 @@ impl<O: Output> Writer<O> {
         self.length(head.groups)
     }
 
-    /// A group; so many pending entries follow as it says.
+    /// Writes a group; as many pending entries follow as it says.
     pub fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
         self.string(group.name)?;
         self.id(group.last)?;
@@ -293,7 +293,7 @@ impl<O: Output> Writer<O> {
         self.length(deliveries)
     }
 
-    /// A consumer; the IDs of so many pending entries follow as it says.
+    /// Writes a consumer; the IDs of as many pending entries follow as it says.
     pub fn consumer(&mut self, consumer: &Consumer<'_>) -> io::Result<()> {
         self.string(consumer.name)?;
         self.raw(&consumer.seen_ms.to_le_bytes())?;
@@ -306,16 +306,16 @@ impl<O: Output> Writer<O> {
 }
 
 impl Writer<Measure> {
-    /// Counts bytes that nobody has to show.
+    /// Counts bytes without being given them.
     pub fn skip(&mut self, bytes: u64) -> io::Result<()> {
         self.output.dropped += bytes;
         self.output.on_full(&mut self.bytes)
     }
 
-    /// The payload of DUMP, of the value that was written.
+    /// Returns the payload of DUMP of the value that was written.
     ///
     /// # Errors
-    /// `FileTooLarge` if it is longer than it may be.
+    /// `FileTooLarge` if the payload is longer than it may be.
     pub fn measured(mut self) -> io::Result<Measured> {
         if self.output.dropped == 0 && self.bytes.len() as u64 <= self.output.bytes_max {
             return Ok(Measured::Whole(payload::seal(self.bytes, self.version)));
@@ -334,18 +334,18 @@ impl Writer<Memory> {
         written
     }
 
-    /// The payload of DUMP, of the value that was written.
+    /// Returns the payload of DUMP of the value that was written.
     pub fn seal(self) -> Vec<u8> {
         payload::seal(self.bytes, self.version)
     }
 
-    /// Bytes so far.
+    /// Returns the bytes so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Makes a file that was ended one of another version. Reads all of it, for its checksum.
+/// Changes the version of a file that was ended. Reads all of it, for its checksum.
 pub fn change_version(file: &mut (impl Read + Write + Seek), version: u16) -> io::Result<()> {
     let digits = format!("{version:04}");
     let at = file::MAGIC.len() as u64;
@@ -360,14 +360,14 @@ pub fn change_version(file: &mut (impl Read + Write + Seek), version: u16) -> io
         checksum = checksum.and(&piece[..bytes]);
         left -= bytes as u64;
     }
-    // Writing follows reading where it stands.
+    // The checksum is written where reading has stopped.
     file.seek(SeekFrom::Start(end))?;
     file.write_all(&checksum.value().to_le_bytes())
 }
 
 impl<W: Write> Writer<File<W>> {
-    /// Begins a file of a version, at most that of which nothing newer is going to be written: `VERSION`, or
-    /// `VERSION_WITH_FIELD_DEADLINES` where hashes have some.
+    /// Begins a file of a version, which no value written is newer than: `VERSION`, or `VERSION_WITH_FIELD_DEADLINES`
+    /// where fields of hashes have deadlines.
     pub fn file(to: W, version: u16) -> io::Result<Writer<File<W>>> {
         let mut writer = Writer::new(File { to, checksum: Checksum::default(), bytes: 0 });
         writer.raw(file::MAGIC)?;
@@ -375,34 +375,34 @@ impl<W: Write> Writer<File<W>> {
         Ok(writer)
     }
 
-    /// Something about the file.
+    /// Writes a field about the file.
     pub fn aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
         self.raw(&[file::AUX])?;
         self.string(name)?;
         self.string(value)
     }
 
-    /// The keys that follow belong to this database.
+    /// Begins a database, to which the keys that follow belong.
     pub fn database(&mut self, number: u64) -> io::Result<()> {
         self.raw(&[file::DATABASE])?;
         self.length(number)
     }
 
-    /// About so many keys the database has, and so many of them have deadlines.
+    /// Writes about how many keys the database has, and how many of them have deadlines.
     pub fn sizes(&mut self, keys: u64, deadlines: u64) -> io::Result<()> {
         self.raw(&[file::SIZES])?;
         self.length(keys)?;
         self.length(deadlines)
     }
 
-    /// A key. Its value follows, without `kind`.
+    /// Writes a key. Its value follows, without `kind`.
     pub fn key(&mut self, key: &crate::Key<'_>) -> io::Result<()> {
         self.about(key)?;
         self.kind(key.kind)?;
         self.string(key.name)
     }
 
-    /// A key with a value as it lies in a payload.
+    /// Writes a key with a value as it lies in a payload.
     pub(crate) fn key_in(&mut self, form: Form, key: &crate::Key<'_>, value: &[u8]) -> io::Result<()> {
         self.about(key)?;
         if form.kind() == Some(Kind::TimedHash) {
@@ -428,7 +428,7 @@ impl<W: Write> Writer<File<W>> {
         Ok(())
     }
 
-    /// Bytes of the file so far.
+    /// Returns the bytes of the file so far.
     pub fn position(&self) -> u64 {
         self.output.bytes + self.bytes.len() as u64
     }

@@ -1,4 +1,4 @@
-//! Ziplists: what Redis had before listpacks. Read only.
+//! Ziplists, which Redis had before listpacks. Read only.
 //!
 //! `bytes: u32 LE | offset of the last element: u32 LE | elements: u16 LE (ffff: count them) | element ... | ff`. An
 //! element: the length of the one before (a byte, or fe and u32 LE), its encoding, its bytes.
@@ -17,7 +17,7 @@ const END: u8 = 0xff;
 /// The elements of a ziplist that are still to come.
 #[derive(Clone, Debug)]
 pub struct Ziplist<'a> {
-    /// Without the end.
+    /// The bytes without the end.
     bytes: &'a [u8],
     at: usize,
     place: Place,
@@ -34,7 +34,7 @@ impl<'a> Ziplist<'a> {
         Ok(Ziplist { bytes: &bytes[..bytes.len() - 1], at: HEAD_BYTES, place })
     }
 
-    /// The next element; `None` at the end, where the count and the place of the last one are checked.
+    /// Returns the next element; `None` at the end, where the count and the place of the last one are checked.
     #[allow(clippy::should_implement_trait)] // It fails.
     pub fn next(&mut self) -> Result<Option<Item<'a>>, Damage> {
         let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
@@ -48,7 +48,7 @@ impl<'a> Ziplist<'a> {
     }
 }
 
-/// What a ziplist says of itself, compared with what is seen of it.
+/// The place in a ziplist and the statements of its head, which are compared with the elements.
 #[derive(Clone, Debug)]
 struct Place {
     /// Bytes of the element before.
@@ -70,7 +70,7 @@ impl Place {
         Ok(Place { before: 0, last, count: (count != u16::MAX).then_some(u64::from(count)), seen: 0 })
     }
 
-    /// Checks what the head says, behind the last element.
+    /// Checks the statements of the head, behind the last element.
     fn end(&self, at: u64) -> Result<(), Damage> {
         if self.count.is_some_and(|count| count != self.seen) {
             return Err("a ziplist has not as many elements as it says");
@@ -82,7 +82,7 @@ impl Place {
 const NO_END: Damage = "a ziplist does not end as one";
 const TOO_LONG: Damage = "an element of a ziplist reaches beyond its end";
 
-/// How an element lies, as its first bytes say.
+/// The shape of an element, as its first bytes say.
 enum Shape {
     /// A number within the encoding.
     Number(i64),
@@ -94,7 +94,7 @@ enum Shape {
 /// The length of the element before, and the longest encoding.
 const SHAPE_BYTES_MAX: usize = 10;
 
-/// The length of the element before, how this one lies, and where what stands behind the encoding begins.
+/// Returns the length of the element before, this one's shape, and where the bytes behind the encoding begin.
 fn shape(rest: &[u8]) -> Result<(usize, Shape, usize), Damage> {
     let number = |from: usize, width: usize| rest.get(from..from + width).ok_or(TOO_LONG);
     let (before, at) = match number(0, 1)?[0] {
@@ -121,7 +121,7 @@ fn shape(rest: &[u8]) -> Result<(usize, Shape, usize), Damage> {
 }
 
 impl Shape {
-    /// Bytes behind the encoding.
+    /// Returns the number of bytes behind the encoding.
     fn bytes(&self) -> usize {
         match *self {
             Shape::Number(_) => 0,
@@ -130,7 +130,7 @@ impl Shape {
     }
 }
 
-/// The element at the beginning of `rest`, which follows one of `before` bytes, and its own bytes.
+/// Returns the element at the beginning of `rest`, which follows one of `before` bytes, and its own bytes.
 fn element(rest: &[u8], before: usize) -> Result<(Item<'_>, usize), Damage> {
     let (said, shape, at) = shape(rest)?;
     if said != before {
@@ -170,7 +170,7 @@ impl<'s, S: Source> LongZiplist<'s, S> {
 
 impl<S: Source> Items for LongZiplist<'_, S> {
     fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
-        // All but the end.
+        // All bytes but the end.
         let rest = self.window.rest().saturating_sub(1);
         if rest == 0 {
             let at = self.total - self.window.rest();
@@ -198,7 +198,7 @@ impl<S: Source> Items for LongZiplist<'_, S> {
 mod tests {
     use super::*;
 
-    /// A ziplist of encoded elements, without their first bytes.
+    /// Returns a ziplist of encoded elements, without their first bytes.
     fn build(elements: &[&[u8]]) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];
         let (mut before, mut last) = (0, HEAD_BYTES);

@@ -1,4 +1,4 @@
-//! Zipmaps: how small hashes lay before Redis 2.6. Read only.
+//! Zipmaps, in which small hashes lay before Redis 2.6. Read only.
 //!
 //! `pairs: u8 (fe or more: count them) | (length | field | length | free: u8 | value | free bytes) ... | ff`; a length
 //! is a byte, or fe and u32 LE.
@@ -40,7 +40,7 @@ impl<'a> Zipmap<'a> {
         }
     }
 
-    /// The next field and its value; `None` at the end, where the count is checked.
+    /// Returns the next field and its value; `None` at the end, where the count is checked.
     #[allow(clippy::should_implement_trait)] // It fails.
     pub fn next(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>, Damage> {
         if self.rest.first() == Some(&END) {
@@ -66,7 +66,7 @@ pub(crate) struct LongZipmap<'s, S> {
     window: Window<'s, S>,
     count: Option<u64>,
     seen: u64,
-    /// The field has gone out, and its value comes next.
+    /// Whether the field has gone out, and its value comes next.
     in_pair: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the fuzz targets check, on seeded bytes: sound values with a few bytes changed.
+//! The properties of the fuzz targets, on seeded bytes: sound values with a few bytes changed.
 
 use haypile_rdb::testing::{self, Piece};
 use haypile_rdb::{Kind, Payload, StreamHead, StreamId};

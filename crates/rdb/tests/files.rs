@@ -1,4 +1,4 @@
-//! Files of real servers, old and new, and broken ones: what is in them, as a transcript.
+//! Files of real servers, old and new, and broken ones: their content, as a transcript.
 
 use haypile_rdb::testing::{self, Piece};
 use haypile_rdb::{
@@ -62,7 +62,7 @@ fn read(bytes: &[u8]) -> (Vec<String>, Result<Summary, Failure<()>>) {
     (transcript.0, result)
 }
 
-/// What a file says beside its aux fields.
+/// Compares the content of a file beside its aux fields.
 fn check(file: &str, version: u32, has_checksum: bool, expected: &[&str]) {
     let bytes = std::fs::read(format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (lines, result) = read(&bytes);
@@ -113,7 +113,7 @@ fn files_of_all_versions_are_read() {
     check("zset-ziplist.rdb", 10, true, &["database 0", "sizes 1 0", "Zset zset: one=1 two=2(2)"]);
 }
 
-/// What redis-server 7.0 saves of all types, in all the forms that it has for them.
+/// A file that redis-server 7.0 has saved, of all types, in all the forms that it has for them.
 #[test]
 fn a_file_of_redis_7_is_read() {
     let (lines, result) = read(include_bytes!("data/redis-7.0.rdb"));
@@ -124,7 +124,7 @@ fn a_file_of_redis_7_is_read() {
 
 #[test]
 fn empty_keys_are_told() {
-    // Redis has written such by a defect, and skips them since.
+    // Redis has written such values by a defect, and skips them since.
     let empty =
         ["Set set:", "Hash hash:", "List list_ziplist:", "Zset zset:", "Zset zset_listpack:", "Hash hash_ziplist:"];
     let empty =
@@ -135,7 +135,7 @@ fn empty_keys_are_told() {
     check("corrupt_empty_keys.rdb", 10, true, &expected);
 }
 
-/// The message about a file that is refused, after so many whole keys.
+/// Compares the message about a file that is refused after so many whole keys.
 fn check_refused(file: &str, keys: usize, message: &str) {
     let bytes = std::fs::read(format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (lines, result) = read(&bytes);
@@ -162,7 +162,7 @@ fn broken_files_are_refused_with_the_place() {
     check_refused("corrupt_ziplist.rdb", 15, message);
 }
 
-/// What is written is a file again: all types, deadlines, databases.
+/// Written files can be read: all types, deadlines, databases.
 #[test]
 fn files_are_written_and_read() {
     let key = |name, kind, deadline_ms| Key { name, kind, deadline_ms, idle_s: None, frequency: None, position: 0 };
@@ -204,7 +204,7 @@ fn files_are_written_and_read() {
     assert_eq!(lines, expected);
 }
 
-/// Reads payloads off a tape, and says of each key what they hold.
+/// Reads payloads off a tape, and notes the value of each key.
 struct Listener {
     tape: Tape,
     parts: Vec<Piece>,
@@ -249,7 +249,7 @@ impl Sink for Listener {
 }
 
 impl Listener {
-    /// What was handed over is in it.
+    /// Checks that the parts handed over are in the beginning.
     fn hear_the_beginning(&mut self) {
         let (beginning, mut heard) = (self.tape.take_beginning(), Vec::new());
         let count = self.parts.len();
