@@ -7,7 +7,9 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list::moving::{Pops, SOURCE_AND_DESTINATION, move_one, pop_from_first, side};
-use crate::table::{Arity, Awaited, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Run, Tried, Use};
+use crate::table::{
+    Access, Arity, Awaited, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Tried, Use,
+};
 use crate::zset::pop::{self, End, Mpop};
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -27,14 +29,16 @@ const DOUBLE_SINCE: (&str, &str) = ("6.0.0", "`timeout` is interpreted as a doub
 const BLPOP: Command = Command {
     name: "blpop",
     summary: "Takes the first element of the first of several lists that is there, or waits until one is.",
-    run: Run::Block(blpop),
+    access: Access::Write,
+    body: Body::Wait(blpop),
     ..POPPING
 };
 
 const BRPOP: Command = Command {
     name: "brpop",
     summary: "Takes the last element of the first of several lists that is there, or waits until one is.",
-    run: Run::Block(brpop),
+    access: Access::Write,
+    body: Body::Wait(brpop),
     ..POPPING
 };
 
@@ -77,7 +81,8 @@ const BLMOVE: Command = Command {
     since: "6.2.0",
     arity: Arity::exactly(6),
     syntax: "source:key destination:key wherefrom=(LEFT | RIGHT) whereto=(LEFT | RIGHT) timeout:double",
-    run: Run::Block(blmove),
+    access: Access::Write,
+    body: Body::Wait(blmove),
     ..MOVING
 };
 
@@ -86,7 +91,8 @@ const BRPOPLPUSH: Command = Command {
     since: "2.2.0",
     arity: Arity::exactly(4),
     syntax: "source:key destination:key timeout:double",
-    run: Run::Block(brpoplpush),
+    access: Access::Write,
+    body: Body::Wait(brpoplpush),
     history: &[DOUBLE_SINCE],
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`BLMOVE` with the `RIGHT` and `LEFT` arguments" }),
     ..MOVING
@@ -124,7 +130,8 @@ const BLMPOP: Command = Command {
     summary: "Takes elements of the first of several lists that is there, or waits until one is.",
     syntax: "timeout:double numkeys:integer key... where=(LEFT | RIGHT) [COUNT count]",
     complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-    run: Run::Block(blmpop),
+    access: Access::Write,
+    body: Body::Wait(blmpop),
     ..POPPING_MANY
 };
 
@@ -151,14 +158,16 @@ fn blmpop(txn: &mut Txn, args: Args) -> Result<Tried> {
 const BZPOPMIN: Command = Command {
     name: "bzpopmin",
     summary: "Takes the member with the lowest score of the first of several sorted sets that is there, or waits until one is.",
-    run: Run::Block(bzpopmin),
+    access: Access::Write,
+    body: Body::Wait(bzpopmin),
     ..POPPING_MEMBERS
 };
 
 const BZPOPMAX: Command = Command {
     name: "bzpopmax",
     summary: "Takes the member with the highest score of the first of several sorted sets that is there, or waits until one is.",
-    run: Run::Block(bzpopmax),
+    access: Access::Write,
+    body: Body::Wait(bzpopmax),
     ..POPPING_MEMBERS
 };
 
@@ -196,7 +205,8 @@ const BZMPOP: Command = Command {
     syntax: "timeout:double numkeys:integer key... where=(MIN | MAX) [COUNT count]",
     complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted \
                  set, and M being the number of elements popped.",
-    run: Run::Block(bzmpop),
+    access: Access::Write,
+    body: Body::Wait(bzmpop),
     ..POPPING_MANY
 };
 

@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::error::Result;
 use crate::lookup::{CommandId, Table};
-use crate::table::DataFn;
+use crate::table::TxnFn;
 use haypile_resp::{Protocol, Reply};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub trait Host {
     fn debug_access(&self) -> DebugAccess;
     fn is_local(&self) -> bool;
     /// Runs something that looks at data, in a transaction that is there already or on the I/O pool, without key locks.
-    fn in_transaction(&mut self, run: DataFn, args: Args) -> Result<Reply>;
+    fn in_transaction(&mut self, run: TxnFn, args: Args) -> Result<Reply>;
     /// Whether expired keys are removed although nobody asks for them.
     fn set_active_expire(&mut self, is_on: bool);
     /// Writes a line to the server's log.

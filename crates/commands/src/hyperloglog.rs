@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::table::{Arity, Begin, Command, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
 use haypile_types::{event, hll};
@@ -21,7 +21,8 @@ const PFADD: Command = Command {
     summary: "Adds elements to a HyperLogLog, which is created if it does not exist.",
     syntax: "key [element...]",
     complexity: "O(1) to add every element.",
-    run: Run::Write(pfadd),
+    access: Access::Write,
+    body: Body::Txn(pfadd),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };
@@ -48,7 +49,8 @@ const PFCOUNT: Command = Command {
     syntax: "key...",
     complexity: "O(1) with a very small average constant time when called with a single key. O(N) with N being the \
                  number of keys, and much bigger constant times, when called with multiple keys.",
-    run: Run::Cache(pfcount),
+    access: Access::Cache,
+    body: Body::Txn(pfcount),
     flags: &[Flag::MayReplicate],
     ..Command::USUAL
 };
@@ -81,7 +83,8 @@ const PFMERGE: Command = Command {
     summary: "Merges HyperLogLogs into one, which is created if it does not exist.",
     syntax: "destkey:key sourcekey:key...",
     complexity: "O(N) to merge N HyperLogLogs, but with high constant times.",
-    run: Run::Write(pfmerge),
+    access: Access::Write,
+    body: Body::Txn(pfmerge),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -104,7 +107,8 @@ const PFDEBUG: Command = Command {
     summary: "Shows how a HyperLogLog is made.",
     syntax: "subcommand key",
     complexity: "N/A",
-    run: Run::Write(pfdebug),
+    access: Access::Write,
+    body: Body::Txn(pfdebug),
     flags: &[Flag::Denyoom, Flag::Admin],
     syscmd: true,
     ..Command::USUAL
@@ -139,7 +143,7 @@ const PFSELFTEST: Command = Command {
     arity: Arity::exactly(1),
     summary: "Tests HyperLogLogs of many sizes for their error.",
     complexity: "N/A",
-    run: Run::Session(pfselftest),
+    body: Body::Host(pfselftest),
     flags: &[Flag::Admin],
     syscmd: true,
     ..Command::USUAL

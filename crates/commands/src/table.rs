@@ -33,10 +33,11 @@ pub struct Command {
     pub syntax: &'static str,
     /// Empty if COMMAND DOCS says nothing of it.
     pub complexity: &'static str,
-    pub run: Run,
-    /// Flags beside those that follow from `run`.
+    pub access: Access,
+    pub body: Body,
+    /// Flags beside those that follow from `access` and `body`.
     pub flags: &'static [Flag],
-    /// ACL categories beside those that follow from `run`, `flags` and `group`.
+    /// ACL categories beside those that follow from `access`, `body`, `flags` and `group`.
     pub categories: &'static [Category],
     /// Command tips: how clients and proxies may route requests and merge replies.
     pub tips: &'static [&'static str],
@@ -66,37 +67,62 @@ pub struct Deprecated {
     pub instead: &'static str,
 }
 
-/// How a command runs: its permission. The base flags and ACL categories follow from it.
-#[derive(Clone, Copy)]
-pub enum Run {
+/// The permission of a command: what it may do to rows. The base flags and ACL categories follow from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Touches no rows.
+    #[default]
+    None,
     /// Reads rows.
-    Read(DataFn),
+    Read,
     /// Reads and writes rows.
-    Write(DataFn),
-    /// Reads rows, and may leave in them what it has found out, for the next one who asks: to clients it is a read, and
-    /// where nothing can be written it answers all the same.
-    Cache(DataFn),
-    /// A write that waits where there is nothing to have yet: it tries once, and again when one of its keys has come to
-    /// be.
-    Block(BlockFn),
-    /// The same for a read: it takes nothing from those who come behind it.
-    Await(BlockFn),
-    /// A write that changes which space a database is: it runs while no other command does.
-    Exclusive(DataFn),
-    /// A write that hands its keys to another server: it waits for a network.
+    Write,
+    /// Reads rows, and may keep in them what it has computed, for the next reader: to clients it is a read, and where
+    /// nothing can be written it answers all the same.
+    Cache,
+    /// Writes while no other command runs, because it changes which space a database is.
+    Exclusive,
+}
+
+impl Access {
+    /// Whether the command may write rows.
+    #[inline]
+    pub const fn writes(self) -> bool {
+        matches!(self, Access::Write | Access::Cache | Access::Exclusive)
+    }
+
+    /// The flag that COMMAND INFO shows for it.
+    const fn flag(self) -> Option<Flag> {
+        match self {
+            Access::None => None,
+            Access::Read | Access::Cache => Some(Flag::Readonly),
+            Access::Write | Access::Exclusive => Some(Flag::Write),
+        }
+    }
+}
+
+/// The function of a command, by what it runs over. Whether it waits follows from it: see [`Command::waits`].
+#[derive(Clone, Copy)]
+pub enum Body {
+    /// Runs over a transaction and ends at once.
+    Txn(TxnFn),
+    /// Runs over a transaction and waits where there is nothing to have yet: it is tried once, and again when one of
+    /// its keys has come to be.
+    Wait(WaitFn),
+    /// Hands its keys to another server: it waits for a network.
     Migrate(MigrateFn),
-    /// Touches no rows: asks or changes the connection or the server.
-    Session(SessionFn),
-    /// Run by the engine itself, because it changes how other commands run.
-    Control(Control),
-    /// Only its subcommands run.
+    /// Asks or changes the connection or the server.
+    Host(HostFn),
+    /// Is run by the engine itself, because it changes how other commands run.
+    Engine(Control),
+    /// Cannot run: only its subcommands do.
     Container,
 }
 
-pub type DataFn = fn(&mut Txn, Args) -> Result<Reply>;
-pub type BlockFn = fn(&mut Txn, Args) -> Result<Tried>;
+pub type TxnFn = fn(&mut Txn, Args) -> Result<Reply>;
+pub type WaitFn = fn(&mut Txn, Args) -> Result<Tried>;
 pub type MigrateFn = for<'a> fn(Args<'a>) -> Result<Migration<'a>>;
-pub type SessionFn = fn(&mut dyn Host, Args) -> Result<Reply>;
+pub type HostFn = fn(&mut dyn Host, Args) -> Result<Reply>;
 
 /// What a blocking command has found.
 #[derive(Debug)]
@@ -253,7 +279,8 @@ impl Command {
         summary: "",
         syntax: "",
         complexity: "O(1)",
-        run: Run::Container,
+        access: Access::None,
+        body: Body::Container,
         flags: &[],
         categories: &[],
         tips: &[],
@@ -264,15 +291,18 @@ impl Command {
         elements: None,
     };
 
-    /// Every flag: those of the entry, those that follow from `run`, and what the key specs imply.
+    /// Whether its connection may have to wait until one of its keys has come to be.
+    #[inline]
+    pub const fn waits(&self) -> bool {
+        matches!(self.body, Body::Wait(_))
+    }
+
+    /// Every flag: those of the entry, those that follow from `access` and `body`, and what the key specs imply.
     pub fn all_flags(&self) -> Flags {
         let mut flags = Flags::default();
-        match self.run {
-            Run::Read(_) | Run::Cache(_) => flags.add(Flag::Readonly),
-            Run::Write(_) | Run::Exclusive(_) | Run::Migrate(_) => flags.add(Flag::Write),
-            Run::Block(_) => [Flag::Write, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
-            Run::Await(_) => [Flag::Readonly, Flag::Blocking].into_iter().for_each(|flag| flags.add(flag)),
-            Run::Session(_) | Run::Control(_) | Run::Container => {}
+        self.access.flag().into_iter().for_each(|flag| flags.add(flag));
+        if self.waits() {
+            flags.add(Flag::Blocking);
         }
         self.flags.iter().for_each(|&flag| flags.add(flag));
         let movable = self.keys.specs().iter().any(|spec| {
@@ -309,7 +339,7 @@ impl Command {
         // documents them.
         let is_of = |category| self.categories.contains(&category);
         let is_elsewhere =
-            matches!(self.run, Run::Container) || is_of(Category::Connection) || is_of(Category::Sortedset);
+            matches!(self.body, Body::Container) || is_of(Category::Connection) || is_of(Category::Sortedset);
         if let (Some(category), false) = (self.group.category(), is_elsewhere) {
             categories.add(category);
         }
@@ -317,11 +347,11 @@ impl Command {
         categories
     }
 
-    /// Whether it needs such keys for itself. XREADGROUP does, which says that it reads its streams: it changes what
-    /// their groups know.
+    /// Whether the command locks the keys of this spec exclusively. XREADGROUP does although its specs only read: it
+    /// changes what the groups of its streams know.
     #[inline]
     pub fn changes(&self, spec: &KeySpec) -> bool {
-        spec.writes() || matches!(self.run, Run::Block(_))
+        spec.writes() || self.waits() && self.access.writes()
     }
 
     /// The positions of the keys among these arguments, each with the spec that found it. What key locks, cluster slots

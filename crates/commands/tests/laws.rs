@@ -1,8 +1,8 @@
 //! What holds for every entry of the command table, and for the pages made from it.
 
 use haypile_commands::compatibility::{self, DIFFERENCES, RedisCommand};
-use haypile_commands::table::{Begin, Find, Group, KeySpec, Run};
-use haypile_commands::{ElementArgs, Entry, Table, syntax};
+use haypile_commands::table::{Begin, Find, Group, KeySpec};
+use haypile_commands::{Access, Body, ElementArgs, Entry, Table, syntax};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -104,19 +104,32 @@ fn keys_are_inside_the_arity() {
 fn only_writes_write_keys() {
     for entry in entries(&Table::new()) {
         let specs = entry.command.keys.of_keys();
-        match entry.command.run {
+        let (name, writes_some) = (&entry.full_name, specs.iter().any(KeySpec::writes));
+        match entry.command.access {
             // In Redis it only reads its streams; what it writes are their groups.
-            Run::Block(_) if entry.full_name == "xreadgroup" => {
+            Access::Write if name == "xreadgroup" => {
                 assert!(specs.iter().all(|spec| entry.command.changes(spec)), "it needs them for itself")
             }
-            Run::Write(_) | Run::Cache(_) | Run::Block(_) | Run::Migrate(_) => {
-                assert!(specs.iter().any(KeySpec::writes), "{}", entry.full_name)
-            }
-            Run::Exclusive(_) | Run::Session(_) | Run::Container => assert!(specs.is_empty(), "{}", entry.full_name),
-            Run::Read(_) | Run::Await(_) | Run::Control(_) => {
-                assert!(!specs.iter().any(KeySpec::writes), "{}", entry.full_name)
-            }
+            Access::Write | Access::Cache => assert!(writes_some, "{name}"),
+            Access::Exclusive => assert!(specs.is_empty(), "{name}"),
+            // WATCH names keys, which it neither reads nor writes.
+            Access::None | Access::Read => assert!(!writes_some, "{name}"),
         }
+    }
+}
+
+#[test]
+fn a_command_has_access_to_rows_if_it_runs_over_them() {
+    for entry in entries(&Table::new()) {
+        let (command, name) = (entry.command, &entry.full_name);
+        let is_over_rows = match command.body {
+            Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) => true,
+            Body::Host(_) | Body::Engine(_) | Body::Container => false,
+        };
+        assert_eq!(command.access != Access::None, is_over_rows, "{name}");
+        assert!(!command.waits() || !entry.command.keys.of_keys().is_empty(), "{name} waits for its keys");
+        let has_keys = !command.keys.of_keys().is_empty();
+        assert!(!has_keys || is_over_rows || matches!(command.body, Body::Engine(_)), "{name}");
     }
 }
 
@@ -125,7 +138,7 @@ fn a_container_holds_subcommands_of_its_group() {
     let table = Table::new();
     for (_, entry) in table.iter() {
         let subcommands = table.subcommands(entry);
-        if matches!(entry.command.run, Run::Container) {
+        if matches!(entry.command.body, Body::Container) {
             assert!(!subcommands.is_empty(), "{} holds nothing", entry.full_name);
             assert!(!entry.command.arity.allows(1), "{} alone cannot run", entry.full_name);
         }
@@ -133,7 +146,7 @@ fn a_container_holds_subcommands_of_its_group() {
             assert_eq!(subcommand.parent, Some(entry.id));
             assert_eq!(subcommand.command.group, entry.command.group, "{}", subcommand.full_name);
             assert!(subcommand.command.arity.least >= 2, "{}", subcommand.full_name);
-            assert!(!matches!(subcommand.command.run, Run::Container), "{}", subcommand.full_name);
+            assert!(!matches!(subcommand.command.body, Body::Container), "{}", subcommand.full_name);
             assert!(subcommand.command.subcommands.is_empty(), "{}", subcommand.full_name);
         }
     }

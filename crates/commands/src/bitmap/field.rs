@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::bitmap::offset;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
 use haypile_types::bitmap::field::{self, Kind, Operation, Outcome, Overflow, Step};
@@ -26,7 +26,8 @@ const BITFIELD: Command = Command {
              write_operation=(SET encoding_offset_value=(encoding offset value:integer) | INCRBY \
              encoding_offset_increment=(encoding offset increment))))...]",
     complexity: "O(1) for each subcommand specified",
-    run: Run::Write(bitfield),
+    access: Access::Write,
+    body: Body::Txn(bitfield),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -53,7 +54,8 @@ const BITFIELD_RO: Command = Command {
     summary: "Reads integers of any width at any bit of a string.",
     syntax: "key [GET encoding_offset=(encoding offset)*]",
     complexity: "O(1) for each subcommand specified",
-    run: Run::Read(bitfield_ro),
+    access: Access::Read,
+    body: Body::Txn(bitfield_ro),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };

@@ -7,7 +7,7 @@ pub(crate) mod field;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Begin, Command, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
 use haypile_types::bitmap::combine::{self, Operation};
@@ -25,7 +25,8 @@ const SETBIT: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Sets or clears one bit of a string, which grows with zeros as far as it has to.",
     syntax: "key offset value:integer",
-    run: Run::Write(setbit),
+    access: Access::Write,
+    body: Body::Txn(setbit),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -67,7 +68,8 @@ const GETBIT: Command = Command {
     keys: Keys::first(1),
     summary: "Returns one bit of a string.",
     syntax: "key offset",
-    run: Run::Read(getbit),
+    access: Access::Read,
+    body: Body::Txn(getbit),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -91,7 +93,8 @@ const BITCOUNT: Command = Command {
     summary: "Counts the bits of a string, or of a part of it, that are set.",
     syntax: "key [index=(start end [index_unit@7.0.0=(BYTE | BIT)])]",
     complexity: "O(N)",
-    run: Run::Read(bitcount),
+    access: Access::Read,
+    body: Body::Txn(bitcount),
     history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
     ..Command::USUAL
 };
@@ -152,7 +155,8 @@ const BITPOS: Command = Command {
     summary: "Finds the first bit of a string, or of a part of it, that is set or clear.",
     syntax: "key bit:integer [index=(start [end_index=(end [index_unit@7.0.0=(BYTE | BIT)])])]",
     complexity: "O(N)",
-    run: Run::Read(bitpos),
+    access: Access::Read,
+    body: Body::Txn(bitpos),
     history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
     ..Command::USUAL
 };
@@ -197,7 +201,8 @@ const BITOP: Command = Command {
     summary: "Combines the bits of strings and stores the result.",
     syntax: "operation destkey:key key...",
     complexity: "O(N)",
-    run: Run::Write(bitop),
+    access: Access::Write,
+    body: Body::Txn(bitop),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::host::{DebugAccess, Host, Wait, WaitKind};
 use crate::keys::object::{Encoding, string_encoding};
 use crate::memory::footprint;
-use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run, SessionFn};
+use crate::table::{Arity, Body, Command, Flag, Group, HostFn, Keys, TxnFn};
 use haypile_config::{glob, value as config_value};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
@@ -32,7 +32,7 @@ const DEBUG: Command = Command {
     summary: "A container for commands that help to test servers and clients.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Session(debug),
+    body: Body::Host(debug),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     syscmd: true,
     ..Command::USUAL
@@ -51,9 +51,9 @@ struct Subcommand {
 
 enum Action {
     /// Asks the session or the server.
-    Session(SessionFn),
+    Session(HostFn),
     /// Looks at data.
-    Data(DataFn),
+    Data(TxnFn),
 }
 
 use Action::{Data, Session};

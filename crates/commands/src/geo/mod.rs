@@ -7,7 +7,7 @@ pub(crate) mod search;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, ElementArgs, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, ElementArgs, Flag, Group, Keys, Use};
 use crate::zset;
 use haypile_resp::{Elements, Records, Reply, Shape};
 use haypile_store::Txn;
@@ -39,7 +39,8 @@ const GEOADD: Command = Command {
     syntax: "key [condition@6.2.0=(NX | XX)] [CH change:pure-token@6.2.0] \
         longitude_latitude_member=(longitude:double latitude:double member)...",
     complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
-    run: Run::Write(geoadd),
+    access: Access::Write,
+    body: Body::Txn(geoadd),
     flags: &[Flag::Denyoom],
     history: &[("6.2.0", "Added the `CH`, `NX` and `XX` options.")],
     elements: Some(ElementArgs::Names { first: 4, step: 3 }),
@@ -111,7 +112,8 @@ const GEOPOS: Command = Command {
     summary: "Returns the longitudes and latitudes of members of a geospatial index.",
     syntax: "key [member...]",
     complexity: "O(N) where N is the number of members requested.",
-    run: Run::Read(geopos),
+    access: Access::Read,
+    body: Body::Txn(geopos),
     ..Command::USUAL
 };
 
@@ -136,7 +138,8 @@ const GEOHASH: Command = Command {
     summary: "Returns the standard geohashes of members of a geospatial index.",
     syntax: "key [member...]",
     complexity: "O(log(N)) for each member requested, where N is the number of elements in the sorted set.",
-    run: Run::Read(geohash),
+    access: Access::Read,
+    body: Body::Txn(geohash),
     ..Command::USUAL
 };
 
@@ -175,7 +178,8 @@ const GEODIST: Command = Command {
     summary: "Returns how far two members of a geospatial index are from each other.",
     syntax: "key member1 member2 [unit=(M | KM | FT | MI)]",
     complexity: "O(log(N))",
-    run: Run::Read(geodist),
+    access: Access::Read,
+    body: Body::Txn(geodist),
     ..Command::USUAL
 };
 

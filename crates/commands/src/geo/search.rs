@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::geo::found::{Found, Hit, Hits, Order};
 use crate::geo::{position, put_position, unit_m};
-use crate::table::{Arity, Begin, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Begin, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use crate::zset::range;
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Records, Reply, write};
@@ -32,7 +32,8 @@ pub(crate) const GEOSEARCH: Command = Command {
         by=(circle=(BYRADIUS radius:double unit=(M | KM | FT | MI)) | \
         box=(BYBOX width:double height:double unit=(M | KM | FT | MI))) \
         [order=(ASC | DESC)] [count=(COUNT count [ANY])] [WITHCOORD] [WITHDIST] [WITHHASH]",
-    run: Run::Read(|txn, args| search(txn, args, &Form { first: 2, ..Form::SEARCH })),
+    access: Access::Read,
+    body: Body::Txn(|txn, args| search(txn, args, &Form { first: 2, ..Form::SEARCH })),
     ..OF_SEARCH
 };
 
@@ -47,7 +48,8 @@ pub(crate) const GEOSEARCHSTORE: Command = Command {
         by=(circle=(BYRADIUS radius:double unit=(M | KM | FT | MI)) | \
         box=(BYBOX width:double height:double unit=(M | KM | FT | MI))) \
         [order=(ASC | DESC)] [count=(COUNT count [ANY])] [STOREDIST]",
-    run: Run::Write(|txn, args| search(txn, args, &Form { key: 2, first: 3, stores: Stores::Always, ..Form::SEARCH })),
+    access: Access::Write,
+    body: Body::Txn(|txn, args| search(txn, args, &Form { key: 2, first: 3, stores: Stores::Always, ..Form::SEARCH })),
     flags: &[Flag::Denyoom],
     ..OF_SEARCH
 };
@@ -60,7 +62,8 @@ pub(crate) const GEORADIUS: Command = Command {
     summary: "Returns the members of a geospatial index that lie within a circle, or stores them.",
     syntax: "key longitude:double latitude:double radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] \
         [WITHHASH] [count=(COUNT count [ANY@6.2.0])] [order=(ASC | DESC)] [STORE key] [STOREDIST key]",
-    run: Run::Write(|txn, args| search(txn, args, &Form { stores: Stores::Asked, ..Form::RADIUS })),
+    access: Access::Write,
+    body: Body::Txn(|txn, args| search(txn, args, &Form { stores: Stores::Asked, ..Form::RADIUS })),
     flags: &[Flag::Denyoom],
     history: &[ANY, UPPERCASE],
     deprecated: Some(Deprecated {
@@ -77,7 +80,8 @@ pub(crate) const GEORADIUS_RO: Command = Command {
     summary: "Returns the members of a geospatial index that lie within a circle.",
     syntax: "key longitude:double latitude:double radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] \
         [WITHHASH] [count=(COUNT count [ANY@6.2.0])] [order=(ASC | DESC)]",
-    run: Run::Read(|txn, args| search(txn, args, &Form::RADIUS)),
+    access: Access::Read,
+    body: Body::Txn(|txn, args| search(txn, args, &Form::RADIUS)),
     history: &[ANY],
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`GEOSEARCH` with the `BYRADIUS` argument" }),
     ..OF_RADIUS
@@ -91,7 +95,8 @@ pub(crate) const GEORADIUSBYMEMBER: Command = Command {
     summary: "Returns the members of a geospatial index that lie around one of them, or stores them.",
     syntax: "key member radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] [WITHHASH] \
         [count=(COUNT count [ANY])] [order=(ASC | DESC)] [STORE key] [STOREDIST key]",
-    run: Run::Write(|txn, args| search(txn, args, &Form { stores: Stores::Asked, ..Form::BY_MEMBER })),
+    access: Access::Write,
+    body: Body::Txn(|txn, args| search(txn, args, &Form { stores: Stores::Asked, ..Form::BY_MEMBER })),
     flags: &[Flag::Denyoom],
     history: &[UPPERCASE],
     deprecated: Some(Deprecated {
@@ -108,7 +113,8 @@ pub(crate) const GEORADIUSBYMEMBER_RO: Command = Command {
     summary: "Returns the members of a geospatial index that lie around one of them.",
     syntax: "key member radius:double unit=(M | KM | FT | MI) [WITHCOORD] [WITHDIST] [WITHHASH] \
         [count=(COUNT count [ANY])] [order=(ASC | DESC)]",
-    run: Run::Read(|txn, args| search(txn, args, &Form::BY_MEMBER)),
+    access: Access::Read,
+    body: Body::Txn(|txn, args| search(txn, args, &Form::BY_MEMBER)),
     deprecated: Some(Deprecated {
         since: "6.2.0",
         instead: "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",

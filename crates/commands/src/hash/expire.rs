@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::hash::lookup;
 use crate::keys::expire::Time;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -34,7 +34,8 @@ const HEXPIRE: Command = Command {
     name: "hexpire",
     summary: "Sets the deadlines of fields of a hash to some seconds from now.",
     syntax: "key seconds [condition=(NX | XX | GT | LT)] FIELDS fields=(numfields:integer field...)",
-    run: Run::Write(hexpire),
+    access: Access::Write,
+    body: Body::Txn(hexpire),
     ..SETS_DEADLINES
 };
 
@@ -42,7 +43,8 @@ const HPEXPIRE: Command = Command {
     name: "hpexpire",
     summary: "Sets the deadlines of fields of a hash to some milliseconds from now.",
     syntax: "key milliseconds [condition=(NX | XX | GT | LT)] FIELDS fields=(numfields:integer field...)",
-    run: Run::Write(hpexpire),
+    access: Access::Write,
+    body: Body::Txn(hpexpire),
     ..SETS_DEADLINES
 };
 
@@ -50,7 +52,8 @@ const HEXPIREAT: Command = Command {
     name: "hexpireat",
     summary: "Sets the deadlines of fields of a hash to a Unix time in seconds.",
     syntax: "key unix-time-seconds [condition=(NX | XX | GT | LT)] FIELDS fields=(numfields:integer field...)",
-    run: Run::Write(hexpireat),
+    access: Access::Write,
+    body: Body::Txn(hexpireat),
     ..SETS_DEADLINES
 };
 
@@ -58,7 +61,8 @@ const HPEXPIREAT: Command = Command {
     name: "hpexpireat",
     summary: "Sets the deadlines of fields of a hash to a Unix time in milliseconds.",
     syntax: "key unix-time-milliseconds [condition=(NX | XX | GT | LT)] FIELDS fields=(numfields:integer field...)",
-    run: Run::Write(hpexpireat),
+    access: Access::Write,
+    body: Body::Txn(hpexpireat),
     ..SETS_DEADLINES
 };
 
@@ -182,7 +186,8 @@ fn absent(fields: Named) -> Reply {
 const HTTL: Command = Command {
     name: "httl",
     summary: "Returns the seconds that fields of a hash have left to live.",
-    run: Run::Read(httl),
+    access: Access::Read,
+    body: Body::Txn(httl),
     tips: &["nondeterministic_output"],
     ..TELLS_DEADLINES
 };
@@ -190,7 +195,8 @@ const HTTL: Command = Command {
 const HPTTL: Command = Command {
     name: "hpttl",
     summary: "Returns the milliseconds that fields of a hash have left to live.",
-    run: Run::Read(hpttl),
+    access: Access::Read,
+    body: Body::Txn(hpttl),
     tips: &["nondeterministic_output"],
     ..TELLS_DEADLINES
 };
@@ -198,14 +204,16 @@ const HPTTL: Command = Command {
 const HEXPIRETIME: Command = Command {
     name: "hexpiretime",
     summary: "Returns the deadlines of fields of a hash as Unix times in seconds.",
-    run: Run::Read(hexpiretime),
+    access: Access::Read,
+    body: Body::Txn(hexpiretime),
     ..TELLS_DEADLINES
 };
 
 const HPEXPIRETIME: Command = Command {
     name: "hpexpiretime",
     summary: "Returns the deadlines of fields of a hash as Unix times in milliseconds.",
-    run: Run::Read(hpexpiretime),
+    access: Access::Read,
+    body: Body::Txn(hpexpiretime),
     ..TELLS_DEADLINES
 };
 
@@ -266,7 +274,8 @@ const HPERSIST: Command = Command {
     summary: "Takes away the deadlines of fields of a hash.",
     syntax: "key FIELDS fields=(numfields:integer field...)",
     complexity: OF_FIELDS,
-    run: Run::Write(hpersist),
+    access: Access::Write,
+    body: Body::Txn(hpersist),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -297,7 +306,8 @@ const HGETEX: Command = Command {
     syntax: "key [expiration=(EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
             unix-time-milliseconds | PERSIST)] FIELDS fields=(numfields:integer field...)",
     complexity: OF_FIELDS,
-    run: Run::Write(hgetex),
+    access: Access::Write,
+    body: Body::Txn(hgetex),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -366,7 +376,8 @@ const HGETDEL: Command = Command {
     summary: "Returns the values of fields of a hash and removes the fields.",
     syntax: "key FIELDS fields=(numfields:integer field...)",
     complexity: OF_FIELDS,
-    run: Run::Write(hgetdel),
+    access: Access::Write,
+    body: Body::Txn(hgetdel),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -423,7 +434,8 @@ const HSETEX: Command = Command {
     syntax: "key [condition=(FNX | FXX)] [expiration=(EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
             unix-time-milliseconds | KEEPTTL)] FIELDS fields=(numfields:integer data=(field value)...)",
     complexity: OF_FIELDS,
-    run: Run::Write(hsetex),
+    access: Access::Write,
+    body: Body::Txn(hsetex),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };

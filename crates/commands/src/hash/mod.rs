@@ -9,7 +9,7 @@ pub(crate) mod random;
 use crate::args::Args;
 use crate::elements::{self, Page};
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Deprecated, ElementArgs, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Deprecated, ElementArgs, Flag, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -48,7 +48,8 @@ const HSET: Command = Command {
     syntax: "key field_value=(field value)...",
     complexity: "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called \
         with multiple field/value pairs.",
-    run: Run::Write(hset),
+    access: Access::Write,
+    body: Body::Txn(hset),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
     elements: Some(ElementArgs::Names { first: 2, step: 2 }),
@@ -68,7 +69,8 @@ const HMSET: Command = Command {
     summary: "Sets fields of a hash to values.",
     syntax: "key field_value=(field value)...",
     complexity: "O(N) where N is the number of fields being set.",
-    run: Run::Write(hmset),
+    access: Access::Write,
+    body: Body::Txn(hmset),
     flags: &[Flag::Denyoom, Flag::Fast],
     deprecated: Some(Deprecated { since: "4.0.0", instead: "`HSET` with multiple field-value pairs" }),
     elements: Some(ElementArgs::Names { first: 2, step: 2 }),
@@ -101,7 +103,8 @@ const HSETNX: Command = Command {
     keys: Keys::first(1).rw(&[Use::Insert]),
     summary: "Sets a field of a hash to a value if there is no such field.",
     syntax: "key field value",
-    run: Run::Write(hsetnx),
+    access: Access::Write,
+    body: Body::Txn(hsetnx),
     flags: &[Flag::Denyoom, Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
@@ -133,7 +136,8 @@ const HGET: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the value of a field of a hash.",
     syntax: "key field",
-    run: Run::Read(hget),
+    access: Access::Read,
+    body: Body::Txn(hget),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -155,7 +159,8 @@ const HMGET: Command = Command {
     summary: "Returns the values of several fields of a hash.",
     syntax: "key field...",
     complexity: "O(N) where N is the number of fields being requested.",
-    run: Run::Read(hmget),
+    access: Access::Read,
+    body: Body::Txn(hmget),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -214,7 +219,8 @@ const HGETALL: Command = Command {
     summary: "Returns all fields of a hash and their values.",
     syntax: "key",
     complexity: "O(N) where N is the size of the hash.",
-    run: Run::Read(hgetall),
+    access: Access::Read,
+    body: Body::Txn(hgetall),
     tips: &["nondeterministic_output_order"],
     ..Command::USUAL
 };
@@ -232,7 +238,8 @@ const HKEYS: Command = Command {
     summary: "Returns all fields of a hash.",
     syntax: "key",
     complexity: "O(N) where N is the size of the hash.",
-    run: Run::Read(hkeys),
+    access: Access::Read,
+    body: Body::Txn(hkeys),
     tips: &["nondeterministic_output_order"],
     ..Command::USUAL
 };
@@ -250,7 +257,8 @@ const HVALS: Command = Command {
     summary: "Returns the values of all fields of a hash.",
     syntax: "key",
     complexity: "O(N) where N is the size of the hash.",
-    run: Run::Read(hvals),
+    access: Access::Read,
+    body: Body::Txn(hvals),
     tips: &["nondeterministic_output_order"],
     ..Command::USUAL
 };
@@ -313,7 +321,8 @@ const HLEN: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns how many fields a hash has.",
     syntax: "key",
-    run: Run::Read(hlen),
+    access: Access::Read,
+    body: Body::Txn(hlen),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -332,7 +341,8 @@ const HSTRLEN: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns the length of the value of a field of a hash.",
     syntax: "key field",
-    run: Run::Read(hstrlen),
+    access: Access::Read,
+    body: Body::Txn(hstrlen),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -353,7 +363,8 @@ const HEXISTS: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns whether a hash has a field.",
     syntax: "key field",
-    run: Run::Read(hexists),
+    access: Access::Read,
+    body: Body::Txn(hexists),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -374,7 +385,8 @@ const HDEL: Command = Command {
     summary: "Removes fields from a hash, and the hash with its last field; returns how many there were.",
     syntax: "key field...",
     complexity: "O(N) where N is the number of fields to be removed.",
-    run: Run::Write(hdel),
+    access: Access::Write,
+    body: Body::Txn(hdel),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `field` arguments.")],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
@@ -401,7 +413,8 @@ const HINCRBY: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Adds a number to the integer in a field of a hash; a missing field counts as 0.",
     syntax: "key field increment",
-    run: Run::Write(hincrby),
+    access: Access::Write,
+    body: Body::Txn(hincrby),
     flags: &[Flag::Denyoom, Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
@@ -423,7 +436,8 @@ const HINCRBYFLOAT: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Adds a number with a fraction to the one in a field of a hash; a missing field counts as 0.",
     syntax: "key field increment:double",
-    run: Run::Write(hincrbyfloat),
+    access: Access::Write,
+    body: Body::Txn(hincrbyfloat),
     flags: &[Flag::Denyoom, Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 2 }),
     ..Command::USUAL
@@ -459,7 +473,8 @@ const HSCAN: Command = Command {
     syntax: "key cursor [MATCH pattern] [COUNT count] [NOVALUES@7.4.0]",
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for \
         the cursor to return back to 0. N is the number of elements inside the collection.",
-    run: Run::Read(hscan),
+    access: Access::Read,
+    body: Body::Txn(hscan),
     tips: &["nondeterministic_output"],
     ..Command::USUAL
 };

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::elements::{self, DRAWS_MAX, DRAWS_SHARE, Sample};
 use crate::error::Result;
 use crate::hash::{describe, lookup};
-use crate::table::{Arity, Command, Group, Keys, Run};
+use crate::table::{Access, Arity, Body, Command, Group, Keys};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, write};
 use haypile_store::{Key, Txn};
@@ -24,7 +24,8 @@ pub(crate) const HRANDFIELD: Command = Command {
     summary: "Returns random fields of a hash.",
     syntax: "key [options=(count [WITHVALUES])]",
     complexity: "O(N) where N is the number of fields returned",
-    run: Run::Read(hrandfield),
+    access: Access::Read,
+    body: Body::Txn(hrandfield),
     tips: &["nondeterministic_output"],
     ..Command::USUAL
 };

@@ -3,12 +3,12 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Category, Command, Flag, Group, Keys, Use};
 use crate::transfer::{self, Broken, Outgoing, Receiver, Refused};
 use haypile_rdb::{Failure, Kind, Measure, Measured, Memory, Payload, Seal, Writer};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, write};
-use haypile_store::{Access, Key, Txn};
+use haypile_store::{Key, Txn};
 use haypile_types::key::Entry;
 use haypile_types::{event, key, string};
 
@@ -25,7 +25,8 @@ const DUMP: Command = Command {
     complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects \
                  composing the value and M their average size. For small string values the time complexity is thus \
                  O(1)+O(1*M) where M is small, so simply O(1).",
-    run: Run::Read(dump),
+    access: Access::Read,
+    body: Body::Txn(dump),
     tips: &["nondeterministic_output"],
     ..Command::USUAL
 };
@@ -213,7 +214,8 @@ const RESTORE: Command = Command {
                  number of Redis objects composing the value and M their average size. For small string values the time \
                  complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the \
                  complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
-    run: Run::Write(restore),
+    access: Access::Write,
+    body: Body::Txn(restore),
     flags: &[Flag::Denyoom],
     categories: &[Category::Dangerous],
     history: &[
@@ -271,12 +273,12 @@ impl Options {
     }
 
     /// What is to be noted of a key's past, under the policy that there is.
-    fn access(&self, txn: &Txn) -> Option<Access> {
+    fn access(&self, txn: &Txn) -> Option<haypile_store::Access> {
         let now_ms = txn.now_ms();
         if txn.has_frequency_policy() {
-            return self.frequency.map(|frequency| Access::counted(now_ms, frequency));
+            return self.frequency.map(|frequency| haypile_store::Access::counted(now_ms, frequency));
         }
-        self.idle_s.map(|idle| Access::at(now_ms.saturating_sub(idle.saturating_mul(1000))))
+        self.idle_s.map(|idle| haypile_store::Access::at(now_ms.saturating_sub(idle.saturating_mul(1000))))
     }
 }
 

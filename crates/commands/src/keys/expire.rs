@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::event;
@@ -22,7 +22,8 @@ const EXPIRE: Command = Command {
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Sets the deadline of a key to some seconds from now.",
     syntax: "key seconds [condition@7.0.0=(NX | XX | GT | LT)]",
-    run: Run::Write(expire),
+    access: Access::Write,
+    body: Body::Txn(expire),
     flags: &[Flag::Fast],
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     ..Command::USUAL
@@ -40,7 +41,8 @@ const PEXPIRE: Command = Command {
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Sets the deadline of a key to some milliseconds from now.",
     syntax: "key milliseconds [condition@7.0.0=(NX | XX | GT | LT)]",
-    run: Run::Write(pexpire),
+    access: Access::Write,
+    body: Body::Txn(pexpire),
     flags: &[Flag::Fast],
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     ..Command::USUAL
@@ -58,7 +60,8 @@ const EXPIREAT: Command = Command {
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Sets the deadline of a key to a Unix time in seconds.",
     syntax: "key unix-time-seconds [condition@7.0.0=(NX | XX | GT | LT)]",
-    run: Run::Write(expireat),
+    access: Access::Write,
+    body: Body::Txn(expireat),
     flags: &[Flag::Fast],
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     ..Command::USUAL
@@ -76,7 +79,8 @@ const PEXPIREAT: Command = Command {
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Sets the deadline of a key to a Unix time in milliseconds.",
     syntax: "key unix-time-milliseconds [condition@7.0.0=(NX | XX | GT | LT)]",
-    run: Run::Write(pexpireat),
+    access: Access::Write,
+    body: Body::Txn(pexpireat),
     flags: &[Flag::Fast],
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     ..Command::USUAL
@@ -183,7 +187,8 @@ const TTL: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the seconds that a key has left to live.",
     syntax: "key",
-    run: Run::Read(ttl),
+    access: Access::Read,
+    body: Body::Txn(ttl),
     flags: &[Flag::Fast],
     tips: &["nondeterministic_output"],
     history: &[("2.8.0", "Added the -2 reply.")],
@@ -202,7 +207,8 @@ const PTTL: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the milliseconds that a key has left to live.",
     syntax: "key",
-    run: Run::Read(pttl),
+    access: Access::Read,
+    body: Body::Txn(pttl),
     flags: &[Flag::Fast],
     tips: &["nondeterministic_output"],
     history: &[("2.8.0", "Added the -2 reply.")],
@@ -221,7 +227,8 @@ const EXPIRETIME: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the deadline of a key as a Unix time in seconds.",
     syntax: "key",
-    run: Run::Read(expiretime),
+    access: Access::Read,
+    body: Body::Txn(expiretime),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -238,7 +245,8 @@ const PEXPIRETIME: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the deadline of a key as a Unix time in milliseconds.",
     syntax: "key",
-    run: Run::Read(pexpiretime),
+    access: Access::Read,
+    body: Body::Txn(pexpiretime),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -270,7 +278,8 @@ const PERSIST: Command = Command {
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Removes the deadline of a key.",
     syntax: "key",
-    run: Run::Write(persist),
+    access: Access::Write,
+    body: Body::Txn(persist),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };

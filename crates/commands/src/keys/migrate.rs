@@ -5,7 +5,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::dump::Dump;
 use crate::keyspec::{Begin, Find, Hidden, KeySpec, Mode};
-use crate::table::{Arity, Category, Command, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Category, Command, Group, Keys, Use};
 use haypile_resp::number;
 use haypile_store::Txn;
 use haypile_types::{event, key};
@@ -41,7 +41,8 @@ const MIGRATE: Command = Command {
     complexity: "This command actually executes a DUMP+DEL in the source instance, and a RESTORE in the target instance. See \
                  the pages of these commands for time complexity. Also an O(N) data transfer between the two instances is \
                  performed.",
-    run: Run::Migrate(parse),
+    access: Access::Write,
+    body: Body::Migrate(parse),
     categories: &[Category::Dangerous],
     tips: &["nondeterministic_output"],
     history: &[

@@ -12,7 +12,7 @@ pub(crate) mod sort_large;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::event;
@@ -33,7 +33,8 @@ const DEL: Command = Command {
         value other than a string, the individual complexity for this key is O(M) where M is the \
         number of elements in the list, set, sorted set or hash. Removing a single key that holds \
         a string value is O(1).",
-    run: Run::Write(del),
+    access: Access::Write,
+    body: Body::Txn(del),
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     ..Command::USUAL
 };
@@ -62,7 +63,8 @@ const UNLINK: Command = Command {
     complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a \
         different thread in order to reclaim memory, where N is the number of allocations the \
         deleted objects where composed of.",
-    run: Run::Write(unlink),
+    access: Access::Write,
+    body: Body::Txn(unlink),
     flags: &[Flag::Fast],
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     ..Command::USUAL
@@ -81,7 +83,8 @@ const EXISTS: Command = Command {
     summary: "Returns how many of the given keys exist, each as often as it is given.",
     syntax: "key...",
     complexity: "O(N) where N is the number of keys to check.",
-    run: Run::Read(exists),
+    access: Access::Read,
+    body: Body::Txn(exists),
     flags: &[Flag::Fast],
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     history: &[("3.0.3", "Accepts multiple `key` arguments.")],
@@ -106,7 +109,8 @@ const TOUCH: Command = Command {
     summary: "Returns how many of the given keys exist, and counts as an access to them.",
     syntax: "key...",
     complexity: "O(N) where N is the number of keys that will be touched.",
-    run: Run::Read(touch),
+    access: Access::Read,
+    body: Body::Txn(touch),
     flags: &[Flag::Fast],
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     ..Command::USUAL
@@ -132,7 +136,8 @@ const TYPE: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns the type of the value of a key.",
     syntax: "key",
-    run: Run::Read(type_of),
+    access: Access::Read,
+    body: Body::Txn(type_of),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -154,7 +159,8 @@ const RENAME: Command = Command {
     ]),
     summary: "Gives a key another name, replacing the key that had it.",
     syntax: "key newkey",
-    run: Run::Write(rename),
+    access: Access::Write,
+    body: Body::Txn(rename),
     ..Command::USUAL
 };
 
@@ -174,7 +180,8 @@ const RENAMENX: Command = Command {
     ]),
     summary: "Gives a key another name if no key has it.",
     syntax: "key newkey",
-    run: Run::Write(renamenx),
+    access: Access::Write,
+    body: Body::Txn(renamenx),
     flags: &[Flag::Fast],
     history: &[("3.2.0", "The command no longer returns an error when source and destination names are the same.")],
     ..Command::USUAL
@@ -218,7 +225,8 @@ const COPY: Command = Command {
     summary: "Copies the value and the deadline of a key to another key.",
     syntax: "source:key destination:key [DB destination-db:integer] [REPLACE]",
     complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
-    run: Run::Write(copy),
+    access: Access::Write,
+    body: Body::Txn(copy),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -263,7 +271,8 @@ const MOVE: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Moves a key to another database.",
     syntax: "key db:integer",
-    run: Run::Write(move_to_database),
+    access: Access::Write,
+    body: Body::Txn(move_to_database),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };

@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::server::introspect::help;
-use crate::table::{Arity, Command, DataFn, Flag, Group, Keys, Run};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, TxnFn};
 use haypile_resp::{Reply, number};
 use haypile_store::{Key, Txn};
 use haypile_types::key::{self, Entry, Type};
@@ -24,7 +24,7 @@ const OBJECT: Command = Command {
     summary: "A container for commands about the inside of values.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[
         about("encoding", "2.2.3", "Returns how Redis would keep the value of a key.", encoding),
         about("freq", "4.0.0", "Returns how often a key is used, on a scale of logarithms.", freq),
@@ -35,7 +35,7 @@ const OBJECT: Command = Command {
     ..Command::USUAL
 };
 
-const fn about(name: &'static str, since: &'static str, summary: &'static str, run: DataFn) -> Command {
+const fn about(name: &'static str, since: &'static str, summary: &'static str, run: TxnFn) -> Command {
     Command {
         name,
         since,
@@ -44,7 +44,8 @@ const fn about(name: &'static str, since: &'static str, summary: &'static str, r
         keys: Keys::first(2).ro(&[]),
         summary,
         syntax: "key",
-        run: Run::Read(run),
+        access: Access::Read,
+        body: Body::Txn(run),
         tips: &["nondeterministic_output"],
         ..Command::USUAL
     }
@@ -58,7 +59,7 @@ const OBJECT_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of OBJECT.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

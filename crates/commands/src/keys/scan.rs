@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::elements::Collected;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Category, Command, Group, Keys, Run};
+use crate::table::{Access, Arity, Body, Category, Command, Group, Keys};
 use haypile_config::glob;
 use haypile_resp::Reply;
 use haypile_store::row::{self, SLOTS};
@@ -24,7 +24,8 @@ const SCAN: Command = Command {
     syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type@6.0.0]",
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for \
         the cursor to return back to 0. N is the number of elements inside the collection.",
-    run: Run::Read(scan),
+    access: Access::Read,
+    body: Body::Txn(scan),
     tips: &["nondeterministic_output", "request_policy:special"],
     history: &[("6.0.0", "Added the `TYPE` subcommand.")],
     ..Command::USUAL
@@ -121,7 +122,8 @@ const KEYS: Command = Command {
     syntax: "pattern",
     complexity: "O(N) with N being the number of keys in the database, under the assumption that the key \
         names in the database and the given pattern have limited length.",
-    run: Run::Read(keys),
+    access: Access::Read,
+    body: Body::Txn(keys),
     categories: &[Category::Dangerous],
     tips: &["request_policy:all_shards", "nondeterministic_output_order"],
     ..Command::USUAL
@@ -162,7 +164,8 @@ const RANDOMKEY: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the name of a random key.",
     syntax: "",
-    run: Run::Read(randomkey),
+    access: Access::Read,
+    body: Body::Txn(randomkey),
     tips: &["request_policy:all_shards", "nondeterministic_output"],
     ..Command::USUAL
 };

@@ -11,7 +11,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::sort_large::{self, Outputs, Sorted, Sorter};
 use crate::keyspec::{Begin, Hidden, KeySpec, Keys, Mode, Use};
-use crate::table::{Arity, Category, Command, Flag, Group, Run};
+use crate::table::{Access, Arity, Body, Category, Command, Flag, Group};
 use haypile_resp::Reply;
 use haypile_store::{Direction, Key, Txn, View};
 use haypile_types::element::{self, ROWS_INLINE_MAX};
@@ -50,7 +50,8 @@ const SORT: Command = Command {
     syntax: "key [BY pattern] [LIMIT offset_count=(offset count)] [GET pattern*] [order=(ASC | DESC)] [ALPHA sorting:pure-token] [STORE destination:key]",
     complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of \
         returned elements. When the elements are not sorted, complexity is O(N).",
-    run: Run::Write(sort),
+    access: Access::Write,
+    body: Body::Txn(sort),
     flags: &[Flag::Denyoom],
     categories: &[Category::Set, Category::Sortedset, Category::List, Category::Dangerous],
     ..Command::USUAL
@@ -62,7 +63,8 @@ const SORT_RO: Command = Command {
     syntax: "key [BY pattern] [LIMIT offset_count=(offset count)] [GET pattern*] [order=(ASC | DESC)] [ALPHA sorting:pure-token]",
     summary: "Returns the sorted elements of a list, a set or a sorted set.",
     keys: Keys::Many(&[KeySpec::at(1), ELSEWHERE]),
-    run: Run::Read(sort_ro),
+    access: Access::Read,
+    body: Body::Txn(sort_ro),
     flags: &[],
     ..SORT
 };

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list::count;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Reply, write};
 use haypile_store::Txn;
 use haypile_types::event;
@@ -23,7 +23,8 @@ const LINSERT: Command = Command {
     complexity: "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that \
                  inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on \
                  the right end (tail) is O(N).",
-    run: Run::Write(linsert),
+    access: Access::Write,
+    body: Body::Txn(linsert),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -54,7 +55,8 @@ const LREM: Command = Command {
     summary: "Removes elements of a list that equal a given one.",
     syntax: "key count element",
     complexity: "O(N+M) where N is the length of the list and M is the number of elements removed.",
-    run: Run::Write(lrem),
+    access: Access::Write,
+    body: Body::Txn(lrem),
     ..Command::USUAL
 };
 
@@ -85,7 +87,8 @@ const LPOS: Command = Command {
     complexity: "O(N) where N is the number of elements in the list, for the average case. When searching for elements near \
                  the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant \
                  time.",
-    run: Run::Read(lpos),
+    access: Access::Read,
+    body: Body::Txn(lpos),
     ..Command::USUAL
 };
 

@@ -9,7 +9,7 @@ pub(crate) mod moving;
 use crate::args::Args;
 use crate::elements::stream;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, DataFn, ElementArgs, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, ElementArgs, Flag, Group, Keys, TxnFn, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Direction, Key, Txn, Value};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -39,7 +39,7 @@ const RPUSHX: Command = Command {
     ..pushing("rpushx", "2.2.0", "Adds elements at the tail of a list, if there is one.", rpushx)
 };
 
-const fn pushing(name: &'static str, since: &'static str, summary: &'static str, run: DataFn) -> Command {
+const fn pushing(name: &'static str, since: &'static str, summary: &'static str, run: TxnFn) -> Command {
     Command {
         name,
         since,
@@ -50,7 +50,8 @@ const fn pushing(name: &'static str, since: &'static str, summary: &'static str,
         syntax: "key element...",
         complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple \
                      arguments.",
-        run: Run::Write(run),
+        access: Access::Write,
+        body: Body::Txn(run),
         flags: &[Flag::Denyoom, Flag::Fast],
         ..Command::USUAL
     }
@@ -99,13 +100,15 @@ pub(crate) fn on_pop(txn: &mut Txn, key: &Key, side: Side, emptied: bool) {
 
 const LPOP: Command = Command {
     name: "lpop",
-    run: Run::Write(lpop),
+    access: Access::Write,
+    body: Body::Txn(lpop),
     ..popping("Takes elements from the head of a list and returns them.")
 };
 
 const RPOP: Command = Command {
     name: "rpop",
-    run: Run::Write(rpop),
+    access: Access::Write,
+    body: Body::Txn(rpop),
     ..popping("Takes elements from the tail of a list and returns them.")
 };
 
@@ -213,7 +216,8 @@ const LLEN: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns the length of a list.",
     syntax: "key",
-    run: Run::Read(llen),
+    access: Access::Read,
+    body: Body::Txn(llen),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -233,7 +237,8 @@ const LINDEX: Command = Command {
     syntax: "key index",
     complexity: "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for \
                  the first or the last element of the list O(1).",
-    run: Run::Read(lindex),
+    access: Access::Read,
+    body: Body::Txn(lindex),
     elements: Some(ElementArgs::Index(2)),
     ..Command::USUAL
 };
@@ -276,7 +281,8 @@ const LSET: Command = Command {
     summary: "Puts an element into the place of the one at an index of a list.",
     syntax: "key index element",
     complexity: "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
-    run: Run::Write(lset),
+    access: Access::Write,
+    body: Body::Txn(lset),
     elements: Some(ElementArgs::Index(2)),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
@@ -301,7 +307,8 @@ const LRANGE: Command = Command {
     syntax: "key start stop:integer",
     complexity: "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) \
                  for large lists; and N is the number of elements in the specified range.",
-    run: Run::Read(lrange),
+    access: Access::Read,
+    body: Body::Txn(lrange),
     ..Command::USUAL
 };
 
@@ -325,7 +332,8 @@ const LTRIM: Command = Command {
     summary: "Leaves of a list the elements between two indexes, both included.",
     syntax: "key start stop:integer",
     complexity: "O(N) where N is the number of elements to be removed by the operation.",
-    run: Run::Write(ltrim),
+    access: Access::Write,
+    body: Body::Txn(ltrim),
     ..Command::USUAL
 };
 

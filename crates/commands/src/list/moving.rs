@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::list::{on_pop, on_push, pop_one, pop_some};
-use crate::table::{Arity, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Deprecated, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn, Value};
 use haypile_types::list::{self, Side};
@@ -23,7 +23,8 @@ const LMOVE: Command = Command {
     keys: SOURCE_AND_DESTINATION,
     summary: "Takes an element from an end of a list, adds it at an end of another one and returns it.",
     syntax: "source:key destination:key wherefrom=(LEFT | RIGHT) whereto=(LEFT | RIGHT)",
-    run: Run::Write(lmove),
+    access: Access::Write,
+    body: Body::Txn(lmove),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -42,7 +43,8 @@ const RPOPLPUSH: Command = Command {
     keys: SOURCE_AND_DESTINATION,
     summary: "Takes the last element of a list, adds it at the head of another one and returns it.",
     syntax: "source:key destination:key",
-    run: Run::Write(rpoplpush),
+    access: Access::Write,
+    body: Body::Txn(rpoplpush),
     flags: &[Flag::Denyoom],
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`LMOVE` with the `RIGHT` and `LEFT` arguments" }),
     ..Command::USUAL
@@ -100,7 +102,8 @@ const LMPOP: Command = Command {
     summary: "Takes elements from an end of the first of several lists that is there and returns them with its key.",
     syntax: "numkeys:integer key... where=(LEFT | RIGHT) [COUNT count]",
     complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-    run: Run::Write(lmpop),
+    access: Access::Write,
+    body: Body::Txn(lmpop),
     ..Command::USUAL
 };
 

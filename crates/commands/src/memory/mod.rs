@@ -11,7 +11,7 @@ use crate::host::{Host, MemoryFacts};
 use crate::keys::object::{Encoding, string_encoding};
 use crate::server::introspect::help;
 use crate::stream;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, SessionFn};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, HostFn, Keys};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key::{self, Type};
@@ -28,7 +28,7 @@ const MEMORY: Command = Command {
     summary: "A container for commands about memory.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[
         Command {
             tips: ONE_NODE,
@@ -54,7 +54,7 @@ const MEMORY: Command = Command {
 const ONE_NODE: &[&str] = &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 const OF_ALLOCATED: &str = "Depends on how much memory is allocated, could be slow";
 
-const fn about(name: &'static str, summary: &'static str, run: SessionFn) -> Command {
+const fn about(name: &'static str, summary: &'static str, run: HostFn) -> Command {
     Command {
         name,
         since: "4.0.0",
@@ -63,7 +63,7 @@ const fn about(name: &'static str, summary: &'static str, run: SessionFn) -> Com
         keys: Keys::NONE,
         summary,
         syntax: "",
-        run: Run::Session(run),
+        body: Body::Host(run),
         ..Command::USUAL
     }
 }
@@ -77,7 +77,8 @@ const MEMORY_USAGE: Command = Command {
     summary: "Returns the bytes that a key and its value would take in Redis's memory.",
     syntax: "key [SAMPLES count]",
     complexity: "O(N) where N is the number of samples.",
-    run: Run::Read(usage),
+    access: Access::Read,
+    body: Body::Txn(usage),
     ..Command::USUAL
 };
 

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::server::introspect::help;
-use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Category, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[ACL];
@@ -20,7 +20,7 @@ const ACL: Command = Command {
     summary: "A container for commands about users and their rights.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[ACL_CAT, ACL_GENPASS, ACL_WHOAMI, ACL_HELP],
     ..Command::USUAL
 };
@@ -34,7 +34,7 @@ const ACL_CAT: Command = Command {
     summary: "Returns the categories of commands, or the commands of a category.",
     syntax: "[categoryname]",
     complexity: "O(1) since the categories and commands are a fixed set.",
-    run: Run::Session(cat),
+    body: Body::Host(cat),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -62,7 +62,7 @@ const ACL_GENPASS: Command = Command {
     keys: Keys::NONE,
     summary: "Returns a password drawn at random.",
     syntax: "[bits:integer]",
-    run: Run::Session(genpass),
+    body: Body::Host(genpass),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -97,7 +97,7 @@ const ACL_WHOAMI: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the name of the connection's user.",
     syntax: "",
-    run: Run::Session(whoami),
+    body: Body::Host(whoami),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -115,7 +115,7 @@ const ACL_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of ACL.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{BackupBegun, Host};
-use crate::table::{Arity, Category, Command, Control, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Category, Command, Control, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[SAVE, BGSAVE, LASTSAVE];
@@ -20,7 +20,7 @@ const SAVE: Command = Command {
     summary: "Writes a backup and returns when it is complete.",
     syntax: "",
     complexity: "O(N) where N is the total number of keys in all databases",
-    run: Run::Control(Control::Save),
+    body: Body::Engine(Control::Save),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading, Flag::NoMulti],
     ..Command::USUAL
 };
@@ -33,7 +33,7 @@ const BGSAVE: Command = Command {
     keys: Keys::NONE,
     summary: "Begins to write a backup.",
     syntax: "[SCHEDULE@3.2.2]",
-    run: Run::Session(bgsave),
+    body: Body::Host(bgsave),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading],
     history: &[("3.2.2", "Added the `SCHEDULE` option.")],
     ..Command::USUAL
@@ -61,7 +61,7 @@ const LASTSAVE: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the Unix time at which the last backup was complete.",
     syntax: "",
-    run: Run::Session(lastsave),
+    body: Body::Host(lastsave),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     categories: &[Category::Admin, Category::Dangerous],
     tips: &["nondeterministic_output"],

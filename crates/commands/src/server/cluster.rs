@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::table::{Arity, Category, Command, Deprecated, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[CLUSTER, READONLY, READWRITE, ASKING];
@@ -20,7 +20,7 @@ const OF_CONNECTIONS: Command = Command {
     group: Group::Cluster,
     arity: Arity::exactly(1),
     keys: Keys::NONE,
-    run: Run::Session(disabled),
+    body: Body::Host(disabled),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     categories: &[Category::Connection],
     ..Command::USUAL
@@ -48,7 +48,7 @@ const CLUSTER: Command = Command {
     summary: "A container for commands about the cluster.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[
         Command {
             arity: Arity::at_least(3),
@@ -206,7 +206,7 @@ const fn asks(name: &'static str, summary: &'static str) -> Command {
         arity: Arity::exactly(2),
         keys: Keys::NONE,
         summary,
-        run: Run::Session(disabled),
+        body: Body::Host(disabled),
         flags: &[Flag::Stale],
         ..Command::USUAL
     }

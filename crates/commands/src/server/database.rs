@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
+use crate::table::{Access, Arity, Body, Category, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 use haypile_store::{Counter, Txn};
 
@@ -18,7 +18,8 @@ const DBSIZE: Command = Command {
     keys: Keys::NONE,
     summary: "Returns how many keys the database has.",
     syntax: "",
-    run: Run::Read(dbsize),
+    access: Access::Read,
+    body: Body::Txn(dbsize),
     flags: &[Flag::Fast],
     categories: &[Category::Keyspace],
     tips: &["request_policy:all_shards", "response_policy:agg_sum"],
@@ -38,7 +39,8 @@ const FLUSHDB: Command = Command {
     summary: "Removes all keys of the selected database.",
     syntax: "[async=(ASYNC@4.0.0 | SYNC@6.2.0)]",
     complexity: "O(N) where N is the number of keys in the selected database",
-    run: Run::Exclusive(flushdb),
+    access: Access::Exclusive,
+    body: Body::Txn(flushdb),
     categories: &[Category::Dangerous, Category::Keyspace],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     history: &[
@@ -72,7 +74,8 @@ const FLUSHALL: Command = Command {
     summary: "Removes all keys of all databases.",
     syntax: "[async=(ASYNC@4.0.0 | SYNC@6.2.0)]",
     complexity: "O(N) where N is the total number of keys in all databases",
-    run: Run::Exclusive(flushall),
+    access: Access::Exclusive,
+    body: Body::Txn(flushall),
     categories: &[Category::Dangerous, Category::Keyspace],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     history: &[
@@ -99,7 +102,8 @@ const SWAPDB: Command = Command {
     summary: "Swaps two databases for all clients at once.",
     syntax: "index1 index2",
     complexity: "O(N) where N is the count of clients watching or blocking on keys from both databases.",
-    run: Run::Exclusive(swapdb),
+    access: Access::Exclusive,
+    body: Body::Txn(swapdb),
     flags: &[Flag::Fast],
     categories: &[Category::Dangerous, Category::Keyspace],
     ..Command::USUAL

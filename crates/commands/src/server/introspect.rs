@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::lookup::{Entry, Table};
 use crate::syntax::{self, Argument};
-use crate::table::{Arity, Begin, Category, Command, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Arity, Begin, Body, Category, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_config::glob;
 use haypile_resp::Reply;
 
@@ -22,7 +22,7 @@ const COMMAND: Command = Command {
     summary: "Describes all commands, with subcommands for parts of that.",
     syntax: "",
     complexity: "O(N) where N is the total number of Redis commands",
-    run: Run::Session(command),
+    body: Body::Host(command),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     tips: &["nondeterministic_output_order"],
@@ -51,7 +51,7 @@ const COMMAND_COUNT: Command = Command {
     keys: Keys::NONE,
     summary: "Returns how many commands the server has.",
     syntax: "",
-    run: Run::Session(command_count),
+    body: Body::Host(command_count),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     ..Command::USUAL
@@ -70,7 +70,7 @@ const COMMAND_DOCS: Command = Command {
     summary: "Returns the documentation of commands, of all if none is named.",
     syntax: "[command-name...]",
     complexity: "O(N) where N is the number of commands to look up",
-    run: Run::Session(command_docs),
+    body: Body::Host(command_docs),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     tips: &["nondeterministic_output_order"],
@@ -96,7 +96,7 @@ const COMMAND_GETKEYS: Command = Command {
     summary: "Returns the keys in a full command.",
     syntax: "",
     complexity: "O(N) where N is the number of arguments to the command",
-    run: Run::Session(command_getkeys),
+    body: Body::Host(command_getkeys),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     ..Command::USUAL
@@ -135,7 +135,7 @@ const COMMAND_GETKEYSANDFLAGS: Command = Command {
     summary: "Returns the keys in a full command, each with what the command does to it.",
     syntax: "",
     complexity: "O(N) where N is the number of arguments to the command",
-    run: Run::Session(command_getkeysandflags),
+    body: Body::Host(command_getkeysandflags),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     ..Command::USUAL
@@ -169,7 +169,7 @@ const COMMAND_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of COMMAND.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     ..Command::USUAL
@@ -184,7 +184,7 @@ const COMMAND_INFO: Command = Command {
     summary: "Describes commands, all if none is named.",
     syntax: "[command-name...]",
     complexity: "O(N) where N is the number of commands to look up",
-    run: Run::Session(command_info),
+    body: Body::Host(command_info),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     tips: &["nondeterministic_output_order"],
@@ -210,7 +210,7 @@ const COMMAND_LIST: Command = Command {
     summary: "Returns the names of commands, all or those that a filter selects.",
     syntax: "[FILTERBY filterby=(MODULE module-name | ACLCAT category | PATTERN pattern)]",
     complexity: "O(N) where N is the total number of Redis commands",
-    run: Run::Session(command_list),
+    body: Body::Host(command_list),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Connection],
     tips: &["nondeterministic_output_order"],

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::host::{CommandTimes, Host, LatencyEvent, LatencySample};
 use crate::lookup::Entry;
 use crate::server::introspect::help;
-use crate::table::{Arity, Command, Flag, Group, Run};
+use crate::table::{Arity, Body, Command, Flag, Group};
 use haypile_resp::Reply;
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ const LATENCY: Command = Command {
     arity: Arity::at_least(2),
     summary: "A container for commands about what took long.",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[DOCTOR, GRAPH, HELP, HISTOGRAM, HISTORY, LATEST, RESET],
     ..Command::USUAL
 };
@@ -38,7 +38,7 @@ const DOCTOR: Command = Command {
     name: "doctor",
     arity: Arity::exactly(2),
     summary: "Tells in words what took long, and what may help.",
-    run: Run::Session(doctor),
+    body: Body::Host(doctor),
     ..ASKS
 };
 
@@ -47,7 +47,7 @@ const GRAPH: Command = Command {
     arity: Arity::exactly(3),
     summary: "Draws the samples of an event.",
     syntax: "event",
-    run: Run::Session(graph),
+    body: Body::Host(graph),
     ..ASKS
 };
 
@@ -55,7 +55,7 @@ const HELP: Command = Command {
     name: "help",
     arity: Arity::exactly(2),
     summary: "Lists the subcommands of LATENCY.",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     tips: &[],
     ..ASKS
@@ -68,7 +68,7 @@ const HISTOGRAM: Command = Command {
     summary: "Returns how many calls of commands took how long.",
     syntax: "[command...]",
     complexity: "O(N) where N is the number of commands with latency information being retrieved.",
-    run: Run::Session(histogram),
+    body: Body::Host(histogram),
     ..ASKS
 };
 
@@ -77,7 +77,7 @@ const HISTORY: Command = Command {
     arity: Arity::exactly(3),
     summary: "Returns the samples of an event.",
     syntax: "event",
-    run: Run::Session(history),
+    body: Body::Host(history),
     ..ASKS
 };
 
@@ -85,7 +85,7 @@ const LATEST: Command = Command {
     name: "latest",
     arity: Arity::exactly(2),
     summary: "Returns the last and the worst sample of each event.",
-    run: Run::Session(latest),
+    body: Body::Host(latest),
     ..ASKS
 };
 
@@ -94,7 +94,7 @@ const RESET: Command = Command {
     arity: Arity::at_least(2),
     summary: "Forgets the samples of events, or of all.",
     syntax: "[event...]",
-    run: Run::Session(reset),
+    body: Body::Host(reset),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..ASKS
 };

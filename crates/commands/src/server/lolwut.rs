@@ -4,7 +4,7 @@ use crate::REDIS_VERSION;
 use crate::args::Args;
 use crate::error::Result;
 use crate::host::Host;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ const LOLWUT: Command = Command {
     summary: "Draws something, and says which version of Redis the server behaves as.",
     syntax: "[VERSION version:integer]",
     complexity: "",
-    run: Run::Session(lolwut),
+    body: Body::Host(lolwut),
     flags: &[Flag::Readonly, Flag::Fast],
     ..Command::USUAL
 };

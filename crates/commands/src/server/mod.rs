@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Host, Shown, Shutdown};
 use crate::server::introspect::help;
-use crate::table::{Arity, Category, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Category, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[INFO, CONFIG, TIME, SHUTDOWN, BGREWRITEAOF];
@@ -30,7 +30,7 @@ const INFO: Command = Command {
     keys: Keys::NONE,
     summary: "Returns facts and statistics about the server.",
     syntax: "[section...]",
-    run: Run::Session(info),
+    body: Body::Host(info),
     flags: &[Flag::Loading, Flag::Stale],
     categories: &[Category::Dangerous],
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
@@ -71,7 +71,7 @@ const CONFIG: Command = Command {
     summary: "A container for commands about the server's configuration.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[CONFIG_GET, CONFIG_SET, CONFIG_REWRITE, CONFIG_RESETSTAT, CONFIG_HELP],
     ..Command::USUAL
 };
@@ -85,7 +85,7 @@ const CONFIG_GET: Command = Command {
     summary: "Returns the directives whose names match patterns, with their values.",
     syntax: "parameter=(parameter)...",
     complexity: "O(N) when N is the number of configuration parameters provided",
-    run: Run::Session(config_get),
+    body: Body::Host(config_get),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     history: &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")],
     ..Command::USUAL
@@ -106,7 +106,7 @@ const CONFIG_SET: Command = Command {
     summary: "Sets directives, all of them or none.",
     syntax: "parameter_value=(parameter value)...",
     complexity: "O(N) when N is the number of configuration parameters provided",
-    run: Run::Session(config_set),
+    body: Body::Host(config_set),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
@@ -132,7 +132,7 @@ const CONFIG_REWRITE: Command = Command {
     summary: "Writes the values of the directives into the configuration file.",
     syntax: "",
     complexity: "O(1)",
-    run: Run::Session(config_rewrite),
+    body: Body::Host(config_rewrite),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -151,7 +151,7 @@ const CONFIG_RESETSTAT: Command = Command {
     summary: "Sets the statistics that INFO shows back to zero.",
     syntax: "",
     complexity: "O(1)",
-    run: Run::Session(config_resetstat),
+    body: Body::Host(config_resetstat),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -169,7 +169,7 @@ const CONFIG_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of CONFIG.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -182,7 +182,7 @@ const TIME: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the server's clock: Unix seconds, and microseconds of the second.",
     syntax: "",
-    run: Run::Session(time),
+    body: Body::Host(time),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     tips: &["nondeterministic_output"],
     ..Command::USUAL
@@ -203,7 +203,7 @@ const SHUTDOWN: Command = Command {
     syntax: "[nosave_save=(NOSAVE | SAVE)] [NOW@7.0.0] [FORCE@7.0.0] [ABORT@7.0.0]",
     complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, \
         otherwise O(1)",
-    run: Run::Session(shutdown),
+    body: Body::Host(shutdown),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale, Flag::NoMulti, Flag::AllowBusy],
     history: &[("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers.")],
     ..Command::USUAL
@@ -240,7 +240,7 @@ const BGREWRITEAOF: Command = Command {
     keys: Keys::NONE,
     summary: "Does nothing: the log goes by itself where the base has what it holds.",
     syntax: "",
-    run: Run::Session(bgrewriteaof),
+    body: Body::Host(bgrewriteaof),
     flags: &[Flag::NoAsyncLoading, Flag::Admin, Flag::Noscript],
     ..Command::USUAL
 };

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::error::Result;
 use crate::host::Host;
 use crate::server::introspect::help;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[MODULE];
@@ -18,7 +18,7 @@ const MODULE: Command = Command {
     summary: "A container for commands about modules.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[MODULE_LIST, MODULE_HELP],
     ..Command::USUAL
 };
@@ -32,7 +32,7 @@ const MODULE_LIST: Command = Command {
     summary: "Returns the loaded modules: there are none.",
     syntax: "",
     complexity: "O(N) where N is the number of loaded modules.",
-    run: Run::Session(list),
+    body: Body::Host(list),
     flags: &[Flag::Admin, Flag::Noscript],
     tips: &["nondeterministic_output_order"],
     ..Command::USUAL
@@ -50,7 +50,7 @@ const MODULE_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of MODULE.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Host, Wait, WaitKind};
-use crate::table::{Arity, Category, Command, Deprecated, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[ROLE, REPLICAOF, SLAVEOF, FAILOVER, WAIT, WAITAOF];
@@ -19,7 +19,7 @@ const ROLE: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the part that the server has in replication.",
     syntax: "",
-    run: Run::Session(role),
+    body: Body::Host(role),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast],
     categories: &[Category::Admin, Category::Dangerous],
     ..Command::USUAL
@@ -38,7 +38,7 @@ const REPLICAOF: Command = Command {
     keys: Keys::NONE,
     summary: "Makes the server a replica of another one, or a master.",
     syntax: "args=(host-port=(host port:integer) | no-one=(NO ONE))",
-    run: Run::Session(replicaof),
+    body: Body::Host(replicaof),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Stale, Flag::NoAsyncLoading],
     ..Command::USUAL
 };
@@ -73,7 +73,7 @@ const FAILOVER: Command = Command {
     keys: Keys::NONE,
     summary: "Hands the part of the master over to one of its replicas.",
     syntax: "[TO target=(host port:integer [FORCE])] [ABORT] [TIMEOUT milliseconds:integer]",
-    run: Run::Session(failover),
+    body: Body::Host(failover),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Stale],
     ..Command::USUAL
 };
@@ -115,7 +115,7 @@ const WAIT: Command = Command {
     keys: Keys::NONE,
     summary: "Waits until replicas have what the client has written, and returns how many have.",
     syntax: "numreplicas:integer timeout:integer",
-    run: Run::Session(wait),
+    body: Body::Host(wait),
     flags: &[Flag::Blocking],
     categories: &[Category::Connection],
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
@@ -150,7 +150,7 @@ const WAITAOF: Command = Command {
     keys: Keys::NONE,
     summary: "Waits until what the client has written is on the disk, here and on replicas.",
     syntax: "numlocal:integer numreplicas:integer timeout:integer",
-    run: Run::Session(waitaof),
+    body: Body::Host(waitaof),
     flags: &[Flag::Blocking],
     categories: &[Category::Connection],
     tips: &["request_policy:all_shards", "response_policy:agg_min"],

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Host, SlowCall};
 use crate::server::introspect::help;
-use crate::table::{Arity, Command, Flag, Group, Run};
+use crate::table::{Arity, Body, Command, Flag, Group};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[SLOWLOG];
@@ -18,7 +18,7 @@ const SLOWLOG: Command = Command {
     arity: Arity::at_least(2),
     summary: "A container for commands about the slow log.",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[SLOWLOG_GET, SLOWLOG_LEN, SLOWLOG_RESET, SLOWLOG_HELP],
     ..Command::USUAL
 };
@@ -31,7 +31,7 @@ const SLOWLOG_GET: Command = Command {
     summary: "Returns the newest entries of the slow log.",
     syntax: "[count]",
     complexity: "O(N) where N is the number of entries returned",
-    run: Run::Session(get),
+    body: Body::Host(get),
     flags: &[Flag::Admin, Flag::Loading, Flag::Stale],
     tips: &["request_policy:all_nodes", "nondeterministic_output"],
     history: &[("4.0.0", "Added client IP address, port and name to the reply.")],
@@ -72,7 +72,7 @@ const SLOWLOG_LEN: Command = Command {
     group: Group::Server,
     arity: Arity::exactly(2),
     summary: "Returns the number of entries of the slow log.",
-    run: Run::Session(|host, _| Ok(Reply::Integer(host.slowlog_len() as i64))),
+    body: Body::Host(|host, _| Ok(Reply::Integer(host.slowlog_len() as i64))),
     flags: &[Flag::Admin, Flag::Loading, Flag::Stale],
     tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
     ..Command::USUAL
@@ -85,7 +85,7 @@ const SLOWLOG_RESET: Command = Command {
     arity: Arity::exactly(2),
     summary: "Forgets all entries of the slow log.",
     complexity: "O(N) where N is the number of entries in the slowlog",
-    run: Run::Session(reset),
+    body: Body::Host(reset),
     flags: &[Flag::Admin, Flag::Loading, Flag::Stale],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..Command::USUAL
@@ -102,7 +102,7 @@ const SLOWLOG_HELP: Command = Command {
     group: Group::Server,
     arity: Arity::exactly(2),
     summary: "Lists the subcommands of SLOWLOG.",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

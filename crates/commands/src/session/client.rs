@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{ClientFilter, ClientType, Host, Library, Paused, Replies};
 use crate::server::introspect::help;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::{Reply, number};
 
 pub(crate) const COMMANDS: &[Command] = &[CLIENT];
@@ -21,7 +21,7 @@ const CLIENT: Command = Command {
     summary: "A container for commands about client connections.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[
         CLIENT_ID,
         CLIENT_INFO,
@@ -51,7 +51,7 @@ const CLIENT_ID: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the unique number of the connection.",
     syntax: "",
-    run: Run::Session(client_id),
+    body: Body::Host(client_id),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -68,7 +68,7 @@ const CLIENT_INFO: Command = Command {
     keys: Keys::NONE,
     summary: "Describes the connection, as a line of CLIENT LIST.",
     syntax: "",
-    run: Run::Session(client_info),
+    body: Body::Host(client_info),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     tips: &["nondeterministic_output"],
     ..Command::USUAL
@@ -93,7 +93,7 @@ const CLIENT_LIST: Command = Command {
     syntax: "[TYPE normal_master_replica_pubsub@5.0.0=(NORMAL | MASTER | REPLICA | PUBSUB)] [ID \
             id@6.2.0=(client-id:integer...)]",
     complexity: "O(N) where N is the number of client connections",
-    run: Run::Session(client_list),
+    body: Body::Host(client_list),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     tips: &["nondeterministic_output"],
     history: &[
@@ -137,7 +137,7 @@ const CLIENT_KILL: Command = Command {
             MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)] | [USER username] | [ADDR addr] | [LADDR laddr@6.2.0] | \
             [SKIPME skipme=(YES | NO)])...)",
     complexity: "O(N) where N is the number of client connections",
-    run: Run::Session(client_kill),
+    body: Body::Host(client_kill),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     history: &[
         ("2.8.12", "Added new filter format."),
@@ -203,7 +203,7 @@ const CLIENT_GETNAME: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the name of the connection.",
     syntax: "",
-    run: Run::Session(client_getname),
+    body: Body::Host(client_getname),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -223,7 +223,7 @@ const CLIENT_SETNAME: Command = Command {
     keys: Keys::NONE,
     summary: "Names the connection.",
     syntax: "connection-name",
-    run: Run::Session(client_setname),
+    body: Body::Host(client_setname),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -250,7 +250,7 @@ const CLIENT_SETINFO: Command = Command {
     keys: Keys::NONE,
     summary: "Tells the server the name or version of the client library.",
     syntax: "attr=('lib-name' libname | 'lib-ver' libver)",
-    run: Run::Session(client_setinfo),
+    body: Body::Host(client_setinfo),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -279,7 +279,7 @@ const CLIENT_REPLY: Command = Command {
     keys: Keys::NONE,
     summary: "Says whether the connection wants replies.",
     syntax: "on_off_skip=(ON | OFF | SKIP)",
-    run: Run::Session(client_reply),
+    body: Body::Host(client_reply),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -307,7 +307,7 @@ const CLIENT_PAUSE: Command = Command {
     keys: Keys::NONE,
     summary: "Holds the commands of all clients for a while.",
     syntax: "timeout:integer [mode@6.2.0=(WRITE | ALL)]",
-    run: Run::Session(client_pause),
+    body: Body::Host(client_pause),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     history: &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")],
     ..Command::USUAL
@@ -343,7 +343,7 @@ const CLIENT_UNPAUSE: Command = Command {
     summary: "Ends CLIENT PAUSE.",
     syntax: "",
     complexity: "O(N) Where N is the number of paused clients",
-    run: Run::Session(client_unpause),
+    body: Body::Host(client_unpause),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -362,7 +362,7 @@ const CLIENT_UNBLOCK: Command = Command {
     summary: "Ends the wait of another connection's blocking command.",
     syntax: "client-id:integer [timeout_error=(TIMEOUT | ERROR)]",
     complexity: "O(log N) where N is the number of client connections",
-    run: Run::Session(client_unblock),
+    body: Body::Host(client_unblock),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -388,7 +388,7 @@ const CLIENT_NO_EVICT: Command = Command {
     keys: Keys::NONE,
     summary: "Keeps the connection when clients are closed for want of memory.",
     syntax: "enabled=(ON | OFF)",
-    run: Run::Session(client_no_evict),
+    body: Body::Host(client_no_evict),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -407,7 +407,7 @@ const CLIENT_NO_TOUCH: Command = Command {
     keys: Keys::NONE,
     summary: "Lets the connection's reads leave no trace in the age of keys.",
     syntax: "enabled=(ON | OFF)",
-    run: Run::Session(client_no_touch),
+    body: Body::Host(client_no_touch),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -426,7 +426,7 @@ const CLIENT_GETREDIR: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the client that gets this connection's tracking messages, or -1.",
     syntax: "",
-    run: Run::Session(client_getredir),
+    body: Body::Host(client_getredir),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -444,7 +444,7 @@ const CLIENT_TRACKINGINFO: Command = Command {
     keys: Keys::NONE,
     summary: "Describes the connection's tracking.",
     syntax: "",
-    run: Run::Session(client_trackinginfo),
+    body: Body::Host(client_trackinginfo),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -465,7 +465,7 @@ const CLIENT_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of CLIENT.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

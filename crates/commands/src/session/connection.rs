@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::session::client::client_name;
-use crate::table::{Arity, Command, Control, Deprecated, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Control, Deprecated, Flag, Group, Keys};
 use haypile_resp::{Protocol, Reply, number};
 
 pub(crate) const COMMANDS: &[Command] = &[PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT];
@@ -21,7 +21,7 @@ const PING: Command = Command {
     keys: Keys::NONE,
     summary: "Answers PONG, or the given message.",
     syntax: "[message]",
-    run: Run::Session(ping),
+    body: Body::Host(ping),
     flags: &[Flag::Fast],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     ..Command::USUAL
@@ -48,7 +48,7 @@ const ECHO: Command = Command {
     keys: Keys::NONE,
     summary: "Returns the given message.",
     syntax: "message",
-    run: Run::Session(echo),
+    body: Body::Host(echo),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     ..Command::USUAL
 };
@@ -66,7 +66,7 @@ const AUTH: Command = Command {
     summary: "Logs the connection in.",
     syntax: "[username@6.0.0] password",
     complexity: "O(N) where N is the number of passwords defined for the user",
-    run: Run::Session(auth),
+    body: Body::Host(auth),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     history: &[("6.0.0", "Added ACL style (username and password).")],
     ..Command::USUAL
@@ -97,7 +97,7 @@ const HELLO: Command = Command {
     summary: "Agrees on the protocol version, with options to log in and to name the connection.",
     syntax: "[arguments=(protover:integer [AUTH username_password=(username password)] [SETNAME \
             clientname])]",
-    run: Run::Session(hello),
+    body: Body::Host(hello),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     history: &[(
         "6.2.0",
@@ -163,7 +163,7 @@ const SELECT: Command = Command {
     keys: Keys::NONE,
     summary: "Selects the database of this connection.",
     syntax: "index",
-    run: Run::Session(select),
+    body: Body::Host(select),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     ..Command::USUAL
 };
@@ -183,7 +183,7 @@ const RESET: Command = Command {
     keys: Keys::NONE,
     summary: "Makes the connection as it was when it was opened.",
     syntax: "",
-    run: Run::Control(Control::Reset),
+    body: Body::Engine(Control::Reset),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     ..Command::USUAL
 };
@@ -196,7 +196,7 @@ const QUIT: Command = Command {
     keys: Keys::NONE,
     summary: "Closes the connection after the reply.",
     syntax: "",
-    run: Run::Session(quit),
+    body: Body::Host(quit),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     deprecated: Some(Deprecated { since: "7.2.0", instead: "just closing the connection" }),
     ..Command::USUAL

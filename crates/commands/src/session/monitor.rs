@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::error::Result;
 use crate::host::Host;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[MONITOR];
@@ -17,7 +17,7 @@ const MONITOR: Command = Command {
     summary: "Shows the connection every command that the server runs.",
     syntax: "",
     complexity: "",
-    run: Run::Session(monitor),
+    body: Body::Host(monitor),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

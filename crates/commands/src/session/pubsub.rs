@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Channels, Host};
 use crate::server::introspect::help;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_config::glob;
 use haypile_resp::Reply;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const SUBSCRIBE: Command = Command {
     summary: "Has the messages of channels sent to the connection.",
     syntax: "channel...",
     complexity: "O(N) where N is the number of channels to subscribe to.",
-    run: Run::Session(subscribe),
+    body: Body::Host(subscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -54,7 +54,7 @@ const UNSUBSCRIBE: Command = Command {
     summary: "Ends subscriptions to channels, or all of them.",
     syntax: "[channel...]",
     complexity: "O(N) where N is the number of clients already subscribed to a channel.",
-    run: Run::Session(unsubscribe),
+    body: Body::Host(unsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -86,7 +86,7 @@ const PSUBSCRIBE: Command = Command {
     summary: "Has the messages of all channels whose names match patterns sent to the connection.",
     syntax: "pattern=(pattern)...",
     complexity: "O(N) where N is the number of patterns the client is already subscribed to.",
-    run: Run::Session(psubscribe),
+    body: Body::Host(psubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -104,7 +104,7 @@ const PUNSUBSCRIBE: Command = Command {
     summary: "Ends subscriptions to patterns, or all of them.",
     syntax: "[pattern...]",
     complexity: "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).",
-    run: Run::Session(punsubscribe),
+    body: Body::Host(punsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -122,7 +122,7 @@ const SSUBSCRIBE: Command = Command {
     summary: "Has the messages of shard channels sent to the connection.",
     syntax: "shardchannel...",
     complexity: "O(N) where N is the number of shard channels to subscribe to.",
-    run: Run::Session(ssubscribe),
+    body: Body::Host(ssubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -144,7 +144,7 @@ const SUNSUBSCRIBE: Command = Command {
     summary: "Ends subscriptions to shard channels, or all of them.",
     syntax: "[shardchannel...]",
     complexity: "O(N) where N is the number of clients already subscribed to a shard channel.",
-    run: Run::Session(sunsubscribe),
+    body: Body::Host(sunsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -162,7 +162,7 @@ const PUBLISH: Command = Command {
     summary: "Sends a message to all who are subscribed to a channel.",
     syntax: "channel message",
     complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
-    run: Run::Session(publish),
+    body: Body::Host(publish),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale, Flag::Fast, Flag::MayReplicate],
     ..Command::USUAL
 };
@@ -181,7 +181,7 @@ const SPUBLISH: Command = Command {
     summary: "Sends a message to all who are subscribed to a shard channel.",
     syntax: "shardchannel message",
     complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.",
-    run: Run::Session(spublish),
+    body: Body::Host(spublish),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale, Flag::Fast, Flag::MayReplicate],
     ..Command::USUAL
 };
@@ -199,7 +199,7 @@ const PUBSUB: Command = Command {
     summary: "A container for questions about channels and their subscribers.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[
         PUBSUB_CHANNELS,
         PUBSUB_NUMSUB,
@@ -220,7 +220,7 @@ const PUBSUB_CHANNELS: Command = Command {
     summary: "Returns the channels that have subscribers.",
     syntax: "[pattern]",
     complexity: "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
-    run: Run::Session(pubsub_channels),
+    body: Body::Host(pubsub_channels),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -247,7 +247,7 @@ const PUBSUB_NUMSUB: Command = Command {
     summary: "Returns how many subscribers channels have, those of patterns not counted.",
     syntax: "[channel...]",
     complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
-    run: Run::Session(pubsub_numsub),
+    body: Body::Host(pubsub_numsub),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -270,7 +270,7 @@ const PUBSUB_NUMPAT: Command = Command {
     keys: Keys::NONE,
     summary: "Returns how many patterns there are that somebody is subscribed to.",
     syntax: "",
-    run: Run::Session(pubsub_numpat),
+    body: Body::Host(pubsub_numpat),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -288,7 +288,7 @@ const PUBSUB_SHARDCHANNELS: Command = Command {
     summary: "Returns the shard channels that have subscribers.",
     syntax: "[pattern]",
     complexity: "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
-    run: Run::Session(pubsub_shardchannels),
+    body: Body::Host(pubsub_shardchannels),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -306,7 +306,7 @@ const PUBSUB_SHARDNUMSUB: Command = Command {
     summary: "Returns how many subscribers shard channels have.",
     syntax: "[shardchannel...]",
     complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
-    run: Run::Session(pubsub_shardnumsub),
+    body: Body::Host(pubsub_shardnumsub),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -323,7 +323,7 @@ const PUBSUB_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of PUBSUB.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };

@@ -2,7 +2,7 @@
 //!
 //! Owns their entries only: they change how other commands run, so the engine runs them ([`Control`]).
 
-use crate::table::{Arity, Command, Control, Flag, Group, Keys, Run};
+use crate::table::{Arity, Body, Command, Control, Flag, Group, Keys};
 
 pub(crate) const COMMANDS: &[Command] = &[MULTI, EXEC, DISCARD, WATCH, UNWATCH];
 
@@ -14,7 +14,7 @@ const MULTI: Command = Command {
     keys: Keys::NONE,
     summary: "Begins a transaction.",
     syntax: "",
-    run: Run::Control(Control::Multi),
+    body: Body::Engine(Control::Multi),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
     ..Command::USUAL
 };
@@ -28,7 +28,7 @@ const EXEC: Command = Command {
     summary: "Runs the queued commands as one transaction.",
     syntax: "",
     complexity: "Depends on commands in the transaction",
-    run: Run::Control(Control::Exec),
+    body: Body::Engine(Control::Exec),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::SkipSlowlog],
     ..Command::USUAL
 };
@@ -42,7 +42,7 @@ const DISCARD: Command = Command {
     summary: "Drops the queued commands and ends the transaction.",
     syntax: "",
     complexity: "O(N), when N is the number of queued commands",
-    run: Run::Control(Control::Discard),
+    body: Body::Engine(Control::Discard),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
     ..Command::USUAL
 };
@@ -56,7 +56,7 @@ const WATCH: Command = Command {
     summary: "Lets the next EXEC fail if one of these keys changes before it.",
     syntax: "key...",
     complexity: "O(1) for every key.",
-    run: Run::Control(Control::Watch),
+    body: Body::Engine(Control::Watch),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
     ..Command::USUAL
 };
@@ -69,7 +69,7 @@ const UNWATCH: Command = Command {
     keys: Keys::NONE,
     summary: "Forgets all watched keys.",
     syntax: "",
-    run: Run::Control(Control::Unwatch),
+    body: Body::Engine(Control::Unwatch),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
     ..Command::USUAL
 };

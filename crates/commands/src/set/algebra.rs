@@ -5,7 +5,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::set::long_members;
-use crate::table::{Arity, Begin, Command, Find, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::{Elements, Reply, Shape, number};
 use haypile_store::{Key, Txn};
 use haypile_types::element::REPLY_INLINE_BYTES_MAX;
@@ -33,7 +33,8 @@ const SINTER: Command = Command {
     summary: "Returns the members that all of several sets have.",
     syntax: "key...",
     complexity: OF_INTERSECTION,
-    run: Run::Read(sinter),
+    access: Access::Read,
+    body: Body::Txn(sinter),
     tips: ANY_ORDER,
     ..Command::USUAL
 };
@@ -46,7 +47,8 @@ const SUNION: Command = Command {
     name: "sunion",
     summary: "Returns the members that any of several sets has.",
     complexity: OF_ALL,
-    run: Run::Read(sunion),
+    access: Access::Read,
+    body: Body::Txn(sunion),
     ..SINTER
 };
 
@@ -58,7 +60,8 @@ const SDIFF: Command = Command {
     name: "sdiff",
     summary: "Returns the members of a set that none of the other sets has.",
     complexity: OF_ALL,
-    run: Run::Read(sdiff),
+    access: Access::Read,
+    body: Body::Txn(sdiff),
     ..SINTER
 };
 
@@ -104,7 +107,8 @@ const SINTERCARD: Command = Command {
     summary: "Returns how many members all of several sets have, counted up to a limit.",
     syntax: "numkeys:integer key... [LIMIT limit:integer]",
     complexity: OF_INTERSECTION,
-    run: Run::Read(sintercard),
+    access: Access::Read,
+    body: Body::Txn(sintercard),
     ..Command::USUAL
 };
 
@@ -146,7 +150,8 @@ const SINTERSTORE: Command = Command {
     summary: "Stores the members that all of several sets have, whatever the key held before.",
     syntax: "destination:key key...",
     complexity: OF_INTERSECTION,
-    run: Run::Write(sinterstore),
+    access: Access::Write,
+    body: Body::Txn(sinterstore),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };
@@ -160,7 +165,8 @@ const SUNIONSTORE: Command = Command {
     keys: Keys::Many(&[KeySpec::at(1).with(Mode::Ow, &[Use::Update]), SOURCES]),
     summary: "Stores the members that any of several sets has, whatever the key held before.",
     complexity: OF_ALL,
-    run: Run::Write(sunionstore),
+    access: Access::Write,
+    body: Body::Txn(sunionstore),
     ..SINTERSTORE
 };
 
@@ -171,7 +177,8 @@ fn sunionstore(txn: &mut Txn, args: Args) -> Result<Reply> {
 const SDIFFSTORE: Command = Command {
     name: "sdiffstore",
     summary: "Stores the members of a set that none of the other sets has, whatever the key held before.",
-    run: Run::Write(sdiffstore),
+    access: Access::Write,
+    body: Body::Txn(sdiffstore),
     ..SUNIONSTORE
 };
 

@@ -9,7 +9,7 @@ pub(crate) mod random;
 use crate::args::Args;
 use crate::elements::{self, Page};
 use crate::error::Result;
-use crate::table::{Arity, Command, ElementArgs, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, ElementArgs, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -31,7 +31,8 @@ const SADD: Command = Command {
     syntax: "key member...",
     complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple \
         arguments.",
-    run: Run::Write(sadd),
+    access: Access::Write,
+    body: Body::Txn(sadd),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
@@ -66,7 +67,8 @@ const SREM: Command = Command {
     summary: "Removes members from a set and returns how many there were; the key goes with the last one.",
     syntax: "key member...",
     complexity: "O(N) where N is the number of members to be removed.",
-    run: Run::Write(srem),
+    access: Access::Write,
+    body: Body::Txn(srem),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
@@ -110,7 +112,8 @@ const SMOVE: Command = Command {
     ]),
     summary: "Moves a member from one set to another.",
     syntax: "source:key destination:key member",
-    run: Run::Write(smove),
+    access: Access::Write,
+    body: Body::Txn(smove),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -146,7 +149,8 @@ const SISMEMBER: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns whether a set has a member.",
     syntax: "key member",
-    run: Run::Read(sismember),
+    access: Access::Read,
+    body: Body::Txn(sismember),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -167,7 +171,8 @@ const SMISMEMBER: Command = Command {
     summary: "Returns for each of several members whether a set has it.",
     syntax: "key member...",
     complexity: "O(N) where N is the number of elements being checked for membership",
-    run: Run::Read(smismember),
+    access: Access::Read,
+    body: Body::Txn(smismember),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -196,7 +201,8 @@ const SCARD: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns the number of members of a set.",
     syntax: "key",
-    run: Run::Read(scard),
+    access: Access::Read,
+    body: Body::Txn(scard),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -215,7 +221,8 @@ const SMEMBERS: Command = Command {
     summary: "Returns all members of a set.",
     syntax: "key",
     complexity: "O(N) where N is the set cardinality.",
-    run: Run::Read(smembers),
+    access: Access::Read,
+    body: Body::Txn(smembers),
     tips: &["nondeterministic_output_order"],
     ..Command::USUAL
 };
@@ -269,7 +276,8 @@ const SSCAN: Command = Command {
     syntax: "key cursor [MATCH pattern] [COUNT count]",
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to \
         return back to 0. N is the number of elements inside the collection..",
-    run: Run::Read(sscan),
+    access: Access::Read,
+    body: Body::Txn(sscan),
     tips: &["nondeterministic_output"],
     ..Command::USUAL
 };

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::elements;
 use crate::error::{Error, Result};
 use crate::set::{members, on_removed};
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape, number, write};
 use haypile_store::Txn;
 use haypile_types::event;
@@ -25,7 +25,8 @@ const SPOP: Command = Command {
     summary: "Removes random members from a set and returns them; the key goes with the last one.",
     syntax: "key [count@3.2.0]",
     complexity: "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.",
-    run: Run::Write(spop),
+    access: Access::Write,
+    body: Body::Txn(spop),
     flags: &[Flag::Fast],
     tips: &["nondeterministic_output"],
     history: &[("3.2.0", "Added the `count` argument.")],
@@ -92,7 +93,8 @@ const SRANDMEMBER: Command = Command {
     summary: "Returns random members of a set: different ones, or, with a negative count, any.",
     syntax: "key [count@2.6.0]",
     complexity: "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.",
-    run: Run::Read(srandmember),
+    access: Access::Read,
+    body: Body::Txn(srandmember),
     tips: &["nondeterministic_output"],
     history: &[("2.6.0", "Added the optional `count` argument.")],
     ..Command::USUAL

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, as_text};
 use crate::stream::group::{long_if, see};
 use crate::stream::id;
 use crate::stream::range::write_entry;
-use crate::table::{Arity, Command, Flag, Group as CommandGroup, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group as CommandGroup, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape};
 use haypile_store::{Direction, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -26,7 +26,8 @@ const XPENDING: Command = Command {
                  is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the \
                  command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an \
                  additional O(N) time for iterating every consumer.",
-    run: Run::Read(pending),
+    access: Access::Read,
+    body: Body::Txn(pending),
     tips: &["nondeterministic_output"],
     history: &[("6.2.0", "Added the `IDLE` option and exclusive range intervals.")],
     ..Command::USUAL
@@ -175,7 +176,8 @@ const XCLAIM: Command = Command {
     syntax: "key group consumer min-idle-time:string id... [IDLE ms:integer] [TIME unix-time-milliseconds] \
              [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID id]",
     complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
-    run: Run::Write(claim),
+    access: Access::Write,
+    body: Body::Txn(claim),
     flags: &[Flag::Fast],
     tips: &["nondeterministic_output"],
     ..Command::USUAL
@@ -336,7 +338,8 @@ const XAUTOCLAIM: Command = Command {
     summary: "Gives pending entries of a group that have been idle to a consumer, and returns them with where to go on.",
     syntax: "key group consumer min-idle-time:string start:string [COUNT count] [JUSTID]",
     complexity: "O(1) if COUNT is small.",
-    run: Run::Write(auto_claim),
+    access: Access::Write,
+    body: Body::Txn(auto_claim),
     flags: &[Flag::Fast],
     tips: &["nondeterministic_output"],
     history: &[(

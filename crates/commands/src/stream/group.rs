@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result, as_text};
 use crate::server::introspect::help;
 use crate::stream::id;
-use crate::table::{Arity, Command, DataFn, Flag, Group as CommandGroup, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group as CommandGroup, Keys, TxnFn, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
@@ -25,7 +25,7 @@ const XGROUP: Command = Command {
     summary: "A container for commands about consumer groups.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[
         Command {
             arity: Arity::at_least(5),
@@ -63,7 +63,7 @@ const XGROUP: Command = Command {
             keys: Keys::NONE,
             summary: "Lists the subcommands of XGROUP.",
             syntax: "",
-            run: Run::Session(help),
+            body: Body::Host(help),
             flags: &[Flag::Loading, Flag::Stale],
             ..Command::USUAL
         },
@@ -82,7 +82,7 @@ const XGROUP: Command = Command {
     ..Command::USUAL
 };
 
-const fn about(name: &'static str, summary: &'static str, syntax: &'static str, run: DataFn) -> Command {
+const fn about(name: &'static str, summary: &'static str, syntax: &'static str, run: TxnFn) -> Command {
     Command {
         name,
         since: "5.0.0",
@@ -90,7 +90,8 @@ const fn about(name: &'static str, summary: &'static str, syntax: &'static str, 
         arity: Arity::exactly(5),
         summary,
         syntax,
-        run: Run::Write(run),
+        access: Access::Write,
+        body: Body::Txn(run),
         ..Command::USUAL
     }
 }
@@ -257,7 +258,8 @@ const XACK: Command = Command {
     summary: "Says that a consumer group is done with entries, and returns how many of them were pending.",
     syntax: "key group id...",
     complexity: "O(1) for each message ID processed.",
-    run: Run::Write(ack),
+    access: Access::Write,
+    body: Body::Txn(ack),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::stream::group::{long_if, no_group_of_key};
 use crate::stream::id;
 use crate::stream::info::number;
-use crate::table::{Arity, Command, Group as CommandGroup, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Group as CommandGroup, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::{Direction, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
@@ -16,7 +16,8 @@ pub(crate) const XINFO_CONSUMERS: Command = Command {
     arity: Arity::exactly(4),
     summary: "Returns the consumers of a group.",
     syntax: "key groupname",
-    run: Run::Read(consumers),
+    access: Access::Read,
+    body: Body::Txn(consumers),
     tips: &["nondeterministic_output"],
     history: &[("7.2.0", "Added the `inactive` field, and changed the meaning of `idle`.")],
     ..about("consumers")
@@ -26,7 +27,8 @@ pub(crate) const XINFO_GROUPS: Command = Command {
     arity: Arity::exactly(3),
     summary: "Returns the consumer groups of a stream.",
     syntax: "key",
-    run: Run::Read(groups),
+    access: Access::Read,
+    body: Body::Txn(groups),
     history: &[("7.0.0", "Added the `entries-read` and `lag` fields")],
     ..about("groups")
 };

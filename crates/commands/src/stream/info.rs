@@ -6,7 +6,7 @@ use crate::server::introspect::help;
 use crate::stream::group_info::{self, XINFO_CONSUMERS, XINFO_GROUPS};
 use crate::stream::id;
 use crate::stream::range::{entries, write_entry};
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Bytes, Reply};
 use haypile_store::{Direction, EncodingLimit, Txn};
 use haypile_types::stream::{Stream, StreamId};
@@ -21,7 +21,7 @@ pub(crate) const XINFO: Command = Command {
     summary: "A container for commands that look into streams.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    run: Run::Container,
+    body: Body::Container,
     subcommands: &[XINFO_CONSUMERS, XINFO_GROUPS, XINFO_HELP, XINFO_STREAM],
     ..Command::USUAL
 };
@@ -34,7 +34,7 @@ const XINFO_HELP: Command = Command {
     keys: Keys::NONE,
     summary: "Lists the subcommands of XINFO.",
     syntax: "",
-    run: Run::Session(help),
+    body: Body::Host(help),
     flags: &[Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
@@ -47,7 +47,8 @@ const XINFO_STREAM: Command = Command {
     keys: Keys::first(2).ro(&[Use::Access]),
     summary: "Returns figures of a stream, and its first and last entry or, with FULL, more of it.",
     syntax: "key [FULL full=([COUNT count])]",
-    run: Run::Read(stream),
+    access: Access::Read,
+    body: Body::Txn(stream),
     history: &[
         ("6.0.0", "Added the `FULL` modifier."),
         (

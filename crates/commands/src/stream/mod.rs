@@ -16,7 +16,7 @@ pub(crate) mod read_group;
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::stream::id::Wanted;
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::{EncodingLimit, Key, Txn};
 use haypile_types::event;
@@ -44,7 +44,8 @@ const XADD: Command = Command {
     syntax: "key [NOMKSTREAM@6.2.0] [trim=(strategy=(MAXLEN | MINID@6.2.0) [operator=('=' equal:pure-token | '~' approximately:pure-token)] \
              threshold:string [LIMIT count@6.2.0])] id_or_auto=('*' auto_id:pure-token | id) field_value=(field value)...",
     complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
-    run: Run::Write(xadd),
+    access: Access::Write,
+    body: Body::Txn(xadd),
     flags: &[Flag::Denyoom, Flag::Fast],
     tips: &["nondeterministic_output"],
     history: &[
@@ -205,7 +206,8 @@ const XDEL: Command = Command {
     summary: "Removes entries from a stream and returns how many there were.",
     syntax: "key id...",
     complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
-    run: Run::Write(xdel),
+    access: Access::Write,
+    body: Body::Txn(xdel),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -230,7 +232,8 @@ const XLEN: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns how many entries a stream has.",
     syntax: "key",
-    run: Run::Read(xlen),
+    access: Access::Read,
+    body: Body::Txn(xlen),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -251,7 +254,8 @@ const XTRIM: Command = Command {
              [LIMIT count@6.2.0])",
     complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries \
                  are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
-    run: Run::Write(xtrim),
+    access: Access::Write,
+    body: Body::Txn(xtrim),
     tips: &["nondeterministic_output"],
     history: &[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")],
     ..Command::USUAL
@@ -276,7 +280,8 @@ const XSETID: Command = Command {
     keys: Keys::first(1).rw(&[Use::Update]),
     summary: "Says what the last id of a stream is, for who makes a copy of one.",
     syntax: "key last-id [ENTRIESADDED entries_added:integer@7.0.0] [MAXDELETEDID max_deleted_entry_id@7.0.0]",
-    run: Run::Write(xsetid),
+    access: Access::Write,
+    body: Body::Txn(xsetid),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[("7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments.")],
     ..Command::USUAL

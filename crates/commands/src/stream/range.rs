@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::elements;
 use crate::error::{Error, Result};
 use crate::stream::id;
-use crate::table::{Arity, Command, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Group, Keys, Use};
 use haypile_resp::{Elements, Reply, Shape, write};
 use haypile_store::{Direction, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -14,7 +14,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 pub(crate) const XRANGE: Command = Command {
     summary: "Returns the entries of a stream within a range of ids.",
     syntax: "key start:string end:string [COUNT count]",
-    run: Run::Read(xrange),
+    access: Access::Read,
+    body: Body::Txn(xrange),
     ..of_range("xrange")
 };
 
@@ -23,7 +24,8 @@ pub(crate) const XREVRANGE: Command = Command {
     complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 \
                  elements with COUNT), you can consider it O(1).",
     syntax: "key end:string start:string [COUNT count]",
-    run: Run::Read(xrevrange),
+    access: Access::Read,
+    body: Body::Txn(xrevrange),
     ..of_range("xrevrange")
 };
 

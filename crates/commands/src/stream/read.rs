@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::stream::id::{self, IdText};
 use crate::stream::range::entries;
-use crate::table::{Arity, Awaited, Begin, Command, Find, Group, KeySpec, Keys, Mode, Run, Tried, Use};
+use crate::table::{Access, Arity, Awaited, Begin, Body, Command, Find, Group, KeySpec, Keys, Mode, Tried, Use};
 use haypile_resp::{Bytes, Reply};
 use haypile_store::{Direction, Txn};
 use haypile_types::key::{self, Type};
@@ -25,7 +25,8 @@ pub(crate) const XREAD: Command = Command {
     complexity: "For each stream mentioned: O(N) with N being the number of elements being returned, it means that XREAD-ing \
                  with a fixed COUNT is O(1). Note that when the BLOCK option is used, XADD will pay O(M) time in order to \
                  serve the M clients blocked on the stream getting new data.",
-    run: Run::Await(xread),
+    access: Access::Read,
+    body: Body::Wait(xread),
     ..Command::USUAL
 };
 

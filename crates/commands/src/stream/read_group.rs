@@ -9,7 +9,7 @@ use crate::stream::group::see;
 use crate::stream::id;
 use crate::stream::range::write_entry;
 use crate::stream::read::Reading;
-use crate::table::{Arity, Begin, Command, Find, Group as CommandGroup, KeySpec, Keys, Mode, Run, Tried, Use};
+use crate::table::{Access, Arity, Begin, Body, Command, Find, Group as CommandGroup, KeySpec, Keys, Mode, Tried, Use};
 use haypile_resp::{Bytes, Elements, Reply, Shape, write};
 use haypile_store::{Key, Txn};
 use haypile_types::element::{REPLY_INLINE_BYTES_MAX, ROWS_INLINE_MAX};
@@ -35,7 +35,8 @@ const XREADGROUP: Command = Command {
     complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always \
                  asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP \
                  blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
-    run: Run::Block(xreadgroup),
+    access: Access::Write,
+    body: Body::Wait(xreadgroup),
     ..Command::USUAL
 };
 

@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::event;
@@ -21,7 +21,8 @@ const INCR: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Adds one to the integer in a key; a missing key counts as 0.",
     syntax: "key",
-    run: Run::Write(incr),
+    access: Access::Write,
+    body: Body::Txn(incr),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };
@@ -38,7 +39,8 @@ const DECR: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Subtracts one from the integer in a key; a missing key counts as 0.",
     syntax: "key",
-    run: Run::Write(decr),
+    access: Access::Write,
+    body: Body::Txn(decr),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };
@@ -55,7 +57,8 @@ const INCRBY: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Adds a number to the integer in a key; a missing key counts as 0.",
     syntax: "key increment",
-    run: Run::Write(incrby),
+    access: Access::Write,
+    body: Body::Txn(incrby),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };
@@ -72,7 +75,8 @@ const DECRBY: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Subtracts a number from the integer in a key; a missing key counts as 0.",
     syntax: "key decrement",
-    run: Run::Write(decrby),
+    access: Access::Write,
+    body: Body::Txn(decrby),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };
@@ -97,7 +101,8 @@ const INCRBYFLOAT: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Adds a number with a fraction to the one in a key; a missing key counts as 0.",
     syntax: "key increment:double",
-    run: Run::Write(incrbyfloat),
+    access: Access::Write,
+    body: Body::Txn(incrbyfloat),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };

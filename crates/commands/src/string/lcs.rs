@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Find, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Find, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_store::Txn;
@@ -21,7 +21,8 @@ const LCS: Command = Command {
     summary: "Finds the longest common subsequence of two strings.",
     syntax: "key1:key key2:key [LEN] [IDX] [MINMATCHLEN len:integer] [WITHMATCHLEN]",
     complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
-    run: Run::Read(lcs),
+    access: Access::Read,
+    body: Body::Txn(lcs),
     ..Command::USUAL
 };
 

@@ -10,7 +10,7 @@ pub(crate) mod substring;
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::expire::Time;
-use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Use};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
 use haypile_store::{Key, Txn};
@@ -29,7 +29,8 @@ const GET: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the value of a string key.",
     syntax: "key",
-    run: Run::Read(get),
+    access: Access::Read,
+    body: Body::Txn(get),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -86,7 +87,8 @@ const SET: Command = Command {
     syntax: "key value [condition@2.6.12=(NX | XX)] [GET@6.2.0] [expiration=(EX seconds@2.6.12 | \
             PX milliseconds@2.6.12 | EXAT unix-time-seconds@6.2.0 | PXAT \
             unix-time-milliseconds@6.2.0 | KEEPTTL@6.0.0)]",
-    run: Run::Write(set),
+    access: Access::Write,
+    body: Body::Txn(set),
     flags: &[Flag::Denyoom],
     history: &[
         ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
@@ -244,7 +246,8 @@ const SETEX: Command = Command {
     keys: Keys::first(1).ow(&[Use::Update]),
     summary: "Sets a key to a string that expires after some seconds.",
     syntax: "key seconds value",
-    run: Run::Write(setex),
+    access: Access::Write,
+    body: Body::Txn(setex),
     flags: &[Flag::Denyoom],
     deprecated: Some(Deprecated { since: "2.6.12", instead: "`SET` with the `EX` argument" }),
     ..Command::USUAL
@@ -262,7 +265,8 @@ const PSETEX: Command = Command {
     keys: Keys::first(1).ow(&[Use::Update]),
     summary: "Sets a key to a string that expires after some milliseconds.",
     syntax: "key milliseconds value",
-    run: Run::Write(psetex),
+    access: Access::Write,
+    body: Body::Txn(psetex),
     flags: &[Flag::Denyoom],
     deprecated: Some(Deprecated { since: "2.6.12", instead: "`SET` with the `PX` argument" }),
     ..Command::USUAL
@@ -289,7 +293,8 @@ const SETNX: Command = Command {
     keys: Keys::first(1).ow(&[Use::Insert]),
     summary: "Sets a key to a string if the key does not exist.",
     syntax: "key value",
-    run: Run::Write(setnx),
+    access: Access::Write,
+    body: Body::Txn(setnx),
     flags: &[Flag::Denyoom, Flag::Fast],
     deprecated: Some(Deprecated { since: "2.6.12", instead: "`SET` with the `NX` argument" }),
     ..Command::USUAL
@@ -313,7 +318,8 @@ const GETSET: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Update]),
     summary: "Sets a key to a string and returns the string that it held before.",
     syntax: "key value",
-    run: Run::Write(getset),
+    access: Access::Write,
+    body: Body::Txn(getset),
     flags: &[Flag::Denyoom, Flag::Fast],
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`SET` with the `!GET` argument" }),
     ..Command::USUAL
@@ -341,7 +347,8 @@ const GETEX: Command = Command {
     summary: "Returns the value of a string key and sets or removes its deadline.",
     syntax: "key [expiration=(EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
             unix-time-milliseconds | PERSIST)]",
-    run: Run::Write(getex),
+    access: Access::Write,
+    body: Body::Txn(getex),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -379,7 +386,8 @@ const GETDEL: Command = Command {
     keys: Keys::first(1).rw(&[Use::Access, Use::Delete]),
     summary: "Returns the value of a string key and deletes the key.",
     syntax: "key",
-    run: Run::Write(getdel),
+    access: Access::Write,
+    body: Body::Txn(getdel),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -403,7 +411,8 @@ const MGET: Command = Command {
     summary: "Returns the values of several string keys from one moment.",
     syntax: "key...",
     complexity: "O(N) where N is the number of keys to retrieve.",
-    run: Run::Read(mget),
+    access: Access::Read,
+    body: Body::Txn(mget),
     flags: &[Flag::Fast],
     tips: &["request_policy:multi_shard"],
     ..Command::USUAL
@@ -432,7 +441,8 @@ const MSET: Command = Command {
     summary: "Sets several keys to strings at once.",
     syntax: "key_value=(key value)...",
     complexity: "O(N) where N is the number of keys to set.",
-    run: Run::Write(mset),
+    access: Access::Write,
+    body: Body::Txn(mset),
     flags: &[Flag::Denyoom],
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     ..Command::USUAL
@@ -466,7 +476,8 @@ const MSETNX: Command = Command {
     summary: "Sets several keys to strings at once if none of them exists.",
     syntax: "key_value=(key value)...",
     complexity: "O(N) where N is the number of keys to set.",
-    run: Run::Write(msetnx),
+    access: Access::Write,
+    body: Body::Txn(msetnx),
     flags: &[Flag::Denyoom],
     tips: &["request_policy:multi_shard", "response_policy:agg_min"],
     ..Command::USUAL

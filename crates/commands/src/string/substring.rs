@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::string::bulk;
-use crate::table::{Arity, Command, Deprecated, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::event;
@@ -25,7 +25,8 @@ const APPEND: Command = Command {
     complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the \
         already present value is of any size, since the dynamic string library used by Redis will \
         double the free space available on every reallocation.",
-    run: Run::Write(append),
+    access: Access::Write,
+    body: Body::Txn(append),
     flags: &[Flag::Denyoom, Flag::Fast],
     ..Command::USUAL
 };
@@ -51,7 +52,8 @@ const STRLEN: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns the length of a string in bytes.",
     syntax: "key",
-    run: Run::Read(strlen),
+    access: Access::Read,
+    body: Body::Txn(strlen),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -72,7 +74,8 @@ const GETRANGE: Command = Command {
     complexity: "O(N) where N is the length of the returned string. The complexity is ultimately \
         determined by the returned length, but because creating a substring from an existing \
         string is very cheap, it can be considered O(1) for small strings.",
-    run: Run::Read(getrange),
+    access: Access::Read,
+    body: Body::Txn(getrange),
     ..Command::USUAL
 };
 
@@ -94,7 +97,8 @@ const SUBSTR: Command = Command {
     complexity: "O(N) where N is the length of the returned string. The complexity is ultimately \
         determined by the returned length, but because creating a substring from an existing \
         string is very cheap, it can be considered O(1) for small strings.",
-    run: Run::Read(substr),
+    access: Access::Read,
+    body: Body::Txn(substr),
     deprecated: Some(Deprecated { since: "2.0.0", instead: "`GETRANGE`" }),
     ..Command::USUAL
 };
@@ -114,7 +118,8 @@ const SETRANGE: Command = Command {
     complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string \
         is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M \
         being the length of the value argument.",
-    run: Run::Write(setrange),
+    access: Access::Write,
+    body: Body::Txn(setrange),
     flags: &[Flag::Denyoom],
     ..Command::USUAL
 };

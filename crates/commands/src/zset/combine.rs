@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keyspec::{Begin, Find, KeySpec};
-use crate::table::{Arity, Command, Flag, Group, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Mode, Use};
 use crate::zset::range::{Found, Wanted, store};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
@@ -40,7 +40,8 @@ pub(crate) const ZUNION: Command = Command {
     syntax: "numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=(SUM | MIN | MAX)] [WITHSCORES]",
     complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of \
         elements in the resulting sorted set.",
-    run: Run::Read(|txn, args| read(txn, args, Operation::Union, "zunion")),
+    access: Access::Read,
+    body: Body::Txn(|txn, args| read(txn, args, Operation::Union, "zunion")),
     ..READ
 };
 
@@ -50,7 +51,8 @@ pub(crate) const ZINTER: Command = Command {
     syntax: ZUNION.syntax,
     complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input \
         sorted sets and M being the number of elements in the resulting sorted set.",
-    run: Run::Read(|txn, args| read(txn, args, Operation::Intersection, "zinter")),
+    access: Access::Read,
+    body: Body::Txn(|txn, args| read(txn, args, Operation::Intersection, "zinter")),
     ..READ
 };
 
@@ -60,7 +62,8 @@ pub(crate) const ZDIFF: Command = Command {
     syntax: "numkeys:integer key... [WITHSCORES]",
     complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of \
         the first set, and K is the size of the result set.",
-    run: Run::Read(|txn, args| read(txn, args, Operation::Difference, "zdiff")),
+    access: Access::Read,
+    body: Body::Txn(|txn, args| read(txn, args, Operation::Difference, "zdiff")),
     ..READ
 };
 
@@ -70,7 +73,8 @@ pub(crate) const ZUNIONSTORE: Command = Command {
     syntax: "destination:key numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE aggregate=(SUM | MIN | MAX)]",
     complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of \
         elements in the resulting sorted set.",
-    run: Run::Write(|txn, args| write(txn, args, Operation::Union, "zunionstore")),
+    access: Access::Write,
+    body: Body::Txn(|txn, args| write(txn, args, Operation::Union, "zunionstore")),
     ..STORE
 };
 
@@ -79,7 +83,8 @@ pub(crate) const ZINTERSTORE: Command = Command {
     summary: "Stores the members that all of several sorted sets have.",
     syntax: ZUNIONSTORE.syntax,
     complexity: ZINTER.complexity,
-    run: Run::Write(|txn, args| write(txn, args, Operation::Intersection, "zinterstore")),
+    access: Access::Write,
+    body: Body::Txn(|txn, args| write(txn, args, Operation::Intersection, "zinterstore")),
     ..STORE
 };
 
@@ -89,7 +94,8 @@ pub(crate) const ZDIFFSTORE: Command = Command {
     summary: "Stores the members of the first of several sorted sets that no other one has.",
     syntax: "destination:key numkeys:integer key...",
     complexity: ZDIFF.complexity,
-    run: Run::Write(|txn, args| write(txn, args, Operation::Difference, "zdiffstore")),
+    access: Access::Write,
+    body: Body::Txn(|txn, args| write(txn, args, Operation::Difference, "zdiffstore")),
     ..STORE
 };
 
@@ -99,7 +105,8 @@ pub(crate) const ZINTERCARD: Command = Command {
     summary: "Returns how many members all of several sorted sets have.",
     syntax: "numkeys:integer key... [LIMIT limit:integer]",
     complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
-    run: Run::Read(zintercard),
+    access: Access::Read,
+    body: Body::Txn(zintercard),
     ..READ
 };
 

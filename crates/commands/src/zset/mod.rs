@@ -10,7 +10,7 @@ pub(crate) mod range;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, ElementArgs, Flag, Group, Keys, Run, Use};
+use crate::table::{Access, Arity, Body, Command, ElementArgs, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
@@ -63,7 +63,8 @@ const ZADD: Command = Command {
     syntax: "key [condition@3.0.2=(NX | XX)] [comparison@6.2.0=(GT | LT)] [CH change:pure-token@3.0.2] \
         [INCR increment:pure-token@3.0.2] score_member=(score:double member)...",
     complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
-    run: Run::Write(zadd),
+    access: Access::Write,
+    body: Body::Txn(zadd),
     flags: &[Flag::Denyoom, Flag::Fast],
     history: &[
         ("2.4.0", "Accepts multiple elements."),
@@ -119,7 +120,8 @@ const ZINCRBY: Command = Command {
     summary: "Adds a number to the score of a member of a sorted set.",
     syntax: "key increment member",
     complexity: "O(log(N)) where N is the number of elements in the sorted set.",
-    run: Run::Write(zincrby),
+    access: Access::Write,
+    body: Body::Txn(zincrby),
     flags: &[Flag::Denyoom, Flag::Fast],
     elements: Some(ElementArgs::Names { first: 3, step: 2 }),
     ..Command::USUAL
@@ -201,7 +203,8 @@ const ZREM: Command = Command {
     syntax: "key member...",
     complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be \
         removed.",
-    run: Run::Write(zrem),
+    access: Access::Write,
+    body: Body::Txn(zrem),
     flags: &[Flag::Fast],
     history: &[("2.4.0", "Accepts multiple elements.")],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
@@ -243,7 +246,8 @@ const ZCARD: Command = Command {
     keys: Keys::first(1).ro(&[]),
     summary: "Returns how many members a sorted set has.",
     syntax: "key",
-    run: Run::Read(zcard),
+    access: Access::Read,
+    body: Body::Txn(zcard),
     flags: &[Flag::Fast],
     ..Command::USUAL
 };
@@ -262,7 +266,8 @@ const ZSCORE: Command = Command {
     keys: Keys::first(1),
     summary: "Returns the score of a member of a sorted set.",
     syntax: "key member",
-    run: Run::Read(zscore),
+    access: Access::Read,
+    body: Body::Txn(zscore),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -283,7 +288,8 @@ const ZMSCORE: Command = Command {
     summary: "Returns the scores of several members of a sorted set.",
     syntax: "key member...",
     complexity: "O(N) where N is the number of members being requested.",
-    run: Run::Read(zmscore),
+    access: Access::Read,
+    body: Body::Txn(zmscore),
     flags: &[Flag::Fast],
     elements: Some(ElementArgs::Names { first: 2, step: 1 }),
     ..Command::USUAL
@@ -308,13 +314,15 @@ fn zmscore(txn: &mut Txn, args: Args) -> Result<Reply> {
 
 const ZRANK: Command = Command {
     summary: "Returns how many members of a sorted set come before one, from the lowest score on.",
-    run: Run::Read(zrank),
+    access: Access::Read,
+    body: Body::Txn(zrank),
     ..of_rank("zrank")
 };
 
 const ZREVRANK: Command = Command {
     summary: "Returns how many members of a sorted set come before one, from the highest score on.",
-    run: Run::Read(zrevrank),
+    access: Access::Read,
+    body: Body::Txn(zrevrank),
     ..of_rank("zrevrank")
 };
 
@@ -368,7 +376,8 @@ const ZCOUNT: Command = Command {
     since: "2.0.0",
     summary: "Returns how many members of a sorted set have a score within a range.",
     syntax: "key min:double max:double",
-    run: Run::Read(zcount),
+    access: Access::Read,
+    body: Body::Txn(zcount),
     ..OF_COUNT
 };
 
@@ -377,7 +386,8 @@ const ZLEXCOUNT: Command = Command {
     since: "2.8.9",
     summary: "Returns how many members of a sorted set lie within a range of members.",
     syntax: "key min max",
-    run: Run::Read(zlexcount),
+    access: Access::Read,
+    body: Body::Txn(zlexcount),
     ..OF_COUNT
 };
 

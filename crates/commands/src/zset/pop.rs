@@ -4,7 +4,7 @@
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keyspec::{Begin, Find, KeySpec};
-use crate::table::{Arity, Command, Flag, Group, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Mode, Use};
 use crate::zset::on_removed;
 use crate::zset::range::{Wanted, scored_stream};
 use haypile_resp::{Reply, Scored, number};
@@ -14,13 +14,15 @@ use haypile_types::zset::{Range, Stretch, Zset};
 
 pub(crate) const ZPOPMIN: Command = Command {
     summary: "Removes and returns the members of a sorted set with the lowest scores.",
-    run: Run::Write(zpopmin),
+    access: Access::Write,
+    body: Body::Txn(zpopmin),
     ..of_pop("zpopmin")
 };
 
 pub(crate) const ZPOPMAX: Command = Command {
     summary: "Removes and returns the members of a sorted set with the highest scores.",
-    run: Run::Write(zpopmax),
+    access: Access::Write,
+    body: Body::Txn(zpopmax),
     ..of_pop("zpopmax")
 };
 
@@ -157,7 +159,8 @@ pub(crate) const ZMPOP: Command = Command {
     syntax: "numkeys:integer key... where=(MIN | MAX) [COUNT count]",
     complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted \
         set, and M being the number of elements popped.",
-    run: Run::Write(zmpop),
+    access: Access::Write,
+    body: Body::Txn(zmpop),
     ..Command::USUAL
 };
 

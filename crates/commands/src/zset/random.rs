@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::elements::{self, DRAWS_MAX, DRAWS_SHARE, Page, Sample};
 use crate::error::Result;
-use crate::table::{Arity, Command, Group, Keys, Run};
+use crate::table::{Access, Arity, Body, Command, Group, Keys};
 use crate::zset::range::{Found, Wanted};
 use haypile_resp::{Elements, Reply, Shape};
 use haypile_store::{Direction, Txn};
@@ -26,7 +26,8 @@ pub(crate) const ZRANDMEMBER: Command = Command {
     summary: "Returns random members of a sorted set.",
     syntax: "key [options=(count [WITHSCORES])]",
     complexity: "O(N) where N is the number of elements returned",
-    run: Run::Read(zrandmember),
+    access: Access::Read,
+    body: Body::Txn(zrandmember),
     tips: &["nondeterministic_output"],
     ..Command::USUAL
 };
@@ -126,7 +127,8 @@ pub(crate) const ZSCAN: Command = Command {
     syntax: "key cursor [MATCH pattern] [COUNT count]",
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for \
         the cursor to return back to 0. N is the number of elements inside the collection.",
-    run: Run::Read(zscan),
+    access: Access::Read,
+    body: Body::Txn(zscan),
     tips: &["nondeterministic_output"],
     ..Command::USUAL
 };

@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::elements;
 use crate::error::{Error, Result};
-use crate::table::{Arity, Command, Deprecated, Flag, Group, KeySpec, Keys, Mode, Run, Use};
+use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, KeySpec, Keys, Mode, Use};
 use crate::zset::{lex_range, on_removed, score_range};
 use haypile_resp::{Elements, Nesting, Reply, Scored, Shape, write};
 use haypile_store::{Direction, Txn};
@@ -22,7 +22,8 @@ pub(crate) const ZRANGE: Command = Command {
     syntax: "key start:string stop [sortby@6.2.0=(BYSCORE | BYLEX)] [REV@6.2.0] [LIMIT offset_count@6.2.0=(offset count)] \
         [WITHSCORES]",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
-    run: Run::Read(zrange),
+    access: Access::Read,
+    body: Body::Txn(zrange),
     history: &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")],
     ..OF_RANGE
 };
@@ -33,7 +34,8 @@ pub(crate) const ZREVRANGE: Command = Command {
     summary: "Returns the members of a sorted set within a range of indexes, from the highest score down.",
     syntax: "key start stop:integer [WITHSCORES]",
     complexity: ZRANGE.complexity,
-    run: Run::Read(zrevrange),
+    access: Access::Read,
+    body: Body::Txn(zrevrange),
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`ZRANGE` with the `REV` argument" }),
     ..OF_RANGE
 };
@@ -43,7 +45,8 @@ pub(crate) const ZRANGEBYSCORE: Command = Command {
     since: "1.0.5",
     summary: "Returns the members of a sorted set within a range of scores.",
     syntax: "key min:double max:double [WITHSCORES@2.0.0] [LIMIT offset_count=(offset count)]",
-    run: Run::Read(zrangebyscore),
+    access: Access::Read,
+    body: Body::Txn(zrangebyscore),
     history: &[("2.0.0", "Added the `WITHSCORES` modifier.")],
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`ZRANGE` with the `BYSCORE` argument" }),
     ..OF_RANGE
@@ -54,7 +57,8 @@ pub(crate) const ZREVRANGEBYSCORE: Command = Command {
     since: "2.2.0",
     summary: "Returns the members of a sorted set within a range of scores, from the highest down.",
     syntax: "key max:double min:double [WITHSCORES] [LIMIT offset_count=(offset count)]",
-    run: Run::Read(zrevrangebyscore),
+    access: Access::Read,
+    body: Body::Txn(zrevrangebyscore),
     history: &[("2.1.6", "`min` and `max` can be exclusive.")],
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`ZRANGE` with the `REV` and `BYSCORE` arguments" }),
     ..OF_RANGE
@@ -65,7 +69,8 @@ pub(crate) const ZRANGEBYLEX: Command = Command {
     since: "2.8.9",
     summary: "Returns the members of a sorted set within a range of members.",
     syntax: "key min max [LIMIT offset_count=(offset count)]",
-    run: Run::Read(zrangebylex),
+    access: Access::Read,
+    body: Body::Txn(zrangebylex),
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`ZRANGE` with the `BYLEX` argument" }),
     ..OF_RANGE
 };
@@ -75,7 +80,8 @@ pub(crate) const ZREVRANGEBYLEX: Command = Command {
     since: "2.8.9",
     summary: "Returns the members of a sorted set within a range of members, in reverse order.",
     syntax: "key max min [LIMIT offset_count=(offset count)]",
-    run: Run::Read(zrevrangebylex),
+    access: Access::Read,
+    body: Body::Txn(zrevrangebylex),
     deprecated: Some(Deprecated { since: "6.2.0", instead: "`ZRANGE` with the `REV` and `BYLEX` arguments" }),
     ..OF_RANGE
 };
@@ -362,7 +368,8 @@ pub(crate) const ZRANGESTORE: Command = Command {
     syntax: "dst:key src:key min max [sortby=(BYSCORE | BYLEX)] [REV] [LIMIT offset_count=(offset count)]",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored \
         into the destination key.",
-    run: Run::Write(zrangestore),
+    access: Access::Write,
+    body: Body::Txn(zrangestore),
     flags: &[Flag::Denyoom],
     ..OF_RANGE
 };
@@ -424,7 +431,8 @@ pub(crate) const ZREMRANGEBYRANK: Command = Command {
     since: "2.0.0",
     summary: "Removes the members of a sorted set within a range of indexes.",
     syntax: "key start stop:integer",
-    run: Run::Write(zremrangebyrank),
+    access: Access::Write,
+    body: Body::Txn(zremrangebyrank),
     ..OF_REMOVAL
 };
 
@@ -433,7 +441,8 @@ pub(crate) const ZREMRANGEBYSCORE: Command = Command {
     since: "1.2.0",
     summary: "Removes the members of a sorted set within a range of scores.",
     syntax: "key min:double max:double",
-    run: Run::Write(zremrangebyscore),
+    access: Access::Write,
+    body: Body::Txn(zremrangebyscore),
     ..OF_REMOVAL
 };
 
@@ -442,7 +451,8 @@ pub(crate) const ZREMRANGEBYLEX: Command = Command {
     since: "2.8.9",
     summary: "Removes the members of a sorted set within a range of members.",
     syntax: "key min max",
-    run: Run::Write(zremrangebylex),
+    access: Access::Write,
+    body: Body::Txn(zremrangebylex),
     ..OF_REMOVAL
 };
 

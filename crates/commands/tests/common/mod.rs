@@ -4,8 +4,8 @@ use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
     Library, MemoryFacts, Paused, Reload, Replies, Shown, Shutdown, SlowCall, Wait,
 };
-use haypile_commands::table::DataFn;
-use haypile_commands::{Args, CommandId, Error, Result, Run, Table};
+use haypile_commands::table::TxnFn;
+use haypile_commands::{Args, Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,11 +50,11 @@ impl Session {
     pub fn call(&mut self, line: &str) -> Reply {
         let args = args(line);
         let run = match self.table.resolve(args.as_args().into()) {
-            Ok(entry) => entry.command.run,
+            Ok(entry) => entry.command.body,
             Err(error) => return error.into_reply(),
         };
         match run {
-            Run::Session(run) => run(self, args.as_args().into()).unwrap_or_else(Error::into_reply),
+            Body::Host(run) => run(self, args.as_args().into()).unwrap_or_else(Error::into_reply),
             _ => panic!("{line}: not a session command"),
         }
     }
@@ -142,7 +142,7 @@ impl Host for Session {
         self.local
     }
 
-    fn in_transaction(&mut self, _run: DataFn, _args: Args) -> Result<Reply> {
+    fn in_transaction(&mut self, _run: TxnFn, _args: Args) -> Result<Reply> {
         panic!("there is no data")
     }
 

@@ -15,7 +15,7 @@
 
 #![allow(dead_code)] // Each test file uses its own part.
 
-use haypile_commands::{Args, Error, Run, Table, Tried};
+use haypile_commands::{Args, Body, Error, Table, Tried};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{OwnedArgs, Pieces, Protocol, Reply};
 use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -77,17 +77,15 @@ impl<'s> Client<'s> {
     /// and for what takes long, where it may wait.
     fn execute(&self, args: Args) -> Reply {
         let run = match self.table.resolve(args) {
-            Ok(entry) => entry.command.run,
+            Ok(entry) => entry.command.body,
             Err(error) => return error.into_reply(),
         };
         // Nothing waits here, as in a transaction.
         let function = |txn: &mut Txn, args: Args| match run {
-            Run::Read(function) | Run::Write(function) | Run::Cache(function) | Run::Exclusive(function) => {
-                function(txn, args)
-            }
-            Run::Block(function) | Run::Await(function) => function(txn, args).map(Tried::at_once),
+            Body::Txn(function) => function(txn, args),
+            Body::Wait(function) => function(txn, args).map(Tried::at_once),
             // There is no network here: only what is refused before it is needed.
-            Run::Migrate(parse) => parse(args).map(|migration| panic!("{migration:?} wants a network")),
+            Body::Migrate(parse) => parse(args).map(|migration| panic!("{migration:?} wants a network")),
             _ => panic!("cases use commands on data only"),
         };
         let mut pins = Pins::default();

@@ -2,7 +2,7 @@
 //! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the ones
 //! behind it mean, and those that do not run after all are parsed again.
 
-use haypile_commands::{Args, ElementArgs, Entry, Error, Run, Table};
+use haypile_commands::{Args, ElementArgs, Entry, Error, Table};
 use haypile_resp::{self as resp, Parser, ProtocolError, Request};
 use haypile_store::{Key, Sought, Store, TOGETHER_MAX};
 use haypile_types::ahead::{Guess, Wanted};
@@ -120,7 +120,7 @@ impl<'a> Located<'a> {
                 let room = TOGETHER_MAX - from;
                 let keys = entry.command.keys(Args::from(args)).take(room);
                 located.keys.extend(keys.map(|(at, _)| store.key(database, args.get(at))));
-                writes |= matches!(entry.command.run, Run::Write(_) | Run::Cache(_) | Run::Block(_));
+                writes |= entry.command.access.writes();
             }
             located.calls.push(Some(Call { args, entry, keys: from..located.keys.len() }));
         }

@@ -7,7 +7,7 @@ use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::host::Paused;
-use haypile_commands::{Control, Entry, Flag, Run};
+use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_resp::{Args, Reply};
 use std::time::Duration;
 
@@ -98,8 +98,8 @@ impl Workbench {
         text: &str,
         out: &mut Vec<u8>,
     ) -> Attended {
-        Attended::Answered(match entry.command.run {
-            Run::Control(Control::Exec) => self.abort_block(engine, session, entry, args, text, out),
+        Attended::Answered(match entry.command.body {
+            Body::Engine(Control::Exec) => self.abort_block(engine, session, entry, args, text, out),
             _ => self.refuse(engine, session, Reply::error(text.to_owned()), out),
         })
     }
@@ -109,7 +109,7 @@ impl Workbench {
         use crate::run::monitor::{database_after, show};
         let mut database = session.state.database;
         // Those of a transaction come when it runs, before EXEC itself.
-        if let (Run::Control(Control::Exec), Some(multi)) = (entry.command.run, &session.multi)
+        if let (Body::Engine(Control::Exec), Some(multi)) = (entry.command.body, &session.multi)
             && !multi.refused
             && session.watching.as_ref().is_none_or(|watching| !watching.is_outdated())
         {
@@ -127,7 +127,7 @@ impl Workbench {
 /// Whether the command, or one that EXEC is about to run, has one of these flags.
 fn has_any(engine: &Engine, session: &Session, entry: &Entry, flags: &[Flag]) -> bool {
     let has = |entry: &Entry| flags.iter().any(|&flag| entry.flags.has(flag));
-    let is_exec = matches!(entry.command.run, Run::Control(Control::Exec));
+    let is_exec = matches!(entry.command.body, Body::Engine(Control::Exec));
     let queued = session.multi.iter().filter(|_| is_exec).flat_map(|multi| &multi.commands);
     has(entry) || queued.map(|queued| engine.table.entry(queued.command)).any(has)
 }

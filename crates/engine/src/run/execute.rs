@@ -14,8 +14,8 @@ use crate::run::engine::Engine;
 use crate::run::host::Desk;
 use crate::run::short::{Once, Try};
 use crate::run::worker::{Next, Turn, Workbench};
-use haypile_commands::table::SessionFn;
-use haypile_commands::{Args, Control, Entry, Error, Flag, Run};
+use haypile_commands::table::HostFn;
+use haypile_commands::{Args, Body, Control, Entry, Error, Flag};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Key, Stop, Store, WritePressure};
@@ -200,31 +200,12 @@ impl Workbench {
         if session.multi.is_some() && is_queued(entry) {
             return Ok(self.queue(engine, session, entry, args, out));
         }
-        match (entry.command.run, store) {
-            (Run::Read(run), Some(store)) => {
-                self.data::<false>(engine, store, session, entry, Once(run), args, located, out)
-            }
-            (Run::Write(run), Some(store)) => {
-                self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
-            }
-            // Mostly there is nothing new to keep, and it is a read.
-            (Run::Cache(run), Some(store)) => {
-                match self.data::<false>(engine, store, session, entry, Once(run), args, located, out) {
-                    Err(Hindrance::Keeps) => {
-                        self.data::<true>(engine, store, session, entry, Once(run), args, located, out)
-                    }
-                    ran => ran,
-                }
-            }
-            (Run::Await(run), Some(store)) => {
-                self.data::<false>(engine, store, session, entry, Try(run), args, located, out)
-            }
-            (Run::Block(run), Some(store)) => {
-                self.data::<true>(engine, store, session, entry, Try(run), args, located, out)
-            }
-            (Run::Session(run), _) => self.session_command(engine, store.is_some(), session, entry, run, args, out),
-            (Run::Control(control), _) => Ok(self.control(engine, session, control, args, out)),
-            (Run::Migrate(parse), Some(store)) => {
+        match (entry.command.body, store) {
+            (Body::Txn(run), Some(store)) => self.on_rows(engine, store, session, entry, Once(run), args, located, out),
+            (Body::Wait(run), Some(store)) => self.on_rows(engine, store, session, entry, Try(run), args, located, out),
+            (Body::Host(run), _) => self.session_command(engine, store.is_some(), session, entry, run, args, out),
+            (Body::Engine(control), _) => Ok(self.control(engine, session, control, args, out)),
+            (Body::Migrate(parse), Some(store)) => {
                 let refused = match (parse(Args::from(args)), pressure(store, false)) {
                     (Err(error), _) => error.into_reply(),
                     (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(why),
@@ -232,18 +213,10 @@ impl Workbench {
                 };
                 Ok(self.reply(engine, session, refused, Index(0), out))
             }
-            (Run::Exclusive(_), Some(_)) => Err(Hindrance::LongWay),
-            (
-                Run::Read(_)
-                | Run::Write(_)
-                | Run::Cache(_)
-                | Run::Exclusive(_)
-                | Run::Block(_)
-                | Run::Await(_)
-                | Run::Migrate(_),
-                None,
-            ) => Ok(self.refuse(engine, session, engine.loading_error(), out)),
-            (Run::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
+            (Body::Txn(_) | Body::Wait(_) | Body::Migrate(_), None) => {
+                Ok(self.refuse(engine, session, engine.loading_error(), out))
+            }
+            (Body::Container, _) => unreachable!("a request for a container is resolved to its subcommand"),
         }
     }
 
@@ -256,7 +229,7 @@ impl Workbench {
         has_store: bool,
         session: &mut Session,
         entry: &Entry,
-        run: SessionFn,
+        run: HostFn,
         args: resp::Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
@@ -322,8 +295,8 @@ pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
 
 /// Whether MULTI queues the command, rather than letting it run at once.
 pub(crate) fn is_queued(entry: &Entry) -> bool {
-    match entry.command.run {
-        Run::Control(control) => matches!(control, Control::Unwatch | Control::Save),
+    match entry.command.body {
+        Body::Engine(control) => matches!(control, Control::Unwatch | Control::Save),
         _ => entry.command.name != "quit",
     }
 }

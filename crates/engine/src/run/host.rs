@@ -15,7 +15,7 @@ use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
     Library, MemoryFacts, Paused, Reload, Replies, Shutdown, SlowCall, Wait,
 };
-use haypile_commands::table::DataFn;
+use haypile_commands::table::TxnFn;
 use haypile_commands::{Args, CommandId, Error, Result, Table};
 use haypile_config::Protected;
 use haypile_resp::{Protocol, Reply};
@@ -125,7 +125,7 @@ impl Host for Desk<'_, '_> {
         self.state.is_local
     }
 
-    fn in_transaction(&mut self, run: DataFn, args: Args<'_>) -> Result<Reply> {
+    fn in_transaction(&mut self, run: TxnFn, args: Args<'_>) -> Result<Reply> {
         match &mut self.txn {
             Some(txn) => run(txn, args),
             None => Err(Error::Stop(Stop::Long)),

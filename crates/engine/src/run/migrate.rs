@@ -16,7 +16,7 @@ use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::{Place, Service};
 use haypile_commands::keys::dump::{Dump, LongDump};
 use haypile_commands::keys::migrate::{self, Migration, Parcel};
-use haypile_commands::{Args, Error, Run};
+use haypile_commands::{Args, Body, Error};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::{Call, Mode, Stop, Store, TxnBuffers};
@@ -147,7 +147,7 @@ pub(crate) fn run(
     };
     let was_locked = matches!(pending.turn, Turn::Called(_));
     let Work::Command(id, args) = &pending.work else { unreachable!("no block migrates") };
-    let Run::Migrate(parse) = engine.table.entry(*id).command.run else { unreachable!("it is the one command") };
+    let Body::Migrate(parse) = engine.table.entry(*id).command.body else { unreachable!("it is the one command") };
     let args = Args::from(args.as_args());
     let (reply, gate) = match parse(args) {
         Ok(migration) => {

@@ -12,7 +12,7 @@ use crate::run::pool::{Job, Task};
 use crate::run::reply::discarded;
 use crate::run::wait::timed;
 use crate::run::worker::{Next, Workbench};
-use haypile_commands::{Control, Entry, Flag, Run};
+use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::{Args, OwnedArgs, Reply};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Next {
         // What another server was sent cannot be taken back, which a block may have to be, and be run again.
-        if entry.flags.has(Flag::NoMulti) || matches!(entry.command.run, Run::Migrate(_)) {
+        if entry.flags.has(Flag::NoMulti) || matches!(entry.command.body, Body::Migrate(_)) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
         }
         let bytes = args.bytes_len();

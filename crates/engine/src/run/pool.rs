@@ -18,7 +18,7 @@ use crate::run::serving::Place;
 use crate::run::together::{Together, Wanted};
 use crate::run::work::Needs;
 use crate::sync::{Condvar, Mutex, lock};
-use haypile_commands::Run;
+use haypile_commands::Access;
 use haypile_resp::{Bytes, Pieces, Protocol, Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Pins, Stop, Store, TxnBuffers};
 use std::collections::VecDeque;
@@ -376,7 +376,7 @@ struct Guest<'a> {
 impl Guest<'_> {
     /// Nobody asks for its reply any more. One that was called to its lock goes there all the same: others wait.
     fn is_forgotten(&self) -> bool {
-        let is_read = |id| matches!(self.engine.table.entry(id).command.run, Run::Read(_));
+        let is_read = |id| self.engine.table.entry(id).command.access == Access::Read;
         // What only reads is not run for a client that was closed meanwhile.
         matches!(self.pending.work, Work::Command(id, _) if is_read(id))
             && matches!(self.pending.turn, Turn::Newcomer)

@@ -6,7 +6,7 @@ use crate::clients::statistics::Outcome;
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::host::Replies;
-use haypile_commands::{Control, Entry, Error, Run};
+use haypile_commands::{Body, Control, Entry, Error};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Pieces, Reply};
 
@@ -104,7 +104,7 @@ impl Workbench {
             engine.counters(self.index).commands_by_id.of(entry.id).rejected.add(1);
         }
         let entry = engine.table.find(args.get(0));
-        let is_exec = entry.is_some_and(|entry| matches!(entry.command.run, Run::Control(Control::Exec)));
+        let is_exec = entry.is_some_and(|entry| matches!(entry.command.body, Body::Engine(Control::Exec)));
         if let Some(entry) = entry
             && is_exec
         {

@@ -11,7 +11,7 @@ use crate::keys::admission::MoreKeysHeld;
 use crate::keys::locks::{Claims, HeldFor};
 use crate::keys::waiters::{End, Waiter};
 use crate::run::engine::Engine;
-use haypile_commands::{Args, Error, Run, Tried};
+use haypile_commands::{Args, Body, Error, Tried};
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::{Ready, Stop, Store, Txn};
@@ -126,9 +126,7 @@ impl<'a> Service<'a> {
 
     fn serve_one(&mut self, txn: &mut Txn<'_>, waiter: Arc<Waiter>) -> Result<(), Stop> {
         let command = self.engine.table.entry(waiter.command).command;
-        let (Run::Block(run) | Run::Await(run)) = command.run else {
-            unreachable!("only blocking commands wait for keys")
-        };
+        let Body::Wait(run) = command.body else { unreachable!("only blocking commands wait for keys") };
         let args = Args::from(waiter.args.as_args());
         self.looked_at += waiter.keys.len();
         if self.looked_at > SERVED_AT_ONCE {

@@ -11,8 +11,8 @@ use crate::run::execute::{Hindrance, pressure};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::Place;
 use crate::run::worker::{Next, Workbench};
-use haypile_commands::table::{BlockFn, DataFn};
-use haypile_commands::{Args, Entry, Error, Flag, Run, Tried};
+use haypile_commands::table::{TxnFn, WaitFn};
+use haypile_commands::{Access, Args, Entry, Error, Flag, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Call, Key, Lookups, Mode, Stop, Store, Txn, WritePressure};
@@ -27,10 +27,12 @@ pub(crate) trait Runs {
 }
 
 /// A command that ends at once.
-pub(crate) struct Once(pub DataFn);
+#[derive(Clone, Copy)]
+pub(crate) struct Once(pub TxnFn);
 
-/// One that waits where it finds nothing.
-pub(crate) struct Try(pub BlockFn);
+/// A command that waits where it finds nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Try(pub WaitFn);
 
 impl Runs for Once {
     #[inline]
@@ -71,10 +73,37 @@ struct Attempted {
 }
 
 impl Workbench {
-    /// Runs one command on its keys.
+    /// Runs one command on its keys, as its access asks for.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
-    pub(crate) fn data<const WRITES: bool>(
+    pub(crate) fn on_rows(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &mut Session,
+        entry: &Entry,
+        run: impl Runs + Copy,
+        args: resp::Args<'_>,
+        located: &[Key<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Hindrance> {
+        match entry.command.access {
+            Access::Read => self.data::<false>(engine, store, session, entry, run, args, located, out),
+            Access::Write => self.data::<true>(engine, store, session, entry, run, args, located, out),
+            // Mostly there is nothing new to keep, and it is a read.
+            Access::Cache => match self.data::<false>(engine, store, session, entry, run, args, located, out) {
+                Err(Hindrance::Keeps) => self.data::<true>(engine, store, session, entry, run, args, located, out),
+                ran => ran,
+            },
+            Access::Exclusive => Err(Hindrance::LongWay),
+            Access::None => unreachable!("a law of the table: what runs over a transaction reads or writes"),
+        }
+    }
+
+    /// Runs one command on its keys, for which `WRITES` says how they are locked.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]
+    fn data<const WRITES: bool>(
         &mut self,
         engine: &Engine,
         store: &Store,
@@ -85,7 +114,7 @@ impl Workbench {
         located: &[Key<'_>],
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
-        let caches = matches!(entry.command.run, Run::Cache(_));
+        let caches = entry.command.access == Access::Cache;
         let keeps = match keeps::<WRITES>(store, session, entry, caches)? {
             Ok(keeps) => keeps,
             Err(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),

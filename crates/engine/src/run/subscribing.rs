@@ -10,7 +10,7 @@ use crate::run::engine::Engine;
 use crate::run::execute::OUTPUT_BYTES_MAX;
 use crate::run::host::Desk;
 use crate::run::worker::{Next, Workbench};
-use haypile_commands::{Args, Error, Run};
+use haypile_commands::{Args, Body, Error};
 use haypile_log::Index;
 use haypile_resp::OwnedArgs;
 
@@ -45,7 +45,7 @@ impl Workbench {
             session.waiting = Waiting::Steps(steps);
             return Next::Drain;
         }
-        let Run::Session(run) = engine.table.entry(steps.command).command.run else {
+        let Body::Host(run) = engine.table.entry(steps.command).command.body else {
             unreachable!("subscriptions are a session's")
         };
         let all = steps.words.as_args();

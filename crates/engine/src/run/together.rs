@@ -10,7 +10,7 @@ use crate::run::pool::{Job, Task};
 use crate::run::serving::Place;
 use crate::run::worker::{Next, Workbench};
 use crate::sync::{Mutex, lock};
-use haypile_commands::{Args, Error, Run};
+use haypile_commands::{Access, Args, Body, Error};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -141,7 +141,10 @@ impl Workbench {
         let mut room = KEYS_MAX;
         for planned in calls.iter().flatten() {
             let Ok(entry) = &planned.entry else { break };
-            let (Run::Read(run) | Run::Write(run) | Run::Cache(run)) = entry.command.run else { break };
+            let Body::Txn(run) = entry.command.body else { break };
+            if entry.command.access == Access::Exclusive {
+                break;
+            }
             let count = entry.command.keys(Args::from(planned.args)).take(room + 1).count();
             let Some(left) = room.checked_sub(count) else { break };
             room = left;

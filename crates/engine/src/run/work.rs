@@ -12,7 +12,7 @@ use crate::run::host::Desk;
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::reply::discarded;
 use crate::run::serving::{Place, Service};
-use haypile_commands::{Args, CommandId, Control, Entry, Error, Flag, Run, Table, Tried};
+use haypile_commands::{Access, Args, Body, CommandId, Control, Entry, Error, Flag, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -68,7 +68,7 @@ impl Work {
     pub fn reads_one_row<'a>(&'a self, table: &Table, store: &Store, database: u32) -> Option<Key<'a>> {
         let Work::Command(id, args) = self else { return None };
         let entry = table.entry(*id);
-        if !matches!(entry.command.run, Run::Read(_)) || !entry.looks_at_one_row {
+        if entry.command.access != Access::Read || entry.command.waits() || !entry.looks_at_one_row {
             return None;
         }
         let args = args.as_args();
@@ -150,16 +150,14 @@ impl Work {
             txn.set_locks(visits);
         }
         let reply = match self {
-            Work::Command(id, args) => match engine.table.entry(*id).command.run {
-                Run::Block(run) | Run::Await(run) => {
-                    run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
-                        Tried::Got(reply) => reply,
-                        Tried::Nothing(nothing) => {
-                            awaited = Some((*id, args, nothing));
-                            Reply::None
-                        }
-                    })
-                }
+            Work::Command(id, args) => match engine.table.entry(*id).command.body {
+                Body::Wait(run) => run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
+                    Tried::Got(reply) => reply,
+                    Tried::Nothing(nothing) => {
+                        awaited = Some((*id, args, nothing));
+                        Reply::None
+                    }
+                }),
                 run => run_command(engine, &mut txn, session, state, run, args.as_args(), call.mode),
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
@@ -192,7 +190,7 @@ impl Work {
     fn keeps(&self, engine: &Engine, place: Place<'_>) -> Keeps {
         match self {
             _ if matches!(place, Place::Rehearsal) => Keeps::DryRun,
-            Work::Command(id, _) if matches!(engine.table.entry(*id).command.run, Run::Cache(_)) => Keeps::Findings,
+            Work::Command(id, _) if engine.table.entry(*id).command.access == Access::Cache => Keeps::Findings,
             Work::Command(..) | Work::Block(_) => Keeps::Effects,
         }
     }
@@ -201,7 +199,7 @@ impl Work {
 impl Needs {
     fn add(&mut self, entry: &Entry, args: resp::Args<'_>, store: &Store) {
         let command = &entry.command;
-        self.alone |= matches!(command.run, Run::Exclusive(_));
+        self.alone |= command.access == Access::Exclusive;
         for (at, spec) in command.keys(Args::from(args)) {
             let hold = if command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
             self.claims.add(store.key(0, args.get(at)).hash, hold);
@@ -235,7 +233,7 @@ impl Block {
             let command = engine.table.entry(queued.command).command;
             let started = engine.statistics.clock.now();
             let (savepoint, before) = (txn.savepoint(), state.protocol);
-            let reply = match run_command(engine, txn, session, state, command.run, queued.args.as_args(), mode) {
+            let reply = match run_command(engine, txn, session, state, command.body, queued.args.as_args(), mode) {
                 Ok(reply) => reply,
                 Err(Error::Stop(stop)) => return Err(stop.into()),
                 Err(error) => {
@@ -285,15 +283,15 @@ fn run_command(
     txn: &mut Txn<'_>,
     session: u64,
     state: &mut State,
-    run: Run,
+    body: Body,
     args: resp::Args<'_>,
     mode: Mode,
 ) -> Result<Reply, Error> {
-    match run {
-        Run::Read(run) | Run::Write(run) | Run::Cache(run) | Run::Exclusive(run) => run(txn, Args::from(args)),
+    match body {
+        Body::Txn(run) => run(txn, Args::from(args)),
         // In a block nothing waits.
-        Run::Block(run) | Run::Await(run) => run(txn, Args::from(args)).map(Tried::at_once),
-        Run::Session(run) => {
+        Body::Wait(run) => run(txn, Args::from(args)).map(Tried::at_once),
+        Body::Host(run) => {
             let may_wait = mode == Mode::Disk;
             let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait };
             let reply = run(&mut desk, Args::from(args))?;
@@ -301,8 +299,8 @@ fn run_command(
             Ok(reply)
         }
         // EXEC has ended all watching, as in Redis.
-        Run::Control(Control::Unwatch) => Ok(Reply::ok()),
-        Run::Control(_) | Run::Container | Run::Migrate(_) => {
+        Body::Engine(Control::Unwatch) => Ok(Reply::ok()),
+        Body::Engine(_) | Body::Container | Body::Migrate(_) => {
             unreachable!("these are never queued: the dispatcher runs them")
         }
     }
