@@ -1,5 +1,5 @@
-//! What a flushed row costs: CPU time of all threads per row, of writing and ingesting the file and of the compactions
-//! that follow until nothing is left to do; and how long point reads of a second thread wait meanwhile.
+//! Measures the cost of a flushed row: CPU time of all threads per row, of writing and ingesting the file and of the
+//! compactions that follow until nothing is left to do; and how long point reads of a second thread wait meanwhile.
 //! Usage: `ingest_cost [KEYS] [ROWS_PER_FLUSH] [FLUSHES] [VALUE_BYTES]`.
 
 use haypile_store::base::{Base, BaseError, Rows, Tier};
@@ -19,7 +19,7 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("haypile-ingest-cost-{}", std::process::id()));
     let base = Arc::new(Rocks::open(&directory, Options::default()).expect("the base opens"));
 
-    // The reader: what it sees is the wait of an event loop.
+    // The reader's waits are those of an event loop.
     let stop = Arc::new(AtomicBool::new(false));
     let reader = std::thread::spawn({
         let (base, stop) = (base.clone(), stop.clone());
@@ -113,8 +113,8 @@ fn key_of(id: u64) -> Vec<u8> {
     meta_row(&Key { space: Space(0), slot: slot_of(name), hash: hash_of(name, 7), name }).to_vec()
 }
 
-/// Rows that lie in memory as they are written, so that reading them costs next to nothing: a memtable's rows do not,
-/// and what fetching them costs is the memtable's share.
+/// Rows that lie in memory as they are written, so that reading them costs next to nothing. Fetching a memtable's
+/// rows costs more, which is the memtable's share.
 struct Sorted {
     bytes: Vec<u8>,
     rows: Vec<(u32, u32, u32)>,
@@ -145,7 +145,7 @@ impl Rows for Sorted {
 struct Random(u64);
 
 impl Random {
-    /// xorshift64*.
+    /// Returns the next number (xorshift64*).
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -158,7 +158,7 @@ fn this_thread_ns() -> u64 {
     schedstat("/proc/thread-self/schedstat")
 }
 
-/// CPU time of all threads that live.
+/// Returns the CPU time of all threads that live.
 fn all_threads_ns() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     tasks.flatten().map(|task| schedstat(&format!("{}/schedstat", task.path().display()))).sum()

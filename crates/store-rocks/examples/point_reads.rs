@@ -1,5 +1,7 @@
-//! What a point read costs: CPU time per `get` at `Tier::Memory`, one thread, uniform random keys, all rows in the
-//! block cache. Usage: `point_reads [ROWS] [VALUE_BYTES]`. Prints a table: the state of the files, present and absent
+//! Measures the cost of a point read: CPU time per `get` at `Tier::Memory`, one thread, uniform random keys, all rows
+//! in
+//! the block cache. Usage: `point_reads [ROWS] [VALUE_BYTES]`. Prints a table: the state of the files, present and
+//! absent
 //! keys.
 
 use haypile_store::base::{Base, BaseError, Lookup, Rows, Tier};
@@ -57,7 +59,7 @@ fn main() {
     std::fs::remove_dir_all(&directory).expect("the directory goes");
 }
 
-/// Nanoseconds of CPU time per read of random keys out of `rows`, their numbers moved by `offset`.
+/// Returns the nanoseconds of CPU time per read of random keys out of `rows`, their numbers moved by `offset`.
 fn measure(base: &Rocks, rows: u64, offset: u64) -> u64 {
     let mut random = Random(1);
     let mut row = Vec::new();
@@ -122,7 +124,7 @@ impl Rows for Sorted {
 struct Random(u64);
 
 impl Random {
-    /// xorshift64*.
+    /// Returns the next number (xorshift64*).
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -131,7 +133,7 @@ impl Random {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with schedstats");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")

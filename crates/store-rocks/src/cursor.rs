@@ -1,5 +1,5 @@
-//! Ordered reads: one RocksDB iterator from start to end. It pins the files it reads, so that neither compaction nor
-//! the compaction filter takes rows from under it, and no RocksDB snapshot is needed.
+//! Ordered reads: one RocksDB iterator from start to end. The iterator pins the files it reads, so that neither
+//! compaction nor the compaction filter takes rows from under it, and no RocksDB snapshot is needed.
 
 use crate::error::{base_error, would_block};
 use crate::handle::Open;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Rows of a range in order.
 pub(crate) struct RocksCursor {
-    /// Borrows from `open`. Declared before it, hence dropped before it.
+    /// The iterator borrows from `open`. Declared before `open`, hence dropped before it.
     rows: DBRawIterator<'static>,
     direction: Direction,
     begun: bool,
@@ -17,7 +17,7 @@ pub(crate) struct RocksCursor {
 }
 
 impl RocksCursor {
-    /// A cursor over `from` to `until` (excluded), at the end where the direction begins. The options say how.
+    /// Opens a cursor over `from` to `until` (excluded), at the end where the direction begins, with these options.
     pub(crate) fn new(
         open: Arc<Open>,
         from: &[u8],

@@ -1,11 +1,11 @@
-//! What RocksDB's errors mean to the store. RocksDB hands out a text only: `code: [subcode:] where`, so that the text
-//! is taken apart here and nowhere else.
+//! RocksDB's errors, translated for the store. RocksDB hands out a text only: `code: [subcode:] where`, which is taken
+//! apart here and nowhere else.
 
 use haypile_store::ADVICE;
 use haypile_store::base::BaseError;
 use rust_rocksdb::{Error, ErrorKind};
 
-/// Why a base could not be opened.
+/// The reason why a base could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// Another process, or another base of this one, has the directory open.
@@ -31,12 +31,12 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Whether RocksDB could not answer without the disk (`ReadTier::BlockCache`).
+/// Tells whether RocksDB could not answer without the disk (`ReadTier::BlockCache`).
 pub(crate) fn would_block(error: &Error) -> bool {
     error.kind() == ErrorKind::Incomplete
 }
 
-/// An error of a read, a write or of background work.
+/// Translates an error of a read, a write or of background work.
 pub(crate) fn base_error(error: Error) -> BaseError {
     let text = error.as_ref();
     if names_full_disk(text) {
@@ -48,7 +48,7 @@ pub(crate) fn base_error(error: Error) -> BaseError {
     }
 }
 
-/// An error of a call of the operating system on `path`.
+/// Returns the error of a call of the operating system on `path`.
 pub(crate) fn io_error(what: &str, path: &std::path::Path, error: std::io::Error) -> BaseError {
     let text = format!("{what} {}: {error}", path.display());
     if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {
@@ -58,7 +58,7 @@ pub(crate) fn io_error(what: &str, path: &std::path::Path, error: std::io::Error
     }
 }
 
-/// An error of `DB::Open`. A file that the manifest names and the directory lacks is damage too.
+/// Translates an error of `DB::Open`. A file that the manifest names and the directory lacks is damage too.
 pub(crate) fn open_error(error: Error) -> OpenError {
     let text = error.as_ref();
     if text.contains("While lock file") || text.contains("lock hold by current process") {
@@ -72,7 +72,7 @@ pub(crate) fn open_error(error: Error) -> OpenError {
     }
 }
 
-/// ENOSPC, EDQUOT, and RocksDB's own limit on space, as their texts say it.
+/// Tells whether the text says ENOSPC, EDQUOT, or RocksDB's own limit on space.
 fn names_full_disk(text: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "Space limit reached"].iter().any(|full| text.contains(full))
 }

@@ -1,5 +1,5 @@
-//! What RocksDB tells about its background work: errors, stalls, what compactions cost. Called from RocksDB's threads;
-//! keeps numbers and one error, never calls back into the database.
+//! Events of RocksDB's background work: errors, stalls, costs of compactions. Called from RocksDB's threads; keeps
+//! numbers and one error, never calls back into the database.
 
 use crate::error::base_error;
 use haypile_store::base::BaseError;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thread_priority::{ThreadPriority, ThreadPriorityValue, set_current_thread_priority};
 
-/// Counted since open.
+/// Counts since open.
 #[derive(Default)]
 pub(crate) struct Events {
     error: Mutex<Option<BaseError>>,
-    /// Of the last compaction that ended for want of room; none when one has ended well since.
+    /// The error of the last compaction that ended for want of room; none when one has ended well since.
     short: Mutex<Option<BaseError>>,
     pub(crate) background_errors: AtomicU64,
     /// Compactions that found no room.
@@ -31,7 +31,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// The error that stands, if any.
+    /// Returns the error that stands, if any.
     pub(crate) fn error(&self) -> Option<BaseError> {
         self.error.lock().clone()
     }
@@ -40,7 +40,7 @@ impl Events {
         *self.error.lock() = None;
     }
 
-    /// Why compactions find no room, if the last one did not.
+    /// Returns the reason why compactions find no room, if the last one did not.
     pub(crate) fn short_of_room(&self) -> Option<BaseError> {
         self.short.lock().clone()
     }
@@ -57,13 +57,12 @@ impl Events {
 /// The listener that RocksDB owns.
 pub(crate) struct Listener(pub(crate) Arc<Events>);
 
-/// Of 99, for niceness 15; a thread that says nothing has 48.
+/// The priority of compactions, of 99, for niceness 15; the default is 48.
 const COMPACTION_PRIORITY: u8 = 10;
 
-/// Has this thread, one of RocksDB's own, take what is left of a core. It runs on and on, while who reads a row needs
-/// the core for a moment and often; those have the same niceness (`engine::pool`). Not more: beside hot reads that keep
-/// all cores busy, a compaction took ten to thirty seconds instead of less than ten, and 19 weighs less than half of
-/// 15.
+/// Gives this thread, one of RocksDB's own, only the rest of a core. A compaction runs long, while a thread that reads
+/// a row needs the core for a moment and often; both have the same niceness (`engine::pool`). A higher one would starve
+/// compactions beside hot reads that keep all cores busy.
 fn stand_back() {
     let priority = ThreadPriorityValue::try_from(COMPACTION_PRIORITY);
     let set = priority.map_or(Ok(()), |priority| set_current_thread_priority(ThreadPriority::Crossplatform(priority)));
@@ -91,7 +90,8 @@ impl EventListener for Listener {
     }
 
     fn on_stall_conditions_changed(&self, stall: &WriteStallInfo) {
-        // Nothing is written through RocksDB's memtable, so that a stall delays nobody; it tells that compaction lags.
+        // Nothing is written through RocksDB's memtable, so that a stall delays nobody; a stall shows that compaction
+        // lags.
         if !matches!(stall.cur(), DBWriteStallCondition::KNormal) {
             self.0.stalls.fetch_add(1, Ordering::Relaxed);
         }
@@ -104,9 +104,11 @@ impl EventListener for Listener {
         if matches!((reason, status.severity()), (DBBackgroundErrorReason::KCompaction, StatusSeverity::KSoftError))
             && matches!(error, BaseError::Full(_))
         {
-            // Nothing has changed. RocksDB would remember it, and begin no compaction any more, saying nothing, until there
-            // is room for all that this one read. Where only a compaction makes room that is never, so it is told to
-            // forget; `Rocks` says when compactions begin again.
+            // Nothing has changed. RocksDB would remember the error, and silently begin no compaction until there is
+            // room for
+            // all that this one read. Where only a compaction makes room, that is never, so RocksDB is told to forget
+            // the error;
+            // `Rocks` decides when compactions begin again.
             status.reset();
             return self.0.on_short_of_room(error);
         }

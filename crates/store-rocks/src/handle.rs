@@ -1,4 +1,4 @@
-//! Who may use the open database, and when it is gone. Reads take a latch that is shared by few threads, so that they
+//! The open database: its users, and its end. Reads take a latch that is shared by few threads, so that they
 //! do not meet on one cache line; closing takes all of them.
 
 use haypile_store::base::BaseError;
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// Latches over which the reading threads are spread: more than workers and I/O pool threads on a usual machine.
 const STRIPES: usize = 32;
 
-/// How long `close` waits for those who still use the database (a reclaim that is
-/// being stopped, a view that nobody dropped).
+/// How long `close` waits for uses of the database to end (a reclaim that is being stopped, a view that nobody
+/// dropped).
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// The open database, alive as long as anybody holds it. Fields are dropped in order: files first, then the signal.
+/// The open database, alive as long as a handle exists. Fields are dropped in order: files first, then the signal.
 pub(crate) struct Open {
     pub(crate) db: DB,
     _gone: Signal,
@@ -53,7 +53,7 @@ impl Handle {
         (Handle { stripes, gone }, open)
     }
 
-    /// Runs `read` on the database. For what is short, because closing waits for it.
+    /// Runs `read` on the database. For short reads only, because closing waits for them.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&DB) -> Result<T, BaseError>) -> Result<T, BaseError> {
         match &*self.stripes[stripe()].0.read() {
             Some(open) => read(&open.db),
@@ -61,7 +61,7 @@ impl Handle {
         }
     }
 
-    /// Holds the database open. For what is long: closing tells background work to stop and then waits for it.
+    /// Holds the database open. For long uses: closing tells background work to stop and then waits for it.
     pub(crate) fn share(&self) -> Result<Arc<Open>, BaseError> {
         self.stripes[stripe()].0.read().clone().ok_or_else(closed)
     }
@@ -75,7 +75,7 @@ impl Handle {
         taken
     }
 
-    /// Waits until nobody uses the database and its files are closed; false after `CLOSE_WAIT`.
+    /// Waits until the database is unused and its files are closed; returns false after `CLOSE_WAIT`.
     pub(crate) fn wait_gone(&self) -> bool {
         let mut gone = self.gone.gone.lock();
         !self.gone.changed.wait_while_for(&mut gone, |gone| !*gone, CLOSE_WAIT).timed_out()
@@ -86,7 +86,7 @@ fn closed() -> BaseError {
     BaseError::Failed("the base is closed".into())
 }
 
-/// The calling thread's latch.
+/// Returns the calling thread's latch.
 fn stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);

@@ -1,5 +1,5 @@
-//! The base as it lies on disk, opened to be read only: nothing in the directory changes, not even RocksDB's own notes.
-//! For who checks or exports a directory on which no server runs.
+//! The base on disk, opened to be read only, for checks and exports of a directory on which no server runs: nothing in
+//! the directory changes, not even RocksDB's own notes.
 
 use crate::cursor::RocksCursor;
 use crate::error::{OpenError, base_error, open_error, would_block};
@@ -11,18 +11,18 @@ use rust_rocksdb::{BlockBasedOptions, Cache, DB, Options, Range, ReadOptions, Re
 use std::path::Path;
 use std::sync::Arc;
 
-/// Blocks, and indexes and filters of the files in use: all that grows with the data stays within this.
+/// Bytes for blocks, indexes and filters of the files in use: all memory that would grow with the data.
 const CACHE_BYTES: usize = 64 << 20;
 
 /// Files that are open at a time.
 const OPEN_FILES_MAX: i32 = 512;
 
-/// What is read at once where rows are read in order.
+/// Bytes that are read at once where rows are read in order.
 const READAHEAD_BYTES: usize = 1 << 20;
 
 /// A base without background work, caches beyond a bound, or any way to change it.
 pub struct Image {
-    /// None where no server has come so far as to make it.
+    /// The database; none in a directory in which no server has made one yet.
     open: Option<Arc<Open>>,
     memory_reads: ReadOptions,
     disk_reads: ReadOptions,
@@ -38,7 +38,7 @@ impl Image {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&Cache::new_hyper_clock_cache(CACHE_BYTES, 0));
         table.set_cache_index_and_filter_blocks(true);
-        // Files have theirs; this only says that they are to be used.
+        // The files have filters; this only says that they are to be used.
         table.set_bloom_filter(10.0, false);
         let mut options = Options::default();
         options.set_block_based_table_factory(&table);
@@ -58,7 +58,7 @@ impl Image {
         self.open.as_ref().map(|open| &open.db)
     }
 
-    /// Rows in their order, read with these options.
+    /// Returns the rows in order, read with these options.
     fn cursor(
         &self,
         from: &[u8],
@@ -73,7 +73,7 @@ impl Image {
     }
 }
 
-/// How much is read in order: not by way of the cache.
+/// Returns the options of long reads in order, which pass the cache by.
 fn long_reads() -> ReadOptions {
     let mut reads = ReadOptions::default();
     reads.fill_cache(false);
@@ -81,7 +81,7 @@ fn long_reads() -> ReadOptions {
     reads
 }
 
-/// What is read of a base that is not there.
+/// The cursor over a base that does not exist.
 struct Nothing;
 
 impl Cursor for Nothing {
@@ -144,7 +144,7 @@ impl Base for Image {
 
     fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
         let Some(db) = self.db().filter(|_| from < until) else { return 0 };
-        // From the indexes of the files; what cannot be read there is met again where rows are read.
+        // The sizes come from the indexes of the files; one that cannot be read is met again where rows are read.
         db.get_approximate_sizes(&[Range::new(from, until)]).map_or(0, |sizes| sizes.into_iter().sum())
     }
 

@@ -1,5 +1,5 @@
-//! A flush becomes files, and the files become visible in one step. Writes under `ingest/` in the base's directory,
-//! syncs each file, hands all of them over in one call, and leaves nothing behind when any of that fails.
+//! Makes a flush visible in one step, as files. Writes under `ingest/` in the base's directory, syncs each file, hands
+//! all of them over in one call, and leaves nothing behind when any of that fails.
 
 use crate::error::{base_error, io_error};
 use crate::options::Options;
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// The directory of files that are not yet the base's.
 const DIRECTORY: &str = "ingest";
 
-/// How many bytes of rows may pass between two looks at the size of the file being written.
+/// How many bytes of rows may pass between two checks of the size of the file being written.
 const LOOK_EVERY_BYTES: usize = 256 * 1024;
 
 /// Writes flushes into the base, one at a time.
@@ -57,8 +57,8 @@ impl Ingest {
         }
     }
 
-    /// Takes away what an earlier run left: files of a flush that never became visible, or second links of files that
-    /// did (RocksDB removes those after the step that counts).
+    /// Removes the files that an earlier run left: those of a flush that never became visible, or second links of files
+    /// that did (RocksDB removes those after the step that counts).
     pub(crate) fn clean(&self) -> Result<(), BaseError> {
         match std::fs::remove_dir_all(&self.directory) {
             Ok(()) => {}
@@ -89,7 +89,7 @@ impl Ingest {
             Ok(())
         });
         if done.is_err() {
-            // What cannot be removed now goes at the next open.
+            // A file that cannot be removed now is removed at the next open.
             for file in &staged {
                 let _ = std::fs::remove_file(&file.path);
             }
@@ -143,8 +143,8 @@ fn finish(writer: &mut SstFileWriter<'_>, staged: &mut [Staged]) -> Result<(), B
     Ok(())
 }
 
-/// Reads where each file begins in what is there already. The ingestion looks there under RocksDB's mutex, for which
-/// readers wait that find their view of the files outdated: the blocks it needs shall be in the cache by then.
+/// Reads the blocks around the begin of each file into the cache. The ingestion looks there under RocksDB's mutex,
+/// for which readers wait whose view of the files is outdated.
 fn warm(db: &DB, staged: &[Staged]) {
     for file in staged {
         let mut rows = db.raw_iterator_opt(ReadOptions::default());

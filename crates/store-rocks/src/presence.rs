@@ -1,4 +1,4 @@
-//! Whether the base's files are still there. RocksDB keeps its files open and does not notice that their names are
+//! Checks that the base's files are still there. RocksDB keeps its files open and does not notice that their names are
 //! gone.
 
 use crate::error::{OpenError, io_error};
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The file that names the manifest, and so all others.
 const HEAD: &str = "CURRENT";
 
-/// So many looks apart the files with rows are looked for, one by one.
+/// The number of looks from one search for the files with rows, one by one, to the next.
 const FILES_EVERY: u64 = 16;
 
-/// Where the base was opened.
+/// The place where the base was opened.
 pub(crate) struct Presence {
     directory: PathBuf,
-    /// Device and inode: another directory may come to have the name.
+    /// Device and inode: the name may come to stand for another directory.
     identity: (u64, u64),
     looks: AtomicU64,
 }
@@ -28,7 +28,7 @@ impl Presence {
         Ok(Presence { directory: directory.to_owned(), identity: (about.dev(), about.ino()), looks: AtomicU64::new(0) })
     }
 
-    /// An error if the directory or a file of it is gone; `live` tells the files with rows.
+    /// Returns an error if the directory or a file of it is gone; `live` lists the files with rows.
     pub(crate) fn look(&self, live: impl Fn() -> Result<Vec<LiveFile>, BaseError>) -> Result<(), BaseError> {
         let gone = |path: &Path| BaseError::Failed(format!("{} was removed while the server runs", path.display()));
         let is_ours = std::fs::metadata(&self.directory).map(|about| (about.dev(), about.ino()) == self.identity);
@@ -48,7 +48,7 @@ impl Presence {
         if missing.is_empty() {
             return Ok(());
         }
-        // What a compaction has replaced since is not missed.
+        // A file that a compaction has replaced since is not missed.
         let still: Vec<PathBuf> = live()?.iter().map(path_of).collect();
         missing.iter().find(|path| still.contains(path)).map_or(Ok(()), |path| Err(gone(path)))
     }
@@ -68,7 +68,7 @@ pub(crate) fn refuse_headless(directory: &Path) -> Result<(), OpenError> {
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         let name = name.to_string_lossy();
-        // What RocksDB makes before it makes that file is none of these.
+        // RocksDB makes none of these files before the one that names them.
         if name.ends_with(".sst") || name.ends_with(".log") || name.starts_with("OPTIONS-") {
             return Err(OpenError::Corrupt(format!("{} is missing, and there is {name}", head.display())));
         }

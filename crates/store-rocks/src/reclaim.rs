@@ -1,10 +1,10 @@
-//! The compaction filter: takes rows away that nobody can reach any more. It keeps whatever it is not sure of.
+//! The compaction filter: drops rows that nothing can reach any more, and keeps every row of which it is not sure.
 //!
-//! It drops a row in two cases only:
-//! - The row lies in a *dead space*. Spaces are never used twice, so that what is dead stays dead.
+//! A row is dropped in two cases only:
+//! - The row lies in a *dead space*. Spaces are never used twice, so that a dead one stays dead.
 //! - The row is an element (`data`, `score`) of an object whose id is below `Reclaim::objects_below`, and a *successful
 //!   read* of the object's owner row, at latest, says that there is none. Below that id every object is wholly in the
-//!   base, its owner included, and ids are never issued twice: who has no owner now will never have one.
+//!   base, its owner included, and ids are never issued twice: an object without owner will never have one.
 //!
 //! Why that never takes a live row: `Reclaim` is copied when a compaction begins, before any owner is read; a live
 //! object below the copied mark has had its owner row in the base since then, and flushes are atomic, so that each
@@ -22,7 +22,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the filter knows, shared between the base and all running compactions.
+/// The state of the filter, shared between the base and all running compactions.
 #[derive(Default)]
 pub(crate) struct Reclaimer {
     reclaim: RwLock<Arc<Reclaim>>,
@@ -47,12 +47,12 @@ impl Reclaimer {
         *self.owners.write() = Some(open);
     }
 
-    /// Waits for owner reads that run; later ones keep.
+    /// Waits for owner reads that run; later ones find no database and keep their rows.
     pub(crate) fn close(&self) {
         *self.owners.write() = None;
     }
 
-    /// Whether the base certainly holds no owner of the object.
+    /// Tells whether the base certainly holds no owner of the object.
     fn is_ownerless(&self, owner: &[u8], options: &ReadOptions) -> bool {
         self.owner_reads.fetch_add(1, Ordering::Relaxed);
         match &*self.owners.read() {
@@ -82,7 +82,7 @@ impl CompactionFilterFactory for ReclaimFactory {
 /// The filter of one compaction, used by one thread.
 pub(crate) struct ReclaimFilter {
     shared: Arc<Reclaimer>,
-    /// As it was when this compaction began; never newer than an owner read.
+    /// `Reclaim` as it was when this compaction began; never newer than an owner read.
     reclaim: Arc<Reclaim>,
     options: ReadOptions,
     /// The last object that was asked for, and the answer: rows of an object follow each other.
@@ -105,7 +105,7 @@ impl ReclaimFilter {
         }
     }
 
-    /// Whether the row may go.
+    /// Tells whether the row may be dropped.
     pub(crate) fn is_dead(&mut self, row: &[u8]) -> bool {
         let Some(space) = space_of(row) else { return false };
         if self.is_dead_space(space) {
@@ -164,8 +164,8 @@ impl Drop for ReclaimFilter {
     }
 }
 
-/// The parts of `from..until` in which every possible row lies in a dead space, as `(first, last)`, both included. An
-/// upper end that is no row key (a bare prefix) may stand in for an excluded one.
+/// Returns the parts of `from..until` in which every possible row lies in a dead space, as `(first, last)`, both
+/// included. An upper end that is no row key (a bare prefix) may stand in for an excluded one.
 pub(crate) fn dead_ranges(reclaim: &Reclaim, from: &[u8], until: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let families = [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire];
     let mut ranges = Vec::new();
@@ -213,7 +213,7 @@ mod tests {
         data_row(SPACE, SLOT, ObjectId(id), b"element").to_vec()
     }
 
-    /// A database in which object 1 has an owner and object 2 has none.
+    /// Runs a test on a database in which object 1 has an owner and object 2 has none.
     fn with_database(test: impl FnOnce(DB, std::path::PathBuf)) {
         let path = std::env::temp_dir().join(format!("haypile-filter-{}-{:p}", std::process::id(), &test));
         let mut options = rust_rocksdb::Options::default();
@@ -259,7 +259,7 @@ mod tests {
             let (_handle, open) = Handle::new(db);
             reclaimer.open(open);
             let mut filter = ReclaimFilter::new(reclaimer);
-            // The owner's block is not in the cache: an error, as from a disk.
+            // The owner's block is not in the cache: the read fails, as with a failing disk.
             filter.options.set_read_tier(ReadTier::BlockCache);
             assert!(!filter.is_dead(&element(1)));
             filter.options.set_read_tier(ReadTier::All);

@@ -1,27 +1,28 @@
-//! How fast files go that nobody needs any more. RocksDB makes trash of them and takes one after the other away, at a
-//! rate that is set here.
+//! How fast unneeded files are removed. RocksDB makes trash of them and removes one after the other, at a rate that is
+//! set here.
 
 use rust_rocksdb::SstFileManager;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// However much trash there is, this rate leaves the disk to others.
+/// The highest rate, however much trash there is: the disk is left to others.
 const BYTES_PER_S_MAX: u64 = 1 << 30;
 
-/// Below that rate, what is trash now is gone in so many seconds.
+/// Below the highest rate, the trash of this moment is gone in so many seconds.
 const SECONDS: u64 = 30;
 
 pub(crate) struct Removal {
     manager: SstFileManager,
     bytes_per_s_min: u64,
-    /// 0 for at once.
+    /// The rate set; 0 for at once.
     bytes_per_s: AtomicU64,
 }
 
 impl Removal {
     pub(crate) fn new(bytes_per_s_min: u64) -> Removal {
         let manager = SstFileManager::new();
-        // RocksDB would take files away at once when trash is a part of all bytes that it knows of, among which
-        // flushes' files are not before the next open.
+        // RocksDB would remove files at once when trash is a large part of all bytes that it knows of; flushes' files
+        // are not
+        // among these before the next open.
         manager.set_max_trash_db_ratio(f64::INFINITY);
         let removal = Removal { manager, bytes_per_s_min, bytes_per_s: AtomicU64::new(0) };
         removal.pace(false);
@@ -32,12 +33,12 @@ impl Removal {
         &self.manager
     }
 
-    /// Bytes of files that are still to go.
+    /// Returns the bytes of files that are still to be removed.
     pub(crate) fn trash_bytes(&self) -> u64 {
         self.manager.get_total_trash_size()
     }
 
-    /// Sets the rate by what there is now.
+    /// Sets the rate by the trash of this moment.
     pub(crate) fn pace(&self, short_of_space: bool) {
         let rate = match short_of_space {
             true => 0,

@@ -1,6 +1,6 @@
 //! `Rocks`: the base on disk.
 //!
-//! The directory is RocksDB's own, plus `ingest/`. Everything in it is the base's; nothing else may write there.
+//! The directory is RocksDB's own, plus `ingest/`. Every file in it is the base's; nothing else may write there.
 
 use crate::cursor::RocksCursor;
 use crate::error::{OpenError, base_error, io_error, open_error, would_block};
@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long after a compaction that found no room the next one begins by itself. It takes what room there is while it runs,
-/// which others may need; those that give room back are asked for (`Base::reclaim_range`).
+/// How long after a compaction that found no room the next one begins by itself. A running compaction takes room that
+/// others may need; those that give room back are asked for (`Base::reclaim_range`).
 const COMPACTION_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Rows on disk, up to the applied index.
@@ -40,17 +40,17 @@ pub struct Rocks {
     removal: Removal,
     cache: Cache,
     layout: Mutex<IndexLayout>,
-    /// With how many a compaction begins: while flushes follow each other, and in quiet times.
+    /// The number of files with which a compaction begins: while flushes follow each other, and in quiet times.
     level0_files: (u32, u32),
     pace: Mutex<Pace>,
     memory_reads: ReadOptions,
     disk_reads: ReadOptions,
 }
 
-/// When compactions begin by themselves.
+/// The times when compactions begin by themselves.
 #[derive(Default)]
 struct Pace {
-    /// None before this, since one has found no room.
+    /// No compaction begins before this, since one has found no room.
     held_until: Option<Instant>,
     /// Shortages that were answered.
     shortages: u64,
@@ -76,14 +76,15 @@ impl Rocks {
         let settings = options.database(&cache, &reclaimer, &events, &removal);
         let opened = DB::open(&settings, directory).map_err(open_error);
         let db = match opened {
-            // It got as far as to write, so that the directory is ours, with what an unfinished flush has left.
+            // The open got as far as to write, so that the directory is ours, with the files that an unfinished flush
+            // has left.
             Err(OpenError::Full(_)) => {
                 ingest.clean().map_err(not_opened)?;
                 DB::open(&settings, directory).map_err(open_error)?
             }
             opened => opened?,
         };
-        // Only now: the lock is ours, so that these are no other's files.
+        // Only now is the lock ours, so that these are no other's files.
         ingest.clean().map_err(not_opened)?;
         let presence = Presence::new(directory).map_err(not_opened)?;
         let (handle, open) = Handle::new(db);
@@ -139,7 +140,7 @@ impl Rocks {
         *pace = Pace { held_until, shortages };
         let setting = ("disable_auto_compactions", if held_until.is_some() { "true" } else { "false" });
         if let Err(error) = self.handle.with(|db| db.set_options(&[setting]).map_err(base_error)) {
-            // It is in force all the same where only the file of options finds no room.
+            // The change is in force all the same where only the file of options finds no room.
             tracing::debug!("compactions are held back, or let go: {error}");
         }
     }
@@ -192,7 +193,7 @@ impl Base for Rocks {
             .handle
             .with(|db| db.set_options(&[("level0_file_num_compaction_trigger", &files)]).map_err(base_error));
         if let Err(error) = changed {
-            // Compactions then begin earlier or later than they might: nothing depends on it.
+            // Compactions then begin earlier or later than they might: nothing depends on that.
             tracing::warn!("level 0 is compacted as before: {error}");
         }
     }
@@ -212,14 +213,14 @@ impl Base for Rocks {
             open.db.delete_file_in_range(first, last).map_err(base_error)?;
         }
         let mut options = CompactOptions::default();
-        // Automatic compactions of other ranges go on beside it.
+        // Automatic compactions of other ranges go on meanwhile.
         options.set_exclusive_manual_compaction(false);
         // The filter runs on the last level too, and on all of its files: one that came there meanwhile may be the work
         // of a compaction that began before these rows were dead, and the caller will not ask again.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         let errors = number(&open.db, properties::BACKGROUND_ERRORS);
         open.db.compact_range_opt(Some(from), Some(until), &options);
-        // The call itself returns nothing; RocksDB counts what failed, also what it tells no listener.
+        // The call itself returns nothing; RocksDB counts failures, also those that it tells no listener.
         match self.events.error() {
             Some(error) => Err(error),
             None if number(&open.db, properties::BACKGROUND_ERRORS) > errors => {
@@ -231,7 +232,7 @@ impl Base for Rocks {
     }
 
     fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64 {
-        // From the indexes of the files, a block exact at either end.
+        // The sizes come from the indexes of the files, exact to a block at either end.
         let sizes = self.handle.with(|db| db.get_approximate_sizes(&[Range::new(from, until)]).map_err(base_error));
         sizes.map_or(0, |sizes| sizes.into_iter().sum())
     }
@@ -264,8 +265,9 @@ impl Base for Rocks {
                 self.events.clear_error();
                 Ok(())
             }
-            // RocksDB is at it by itself (where the list of files found no room, it looks for some every five seconds): what it
-            // waits for.
+            // RocksDB resumes by itself already: where the list of files found no room, it looks for some every five
+            // seconds.
+            // The error that stands is the one that it waits on.
             Err(error) if error.kind() == ErrorKind::Busy => match self.events.error() {
                 Some(standing) => Err(standing),
                 None => Ok(()),
@@ -339,10 +341,10 @@ impl Base for Rocks {
     }
 
     fn close(&self) {
-        // First the filter: compactions that still run keep everything, and no owner read runs after this.
+        // The filter closes first: compactions that still run keep everything, and no owner read runs after this.
         self.reclaimer.close();
         let Some(open) = self.handle.take() else { return };
-        // Running compactions, manual ones included, stop at the next row; those who wait for them return.
+        // Running compactions, manual ones included, stop at the next row; callers that wait for them return.
         open.db.cancel_all_background_work(true);
         drop(open);
         if !self.handle.wait_gone() {
@@ -357,7 +359,7 @@ impl Drop for Rocks {
     }
 }
 
-/// A property that is a number; 0 if there is none.
+/// Returns a property that is a number; 0 if there is none.
 fn number(db: &DB, name: &CStr) -> u64 {
     db.property_int_value(name).ok().flatten().unwrap_or(0)
 }
@@ -370,12 +372,12 @@ fn level_files(db: &DB, level: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether files in this directory can be opened past the page cache: not on every file system.
+/// Tells whether files in this directory can be opened past the page cache: not on every file system.
 fn has_direct_io(directory: &Path) -> Result<bool, BaseError> {
     let path = directory.join("direct-io-probe");
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
     let opened = rustix::fs::open(&path, flags, FileMode::RUSR | FileMode::WUSR);
-    // It may be there even where that failed.
+    // The file may be there even where that failed.
     let _ = std::fs::remove_file(&path);
     match opened {
         Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! Backups of a store that goes on: each one, opened, is the store as it was at one index.
+//! Backups of a store while it is written: each one, opened, is the store as it was at one index.
 
 mod contract;
 
@@ -20,7 +20,7 @@ fn open(directory: &Path) -> Arc<Store> {
     open_through(directory, 0)
 }
 
-/// Every record through `index` has to be there.
+/// Opens a backup, in which every record through `index` has to be.
 fn open_through(directory: &Path, index: u64) -> Arc<Store> {
     let base = Rocks::open(&directory.join("base"), Options { level0_files: 4, ..Options::default() });
     let mut options = options(directory);
@@ -38,7 +38,7 @@ fn begin(store: &Store) -> Txn<'_> {
     store.begin(TxnBuffers::default(), Call { now_ms: 1, seed: 1, database: 0, mode: Mode::Disk, pins: None })
 }
 
-/// One transaction: two keys that are always equal, and one that was not there.
+/// Writes one transaction: two keys that are always equal, and one that was not there.
 fn write(store: &Store, writer: u64, number: u64) -> u64 {
     let mut txn = begin(store);
     let names = [format!("{writer}:a"), format!("{writer}:b"), format!("{writer}:key {number}")];
@@ -121,7 +121,7 @@ fn each_backup_is_the_store_at_its_index_while_all_goes_on() {
         }
         assert_eq!(copy.counter(0, Counter::Keys), keys as i64, "{path:?}");
         assert_ne!(copy.history(), store.history(), "it goes its own way");
-        // It is a store like any other: what it does is nobody else's business.
+        // The backup is a store like any other: changes of it do not reach the original.
         for n in 0..2000 {
             write(&copy, 9, n + 1);
         }

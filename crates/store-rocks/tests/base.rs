@@ -1,4 +1,4 @@
-//! The contract of the base, on each base there is, and what only the one on disk promises: it survives being closed,
+//! The contract of the base, on each base there is, and the promises of the one on disk: it survives being closed,
 //! copied and left in the middle of a flush.
 
 mod contract;
@@ -65,14 +65,14 @@ fn after_closing_nothing_is_read_and_nothing_panics() {
     assert!(!base.figures().is_empty());
 }
 
-/// System calls by which this thread has read so far; `None` where the kernel does not tell.
+/// Returns the system calls by which this thread has read so far; `None` where the kernel does not tell.
 fn reads_of_this_thread() -> Option<u64> {
     let counts = std::fs::read_to_string("/proc/thread-self/io").ok()?;
     counts.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
 }
 
-/// An event loop reads in the tier of memory: whatever is not there, rows, indexes or filters, and at whatever level,
-/// it is told so. Beyond level 0 indexes and filters are not pinned, only the top of those that are partitioned.
+/// An event loop reads in the tier of memory: of rows, indexes and filters that are not there, at any level, the read
+/// says so. Beyond level 0 indexes and filters are not pinned, only the top of those that are partitioned.
 #[test]
 fn the_tier_of_memory_never_reads_a_file() {
     if reads_of_this_thread().is_none() {
@@ -310,7 +310,7 @@ fn direct_reads_open_the_files_past_the_page_cache() {
     }
 }
 
-/// The flags of the files under `directory` that this process has open.
+/// Returns the flags of the files under `directory` that this process has open.
 fn open_files(directory: &Directory, suffix: &str) -> impl Iterator<Item = u32> {
     let fds = std::fs::read_dir("/proc/self/fd").expect("Linux").flatten();
     fds.filter_map(move |fd| {
@@ -382,7 +382,7 @@ fn files_that_nobody_needs_go_slowly_unless_space_is_short() {
     make_trash(&base);
     assert!(trash(&directory) > 0);
     base.close();
-    // What is left then goes after the next open.
+    // The trash that is left then is removed after the next open.
     let base = open(1 << 30);
     gone(&base);
     assert_eq!(all(&base).len(), 500);
@@ -393,7 +393,7 @@ fn trash(directory: &Directory) -> usize {
     names.filter(|name| name.to_string_lossy().ends_with(".trash")).count()
 }
 
-/// At least so long, on any machine: no test of how fast it is.
+/// Writing takes at least so long, on any machine: no test of how fast it is.
 #[test]
 fn compactions_write_no_faster_than_they_may() {
     let directory = Directory::new("rate");

@@ -1,5 +1,5 @@
-//! Planted damage: whatever is wrong in the directory becomes an error that says what, never a wrong answer, and what
-//! is not damaged stays readable.
+//! Planted damage: any defect in the directory becomes an error that names it, never a wrong answer, and rows that are
+//! not damaged stay readable.
 
 mod contract;
 
@@ -32,7 +32,7 @@ fn filled() -> Directory {
     directory
 }
 
-/// The only file whose name begins or ends so.
+/// Returns the only file whose name begins or ends so.
 fn file(directory: &Directory, part: &str) -> PathBuf {
     let files = std::fs::read_dir(directory.path()).expect("the directory").flatten().map(|entry| entry.path());
     let named = |path: &PathBuf| {
@@ -101,7 +101,7 @@ fn a_compaction_that_meets_damage_stops_and_says_so() {
 
 #[test]
 fn damage_that_opening_meets_is_named() {
-    // What is done to which file; the text that must be in the error.
+    // A part of a file's name, the harm done to the file, and the text that must be in the error.
     type Harm = fn(&PathBuf);
     let harms: [(&str, Harm, &str); 5] = [
         ("MANIFEST", |path| flip(path, 0.7), "MANIFEST"),

@@ -37,7 +37,7 @@ fn rows(round: u64, bytes: usize) -> Flush {
     rows_of(round, bytes / 1000, |key| key.to_be_bytes().to_vec())
 }
 
-/// So many rows of 1000 bytes each.
+/// Returns so many rows of 1000 bytes each.
 fn rows_of(round: u64, count: usize, row: impl Fn(u32) -> Vec<u8>) -> Flush {
     let mut random = Random(round + 1);
     let mut flush = Flush::default();
@@ -71,7 +71,7 @@ fn a_full_disk_refuses_flushes_keeps_reads_and_takes_flushes_again_when_there_is
     // A compaction that finds no room may stop background work; it must say that the disk is full.
     let _ = base.reclaim_range(b"", &[255]);
     assert!(matches!(base.background_error(), None | Some(BaseError::Full(_))), "{:?}", base.background_error());
-    // What makes room comes with a flush, which must not wait for the room that a compaction wants.
+    // Room comes with a flush, which must not wait for the room that a compaction wants.
     println!("background error: {:?}", base.background_error());
     Flush::default().put("small", "row").into_base(&base).expect("there is room for that");
     Flush::default().delete("small").into_base(&base).expect("there is room for that");

@@ -23,7 +23,7 @@ fn check(faults: bool) {
             make_base: Box::new(move || Arc::new(Rocks::open(&path, Options::default()).expect("a base opens"))),
             durability: Durability::Os,
             memory_only: false,
-            // What compaction takes is its own business, as long as it is dead.
+            // A compaction may leave dead rows.
             reclaims_all: false,
         };
         run(setup, &steps);

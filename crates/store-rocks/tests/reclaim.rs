@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// What happens, in any order. Numbers choose among what there is.
+/// The events, in any order. Numbers choose among the objects and databases there are.
 #[derive(Clone, Debug)]
 enum Event {
     /// A new object with an owner and elements.
@@ -54,7 +54,7 @@ enum Event {
     FlushDatabase {
         database: usize,
     },
-    /// What was written so far waits for the flush; what comes is written above it.
+    /// The rows written so far wait for the flush; later ones are written above them.
     Freeze,
     Flush,
     Compact {
@@ -89,7 +89,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// Rows on their way, with what the store knows of the moment at which they were cut off.
+/// Rows on their way, with the state of the store at the moment at which they were cut off.
 #[derive(Clone, Default)]
 struct Generation {
     changes: Changes,
@@ -106,7 +106,7 @@ struct World {
     frozen: Option<Generation>,
     /// Everything that was flushed, as if nothing were ever reclaimed.
     flushed: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What the base was told last.
+    /// The last `Reclaim` that the base was told.
     reclaim: Reclaim,
     objects: Vec<(Space, Slot, ObjectId)>,
     /// Objects without an owner so far, in the order of their ids: the store does not name ids from the first on.
@@ -233,7 +233,7 @@ impl World {
             Event::Compact { from, until } => self.base.reclaim_range(&[from], &[until]).expect("a compaction"),
             Event::CompactBeside => {
                 let base = self.base.clone();
-                // Closing may end it before its time.
+                // Closing may end the compaction before its time.
                 self.beside.push(std::thread::spawn(move || drop(base.reclaim_range(b"", &[0xff]))));
             }
             Event::Close { tell_again } => {
@@ -267,7 +267,7 @@ impl World {
         self.base.set_reclaim(self.reclaim.clone());
     }
 
-    /// Whether no compaction may take the row.
+    /// Tells whether no compaction may take the row.
     fn must_stay(&self, row: &[u8]) -> bool {
         let Some(space) = space_of(row) else { return true };
         if self.reclaim.dead_spaces.contains(&space) {
@@ -305,7 +305,7 @@ impl World {
         let found: BTreeSet<_> = all(&*self.base).into_iter().map(|(row, _)| row).collect();
         let live: BTreeSet<_> = self.flushed.keys().filter(|row| self.must_stay(row)).cloned().collect();
         prop_assert_eq!(found, live, "what is dead must be gone after a compaction of everything");
-        // What lives in the store lives here.
+        // Rows that live in the store live here.
         for &(space, slot, id) in &self.objects {
             prop_assert!(self.flushed.contains_key(&owner_row(space, slot, id)[..]));
         }

@@ -1,5 +1,5 @@
-//! What every base does, whatever it is made of: `check_base` runs the whole contract of `haypile_store::base::Base`
-//! against fresh bases. Also the helpers that all tests of bases share.
+//! The contract of every base: `check_base` runs all rules of `haypile_store::base::Base` against fresh bases. Also the
+//! helpers that all tests of bases share.
 
 #![allow(dead_code, reason = "each test file uses its part of the helpers")]
 
@@ -284,7 +284,7 @@ fn what_was_read_from_disk_is_in_memory(base: &dyn Base) {
     }
 }
 
-/// A base with live and dead rows of each kind, and the keys of those that must stay.
+/// Returns a base with live and dead rows of each kind, and the keys of those that must stay.
 fn populate(base: &dyn Base) -> Vec<Vec<u8>> {
     let (live, dead, slot) = (Space(1), Space(2), Slot(77));
     let name = |space| Key { space, slot, hash: 9, name: b"k" };
@@ -315,7 +315,7 @@ fn populate(base: &dyn Base) -> Vec<Vec<u8>> {
     }
     put(&system_row(SystemScope::Replicated, b"spaces"), true);
     put(&system_row(SystemScope::Local, b"applied"), true);
-    // Rows that no part of the store writes: who cannot be understood stays.
+    // Rows that no part of the store writes: rows that cannot be parsed stay.
     put(&[Family::Data as u8, 0, 0, 0, 1, 0, 77, 0, 0], true);
     put(b"\x09unknown", true);
     flush.into_base(base).expect("a flush");
@@ -369,7 +369,7 @@ fn sizes_grow_with_rows(base: &dyn Base) {
 pub struct Random(pub u64);
 
 impl Random {
-    /// xorshift64*.
+    /// Returns the next number (xorshift64*).
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
