@@ -1,5 +1,5 @@
-//! Measures the rows: our server and redis-server one after the other in alternating rounds, each alone on one core,
-//! the client on another, CPU time counted until background work has been idle.
+//! Measures the rows: our server and redis-server one after the other in alternating rounds, each pinned to one core of
+//! its own, the client to another; CPU time is counted until background work has been idle.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::rows::{Before, FLUSHES_MIN, Row};
 use crate::client::{Client, info_field};
 use crate::server::{Server, Template, Workplace};
 
-/// How rows are measured.
+/// The way in which rows are measured.
 pub struct Plan {
     pub base: Template,
     pub server: Template,
     pub rounds: u32,
-    /// Requests are multiplied by this: below 1 for a smoke run.
+    /// The factor on requests: below 1 for a smoke run.
     pub scale: f64,
     /// Whether write rows are made long enough for their flushes.
     pub flushes: bool,
-    /// How long background work may take to become idle.
+    /// The longest time that background work may take to become idle.
     pub idle_max: Duration,
     pub server_cpu: u32,
     pub client_cpu: u32,
@@ -35,11 +35,11 @@ pub struct Measured {
     pub rate: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
-    /// Flushes completed while it was measured.
+    /// Flushes completed during the measurement.
     pub flushes: u64,
 }
 
-/// The rounds of one case, base and ours.
+/// The rounds of one case, each the base's figures and ours.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     pub each: Vec<(Measured, Measured)>,
@@ -52,12 +52,12 @@ impl Rounds {
         ratios
     }
 
-    /// The median of the rounds' ratios of CPU time, what counts.
+    /// Returns the median of the rounds' ratios of CPU time: the figure that targets are for.
     pub fn ratio(&self) -> f64 {
         median(&self.ratios())
     }
 
-    /// The least and the greatest ratio.
+    /// Returns the least and the greatest ratio.
     pub fn spread(&self) -> (f64, f64) {
         let ratios = self.ratios();
         (ratios.first().copied().unwrap_or(f64::NAN), ratios.last().copied().unwrap_or(f64::NAN))
@@ -76,16 +76,16 @@ impl Rounds {
     }
 }
 
-/// What a row came to.
+/// The result of a row.
 pub struct Outcome {
     pub row: &'static Row,
     pub requests: u64,
     pub rounds: Rounds,
-    /// Percent of the machine's time that was stolen meanwhile.
+    /// Percent of the machine's time that was stolen during the measurement.
     pub steal: f64,
 }
 
-/// The middle value; of an even number the mean of the two; NaN of none.
+/// Returns the middle value; of an even number the mean of the two; NaN of none.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -97,7 +97,6 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 impl Plan {
-    /// Measures one row.
     pub fn measure(&self, row: &'static Row) -> Result<Outcome> {
         let steal = Steal::now();
         let mut requests = ((row.requests as f64 * self.scale) as u64).max(1000);
@@ -113,15 +112,15 @@ impl Plan {
         Ok(Outcome { row, requests, rounds, steal: steal.percent_since() })
     }
 
-    /// So many requests that enough flushes complete.
+    /// Returns a number of requests in which enough flushes complete.
     fn requests_for_flushes(&self, row: &'static Row, first: u64) -> Result<u64> {
-        /// As many as the row's rounds can take in a few minutes.
+        /// A bound: the rounds of that many requests take a few minutes.
         const REQUESTS_MAX: u64 = 60_000_000;
         let mut requests = first;
         loop {
             let flushes = self.one(row, &self.server, requests, false).context("our server")?.flushes;
             if flushes >= FLUSHES_MIN {
-                // Some more than was enough once, because where a flush begins varies.
+                // Where a flush begins varies, so that a just sufficient number gets a reserve.
                 return Ok(if flushes == FLUSHES_MIN { requests + requests / 4 } else { requests });
             }
             ensure!(requests < REQUESTS_MAX, "{}: {flushes} flushes in {requests} requests", row.id);
@@ -130,7 +129,7 @@ impl Plan {
         }
     }
 
-    /// One server, one round, in a directory of its own.
+    /// Measures one server in one round, in a directory of its own.
     fn one(&self, row: &Row, template: &Template, requests: u64, is_base: bool) -> Result<Measured> {
         let place = Workplace::new("bench", None)?;
         let template = if is_base { template.clone() } else { template.with(row.directives)? };
@@ -170,7 +169,7 @@ pub(super) fn fill(client: &mut Client, keys: u64, value_bytes: u32) -> Result<(
     write_all(client, (0..keys).map(|number| format!("key:{number:012}")), &value)
 }
 
-/// Writes other keys until two memtables have been flushed: then none holds what was written before.
+/// Writes other keys until two memtables have been flushed: then neither generation holds what was written before.
 fn push_out_of_memtable(client: &mut Client) -> Result<()> {
     const KEYS_MAX: u64 = 50_000_000;
     const BATCH: u64 = 20_000;
@@ -203,7 +202,7 @@ fn write_all(client: &mut Client, keys: impl Iterator<Item = String>, value: &[u
     Ok(())
 }
 
-/// Flushes completed since the server's start; 0 for a server that has none.
+/// Returns the flushes completed since the server's start; 0 for a server that has none.
 pub(super) fn flushes(client: &mut Client) -> Result<u64> {
     let info = client.info("store")?.unwrap_or_default();
     Ok(info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()).unwrap_or(0))

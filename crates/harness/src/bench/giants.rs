@@ -1,5 +1,5 @@
-//! What one giant collection does to the others: it is filled, read as a whole while other clients go on, copied by the
-//! commands that store, and deleted; memory, the others' p99 and the room on disk are watched meanwhile.
+//! The effect of one giant collection on other clients: it is filled, read as a whole while other clients go on, copied
+//! by the commands that store, and deleted; memory, the others' p99 and the room on disk are watched meanwhile.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -20,17 +20,17 @@ use crate::client::{Client, encode};
 use crate::random::mix;
 use crate::server::{Server, Template, Workplace};
 
-/// How our server is started.
+/// The directives of our server.
 pub const DIRECTIVES: &str = "--maxmemory 256mb --io-pool 8";
 
 pub struct Options {
     pub server: Template,
-    /// The names of the types, all if empty.
+    /// The names of the types; empty for all.
     pub types: Vec<String>,
     pub elements: u64,
-    /// How long the others are measured alone.
+    /// The length of the window in which the others are measured without the giant.
     pub window: Duration,
-    /// Where the data lies.
+    /// The directory of the data.
     pub dir: PathBuf,
     pub server_cpu: u32,
     pub write_to: Option<PathBuf>,
@@ -44,14 +44,14 @@ struct Giant {
     element: fn(u64) -> Vec<Vec<u8>>,
     /// Elements that one command writes.
     in_one: u64,
-    /// What reads all of it.
+    /// The command that reads all of the collection.
     read: &'static [&'static str],
-    /// Elements of the reply for each of the collection.
+    /// Elements of the reply for each element of the collection.
     read_factor: u64,
-    /// Lines of each of those, in RESP2.
+    /// Lines of each element of the reply, in RESP2.
     lines: u64,
     count: &'static str,
-    /// What makes a collection as large: all these words, and one that has few.
+    /// The words of the command that stores a collection as large, if there is one.
     store: Option<&'static [&'static str]>,
 }
 
@@ -120,24 +120,24 @@ static GIANTS: [Giant; 5] = [
 
 pub const TYPES: &[&str] = &["hash", "set", "list", "zset", "stream"];
 
-/// Keys of the other clients, and how many requests a second they make: far below what the server can do.
+/// Keys of the other clients, and how many requests a second these make: far below what the server can do.
 const CROWD_KEYS: u64 = 10_000;
 const CROWD_CONNECTIONS: usize = 20;
 const CROWD_RATE: f64 = 2000.0;
 
-/// The others' p99 while a giant is read, over theirs alone.
+/// The most that the others' p99 may be while a giant is read, over their p99 without it.
 const P99_RATIO_MAX: f64 = 2.0;
 
-/// What the log keeps whatever was deleted: `flush-log-bytes`, and the segment that is being filled.
+/// Bytes of the log that deletes do not free: `flush-log-bytes`, and the segment that is being filled.
 const LOG_BYTES: u64 = 320 << 20;
 
-/// How long the commands that store may take.
+/// The longest time that the commands that store may take.
 const STORE_MAX: Duration = Duration::from_secs(3600);
 
-/// How long compactions may go on after the giant was filled before the others are measured beside them.
+/// The longest time that compactions may go on after the giant was filled, before the others are measured beside them.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
-/// What takes the same time whatever the size, in milliseconds.
+/// The most milliseconds of a command that takes constant time.
 const CONSTANT_MS_MAX: f64 = 50.0;
 
 struct Outcome {
@@ -145,7 +145,7 @@ struct Outcome {
     figures: Vec<(String, String, bool)>,
 }
 
-/// Measures and prints; true if each target is met.
+/// Measures and prints; returns true if each target is met.
 pub fn run(options: &Options) -> Result<bool> {
     if let Some(unknown) = options.types.iter().find(|name| !TYPES.contains(&name.as_str())) {
         bail!("no type {unknown:?}; there are {}", TYPES.join(", "));
@@ -246,7 +246,7 @@ fn measure(options: &Options, giant: &'static Giant) -> Result<Outcome> {
 
 /// Writes the giant, some thousand elements at a time.
 fn fill(client: &mut Client, giant: &Giant, elements: u64) -> Result<()> {
-    /// Elements whose replies may be under way.
+    /// Elements whose replies may be in flight.
     const AHEAD: u64 = 6400;
     let mut under_way = 0;
     let mut from = 0;
@@ -283,14 +283,14 @@ fn p99(crowd: &mut Crowd, client: &mut Client, window: Duration) -> Result<P99> 
     Ok(P99 { server_us, client_ms: seen.latency_ns.value_at_quantile(0.99) as f64 / 1e6 })
 }
 
-/// Reads the giant as a whole, and counts the elements of the reply.
+/// Reads the giant as a whole, and returns how many elements the reply has.
 fn read_all(port: u16, giant: &Giant, elements: u64) -> Result<u64> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
     let mut request = Vec::new();
     encode(giant.read, &mut request);
     std::io::Write::write_all(&mut stream, &request)?;
     let expected = elements * giant.read_factor;
-    // None of the elements has a line end in it: a bulk string is two lines, its length and itself.
+    // No element has a line end in it: a bulk string is two lines, its length and itself.
     let lines_expected = 1 + giant.lines * expected;
     let (mut buffer, mut lines, mut header) = (vec![0; 256 << 10], 0, Vec::new());
     while lines < lines_expected {
@@ -308,7 +308,7 @@ fn read_all(port: u16, giant: &Giant, elements: u64) -> Result<u64> {
     Ok(expected)
 }
 
-/// Seconds until the directory takes no more than so many bytes, and what it takes then; a bounded time.
+/// Waits, a bounded time, until the directory takes no more than `goal` bytes; returns the seconds, and its bytes then.
 fn wait_for_room(dir: &Path, goal: u64) -> (f64, u64) {
     const WAIT_MAX: Duration = Duration::from_secs(180);
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! What an import costs: a file of strings is loaded by redis-server and imported by ours, the CPU time of either
-//! process counts. Then an import is killed in the middle, run again, checked, and its keys are read.
+//! The cost of an import: redis-server loads a file of strings and our `import` imports it, and the CPU time of either
+//! process counts. Then an import is killed in the middle, run again and checked, and its keys are read.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -18,40 +18,40 @@ use crate::random::Random;
 use crate::server::{Server, Template, Workplace};
 
 pub struct Options {
-    /// redis-server.
+    /// The template of redis-server.
     pub base: Template,
-    /// Ours, to read what was imported.
+    /// The template of our server, which reads what was imported.
     pub server: Template,
     pub binary: PathBuf,
     pub keys: u64,
-    /// The median of so many rounds counts.
+    /// The number of rounds, whose median counts.
     pub rounds: u32,
-    /// Where the file and the data lie.
+    /// The directory of the file and the data.
     pub dir: PathBuf,
     pub write_to: Option<PathBuf>,
 }
 
-/// The CPU time of an import over that of redis-server's loading.
+/// The most CPU time of an import over that of redis-server's loading.
 const RATIO_MAX: f64 = 2.0;
 
-/// The directives of the imports; only the first has a target. The second has to compact meanwhile.
+/// The directives of the imports; only the first has a target. The second import has to compact meanwhile.
 const CASES: [&str; 2] = ["", "--maxmemory 256mb"];
 
 /// Keys that are read after a killed import was run again.
 const SAMPLES: u64 = 10_000;
 
-/// What loading a file has cost.
+/// The cost of loading a file.
 #[derive(Clone, Copy)]
 struct Cost {
     cpu_s: f64,
     wall_s: f64,
 }
 
-/// Measures and prints; true if the target is met.
+/// Measures and prints; returns true if the target is met.
 pub fn run(options: &Options) -> Result<bool> {
     let steal = Steal::now();
     let place = Workplace::new("import", Some(&options.dir))?;
-    // Under the name that redis-server looks for.
+    // redis-server looks for a file of this name.
     let file = place.data().join("dump.rdb");
     write_file(&file, options.keys).with_context(|| format!("writing {}", file.display()))?;
     let bytes = fs::metadata(&file)?.len();
@@ -101,16 +101,16 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(met)
 }
 
-/// A file as redis-server writes it, without compression and without a checksum.
+/// Writes a file as redis-server does, without compression and without a checksum.
 fn write_file(path: &Path, keys: u64) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    // The database, and how many keys it has (as 64 bits), none with a deadline.
+    // These bytes are the database, and how many keys it has (as 64 bits), none with a deadline.
     out.write_all(b"REDIS0010\xfe\x00\xfb\x81")?;
     out.write_all(&keys.to_be_bytes())?;
     out.write_all(&[0])?;
     for number in 0..keys {
         let (key, value) = (key(number), value(number));
-        // A string; the lengths in six and in fourteen bits.
+        // The value is a string; the lengths have six and fourteen bits.
         out.write_all(&[0, key.len() as u8])?;
         out.write_all(&key)?;
         out.write_all(&(0x4000 | VALUE_BYTES as u16).to_be_bytes())?;
@@ -120,7 +120,7 @@ fn write_file(path: &Path, keys: u64) -> io::Result<()> {
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// redis-server from its start until it answers.
+/// Measures redis-server from its start until it answers.
 fn load(options: &Options, place: &Workplace) -> Result<Cost> {
     let (mut server, start) = Server::start(&options.base, place)?;
     let cost = Cost { cpu_s: cpu_seconds(server.pid()), wall_s: start.seconds };
@@ -143,11 +143,11 @@ fn spawn(options: &Options, file: &Path, dir: &Path, directives: &str) -> Result
     command.spawn().with_context(|| format!("starting {} import", options.binary.display()))
 }
 
-/// A whole import into a directory that is made for it, and goes.
+/// Measures a whole import into a directory that is made for it and deleted.
 fn import(options: &Options, file: &Path, dir: &Path, directives: &str) -> Result<Cost> {
     let begun = Instant::now();
     let mut child = spawn(options, file, dir, directives)?;
-    // It has ended, and its times are still told.
+    // The process has ended, but is not reaped: its CPU times can still be read.
     waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     let cost = Cost { cpu_s: cpu_seconds(child.id()), wall_s: begun.elapsed().as_secs_f64() };
     let status = child.wait()?;
@@ -156,7 +156,8 @@ fn import(options: &Options, file: &Path, dir: &Path, directives: &str) -> Resul
     Ok(cost)
 }
 
-/// Kills an import when it was given half of the file, runs it again, and reads what is there: a sentence about it.
+/// Kills an import when it was given half of the file, runs it again, and reads the result: returns a sentence about
+/// it.
 fn kill_and_run_again(options: &Options, file: &Path) -> Result<String> {
     let place = Workplace::new("import-killed", Some(&options.dir))?;
     let half = fs::metadata(file)?.len() / 2;
@@ -193,7 +194,7 @@ fn kill_and_run_again(options: &Options, file: &Path) -> Result<String> {
     ))
 }
 
-/// By CPU time.
+/// Returns the median by CPU time.
 fn median(mut costs: Vec<Cost>) -> Cost {
     costs.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
     costs[costs.len() / 2]

@@ -3,8 +3,8 @@
 //! `rows` is the table of cases and targets; `compare` measures them beside redis-server; `report` writes them into
 //! docs/benchmarks.md, and `charts` draws the charts of that page from its tables. `sweep` measures over sizes of
 //! values and numbers of workers, `latency` how long many clients wait, with a client of its own. `collections`
-//! measures the commands on collections, `giants` what a single huge one does to others, `import` what it costs to load
-//! a file. `disk` measures what needs more data than memory, with a driver of its own.
+//! measures the commands on collections, `giants` the effect of a single huge one on others, `import` the cost of
+//! loading a file. `disk` measures what needs more data than memory, with a driver of its own.
 
 pub mod charts;
 pub mod collections;
@@ -29,18 +29,18 @@ use rows::{FLUSHES_MIN, ROWS, Row};
 /// The server to compare with: a log that is written through and never rewritten, as ours.
 pub const BASE: &str =
     "redis-server --port {port} --dir {dir} --save \"\" --appendonly yes --auto-aof-rewrite-percentage 0";
-/// How our server is started for the table.
+/// The directives of our server for the table.
 pub const DIRECTIVES: &str = "--workers 1 --maxmemory 256mb";
 
 pub struct Options {
     pub plan: Plan,
-    /// The ids of the rows, all if empty.
+    /// The ids of the rows; empty for all.
     pub rows: Vec<String>,
     /// The directory of the page and the chart, if they are to be written.
     pub write_to: Option<PathBuf>,
 }
 
-/// Measures and prints; true if each target is met and each write row had its flushes.
+/// Measures and prints; returns true if each target is met and each write row had its flushes.
 pub fn run(options: &Options) -> Result<bool> {
     let chosen = choose(&options.rows)?;
     let mut outcomes = Vec::new();

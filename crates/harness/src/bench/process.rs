@@ -1,5 +1,5 @@
-//! What the operating system says about a process and the machine: CPU time, memory, stolen time, disk use. Linux only,
-//! from /proc, as `docs/benchmarks.md` explains.
+//! Figures of the operating system about a process and the machine: CPU time, memory, stolen time, disk use. Linux
+//! only, from /proc, as `docs/benchmarks.md` explains.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Within so much CPU time in [`IDLE_WINDOW`] a process counts as idle: timers tick.
+/// CPU time in [`IDLE_WINDOW`] within which a process counts as idle: timers tick.
 const IDLE_CPU_SECONDS: f64 = 0.06;
 const IDLE_WINDOW: Duration = Duration::from_secs(2);
 
-/// Keeps this thread, and those it starts meanwhile, away from one core.
+/// Keeps this thread, and those that it starts meanwhile, away from one core, until dropped.
 pub struct AwayFrom {
     before: CpuSet,
 }
 
 impl AwayFrom {
-    /// Fails where there is no other core.
+    /// Leaves all cores but this one; an error where there is no other.
     pub fn cpu(cpu: u32) -> Result<AwayFrom> {
         let before = sched_getaffinity(None).context("reading on which cores this may run")?;
         let mut others = before;
@@ -31,12 +31,12 @@ impl AwayFrom {
 
 impl Drop for AwayFrom {
     fn drop(&mut self) {
-        // It was so before: this cannot be refused.
+        // The mask was in force before, so it cannot be refused.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
 
-/// Calls `run` with this thread, and those it starts meanwhile, confined to a core, if one is named.
+/// Calls `run` with this thread, and those that it starts meanwhile, confined to a core, if one is named.
 pub fn on_cpu<T>(cpu: Option<u32>, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let Some(cpu) = cpu else { return run() };
     let before = sched_getaffinity(None).context("reading on which cores this may run")?;
@@ -48,7 +48,7 @@ pub fn on_cpu<T>(cpu: Option<u32>, run: impl FnOnce() -> Result<T>) -> Result<T>
     result
 }
 
-/// CPU seconds of a process: all its threads, the children that it has reaped, and the children that run.
+/// Returns the CPU seconds of a process: of its threads, of the children that it has reaped, and of those that run.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
@@ -63,7 +63,7 @@ fn own_cpu_seconds(pid: u32) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Waits until the process has been idle for two seconds, at most `limit`; its CPU seconds by then.
+/// Waits until the process has been idle for two seconds, at most `limit`; returns its CPU seconds by then.
 pub fn idle_cpu_seconds(pid: u32, limit: Duration) -> f64 {
     let begin = Instant::now();
     let mut last = cpu_seconds(pid);
@@ -78,7 +78,7 @@ pub fn idle_cpu_seconds(pid: u32, limit: Duration) -> f64 {
     last
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib =
@@ -86,7 +86,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The share of time that the machine's hypervisor gave to others, between two of these.
+/// A reading of the time that the machine's hypervisor gave to others; two of them give a share.
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
     stolen: u64,
@@ -101,7 +101,7 @@ impl Steal {
         Steal { stolen: fields.get(7).copied().unwrap_or(0), total: fields.iter().sum() }
     }
 
-    /// Percent stolen since then.
+    /// Returns the percentage stolen since this reading.
     pub fn percent_since(self) -> f64 {
         let now = Steal::now();
         let total = now.total.saturating_sub(self.total);
@@ -109,26 +109,26 @@ impl Steal {
     }
 }
 
-/// Bytes that the files below a directory occupy on disk.
+/// Returns how many bytes the files below a directory occupy on disk.
 pub fn disk_bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let of_entry = |entry: fs::DirEntry| match entry.metadata() {
         Ok(data) if data.is_dir() => disk_bytes(&entry.path()),
         Ok(data) => data.blocks() * 512,
-        // It was deleted meanwhile.
+        // The entry was deleted meanwhile.
         Err(_) => 0,
     };
     entries.flatten().map(of_entry).sum()
 }
 
-/// Bytes that may still be written to the file system of a directory.
+/// Returns how many bytes may still be written to the file system of a directory.
 pub fn free_disk_bytes(dir: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(dir).with_context(|| format!("the free space of {}", dir.display()))?;
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
-/// The processor and how many of it, for the line under a table of results.
+/// Returns the processor's name and number of cores, for the line under a table of results.
 pub fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::compare::Measured;
 
-/// What it is to send.
+/// The requests that redis-benchmark is to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
     pub port: u16,
@@ -16,14 +16,14 @@ pub struct Load<'a> {
     pub keys: u64,
     pub value_bytes: u32,
     pub connections: u32,
-    /// The core that it is confined to.
+    /// The core that redis-benchmark is confined to.
     pub cpu: Option<u32>,
-    /// Which commands: `-t get`, or words.
+    /// The arguments that choose the commands: `-t get`, or words.
     pub arguments: &'a [&'a str],
 }
 
 impl Load<'_> {
-    /// Runs it; CPU time and flushes are the server's and not measured here.
+    /// Runs redis-benchmark; CPU time and flushes are the server's and not measured here.
     pub fn run(&self) -> Result<Measured> {
         let pinned = self.cpu.map(|cpu| ["taskset".to_string(), "-c".to_string(), cpu.to_string()]);
         let mut words: Vec<String> = pinned.into_iter().flatten().collect();
@@ -53,7 +53,7 @@ impl Load<'_> {
     }
 }
 
-/// A line of its CSV: the name, requests a second, and the average, least, p50, p95, p99 and greatest milliseconds.
+/// Reads a line of CSV: the name, requests a second, and the average, least, p50, p95, p99 and greatest milliseconds.
 fn figures(line: &str) -> Result<Measured> {
     let fields: Vec<&str> = line.trim_matches('"').split("\",\"").collect();
     let figure =

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::compare::Outcome;
 use super::process::machine;
 
-/// The table of the rows.
+/// Returns the table of the rows.
 pub fn table(outcomes: &[Outcome], directives: &str) -> String {
     let mut out = String::from(
         "| case | of Redis | spread | at most | µs a request, ours | Redis | requests a second, ours | Redis | p99 ms, ours | Redis | flushes |\n\
@@ -41,7 +41,7 @@ pub fn table(outcomes: &[Outcome], directives: &str) -> String {
     )
 }
 
-/// One row as a line for the terminal.
+/// Returns one row as a line for the terminal.
 pub fn line(o: &Outcome) -> String {
     let (low, high) = o.rounds.spread();
     format!(
@@ -61,7 +61,7 @@ pub fn line(o: &Outcome) -> String {
 }
 
 /// Puts text between the two marks `<!-- NAME:begin -->` and `<!-- NAME:end -->` of a page. A page without them gets
-/// them at its end; a page that is not there is begun.
+/// them at its end; a missing page is begun.
 pub fn put_between_marks(page: &Path, name: &str, text: &str) -> Result<()> {
     let old = match fs::read_to_string(page) {
         Ok(old) => old,
@@ -72,7 +72,7 @@ pub fn put_between_marks(page: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(page, new).with_context(|| format!("writing {}", page.display()))
 }
 
-/// What stands between a page's two marks of this name, if it has them.
+/// Returns the text between a page's two marks of this name, if the page has them.
 pub fn between<'p>(page: &'p str, name: &str) -> Option<&'p str> {
     let (_, rest) = page.split_once(&format!("<!-- {name}:begin -->\n"))?;
     Some(rest.split_once(&format!("<!-- {name}:end -->\n"))?.0)

@@ -1,6 +1,6 @@
-//! The table of cases: what is measured, and the most that it may cost against redis-server.
+//! The table of cases: the requests, and the most that each may cost against redis-server.
 
-/// How keys get to where a case wants them.
+/// The state of the keys before a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// No keys: the case writes its own.
@@ -14,10 +14,10 @@ pub enum Before {
 /// One case.
 #[derive(Debug)]
 pub struct Row {
-    /// For `--rows`.
+    /// The name for `--rows`.
     pub id: &'static str,
     pub title: &'static str,
-    /// redis-benchmark's arguments that say what is sent.
+    /// The arguments of redis-benchmark that choose the requests.
     pub load: &'static [&'static str],
     pub pipeline: u32,
     /// The key space.
@@ -26,15 +26,15 @@ pub struct Row {
     /// Requests in one round, before a write row is made long enough for its flushes.
     pub requests: u64,
     pub before: Before,
-    /// A row that writes has to see [`FLUSHES_MIN`] complete flushes.
+    /// Whether the row writes, and so has to see [`FLUSHES_MIN`] complete flushes.
     pub writes: bool,
-    /// Our CPU time per request over that of redis-server, at most.
+    /// The most that our CPU time per request may be over that of redis-server.
     pub target: f64,
     /// Directives of our server for this row alone.
     pub directives: &'static str,
 }
 
-/// Complete flushes that a row that writes must have in it, so that what they cost is counted.
+/// The fewest complete flushes in a row that writes, so that their cost is counted.
 pub const FLUSHES_MIN: u64 = 3;
 
 const RANDOM_KEY: &str = "key:__rand_int__";

@@ -6,16 +6,16 @@
 use super::frame;
 
 const LABEL_LEFT: f64 = 10.0;
-/// Figures end here.
+/// The right end of all figures.
 const FIGURE_RIGHT: f64 = 400.0;
-/// Bars begin here.
+/// The left end of all bars.
 const LEFT: f64 = 412.0;
 const RIGHT: f64 = frame::WIDTH - 20.0;
 const BAR_HEIGHT: f64 = 14.0;
 const ROW_HEIGHT: f64 = 22.0;
-/// The title and the legend.
+/// The height of the title and the legend.
 const TOP: f64 = 74.0;
-/// A section's heading and the numbers of its scale.
+/// The height of a section's heading and the numbers of its scale.
 const HEAD: f64 = 44.0;
 const GAP: f64 = 12.0;
 
@@ -33,12 +33,12 @@ pub struct Bar {
     /// The ratio as it is written.
     pub figure: String,
     pub ratio: f64,
-    /// The most that it may be; a bar of another server has no target.
+    /// The most that the ratio may be; a bar of another server has no target.
     pub target: Option<f64>,
     pub of: Of,
 }
 
-/// Whose figure a bar is.
+/// The server whose figure a bar is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     Haypile,
@@ -72,7 +72,7 @@ impl Section {
     }
 }
 
-/// The chart as an SVG file; `one` says what stands at 1.
+/// Returns the chart as an SVG file; `one` is the legend of the line at 1.
 pub fn svg(title: &str, one: &str, sections: &[Section]) -> String {
     let height = TOP + sections.iter().map(Section::height).sum::<f64>();
     let mut out = frame::begin(title, height, STYLE);
@@ -173,7 +173,7 @@ mod tests {
         let svg = chart();
         let document = Document::parse(&svg).expect("the chart is well-formed");
         let of_class = |class: &str| document.descendants().filter(|n| n.attribute("class") == Some(class)).count();
-        // One more of each in the legend.
+        // The legend shows one more of each.
         assert_eq!((of_class("ours"), of_class("missed"), of_class("other")), (1 + 1, 1 + 1, 2 + 1));
         assert_eq!(of_class("target"), 2 + 1);
         assert_eq!(of_class("redis"), 2 + 1);

@@ -8,10 +8,10 @@ use super::frame;
 
 const PANEL_HEIGHT: f64 = 220.0;
 const TOP: f64 = 104.0;
-/// For what stands below the points.
+/// The room for the names of the places, below the points.
 const BOTTOM: f64 = 36.0;
 const CAPTION_HEIGHT: f64 = 18.0;
-/// For the numbers left of a panel.
+/// The room for the numbers left of a panel.
 const MARGIN: f64 = 52.0;
 
 const STYLE: &str = "\
@@ -22,12 +22,12 @@ const STYLE: &str = "\
       .first-dot { fill: #3fb68b } .second-dot { fill: #b794f6 } .base-dot { fill: #f85149 }\n\
     }\n";
 
-/// The colour of a curve and the form of its dots, which differ too, for those who see no colours.
+/// The colour of a curve and the form of its dots; both differ, for readers who see no colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     First,
     Second,
-    /// What is measured of redis-server itself.
+    /// A figure of redis-server itself.
     Redis,
 }
 
@@ -56,7 +56,7 @@ impl Tone {
 pub struct Curve {
     pub name: String,
     pub tone: Tone,
-    /// One for each place.
+    /// One value for each place.
     pub values: Vec<f64>,
 }
 
@@ -72,13 +72,13 @@ pub enum Scale {
 #[derive(Debug)]
 pub struct Panel {
     pub title: String,
-    /// What stands below the points.
+    /// The names that stand below the points.
     pub places: Vec<String>,
     pub curves: Vec<Curve>,
     pub scale: Scale,
 }
 
-/// Why a curve has a peak. It is shown only while the curve's greatest value is there.
+/// A peak of a curve and its reason. The caption is shown only while the curve's greatest value is at that place.
 #[derive(Debug)]
 pub struct Peak {
     /// The title of the panel, the name of the curve, and the place.
@@ -86,11 +86,11 @@ pub struct Peak {
     pub caption: &'static str,
 }
 
-/// The least that a peak's value is of the median of its curve.
+/// The least ratio of a peak's value to the median of its curve.
 const PEAK_MIN: f64 = 2.0;
 
-/// The chart as an SVG file. `one` says what stands at 1, for panels of ratios; the captions of `peaks` that are there,
-/// and `foot`, stand below.
+/// Returns the chart as an SVG file. `one` is the legend of the line at 1, for panels of ratios; the captions of the
+/// `peaks` that are there, and `foot`, stand below.
 pub fn svg(title: &str, one: Option<&str>, foot: &str, panels: &[Panel], peaks: &[Peak]) -> String {
     let peaks: Vec<(char, &Peak)> =
         ('a'..).zip(peaks.iter().filter(|peak| panels.iter().any(|panel| panel.has(peak)))).collect();
@@ -110,7 +110,7 @@ pub fn svg(title: &str, one: Option<&str>, foot: &str, panels: &[Panel], peaks: 
     out + "</svg>\n"
 }
 
-/// The names of all curves, each once, and what the red line is.
+/// Returns the names of all curves, each once, and the meaning of the red line.
 fn legend(one: Option<&str>, panels: &[Panel]) -> String {
     let mut shown: Vec<&str> = Vec::new();
     let (mut out, mut x) = (String::new(), 10.0);
@@ -130,7 +130,7 @@ fn legend(one: Option<&str>, panels: &[Panel]) -> String {
 }
 
 impl Panel {
-    /// Whether a peak is there: the greatest value of its curve, and far above the others.
+    /// Returns whether a peak is there: the greatest value of its curve, and far above the others.
     fn has(&self, peak: &Peak) -> bool {
         self.point(peak).is_some_and(|(place, curve)| {
             let mut values = curve.values.clone();
@@ -140,7 +140,7 @@ impl Panel {
         })
     }
 
-    /// The place and the curve that a peak names, if they are in this panel.
+    /// Returns the place and the curve that a peak names, if they are in this panel.
     fn point(&self, peak: &Peak) -> Option<(usize, &Curve)> {
         let (title, name, place) = peak.at;
         let curve = self.curves.iter().find(|curve| self.title == title && curve.name == name)?;
@@ -164,7 +164,7 @@ impl Panel {
             out += &frame::text("quiet middle", x(place), foot + 18.0, name);
         }
         for curve in &self.curves {
-            // What could not be measured has no point.
+            // A value that could not be measured has no point.
             let points = curve.values.iter().enumerate().filter(|(_, value)| value.is_finite());
             let points: Vec<(f64, f64)> = points.map(|(place, value)| (x(place), y(*value))).collect();
             let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -187,7 +187,7 @@ struct Axis {
     /// The values at the foot and at the top.
     from: f64,
     to: f64,
-    /// Between ticks: added, or, for ratios, multiplied with.
+    /// The distance of ticks: added, or, for ratios, multiplied with.
     step: f64,
 }
 
@@ -205,7 +205,7 @@ impl Axis {
                 Axis { scale, from: 0.0, to: (greatest / step).ceil().max(1.0) * step, step }
             }
             Scale::Ratio => {
-                // Room above the greatest for the figure of a peak.
+                // The factor leaves room above the greatest value for the figure of a peak.
                 let power = |value: f64| 2f64.powf(value);
                 let (least, greatest) = (values().fold(1.0, f64::min), values().fold(1.0, f64::max) * 1.3);
                 let (from, to) = (power(least.max(0.01).log2().floor()), power(greatest.log2().ceil()));
@@ -214,7 +214,7 @@ impl Axis {
         }
     }
 
-    /// How far up a value stands, from 0 to 1.
+    /// Returns how far up a value stands, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value / self.to,
@@ -222,7 +222,7 @@ impl Axis {
         }
     }
 
-    /// The values of grid lines, and their names.
+    /// Returns the values of grid lines, and their names.
     fn ticks(&self) -> Vec<(f64, String)> {
         let mut ticks = Vec::new();
         let mut number = 0;
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The points of all curves, as pairs of numbers.
+    /// Returns the points of all curves, as pairs of numbers.
     fn curves(document: &Document) -> Vec<Vec<(f64, f64)>> {
         let pair = |point: &str| {
             let (x, y) = point.split_once(',').expect("a pair");
@@ -277,7 +277,7 @@ mod tests {
         let svg = svg("Costs <of> A & B", Some("at 1: Redis"), "Less is better.", &panels, &[]);
         let document = Document::parse(&svg).expect("the chart is well-formed");
         let count = |class: &str| document.descendants().filter(|n| n.attribute("class") == Some(class)).count();
-        // One more of each in the legend; no dot for what is not a number.
+        // The legend shows one more of each; a value that is not a number has no dot.
         assert_eq!(count("redis"), panels.len() + 1);
         assert_eq!(count("first-dot"), 3 + 3 + 1);
         assert_eq!(count("second-dot"), 2 + 3 + 1);
@@ -313,7 +313,7 @@ mod tests {
         };
         let peak = drawn([0.5, 1.0, 1.0, 1.0, 7.5]);
         assert!(peak.contains("7.50 (a)") && peak.contains("(a) far too &lt;much&gt;"), "{peak}");
-        // One not far above the others, and one that is not the greatest.
+        // A value not far above the others, and one that is not the greatest, are no peaks.
         for gone in [[0.5, 1.0, 1.0, 1.0, 1.5], [0.5, 9.0, 1.0, 1.0, 7.5]] {
             assert!(!drawn(gone).contains("(a)"), "{gone:?}");
         }

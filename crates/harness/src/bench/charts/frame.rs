@@ -1,4 +1,4 @@
-//! What all charts share: the frame with title and style, lines, texts, and round steps for scales.
+//! The parts that all charts share: the frame with title and style, lines, texts, and round steps for scales.
 
 pub const WIDTH: f64 = 860.0;
 
@@ -13,7 +13,7 @@ const STYLE: &str = "\
       .over { stroke: #0d1117 } .ground { fill: #0d1117 } .grid { stroke: #3d444d } .redis { stroke: #f85149 }\n\
     }\n";
 
-/// The beginning of an SVG file, through its title; `style` are the chart's own rules.
+/// Returns the beginning of an SVG file, through its title; `style` are the chart's own rules.
 pub fn begin(title: &str, height: f64, style: &str) -> String {
     let escaped = escaped(title);
     format!(
@@ -24,7 +24,7 @@ pub fn begin(title: &str, height: f64, style: &str) -> String {
     )
 }
 
-/// A text whose left end (or middle, or right end, by its classes) is at `x`, on the base line `y`.
+/// Returns a text whose left end (or middle, or right end, by its classes) is at `x`, on the base line `y`.
 pub fn text(classes: &str, x: f64, y: f64, text: &str) -> String {
     let class = if classes.is_empty() { String::new() } else { format!(" class=\"{classes}\"") };
     format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", escaped(text))
@@ -35,12 +35,12 @@ pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> String {
     format!("<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n")
 }
 
-/// The most that a text is wide, in the fonts that browsers have.
+/// Returns an upper bound of a text's width, in the fonts that browsers have.
 pub fn width_of(text: &str) -> f64 {
     7.4 * text.chars().count() as f64
 }
 
-/// The distance of grid lines: 1, 2 or 5 of some power of ten, at most eight of them up to `greatest`.
+/// Returns the distance of grid lines: 1, 2 or 5 times a power of ten, at most eight of them up to `greatest`.
 pub fn step(greatest: f64) -> f64 {
     if greatest <= 0.0 {
         return 1.0;
@@ -49,7 +49,7 @@ pub fn step(greatest: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| greatest / step <= 8.0).unwrap_or(power)
 }
 
-/// Digits behind the point that a step needs.
+/// Returns how many digits behind the point a step needs.
 pub fn decimals(step: f64) -> usize {
     (-step.log10().floor()).max(0.0) as usize
 }

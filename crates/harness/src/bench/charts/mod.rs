@@ -1,8 +1,8 @@
-//! The charts of docs/benchmarks.md, drawn from the tables of that page: so a chart shows what its table says, whoever
-//! wrote it, and can be drawn anew without measuring.
+//! The charts of docs/benchmarks.md, drawn from the tables of that page: so a chart shows what its table says, and can
+//! be drawn anew without measuring.
 //!
-//! `table` reads a page's tables; `bars` and `curves` draw, in the `frame` that they share. Here is which chart takes
-//! what from which table.
+//! `table` reads a page's tables; `bars` and `curves` draw, in the `frame` that they share. This file says which chart
+//! is drawn from which table.
 
 mod bars;
 mod curves;
@@ -20,8 +20,8 @@ use bars::{Bar, Of, Section};
 use curves::{Curve, Panel, Peak, Scale, Tone};
 use table::Table;
 
-/// A chart: its file beside the page, the marks between which its tables stand, of which the first ones have to be
-/// there, and how it is drawn from all of these tables.
+/// A chart: its file beside the page, the marks between which its tables stand (those of the first marks must be
+/// there), and the function that draws it from all of these tables.
 struct Chart {
     file: &'static str,
     marks: &'static [&'static str],
@@ -35,7 +35,7 @@ const CHARTS: &[Chart] = &[
     Chart { file: "benchmarks-workers.svg", marks: &["workers"], draw: workers },
 ];
 
-/// The charts of a page as pairs of file name and SVG: each one whose table is there.
+/// Returns the charts of a page whose tables are there, as pairs of file name and SVG.
 ///
 /// # Errors
 /// A table lacks a column, or a figure in it is no number.
@@ -53,7 +53,7 @@ pub fn of_page(page: &str) -> Result<Vec<(&'static str, String)>> {
 /// Draws every chart whose table is in benchmarks.md of this directory.
 ///
 /// # Errors
-/// As [`of_page`], and those of the file system.
+/// The errors of [`of_page`], and those of the file system.
 pub fn write(dir: &Path) -> Result<()> {
     let page = dir.join("benchmarks.md");
     let text = fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
@@ -63,7 +63,7 @@ pub fn write(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The commands that other servers were measured with, and the rows of the table of ratios that are their like.
+/// The commands that other servers were measured with, and the ids of the comparable rows of the table of ratios.
 const FIELD: &[(&str, &str)] = &[("GET", "get"), ("SET", "set"), ("INCR", "incr")];
 
 fn ratios(tables: &[Table]) -> Result<String> {
@@ -84,7 +84,7 @@ fn ratios(tables: &[Table]) -> Result<String> {
     Ok(bars::svg("CPU time per request, redis-server 7.0 = 1 (shorter is better)", "redis-server 7.0 = 1", &sections))
 }
 
-/// What a command costs Haypile, if its row was measured, and the other servers.
+/// Returns the bars of a command's cost, Haypile's and the other servers', if its row was measured.
 fn others(table: &Table, field: &Table, command: &str, id: &str) -> Result<Option<Vec<Bar>>> {
     let title = ROWS.iter().find(|row| row.id == id).map_or(id, |row| row.title);
     let Ok(ours) = table.only("case", title) else { return Ok(None) };
@@ -102,7 +102,7 @@ fn others(table: &Table, field: &Table, command: &str, id: &str) -> Result<Optio
 }
 
 fn latency(tables: &[Table]) -> Result<String> {
-    // The last two percentiles, a few requests each, are left to the table.
+    // The last two percentiles rest on a few requests each and are left to the table.
     const SHOWN: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
     let table = table::first(tables)?;
     let panel = |load: &str| -> Result<Panel> {
@@ -123,7 +123,7 @@ fn latency(tables: &[Table]) -> Result<String> {
     Ok(curves::svg(title, None, "Percentiles over all rounds.", &panels, &[]))
 }
 
-/// Why the curves of the sweep of sizes are steep where they are.
+/// The reasons why curves of the sweep of sizes are steep.
 const PEAKS: &[Peak] = &[
     Peak {
         at: ("pipeline 16", "GET", "1 KB"),

@@ -10,13 +10,13 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// The first of a section's tables.
+/// Returns the first of a section's tables.
 pub fn first(tables: &[Table]) -> Result<&Table> {
     tables.first().context("there is no table between the marks")
 }
 
 impl Table {
-    /// All tables of a text, in order.
+    /// Reads all tables of a text, in order.
     pub fn all(text: &str) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();
         let mut inside = false;
@@ -37,7 +37,7 @@ impl Table {
         tables
     }
 
-    /// A table of the rows that have this text in a column.
+    /// Returns a table of the rows that have this text in a column.
     pub fn only(&self, title: &str, text: &str) -> Result<Table> {
         let column = self.column(title)?;
         let table = self.with(|row| row.get(column).is_some_and(|cell| cell == text));
@@ -45,7 +45,7 @@ impl Table {
         Ok(table)
     }
 
-    /// A table of the rows that do not have this text in a column.
+    /// Returns a table of the rows that do not have this text in a column.
     pub fn except(&self, title: &str, text: &str) -> Result<Table> {
         let column = self.column(title)?;
         Ok(self.with(|row| row.get(column).is_none_or(|cell| cell != text)))
@@ -55,13 +55,13 @@ impl Table {
         Table { titles: self.titles.clone(), rows: self.rows.iter().filter(|row| fits(row)).cloned().collect() }
     }
 
-    /// The cells of a column.
+    /// Returns the cells of a column.
     pub fn texts(&self, title: &str) -> Result<Vec<String>> {
         let column = self.column(title)?;
         self.rows.iter().map(|row| row.get(column).cloned().with_context(|| format!("{row:?} is short"))).collect()
     }
 
-    /// The texts of a column, each once, in the order in which they come.
+    /// Returns the texts of a column, each once, in the order of the rows.
     pub fn distinct(&self, title: &str) -> Result<Vec<&str>> {
         let column = self.column(title)?;
         let mut found: Vec<&str> = Vec::new();
@@ -73,12 +73,12 @@ impl Table {
         Ok(found)
     }
 
-    /// The figures of a column; [`f64::NAN`] where a cell is `-`.
+    /// Returns the figures of a column; [`f64::NAN`] where a cell is `-`.
     pub fn numbers(&self, title: &str) -> Result<Vec<f64>> {
         self.texts(title)?.iter().map(|cell| number(cell)).collect()
     }
 
-    /// The figures of a column, each as it is written and as a number.
+    /// Returns the figures of a column, each as written and as a number.
     pub fn figures(&self, title: &str) -> Result<Vec<(String, f64)>> {
         self.texts(title)?.iter().map(|cell| Ok((written(cell), number(cell)?))).collect()
     }
@@ -89,18 +89,18 @@ impl Table {
     }
 }
 
-/// The cells of a table's line; none if the line is no part of a table.
+/// Returns the cells of a table's line; none if the line is no part of a table.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     Some(inner.split('|').map(|cell| cell.trim().to_string()).collect())
 }
 
-/// What a cell begins with, bold or not: `**1.17** (missed)` has 1.17.
+/// Returns the first word of a cell without the marks of bold text: `1.17` of `**1.17** (missed)`.
 fn written(cell: &str) -> String {
     cell.replace("**", "").split_whitespace().next().unwrap_or_default().to_string()
 }
 
-/// The number that a cell begins with.
+/// Returns the number that a cell begins with.
 fn number(cell: &str) -> Result<f64> {
     let first = written(cell);
     if first == "-" {

@@ -1,8 +1,8 @@
 //! The table of cases: the commands of the tables that are published in this field, and those that have a target.
 //!
 //! Data sets: *large*: 10,000 keys of each type with 100 elements, values of 128 bytes; *small*: 100,000 hashes of 10
-//! short fields; *million*: a sorted set of a million members; *places*: one of a million places in an area of 870,000
-//! km².
+//! short fields; *million*: a sorted set of a million members; *places*: a geospatial index of a million members in an
+//! area of 870,000 km².
 
 use crate::random::Random;
 
@@ -12,7 +12,7 @@ pub type Words = Vec<Vec<u8>>;
 /// Makes request number `n`.
 pub type Make = fn(&mut Random, u64) -> Words;
 
-/// What is written before a case is measured: so many requests.
+/// The requests that write a data set before a case is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     pub requests: u64,
@@ -21,14 +21,14 @@ pub struct Fill {
 
 #[derive(Debug)]
 pub struct Case {
-    /// For `--rows`.
+    /// The name for `--rows`.
     pub id: &'static str,
     pub title: &'static str,
     pub pipeline: usize,
     pub requests: u64,
     pub fill: Option<Fill>,
     pub make: Make,
-    /// Our CPU time per request over that of redis-server, at most; `None` where nothing was promised.
+    /// The most CPU time per request over that of redis-server; `None` where nothing was promised.
     pub target: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn words(words: &[&dyn AsRef<[u8]>]) -> Words {
     words.iter().map(|word| word.as_ref().to_vec()).collect()
 }
 
-/// `prefix` and a number.
+/// Returns `prefix` and a number.
 pub(super) fn named(prefix: &str, number: u64) -> String {
     format!("{prefix}:{number:08}")
 }
@@ -55,7 +55,7 @@ pub(super) fn any(random: &mut Random, prefix: &str, below: u64) -> String {
     named(prefix, random.below(below))
 }
 
-/// A command on one key of `count` elements, each made of its number.
+/// Returns a command on one key of `count` elements, each made of its number.
 fn filled(command: &str, key: String, count: u64, element: impl Fn(u64) -> Vec<Vec<u8>>) -> Words {
     let mut words = words(&[&command, &key]);
     words.extend((0..count).flat_map(element));
@@ -113,7 +113,7 @@ const NUMBERS: Fill = Fill {
     make: |_, n| filled("HSET", named("numbers", n), ELEMENTS, |f| words(&[&named("field", f), &"10"])),
 };
 
-/// A member of a set or sorted set, as long as a value.
+/// Returns a member of a set or sorted set, as long as a value.
 fn member(number: u64) -> Vec<u8> {
     let mut member = VALUE.to_vec();
     let name = named("member", number);
@@ -121,7 +121,7 @@ fn member(number: u64) -> Vec<u8> {
     member
 }
 
-/// Degrees of a place in the middle of Europe, so far from the edges of the area.
+/// Returns the degrees of a position in the middle of Europe, at least `margin` from the edges of the area.
 fn place(random: &mut Random, margin: f64) -> [Vec<u8>; 2] {
     const SIZE: f64 = 10.0;
     let mut degrees = |from: f64| {
@@ -160,7 +160,7 @@ impl Case {
         Case { pipeline, ..self }
     }
 
-    /// The same case with one request under way on each connection.
+    /// Returns this case with one request in flight on each connection.
     const fn alone(self, id: &'static str) -> Case {
         Case { id, pipeline: 1, requests: 300_000, ..self }
     }

@@ -1,4 +1,4 @@
-//! A load of any commands: fifty connections, so many requests under way on each, in a closed loop. redis-benchmark
+//! A load of any commands: fifty connections, `pipeline` requests in flight on each, in a closed loop. redis-benchmark
 //! draws all random parts of a request from one range; keys and fields need ranges of their own.
 
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::client::encode;
 use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
-/// As many as redis-benchmark has.
+/// Connections: as many as redis-benchmark has.
 pub const CONNECTIONS: usize = 50;
 
 pub struct Load {
@@ -26,7 +26,7 @@ pub struct Load {
     pub make: Make,
 }
 
-/// One connection, with what it has received and not looked at.
+/// One connection, with the bytes that it has received and not parsed.
 struct Connection {
     stream: TcpStream,
     received: Vec<u8>,
@@ -34,7 +34,7 @@ struct Connection {
 }
 
 impl Load {
-    /// Sends all requests; requests a second. An error reply ends it.
+    /// Sends all requests and returns how many there were a second. An error reply is an error.
     pub fn run(&self) -> Result<f64> {
         on_cpu(self.cpu, || self.run_here())
     }
@@ -65,7 +65,7 @@ impl Load {
     }
 }
 
-/// Adds a request; one of a single word is sent as a person would type it.
+/// Adds a request; a single word is sent inline, as a person would type it.
 fn add(words: &[Vec<u8>], requests: &mut Vec<u8>) {
     match words {
         [word] => requests.extend([word, &b"\r\n"[..]].concat()),
@@ -81,7 +81,7 @@ impl Connection {
         Ok(Connection { stream, received: Vec::new(), under_way: 0 })
     }
 
-    /// Reads the replies of all requests under way.
+    /// Reads the replies of all requests in flight.
     fn read_all(&mut self) -> Result<()> {
         let (mut at, mut used) = (0, self.received.len());
         while self.under_way > 0 {
@@ -107,7 +107,7 @@ impl Connection {
     }
 }
 
-/// Where the reply that begins at `at` ends, if all of it is there.
+/// Returns the end of the reply that begins at `at`, if all of it is there.
 fn reply_end(bytes: &[u8], at: usize) -> Result<Option<usize>> {
     let (mut at, mut left) = (at, 1u64);
     while left > 0 {

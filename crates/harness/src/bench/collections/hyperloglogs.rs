@@ -10,7 +10,7 @@ const BITMAP_BITS: u64 = 16 << 23;
 const PIECE: u64 = 64 << 10;
 const PIECES: u64 = BITMAP_BITS / 8 / PIECE;
 
-/// A whole bitmap, which a smaller measurement fills, too.
+/// A whole bitmap, which a scaled-down measurement fills, too.
 const BITMAP: Fill = Fill {
     requests: PIECES,
     make: |_, n| {

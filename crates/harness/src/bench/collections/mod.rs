@@ -1,5 +1,5 @@
-//! What commands on collections cost beside redis-server: the list of commands that the published tables of this field
-//! have, and the cases with targets. `cases` is the table, `driver` sends the requests.
+//! The cost of commands on collections beside redis-server: the list of commands that the published tables of this
+//! field have, and the cases with targets. `cases` is the table, `driver` sends the requests.
 
 mod cases;
 mod driver;
@@ -18,25 +18,25 @@ use crate::server::{Server, Template, Workplace};
 use cases::Case;
 use driver::Load;
 
-/// How our server is started: so that all data is in memory, as in redis-server.
+/// The directives of our server: all data is in memory, as in redis-server.
 pub const DIRECTIVES: &str = "--workers 1 --maxmemory 1gb";
 
-/// Requests under way on a connection while data sets are written.
+/// Requests in flight on a connection while data sets are written.
 const FILL_PIPELINE: usize = 4;
 
 pub struct Options {
     pub base: Template,
     pub server: Template,
-    /// The ids of the cases, all if empty.
+    /// The ids of the cases; empty for all.
     pub cases: Vec<String>,
     pub rounds: u32,
-    /// Requests are multiplied by this: below 1 for a smoke run.
+    /// The factor on requests: below 1 for a smoke run.
     pub scale: f64,
-    /// How long background work may take to become idle.
+    /// The longest time that background work may take to become idle.
     pub idle_max: Duration,
     pub server_cpu: u32,
     pub client_cpu: u32,
-    /// The directory of the page, if it is to be written.
+    /// The directory of the page, if the page is to be written.
     pub write_to: Option<PathBuf>,
 }
 
@@ -51,12 +51,11 @@ impl Outcome {
     }
 }
 
-/// All cases.
 fn cases() -> impl Iterator<Item = &'static Case> {
     cases::CASES.iter().chain(hyperloglogs::CASES).chain(streams::CASES)
 }
 
-/// Measures and prints; true if each target is met.
+/// Measures and prints; returns true if each target is met.
 pub fn run(options: &Options) -> Result<bool> {
     if let Some(unknown) = options.cases.iter().find(|id| cases().all(|case| case.id != id.as_str())) {
         let known: Vec<_> = cases().map(|case| case.id).collect();
@@ -87,7 +86,7 @@ fn measure(options: &Options, case: &'static Case) -> Result<Outcome> {
     Ok(Outcome { case, rounds })
 }
 
-/// One server, one round, in a directory of its own.
+/// Measures one server in one round, in a directory of its own.
 fn one(options: &Options, template: &Template, case: &Case, round: u32) -> Result<Measured> {
     let place = Workplace::new("collections", None)?;
     let (server, _) = Server::start(&template.pinned_to(options.server_cpu), &place)?;
@@ -111,7 +110,7 @@ fn one(options: &Options, template: &Template, case: &Case, round: u32) -> Resul
     Ok(Measured { cpu_us, rate, flushes, ..Measured::default() })
 }
 
-/// One case as a line for the terminal.
+/// Returns one case as a line for the terminal.
 fn line(outcome: &Outcome) -> String {
     let Outcome { case, rounds } = outcome;
     let (low, high) = rounds.spread();

@@ -1,18 +1,18 @@
 //! The cases of streams.
 //!
-//! Data set: for each connection of the driver a stream with a consumer group, of 10,000 entries of two short fields.
-//! The requests of a connection follow each other in the numbers that it is given, so that an entry is acknowledged
-//! right behind its delivery.
+//! Data set: for each connection of the driver a stream with a consumer group, of 10,000 entries of two short fields. A
+//! connection sends its requests in the order of their numbers, so that an entry is acknowledged right behind its
+//! delivery.
 
 use super::cases::{Case, Fill, Words, case, named, words};
 use super::driver::CONNECTIONS;
 
 const ENTRIES: u64 = 10_000;
-/// Requests under way on a connection while it is filled, and while it is measured.
+/// Requests in flight on a connection while its stream is filled, and while a case is measured.
 const FILL_PIPELINE: u64 = super::FILL_PIPELINE as u64;
 const PIPELINE: u64 = 16;
 
-/// The stream of the connection that sends request `n`, and how many requests it has sent before.
+/// Returns the stream of the connection that sends request `n`, and how many requests that connection has sent before.
 fn stream(n: u64, pipeline: u64) -> (String, u64) {
     let (turn, at) = (n / pipeline, n % pipeline);
     (named("stream", turn % CONNECTIONS as u64), turn / CONNECTIONS as u64 * pipeline + at)
@@ -22,7 +22,7 @@ fn xadd(key: &str, id: &str) -> Words {
     words(&[&"XADD", &key, &id, &"sensor", &"1234", &"temperature", &"19.8"])
 }
 
-/// The group comes first, the entries have the IDs 1-0, 2-0 and so on.
+/// The streams: each begins with its group, then come entries with the IDs 1-0, 2-0 and so on.
 const STREAMS: Fill = Fill {
     requests: CONNECTIONS as u64 * (ENTRIES + FILL_PIPELINE),
     make: |_, n| match stream(n, FILL_PIPELINE) {

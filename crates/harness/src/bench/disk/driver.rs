@@ -13,7 +13,7 @@ use crate::client::{Client, Reply};
 use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
-/// What is sent for a key.
+/// The command that is sent for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Set,
@@ -38,7 +38,7 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// What a load was seen to do.
+/// The results of a load.
 #[derive(Debug)]
 pub struct Done {
     pub operations: u64,
@@ -54,13 +54,13 @@ impl Done {
         self.operations as f64 / self.seconds
     }
 
-    /// A percentile of the latency in milliseconds.
+    /// Returns a percentile of the latency in milliseconds.
     pub fn percentile_ms(&self, percentile: f64) -> f64 {
         self.latency_us.value_at_percentile(percentile) as f64 / 1000.0
     }
 }
 
-/// Three digits are enough, and a minute is longer than any reply is waited for.
+/// Returns a histogram of three digits, up to a minute, which is longer than any reply is waited for.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are constant and valid")
 }
@@ -131,7 +131,7 @@ fn one_connection(port: u16, load: &Load, number: u64, next: &AtomicU64, begin: 
     }
 }
 
-/// A reply must be the right one: a benchmark of wrong answers is worth nothing.
+/// Fails unless the reply is the right one: a benchmark of wrong answers is worth nothing.
 fn check(verb: Verb, number: u64, reply: &Reply) -> Result<()> {
     let right = match (verb, reply) {
         (Verb::Set, reply) => reply.is_ok(),

@@ -2,7 +2,7 @@
 
 use crate::random::{Random, mix};
 
-/// Value bytes: as in the table of the small cases.
+/// Bytes of a value, as in the table of the small cases.
 pub const VALUE_BYTES: usize = 128;
 
 pub fn key(number: u64) -> [u8; 14] {
@@ -15,15 +15,15 @@ pub fn key(number: u64) -> [u8; 14] {
     key
 }
 
-/// The value of a key, different for each: half of it random, half of it the same for all, so that about half
-/// compresses. It depends on nothing else, so that a reader can tell whether it got the right one.
+/// Returns the value of a key, different for each: half of it random, half of it constant, so that about half
+/// compresses. The value depends on the number alone, so that a reader can tell whether it got the right one.
 pub fn value(number: u64) -> [u8; VALUE_BYTES] {
     let mut value = [b'-'; VALUE_BYTES];
     Random::new(mix(number)).fill(&mut value[..VALUE_BYTES / 2]);
     value
 }
 
-/// Which keys are asked for.
+/// The distribution of the keys that are asked for.
 #[derive(Clone, Debug)]
 pub enum Choice {
     /// All of `0..keys` alike.
@@ -39,7 +39,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// `keys` keys, each once, far from sorted.
+    /// Returns a choice of `keys` keys, each once, far from sorted.
     pub fn each_once(keys: u64) -> Choice {
         // A stride near the golden section that shares no factor with the count visits all.
         let mut stride = ((keys as f64 * 0.618_033_988_75) as u64).max(1);
@@ -49,7 +49,7 @@ impl Choice {
         Choice::EachOnce { keys, stride }
     }
 
-    /// The key of operation number `number`.
+    /// Returns the key of operation number `number`.
     pub fn pick(&self, random: &mut Random, number: u64) -> u64 {
         match self {
             Choice::Uniform { keys } => random.below(*keys),

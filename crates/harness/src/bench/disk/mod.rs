@@ -1,9 +1,9 @@
 //! The disk benchmark: more data than memory, values that differ for each key and compress to about half, reads that
-//! bypass the page cache. Beside it, where that says something, the same on redis-server with as much as fits its
+//! bypass the page cache. Where a comparison says something, redis-server is measured too, with as much as fits its
 //! memory.
 //!
-//! `keys` says what is written, `driver` sends it, `watch` looks at the process meanwhile, `phases` are what is
-//! measured.
+//! `keys` makes keys and values, `driver` sends them, `watch` observes the process meanwhile, `phases` are the
+//! measurements.
 
 pub(super) mod driver;
 pub(super) mod keys;
@@ -23,7 +23,7 @@ use phases::{Bench, Figure};
 pub struct Options {
     pub base: Template,
     pub server: Template,
-    /// The names of the phases, all if empty.
+    /// The names of the phases; empty for all.
     pub phases: Vec<String>,
     pub keys: u64,
     pub base_keys: u64,
@@ -33,11 +33,11 @@ pub struct Options {
     pub operations: u64,
     pub seed: u64,
     pub budget_bytes: u64,
-    /// The core that is the server's own in the phase `hot`.
+    /// The server's exclusive core in the phase `hot`.
     pub server_cpu: u32,
-    /// Where the data lies.
+    /// The directory of the data.
     pub dir: PathBuf,
-    /// Where our server's data lies and stays, to be measured again; then the other server is left out.
+    /// The directory where our server's data stays, to be measured again; with it redis-server is left out.
     pub data: Option<PathBuf>,
     pub write_to: Option<PathBuf>,
 }
@@ -45,16 +45,16 @@ pub struct Options {
 pub const PHASES: &[&str] = &["reads", "hot", "writes", "constant", "start", "workers"];
 /// The phases that use servers of their own.
 const APART: &[&str] = &["start", "workers"];
-/// How our server is started: its own memory budget, and no help from the page cache.
+/// The directives of our server: a memory budget of its own, and no help from the page cache.
 pub const DIRECTIVES: &str = "--maxmemory 256mb --direct-reads yes";
 
-/// What a key and its value come to on disk before compression, with what rows and blocks add.
+/// Bytes on disk of a key and its value before compression, with the overhead of rows and blocks.
 const BYTES_PER_KEY: u64 = 180;
-/// How often the data may lie there at once: log, levels, compaction's output, versions on the way down, and files that
-/// have still to go.
+/// Copies of the data that may exist at once: log, levels, compaction's output, versions on the way down, and files
+/// that are not deleted yet.
 const COPIES_MAX: u64 = 2;
 
-/// Measures and prints; true if each target is met.
+/// Measures and prints; returns true if each target is met.
 pub fn run(options: &Options) -> Result<bool> {
     if let Some(unknown) = options.phases.iter().find(|name| !PHASES.contains(&name.as_str())) {
         bail!("no phase {unknown:?}; there are {}", PHASES.join(", "));
@@ -108,7 +108,7 @@ fn wanted(options: &Options, phase: &str) -> bool {
     options.phases.is_empty() || options.phases.iter().any(|name| name == phase)
 }
 
-/// What stays the same while a server is stopped and started.
+/// The constants of a server that is stopped and started.
 struct Side<'a> {
     options: &'a Options,
     dir: &'a Path,
@@ -124,7 +124,7 @@ impl Side<'_> {
     }
 }
 
-/// All phases on one server, in a directory of its own.
+/// Runs all phases on one server, in a directory of its own.
 fn on_server(
     options: &Options,
     template: &Template,
@@ -149,19 +149,20 @@ fn on_server(
         figures.extend(show(side.on(&server).reads().context("the phase reads")?));
     }
     if wanted(options, "hot") {
-        // The server has a core to itself: else the scheduler's choice between it and its clients is what is measured.
+        // The server has a core to itself: else the figures would show the scheduler's choice between server and
+        // clients.
         server.stop()?;
         server = Server::start(&template.pinned_to(options.server_cpu), &place)?.0;
         let clients_elsewhere = AwayFrom::cpu(options.server_cpu)?;
         figures.extend(show(side.on(&server).hot_beside_cold().context("the phase hot")?));
         drop(clients_elsewhere);
     }
-    // What comes now begins with empty caches, whatever was measured before.
+    // The phases below begin with empty caches, whatever was measured before.
     server.stop()?;
     let server = Server::start(template, &place)?.0;
     let bench = side.on(&server);
     if wanted(options, "writes") {
-        // The control run shows what the machine itself does to a second; it needs less time for that.
+        // The control run shows what the machine itself does to a second, and needs less time for that.
         let time = if budget_bytes.is_some() { options.writes } else { options.writes.min(Duration::from_secs(60)) };
         figures.extend(show(bench.sustained_writes(time).context("the phase writes")?));
     }

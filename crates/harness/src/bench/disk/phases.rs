@@ -1,5 +1,5 @@
-//! The phases of the disk benchmark, each a function that gives rows of a table: what was measured, the figure, the
-//! target if the project has set one, and what a control run of redis-server gave.
+//! The phases of the disk benchmark, each a function that returns rows of a table: the subject, the figure, the target
+//! if the project has set one, and the figure of a control run of redis-server.
 
 use std::path::Path;
 use std::thread;
@@ -28,7 +28,7 @@ impl Figure {
     }
 }
 
-/// A server being measured, and how much.
+/// A server under measurement, and the amount of work.
 pub struct Bench<'a> {
     pub server: &'a Server,
     pub dir: &'a Path,
@@ -67,7 +67,7 @@ fn summary(done: &Done, watched: &Watched) -> String {
 }
 
 impl Bench<'_> {
-    /// A figure with a target, which the server to compare with does not have.
+    /// Returns a figure with a target; redis-server's figures have none.
     fn at_most(&self, what: impl Into<String>, value: f64, unit: &str, bound: f64) -> Figure {
         let figure = at_most(what, value, unit, bound);
         if self.budget_bytes.is_some() { figure } else { Figure { target: None, ..figure } }
@@ -111,7 +111,7 @@ impl Bench<'_> {
         Some(at_most(format!("{}: resident memory over the budget, {phase}", self.name), share, "", 1.1))
     }
 
-    /// Random reads of all keys, uniform and by Zipf.
+    /// Measures random reads of all keys, uniform and by Zipf.
     pub fn reads(&self) -> Result<Vec<Figure>> {
         let choices = [("uniform", Choice::Uniform { keys: self.keys }), ("zipf", Choice::Zipf(Zipf::new(self.keys)))];
         let mut figures = Vec::new();
@@ -125,15 +125,15 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// The 99th percentile of hot reads without and with cold readers beside, by the server's own histogram and as the
-    /// client sees it, whose threads share their cores with each other. Cold readers use another command, so that a
-    /// server that counts by command can tell them apart.
+    /// Measures the 99th percentile of hot reads without and with cold readers beside, by the server's own histogram
+    /// and as the client sees it, whose threads share their cores. Cold readers use another command, so that a server
+    /// that counts by command can tell them apart.
     pub fn hot_beside_cold(&self) -> Result<Vec<Figure>> {
         let port = self.server.port();
         let hot = self.load(Verb::Get, Choice::Uniform { keys: HOT_KEYS }, 1, 1, Until::Time(self.window));
         let cold_choice = Choice::Uniform { keys: self.keys };
         let cold = self.load(Verb::GetRange, cold_choice, COLD_READERS, 1, Until::Time(self.window));
-        // Twice through all hot keys, so that they are hot.
+        // Two rounds through all hot keys make them hot.
         run(port, &self.load(Verb::Get, Choice::each_once(HOT_KEYS), 1, 16, Until::Count(2 * HOT_KEYS)))?;
         let mut client = self.server.client()?;
         let (mut alone, mut beside, mut cold_rates) = (P99s::default(), P99s::default(), vec![]);
@@ -179,11 +179,10 @@ impl Bench<'_> {
         ])
     }
 
-    /// Random overwrites of all keys for a long time, second by second, after a tenth of that time in which nothing
-    /// counts.
+    /// Overwrites random keys for a long time, counted second by second, after a warm-up of a tenth of that time.
     pub fn sustained_writes(&self, time: Duration) -> Result<Vec<Figure>> {
         let load = |time| self.load(Verb::Set, Choice::Uniform { keys: self.keys }, 4, 16, Until::Time(time));
-        // The server has just been started: its filters are not in memory yet, nor what it learns of keys.
+        // The server has just been started: neither its filters nor what it learns of keys are in memory yet.
         self.run(&load(time / 10))?;
         let (done, watched) = self.run(&load(time))?;
         let seconds: Vec<f64> = done.each_second.iter().map(|count| *count as f64).collect();
@@ -202,7 +201,7 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// How long DEL, EXPIRE, RENAME and FLUSHDB take, on small data and on a hundred megabytes.
+    /// Measures how long DEL, EXPIRE, RENAME and FLUSHDB take, on small data and on a hundred megabytes.
     pub fn constant_time(&self) -> Result<Vec<Figure>> {
         const BIG_BYTES: usize = 100 << 20;
         let mut client = self.server.client()?;
@@ -211,7 +210,7 @@ impl Bench<'_> {
             let mut times: [Vec<f64>; 3] = Default::default();
             for _ in 0..WINDOWS {
                 write_value(&mut client, "o:a", bytes)?;
-                // A burst slows down the writes behind it, whatever they are, until it is flushed.
+                // A burst of writes slows down all writes behind it until it is flushed.
                 idle_cpu_seconds(self.server.pid(), SETTLE_MAX);
                 times[0].push(timed(&mut client, "EXPIRE o:a 100000")?);
                 times[1].push(timed(&mut client, "RENAME o:a o:b")?);
@@ -244,7 +243,7 @@ struct P99s {
 impl P99s {
     fn add(&mut self, done: &Done, client: &mut Client) -> Result<()> {
         self.client_us.push(done.percentile_ms(99.0) * 1000.0);
-        // Ours has its own section; Redis answers nothing for it.
+        // Our server has a section `waits`; Redis answers nothing for it.
         let [waits, commands] = ["waits", "latencystats"].map(|section| client.info(section));
         let info = [waits?.unwrap_or_default(), commands?.unwrap_or_default()].concat();
         self.server_us.extend(server_p99_us(&info));
@@ -260,15 +259,15 @@ impl P99s {
     }
 }
 
-/// The 99th percentile of hot reads that a server itself counted: ours of commands that ran inline, from the read of
-/// their bytes to the write of their reply; Redis of GET, without what goes on before and after it.
+/// Returns the 99th percentile of hot reads that a server itself counted: Haypile's of commands that ran inline, from
+/// the read of their bytes to the write of their reply; Redis's of GET, without the time before and after the command.
 pub fn server_p99_us(info: &str) -> Option<f64> {
     let fields = ["reply_usec_inline", "latency_percentiles_usec_get"];
     let line = fields.iter().find_map(|name| info_field(info, name))?;
     line.split(',').find_map(|part| part.strip_prefix("p99=")?.trim().parse().ok())
 }
 
-/// From here on, the server's histograms are of the window that begins.
+/// Empties the server's histograms, so that they are of the window that begins.
 pub fn forget(client: &mut Client) -> Result<()> {
     let reply = client.command("CONFIG RESETSTAT")?;
     ensure!(reply.is_ok(), "CONFIG RESETSTAT was answered by {reply}");
@@ -282,7 +281,7 @@ fn timed(client: &mut Client, words: &str) -> Result<f64> {
     Ok(begin.elapsed().as_secs_f64() * 1000.0)
 }
 
-/// A string of so many bytes, written in pieces of at most a megabyte.
+/// Writes a string of so many bytes, in pieces of at most a megabyte.
 fn write_value(client: &mut Client, key: &str, bytes: usize) -> Result<()> {
     let piece = vec![b'b'; bytes.min(1 << 20)];
     client.call(&["DEL", key])?;
@@ -310,9 +309,9 @@ fn fill_database(client: &mut Client, database: u32, keys: u64) -> Result<()> {
     Ok(())
 }
 
-/// How long a start takes after a clean stop, and how fast the log is replayed after a kill.
+/// Measures how long a start takes after a clean stop, and how fast the log is replayed after a kill.
 pub fn starts(template: &Template, keys: u64, dir: &Path, seed: u64) -> Result<Vec<Figure>> {
-    // So much memory that nothing of what is written is flushed before the kill.
+    // With so much memory nothing is flushed before the kill.
     let roomy = template.with("--maxmemory 3gb --memtable-size 1gb --flush-log-bytes 2gb")?;
     let place = Workplace::new("bench-start", Some(dir))?;
     let (server, _) = Server::start(&roomy, &place)?;
@@ -339,7 +338,8 @@ pub fn starts(template: &Template, keys: u64, dir: &Path, seed: u64) -> Result<V
     ])
 }
 
-/// CPU time per operation with two workers over that with one, both on all cores, the median of alternating rounds.
+/// Measures CPU time per operation with two workers over that with one, both on all cores, the median of alternating
+/// rounds.
 pub fn workers(template: &Template, rounds: usize, operations: u64, seed: u64) -> Result<Vec<Figure>> {
     const KEYS: u64 = 100_000;
     let mut figures = Vec::new();

@@ -10,10 +10,10 @@ use anyhow::Result;
 use crate::bench::process::{Steal, cpu_seconds, disk_bytes, resident_bytes};
 
 const MEMORY_PERIOD: Duration = Duration::from_millis(200);
-/// Walking a directory of hundreds of files is not free.
+/// The pause between two walks of the directory: a walk over hundreds of files is not free.
 const DISK_PERIOD: Duration = Duration::from_secs(1);
 
-/// What was seen during one piece of work.
+/// The observations during one piece of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched {
     pub resident_bytes_max: u64,
@@ -22,7 +22,7 @@ pub struct Watched {
     pub steal_percent: f64,
 }
 
-/// Does the work and watches meanwhile.
+/// Runs the work and watches the process and the directory meanwhile.
 pub fn watch<T>(pid: u32, dir: &Path, work: impl FnOnce() -> Result<T>) -> Result<(T, Watched)> {
     let stop = AtomicBool::new(false);
     let (resident, disk) = (AtomicU64::new(resident_bytes(pid)), AtomicU64::new(disk_bytes(dir)));

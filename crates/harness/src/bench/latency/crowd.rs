@@ -1,4 +1,4 @@
-//! Many connections of one thread, one request under way on each: what a service with many clients asks, and how long
+//! Many connections of one thread, one request in flight on each: the load of a service with many clients, and how long
 //! each of them waits. Every reply is checked.
 //!
 //! In a closed loop each connection asks again as soon as it has its reply. At a rate, requests arrive as they do from
@@ -22,19 +22,19 @@ use crate::client::encode;
 use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
-/// Of a hundred requests so many are SET, the others GET.
+/// The percentage of requests that are SET; the others are GET.
 pub const SETS_PERCENT: u64 = 20;
 
-/// When requests are made.
+/// The moments at which requests are made.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
     /// Each connection asks as soon as it has its reply.
     Closed,
-    /// So many a second arrive at random moments, whatever the server does.
+    /// So many requests a second arrive at random moments, whatever the server does.
     Rate(f64),
 }
 
-/// What a crowd has seen in one window.
+/// The observations of a crowd in one window.
 #[derive(Debug)]
 pub struct Seen {
     /// Nanoseconds from the arrival of a request to its reply.
@@ -47,19 +47,19 @@ pub struct Seen {
     pub client_cpu_seconds: f64,
 }
 
-/// Three digits are enough, and a minute is longer than any reply is waited for.
+/// Returns a histogram of three digits, up to a minute, which is longer than any reply is waited for.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are constant and valid")
 }
 
-/// The longest reply that is right: a value with its length and line ends.
+/// Bytes of the longest right reply: a value with its length and line ends.
 const REPLY_BYTES_MAX: usize = b"$128\r\n".len() + VALUE_BYTES + b"\r\n".len();
 
 struct Connection {
     stream: TcpStream,
-    /// When its request arrived.
+    /// The arrival of the connection's request.
     asked: Instant,
-    /// What the reply must be.
+    /// The right reply.
     expected: Vec<u8>,
     received: [u8; REPLY_BYTES_MAX],
     received_bytes: usize,
@@ -92,12 +92,12 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Asks for so long, and waits for the replies to what was asked.
+    /// Sends requests for so long, and waits for the replies to all of them.
     pub fn measure(&mut self, pace: Pace, time: Duration) -> Result<Seen> {
-        /// How long replies are waited for at a time while nothing is to be sent.
+        /// The longest single wait for replies while nothing is to be sent.
         const WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-        /// A sleeping thread would wake up too late for the next arrival: the client has a core of its own to look
-        /// again.
+        /// No wait at all: a sleeping thread would wake up too late for the next arrival, and the client has a core of
+        /// its own to look again.
         const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let cpu_before = thread_cpu_seconds();
         let begin = Instant::now();
@@ -128,7 +128,7 @@ impl Crowd {
                     free.push_back(number);
                     replied = now;
                 }
-                // At once, not behind all the other replies: what arrives meanwhile must not wait for them.
+                // Requests are sent at once, not behind all the other replies: arrivals must not wait for those.
                 self.send_due(&mut arrivals, &mut free, now, &mut seen)?;
             }
             now = Instant::now();
@@ -184,7 +184,7 @@ impl Crowd {
 }
 
 impl Connection {
-    /// Reads what has come; true if the reply is complete. It must be the right one.
+    /// Reads what has come; returns true if the reply is complete. A wrong reply is an error.
     fn receive(&mut self) -> Result<bool> {
         let room = &mut self.received[self.received_bytes..];
         match self.stream.read(room) {
@@ -210,10 +210,10 @@ fn thread_cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// When requests arrive.
+/// The arrivals of requests.
 struct Arrivals {
     end: Instant,
-    /// Of arrivals at a rate: the next one, and the mean time between two.
+    /// The next arrival and the mean time between two, of arrivals at a rate.
     timed: Option<(Instant, f64)>,
     random: Random,
 }
@@ -227,19 +227,19 @@ impl Arrivals {
         Arrivals { end: begin + time, timed, random: Random::new(seed) }
     }
 
-    /// The first request that has arrived by `now` and was not given out yet.
+    /// Returns the first request that has arrived by `now` and was not given out yet.
     fn next_until(&mut self, now: Instant) -> Option<Instant> {
         let Some((next, gap_seconds)) = self.timed else { return Some(now).filter(|now| *now < self.end) };
         if next > now || next >= self.end {
             return None;
         }
-        // Exponential gaps: arrivals that do not depend on each other.
+        // Exponential gaps make arrivals that do not depend on each other.
         let gap = -(1.0 - self.random.fraction()).ln() * gap_seconds;
         self.timed = Some((next + Duration::from_secs_f64(gap), gap_seconds));
         Some(next)
     }
 
-    /// True if nothing arrives from here on.
+    /// Returns true if nothing arrives from here on.
     fn over(&self, now: Instant) -> bool {
         self.timed.map_or(now, |(next, _)| next) >= self.end
     }
@@ -262,7 +262,7 @@ mod tests {
                 let mut request = [0; 8];
                 stream.read_exact(&mut request).expect("a request");
                 stream.write_all(b"-LOADING wait\r\n").expect("the crowd is there");
-                // Until the crowd has gone.
+                // The stub reads until the crowd has gone.
                 while !matches!(stream.read(&mut request), Ok(0) | Err(_)) {}
             });
             let mut crowd = Crowd::connect(port, 1, 10, 1).expect("somebody listens");
@@ -276,7 +276,7 @@ mod tests {
         let (begin, time) = (Instant::now(), Duration::from_secs(10));
         let mut all = Vec::new();
         let mut arrivals = Arrivals::new(Pace::Rate(1000.0), begin, time, 7);
-        // Nobody asks for nine seconds: what arrived meanwhile keeps its own moment.
+        // No arrival is taken for nine seconds: each keeps its own moment.
         for now in [begin + Duration::from_secs(9), begin + time * 2] {
             while let Some(asked) = arrivals.next_until(now) {
                 all.push(asked - begin);

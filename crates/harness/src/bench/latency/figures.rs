@@ -1,5 +1,5 @@
-//! What the windows of a latency run come to: percentiles of both servers, their ratio in each round and over all, as a
-//! table and as a chart.
+//! The figures of a latency run: percentiles of both servers, their ratio in each round and over all, as a table and as
+//! a chart.
 
 use hdrhistogram::Histogram;
 
@@ -11,11 +11,11 @@ use crate::bench::compare::median;
 pub struct Window {
     pub seen: Seen,
     pub server_cpu_seconds: f64,
-    /// Flushes completed in it.
+    /// Flushes completed in the window.
     pub flushes: u64,
 }
 
-/// The windows of one pace, base and ours for each round.
+/// The windows of one pace, the base's and ours of each round.
 #[derive(Debug)]
 pub struct Windows {
     pub title: String,
@@ -25,7 +25,7 @@ pub struct Windows {
 /// Percentiles that are shown, with their names.
 pub const PERCENTILES: &[(&str, f64)] =
     &[("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99), ("max", 100.0)];
-/// What counts.
+/// The percentile that counts.
 const TAIL: f64 = 99.9;
 
 /// All windows of one server together.
@@ -78,19 +78,19 @@ impl Windows {
         Summary::of(self.rounds.iter().map(|(_, ours)| ours))
     }
 
-    /// Our percentile over that of the base in each round.
+    /// Returns our percentile over that of the base, for each round.
     pub fn ratios(&self, percentile: f64) -> Vec<f64> {
         let of = |window: &Window| milliseconds(&window.seen.latency_ns, percentile);
         self.rounds.iter().map(|(base, ours)| of(ours) / of(base)).collect()
     }
 
-    /// Our percentile of all rounds together over that of the base.
+    /// Returns our percentile of all rounds together over that of the base.
     pub fn ratio(&self, percentile: f64) -> f64 {
         self.ours().ms(percentile) / self.base().ms(percentile)
     }
 }
 
-/// A line for the terminal, after each round.
+/// Returns a line for the terminal, after each round.
 pub fn line(title: &str, round: u32, (base, ours): &(Window, Window)) -> String {
     let text = |window: &Window| {
         let of = |percentile| milliseconds(&window.seen.latency_ns, percentile);
@@ -108,7 +108,7 @@ pub fn line(title: &str, round: u32, (base, ours): &(Window, Window)) -> String 
     format!("{title}, round {round}: p99.9 of Redis {ratio:.2}  ours {}  base {}", text(ours), text(base))
 }
 
-/// Two tables: the figures, and the ratios of the tails.
+/// Returns two tables: the figures, and the ratios of the tails.
 pub fn table(all: &[Windows]) -> String {
     let names: Vec<&str> = PERCENTILES.iter().map(|(name, _)| *name).collect();
     let mut out = format!(
@@ -151,7 +151,7 @@ pub fn table(all: &[Windows]) -> String {
 mod tests {
     use super::*;
 
-    /// A window of a thousand requests, one microsecond to one millisecond, times `factor`.
+    /// Returns a window of a thousand requests, one microsecond to one millisecond, times `factor`.
     fn window(factor: u64, seconds: f64) -> Window {
         let mut latency_ns = histogram();
         for us in 1..=1000 {
@@ -172,7 +172,7 @@ mod tests {
         let by_round = windows.ratios(TAIL);
         near(by_round[0], 2.0);
         near(by_round[1], 4.0);
-        // Of 2000 requests two are above the percentile, both of the slower round.
+        // Two of 2000 requests are above the percentile, both of the slower round.
         near(windows.ours().ms(TAIL), 4.0 * 0.998);
         near(windows.ratio(TAIL), 4.0 * 0.998 / 0.999);
         near(windows.ratio(100.0), 4.0);

@@ -1,8 +1,8 @@
-//! The latency benchmark: many clients at pipeline 1 on this machine, redis-server and ours in alternating windows, so
-//! that what the machine does meanwhile meets both.
+//! The latency benchmark: many clients at pipeline 1 on one machine, redis-server and ours in alternating windows, so
+//! that disturbances of the machine meet both.
 //!
-//! Both servers run all the time, on the same core, and only one of them is asked; the client has the other cores.
-//! `crowd` is the client, `figures` what comes out.
+//! Both servers run all the time, on one core, and only one of them is asked at a time; the client has the other cores.
+//! `crowd` is the client, `figures` the results.
 
 pub(super) mod crowd;
 mod figures;
@@ -30,11 +30,11 @@ pub struct Options {
     /// The length of one window.
     pub window: Duration,
     pub rounds: u32,
-    /// Requests a second of the second half; half of what redis-server did in the first one if not given.
+    /// Requests a second of the second half; if not given, half of what redis-server did in the first one.
     pub rate: Option<f64>,
     /// The servers' core, which the client leaves to them; none where all run everywhere.
     pub server_cpu: Option<u32>,
-    /// How long background work may take to become idle between two windows.
+    /// The longest time that background work may take to become idle between two windows.
     pub idle_max: Duration,
     pub seed: u64,
     pub write_to: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Options {
 
 const KEYS: u64 = 100_000;
 
-/// Measures and prints; the windows of the closed loop and those at a rate.
+/// Measures and prints; returns the windows of the closed loop and those at a rate.
 pub fn run(options: &Options) -> Result<Vec<Windows>> {
     let steal = Steal::now();
     let away = options.server_cpu.map(AwayFrom::cpu).transpose()?;
@@ -84,7 +84,7 @@ struct Side {
     server: Server,
     control: Client,
     crowd: Crowd,
-    /// Goes away after the server.
+    /// The directory, dropped after the server.
     _place: Workplace,
 }
 
@@ -100,7 +100,8 @@ impl Side {
         Ok(Side { control: server.client()?, crowd, server, _place: place })
     }
 
-    /// One window, after a short one that does not count, and then quiet, so that the other server is not disturbed.
+    /// Measures one window, after a short one that does not count, and waits until the server is quiet, so that the
+    /// other server is not disturbed.
     fn window(&mut self, options: &Options, pace: Pace) -> Result<Window> {
         self.crowd.measure(pace, options.window / 10)?;
         let (flushes_before, cpu_before) = (flushes(&mut self.control)?, cpu_seconds(self.server.pid()));
@@ -112,7 +113,7 @@ impl Side {
     }
 }
 
-/// The rounds of one pace, in each of which the other server begins.
+/// Measures the rounds of one pace; the server that begins alternates.
 fn alternate(options: &Options, base: &mut Side, ours: &mut Side, pace: Pace, title: String) -> Result<Windows> {
     let mut rounds = Vec::new();
     for round in 0..options.rounds {

@@ -1,5 +1,5 @@
-//! The sweeps: what a request costs over the sizes of values and over the number of workers, beside redis-server, as
-//! tables and charts. There are no targets here: the rows of the main table have them.
+//! The sweeps: the cost of a request over the sizes of values and over the number of workers, beside redis-server, as
+//! tables and charts. The sweeps have no targets: the rows of the main table have them.
 
 mod sizes;
 mod workers;
@@ -20,18 +20,18 @@ pub use workers::Crew;
 pub struct Options {
     pub base: Template,
     pub server: Template,
-    /// What is measured, both if empty: [`PARTS`].
+    /// The sweeps to run, of [`PARTS`]; empty for both.
     pub parts: Vec<String>,
     /// The sizes of values in bytes.
     pub sizes: Vec<u32>,
     /// The most workers.
     pub workers_max: u32,
     pub rounds: u32,
-    /// Requests are multiplied by this: below 1 for a smoke run.
+    /// The factor on requests: below 1 for a smoke run.
     pub scale: f64,
-    /// How long background work may take to become idle.
+    /// The longest time that background work may take to become idle.
     pub idle_max: Duration,
-    /// The cores of the sweep of sizes; that of workers uses all.
+    /// The cores of the sweep of sizes; the sweep of workers uses all.
     pub server_cpu: u32,
     pub client_cpu: u32,
     pub write_to: Option<PathBuf>,
@@ -39,10 +39,9 @@ pub struct Options {
 
 pub const PARTS: &[&str] = &["sizes", "workers"];
 
-/// How our server is started, but for its workers: one in the sweep of sizes.
+/// The directives of our server, but for its workers: one in the sweep of sizes.
 pub const DIRECTIVES: &str = "--maxmemory 256mb";
 
-/// What the sweeps gave.
 #[derive(Debug, Default)]
 pub struct Results {
     pub sizes: Vec<Point>,
@@ -77,7 +76,7 @@ pub fn run(options: &Options) -> Result<Results> {
     Ok(results)
 }
 
-/// The line under a table.
+/// Returns the line under a table.
 fn below(options: &Options, steal: Steal) -> String {
     let (rounds, stolen) = (options.rounds, steal.percent_since());
     let rounds = if rounds == 1 { "one round".to_string() } else { format!("the median of {rounds} rounds") };

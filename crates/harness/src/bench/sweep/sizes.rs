@@ -1,6 +1,6 @@
 //! The sweep of sizes: GET and SET at pipeline 16 and 1 over values of 128 bytes to 100 KB. Each server is started once
-//! for each size and measured in all four ways; CPU time is counted as in the table, of all threads on one core, that
-//! of SET until flushes and compactions are over.
+//! for each size and measured in all four ways; CPU time is counted as in the table, of all threads on one core, for
+//! SET until flushes and compactions are over.
 
 use anyhow::{Context, Result};
 
@@ -14,38 +14,39 @@ use crate::server::{Server, Template, Workplace};
 /// Bytes of values.
 pub const SIZES: &[u32] = &[128, 512, 1 << 10, 4 << 10, 10 << 10, 32 << 10, 100 << 10];
 
-/// A way to ask.
+/// A command at a pipeline.
 #[derive(Debug)]
 pub struct Case {
     pub name: &'static str,
     load: &'static [&'static str],
     pub pipeline: u32,
     writes: bool,
-    /// What the way of a request costs, as the bytes that are moved in that time.
+    /// The cost of a request's way, as the bytes that are moved in that time.
     request_as_bytes: u64,
-    /// The least bytes that are written, so that flushes are in it as often as they are in the long run.
+    /// The least bytes to write, so that flushes come as often as in the long run.
     bytes_min: u64,
 }
 
 const fn case(name: &'static str, load: &'static [&'static str], pipeline: u32, writes: bool) -> Case {
     let request_as_bytes = if pipeline == 1 { 5000 } else { 1000 };
-    // Three flushes begin by the length of the log. At pipeline 1 they are a hundredth of what a small request costs,
-    // and so many requests would take minutes.
+    // The length of the log begins three flushes. At pipeline 1 flushes cost next to nothing of a small request, and so
+    // many requests would take minutes.
     let bytes_min = if writes && pipeline > 1 { 800_000_000 } else { 0 };
     Case { name, load, pipeline, writes, request_as_bytes, bytes_min }
 }
 
 const GET: &[&str] = &["-t", "get"];
 const SET: &[&str] = &["-t", "set"];
-/// Reads come first: the data is at rest then.
+/// The cases; reads come first, while the data is at rest.
 pub static CASES: [Case; 4] =
     [case("GET", GET, 16, false), case("GET", GET, 1, false), case("SET", SET, 16, true), case("SET", SET, 1, true)];
 
-/// Bytes that are moved for one figure: a second or two.
+/// Bytes that are moved for one figure, in a second or two.
 const BYTES: u64 = 1_500_000_000;
-/// What the log adds to a value.
+/// Bytes that the log adds to a value.
 const LOG_OVERHEAD_BYTES: u64 = 42;
-/// As many bytes as the row of the table with 10 KB has; small values are as many as in the other rows.
+/// The most bytes of values: as many as in the row of the table with 10 KB. Small values are as many as in the other
+/// rows.
 const DATA_BYTES_MAX: u64 = 100 << 20;
 const KEYS_MAX: u64 = 100_000;
 
@@ -62,7 +63,7 @@ fn keys(value_bytes: u32) -> u64 {
     (DATA_BYTES_MAX / u64::from(value_bytes)).min(KEYS_MAX)
 }
 
-/// A size in one way.
+/// The figures of one size in one case.
 #[derive(Debug)]
 pub struct Point {
     pub value_bytes: u32,
@@ -90,7 +91,7 @@ pub fn measure(options: &Options) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// All cases on one server, in the order of [`CASES`].
+/// Measures all cases on one server, in the order of [`CASES`].
 fn one_server(options: &Options, template: &Template, value_bytes: u32) -> Result<Vec<Measured>> {
     let place = Workplace::new("sweep", None)?;
     let (server, _) = Server::start(&template.pinned_to(options.server_cpu), &place)?;
@@ -125,7 +126,8 @@ fn one_case(
         cpu: Some(options.client_cpu),
         arguments: case.load,
     };
-    // Whatever was written before is flushed and compacted before this begins; what is read has been read once.
+    // All earlier writes are flushed and compacted before the measurement begins, and the data of a read has been read
+    // once.
     idle_cpu_seconds(server.pid(), options.idle_max);
     if !case.writes {
         Load { requests: requests / 4, ..load }.run()?;
@@ -139,7 +141,7 @@ fn one_case(
     Ok(measured)
 }
 
-/// As people say it.
+/// Returns a size in bytes or KB.
 pub fn size_name(bytes: u32) -> String {
     if bytes < 1024 { format!("{bytes} B") } else { format!("{} KB", bytes / 1024) }
 }

@@ -1,6 +1,6 @@
 //! The sweep of workers: GET and SET with one event loop and more, on all cores of the machine, which the clients use
-//! too. With fewer cores than workers and clients, requests a second say how the machine is shared; what says something
-//! of the server is its CPU time per request, over that with one worker and over that of redis-server.
+//! too. With fewer cores than workers and clients, requests a second say how the machine is shared; the figure of the
+//! server is its CPU time per request, over that with one worker and over that of redis-server.
 
 use anyhow::{Context, Result};
 
@@ -13,14 +13,14 @@ use crate::server::{Server, Template, Workplace};
 
 const KEYS: u64 = 100_000;
 const PIPELINE: u64 = 16;
-/// Each has a thread of the client.
+/// Connections, each with a thread of the client.
 const CONNECTIONS: u64 = 32;
 const REQUESTS: u64 = 2_000_000;
 
-/// A server with so many event loops.
+/// A server with so many event loops, and its figures.
 #[derive(Debug)]
 pub struct Crew {
-    /// None is redis-server.
+    /// The event loops; none for redis-server.
     pub workers: Option<u32>,
     pub get: Vec<Measured>,
     pub set: Vec<Measured>,
@@ -32,7 +32,7 @@ impl Crew {
     }
 }
 
-/// redis-server first, then one worker and more, in each round.
+/// Measures redis-server first, then one worker and more, in each round.
 pub fn measure(options: &Options) -> Result<Vec<Crew>> {
     let all = std::iter::once(None).chain((1..=options.workers_max).map(Some));
     let mut crews: Vec<Crew> = all.map(|workers| Crew { workers, get: vec![], set: vec![] }).collect();
@@ -85,12 +85,12 @@ fn one_server(options: &Options, template: &Template) -> Result<(Measured, Measu
     Ok((measured(&get, between - before), measured(&set, after - between)))
 }
 
-/// A field of a crew over that of another, in the median of the rounds.
+/// Returns the CPU time of a crew over that of another, in the median of the rounds.
 fn over(crew: &[Measured], other: &[Measured]) -> f64 {
     median(&crew.iter().zip(other).map(|(a, b)| a.cpu_us / b.cpu_us).collect::<Vec<_>>())
 }
 
-/// What the others are compared with.
+/// The crews that the others are compared with.
 struct Yardsticks<'a> {
     redis: &'a Crew,
     one: &'a Crew,
