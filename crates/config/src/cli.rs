@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use crate::read::CommandLine;
 
-/// What the binary is asked to do.
+/// The work that the binary is asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cli {
     Server(CommandLine),
@@ -31,11 +31,11 @@ pub enum Cli {
     Import(Import),
     /// Export a file of Redis.
     Export(Export),
-    /// Print this on standard output and end well.
+    /// Print this text on standard output and exit with success.
     Text(String),
 }
 
-/// A command line that makes no sense. Displayed it says why and what to do.
+/// The error for a command line that makes no sense. Its text has the reason and a way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError(String);
 
@@ -105,7 +105,7 @@ Exit status: 0 it is sound, 1 there are defects, 2 it cannot be read.
 ";
 
 impl Cli {
-    /// Takes the arguments after the name of the program.
+    /// Parses the arguments after the name of the program.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, UsageError> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
         let Some((command, rest)) = arguments.split_first() else {

@@ -1,7 +1,7 @@
 //! The configuration as the rest of the server sees it: a field with a type for each directive that is used.
 //!
-//! Built from `Values` at the start and anew after each CONFIG SET; it never changes. What a field means stands in the
-//! table, in the row of the same name.
+//! Built from `Values` at the start and anew after each CONFIG SET; a `Config` never changes. The meaning of a field
+//! stands in the table, in the row of the same name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -53,9 +53,9 @@ pub struct Config {
     pub pubsub_output_limit: Limit,
     /// The letters of `notify-keyspace-events`.
     pub keyspace_events: Vec<u8>,
-    /// Up to where Redis holds collections compactly: [`ENCODING_LIMITS`].
+    /// The bounds up to which Redis holds collections compactly: [`ENCODING_LIMITS`].
     pub encoding_limits: [i64; ENCODING_LIMITS.len()],
-    /// Empty = clients need none.
+    /// Empty = clients need no password.
     pub requirepass: Vec<u8>,
 
     // Process.
@@ -64,7 +64,7 @@ pub struct Config {
     pub databases: u32,
     pub daemonize: bool,
     pub supervised: Supervised,
-    /// Who may call DEBUG.
+    /// Which clients may call DEBUG.
     pub debug_command: Protected,
     pub pidfile: Option<PathBuf>,
     pub loglevel: LogLevel,
@@ -99,11 +99,11 @@ pub struct Config {
     pub background_io_rate: u64,
 
     // Memory.
-    /// 0 = a share of what there is: see `Config::memory_budget`.
+    /// 0 = a share of the memory there is: see `Config::memory_budget`.
     pub maxmemory: u64,
-    /// What all clients may take together; 0 = any.
+    /// The memory that all clients may take together; 0 = any.
     pub maxmemory_clients: Share,
-    /// As Redis names it; nothing is evicted.
+    /// The policy as Redis names it; nothing is evicted.
     pub maxmemory_policy: String,
     /// How slowly counts of uses grow.
     pub lfu_log_factor: u32,
@@ -133,7 +133,7 @@ pub enum Size {
     Bytes(u64),
 }
 
-/// Who may do what is dangerous.
+/// Which clients may use what is dangerous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protected {
     No,
@@ -142,7 +142,7 @@ pub enum Protected {
     Local,
 }
 
-/// What acknowledged means.
+/// The meaning of an acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     Os,
@@ -150,7 +150,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// As the directive spells it.
+    /// Returns the name as the directive spells it.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Os => "os",
@@ -166,7 +166,7 @@ pub enum Share {
     Percent(u32),
 }
 
-/// What is below the memtable.
+/// The base below the memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     RocksDb,
@@ -198,28 +198,29 @@ pub enum LogFormat {
     Json,
 }
 
-/// Who is told that the server is ready.
+/// The supervisor that is told that the server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supervised {
     No,
     Upstart,
     Systemd,
-    /// Whichever the environment names (`UPSTART_JOB`, `NOTIFY_SOCKET`).
+    /// The supervisor that the environment names (`UPSTART_JOB`, `NOTIFY_SOCKET`).
     Auto,
 }
 
-/// A `rename-command` line. Whether the command exists, and whether the new name is free, the command table knows.
+/// A `rename-command` line. The command table knows whether the command exists, and whether the new name is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
     pub command: Vec<u8>,
     /// Empty = the command is removed.
     pub to: Vec<u8>,
-    /// For the error if it cannot be done: `ConfigError::at(&rename.origin, "No such command in rename-command")`.
+    /// The line, for the error if the command cannot be renamed: `ConfigError::at(&rename.origin, "No such command in
+    /// rename-command")`.
     pub origin: Origin,
 }
 
 impl Size {
-    /// The bytes, where `auto` means `share`.
+    /// Returns the bytes, where `auto` means `share`.
     pub fn or(self, share: u64) -> u64 {
         match self {
             Size::Auto => share,
@@ -229,7 +230,7 @@ impl Size {
 }
 
 impl Config {
-    /// The configuration of a server that is started without any, in `dir`.
+    /// Returns the configuration of a server that is started without any, in `dir`.
     pub fn defaults(dir: &Path) -> Config {
         let mut values = Values::defaults();
         values.put(crate::table::find(b"dir").expect("dir is in the table"), Value::Text(path_bytes(dir)));
@@ -245,9 +246,9 @@ impl Config {
         let below_dir = |path: Option<PathBuf>| path.map(|path| dir.join(path));
         let limits = limits_of(fields.value("client-output-buffer-limit"));
         let daemonize = fields.bool("daemonize");
-        // CONFIG SET asks for this one by itself.
+        // CONFIG SET reads this directive by itself.
         fields.choice("enable-protected-configs");
-        // `durability` follows it.
+        // `durability` follows this directive.
         fields.choice("appendfsync");
         Config {
             port: fields.int("port"),
@@ -329,8 +330,8 @@ impl Config {
         }
     }
 
-    /// The memory budget in bytes: `maxmemory` as far as the machine or its cgroup has so much, or the default share of
-    /// that.
+    /// Returns the memory budget in bytes: `maxmemory` as far as the machine or its cgroup has so much, or the default
+    /// share of that.
     pub fn memory_budget(&self, available: &crate::memory::Available) -> u64 {
         if self.maxmemory == 0 { available.default_budget() } else { self.maxmemory.min(available.bound()) }
     }
@@ -367,7 +368,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A number, which may be one of bytes.
+    /// Returns a number, which may be one of bytes.
     fn count(&mut self, name: &'static str) -> i64 {
         match self.value(name) {
             Value::Int(number) => *number,
@@ -441,7 +442,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A path's bytes, as they are on disk.
+/// Returns a path's bytes, as they are on disk.
 pub(crate) fn path_bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().to_os_string().into_vec()
 }

@@ -1,4 +1,4 @@
-//! docs/configuration.md, generated from the table. A test compares the file with what this makes;
+//! docs/configuration.md, generated from the table. A test compares the file with the page made here;
 //! `cargo run --release -p haypile-config --example write_configuration` writes it.
 
 use std::fmt::Write;
@@ -37,7 +37,7 @@ says is written here too: put it at the top, or it wins over what was set; save 
 
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page() -> String {
     let mut page = String::from(INTRODUCTION);
     page.push_str("## Used\n");
@@ -80,7 +80,7 @@ pub fn page() -> String {
     page
 }
 
-/// The topics that have rows which the page shows, with them. Hidden directives are for tests of Redis.
+/// Returns the topics that have rows which the page shows, with them. Hidden directives are for tests of Redis.
 fn topics(shown: fn(&Row) -> bool) -> impl Iterator<Item = (&'static Topic, Vec<&'static Row>)> {
     let rows_of =
         move |topic: &'static Topic| topic.rows.iter().filter(|row| !row.hidden && shown(row)).collect::<Vec<_>>();

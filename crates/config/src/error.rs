@@ -1,4 +1,4 @@
-//! Why a configuration stops the start: where it stands, what is wrong, and what would be right.
+//! The errors by which a configuration stops the start: where the line stands, the fault, and a way out.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,28 +11,29 @@ pub enum Origin {
     CommandLine { text: String },
 }
 
-/// A configuration that cannot be used. Displayed over several lines, in the form of Redis's fatal configuration error.
+/// The error for a configuration that cannot be used. Displayed over several lines, in the form of Redis's fatal
+/// configuration error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     pub origin: Option<Origin>,
-    /// What is wrong; Redis's text where Redis refuses the same.
+    /// The fault; Redis's text where Redis refuses the same.
     pub message: String,
-    /// What would be right.
+    /// A value that would be right.
     pub hint: Option<String>,
 }
 
 impl ConfigError {
-    /// An error at a line.
+    /// Returns an error at a line.
     pub fn at(origin: &Origin, message: impl Into<String>) -> ConfigError {
         ConfigError { origin: Some(origin.clone()), message: message.into(), hint: None }
     }
 
-    /// An error that no line is to blame for.
+    /// Returns an error that no line is to blame for.
     pub fn new(message: impl Into<String>) -> ConfigError {
         ConfigError { origin: None, message: message.into(), hint: None }
     }
 
-    /// Adds what would be right.
+    /// Adds the hint.
     pub fn hint(mut self, hint: impl Into<String>) -> ConfigError {
         self.hint = Some(hint.into());
         self
@@ -40,7 +41,7 @@ impl ConfigError {
 }
 
 impl Origin {
-    /// The same place without the values of the line, which are secret.
+    /// Returns the same place without the values of the line, which are secret.
     pub(crate) fn without_values(&self) -> Origin {
         let mut origin = self.clone();
         let (Origin::File { text, .. } | Origin::Input { text, .. } | Origin::CommandLine { text }) = &mut origin;
@@ -88,7 +89,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What the operating system said, without Rust's error number.
+/// Returns the text of the operating system, without Rust's error number.
 pub(crate) fn os_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {

@@ -2,7 +2,8 @@
 //!
 //! `*` is any run of bytes, `?` one byte, `[abc]`, `[a-z]` and `[^a]` one byte of a class, `\x` the byte x. The odd
 //! cases are Redis's: an open class ends at the end of the pattern, `[z-a]` is `[a-z]`, a range compares signed bytes,
-//! and an empty string matches nothing but the empty pattern. Where Redis recurses and gives up longer matches, this
+//! and an empty string matches nothing but the empty pattern. Where Redis recurses and gives up longer matches,
+//! `matches`
 //! goes back to the last star only, which finds the same: the time is bounded by the product of the two lengths.
 
 /// Redis 7.2 gives up below this many stars that have something after them.
@@ -11,14 +12,14 @@ const STARS_MAX: usize = 1000;
 /// Strings of this length and more are searched for literals, which takes some preparation.
 const SEARCHED_BYTES_MIN: usize = 64;
 
-/// Whether the whole of `string` matches. `nocase` folds ASCII letters, but not escaped bytes in a class.
+/// Tells whether the whole of `string` matches. `nocase` folds ASCII letters, but not escaped bytes in a class.
 pub fn matches(pattern: &[u8], string: &[u8], nocase: bool) -> bool {
     let mut steps = u64::MAX;
     matches_within(pattern, string, nocase, &mut steps) == Some(true)
 }
 
-/// As `matches`, unless that takes more than `steps`, of which those that were taken are subtracted: then `None`. A
-/// step is a byte of the pattern that is compared, or 16 bytes that are searched for a literal.
+/// Matches like `matches`, and subtracts the steps taken from `steps`; `None` if these do not suffice. A step is a byte
+/// of the pattern that is compared, or 16 bytes that are searched for a literal.
 pub fn matches_within(pattern: &[u8], string: &[u8], nocase: bool, steps: &mut u64) -> Option<bool> {
     let is_searched = string.len() >= SEARCHED_BYTES_MIN && !nocase;
     if is_searched && !may_end_with(pattern, string) {
@@ -66,14 +67,14 @@ pub fn matches_within(pattern: &[u8], string: &[u8], nocase: bool, steps: &mut u
     Some(at == pattern.len() && from == string.len())
 }
 
-/// The literal bytes at `at`, up to the next byte that is special.
+/// Returns the literal bytes at `at`, up to the next byte that is special.
 fn literal(pattern: &[u8], at: usize) -> &[u8] {
     let rest = &pattern[at..];
     &rest[..rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())]
 }
 
-/// Where what stands at `at`, behind a star, can begin in `string` at the earliest, not before `from`: `Some(None)` if
-/// nowhere, `None` if that takes too many steps.
+/// Returns where the literal at `at`, behind a star, can begin in `string` at the earliest, not before `from`:
+/// `Some(None)` if nowhere, `None` if that takes too many steps.
 #[allow(clippy::option_option, reason = "the outer one says whether there were steps enough")]
 fn next_literal(pattern: &[u8], at: usize, string: &[u8], from: usize, steps: &mut u64) -> Option<Option<usize>> {
     let (literal, rest) = (literal(pattern, at), string.get(from..).unwrap_or(&[]));
@@ -86,18 +87,18 @@ fn next_literal(pattern: &[u8], at: usize, string: &[u8], from: usize, steps: &m
     Some(found.map(|offset| from + offset))
 }
 
-/// Whether a string can match that ends as this one does: what stands behind the last star is often literal.
+/// Tells whether a string can match that ends as this one does: the part behind the last star is often literal.
 fn may_end_with(pattern: &[u8], string: &[u8]) -> bool {
     literal_end(pattern).is_none_or(|end| string.ends_with(end))
 }
 
-/// The bytes that every string begins with that matches.
+/// Returns the bytes that every matching string begins with.
 pub fn literal_start(pattern: &[u8]) -> &[u8] {
     literal(pattern, 0)
 }
 
-/// The bytes behind the last star, with which every string ends that matches; `None` if there is no star or they are
-/// not literal.
+/// Returns the bytes behind the last star, with which every matching string ends; `None` if there is no star or they
+/// are not literal.
 pub fn literal_end(pattern: &[u8]) -> Option<&[u8]> {
     let star = pattern.iter().rposition(|&byte| byte == b'*')?;
     let end = &pattern[star + 1..];
@@ -110,7 +111,7 @@ fn is_special(byte: u8) -> bool {
     matches!(byte, b'*' | b'?' | b'[' | b'\\')
 }
 
-/// Whether a pattern has anything special in it, so that a plain look-up would not do.
+/// Tells whether a pattern has anything special in it, so that a plain look-up would not do.
 pub fn is_pattern(pattern: &[u8]) -> bool {
     pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
@@ -119,7 +120,7 @@ fn after_stars(pattern: &[u8], at: usize) -> usize {
     at + pattern[at..].iter().take_while(|byte| **byte == b'*').count()
 }
 
-/// Matches one byte against the element at `at`: the position after it if it matches. It is not a star.
+/// Matches one byte against the element at `at`, which is not a star; returns the position after it if it matches.
 fn one(pattern: &[u8], at: usize, byte: u8, nocase: bool) -> Option<usize> {
     let rest = &pattern[at..];
     let (expected, length) = match rest[0] {
@@ -138,7 +139,9 @@ fn same(a: u8, b: u8, nocase: bool) -> bool {
     if nocase { a.eq_ignore_ascii_case(&b) } else { a == b }
 }
 
-/// Matches a byte against what follows a `[`: whether it is in the class, and how long the class is with its end.
+/// Matches a byte against the class behind a `[`: returns whether it is in the class, and how long the class is with
+/// its
+/// end.
 fn class(class: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
@@ -167,8 +170,8 @@ fn class(class: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     (found != negated, at)
 }
 
-/// Bytes are signed here, as C's `char` is on the platforms that Redis runs on; the ends are put in order before they
-/// are folded.
+/// Tells whether a byte is in a range. Bytes are signed here, as C's `char` is on the platforms that Redis runs on;
+/// the ends are put in order before they are folded.
 fn in_range(start: u8, end: u8, byte: u8, nocase: bool) -> bool {
     let (start, end) = if start as i8 > end as i8 { (end, start) } else { (start, end) };
     let fold = |byte: u8| if nocase { byte.to_ascii_lowercase() as i8 } else { byte as i8 };
@@ -220,7 +223,7 @@ mod tests {
         assert!(!matches(b"[\\x]", b"X", true));
     }
 
-    /// The matcher without searches and shortcuts.
+    /// Matches without searches and shortcuts.
     fn matches_plainly(pattern: &[u8], string: &[u8]) -> bool {
         let (mut at, mut from) = (0, 0);
         let mut last_star: Option<(usize, usize)> = None;

@@ -2,8 +2,8 @@
 //! REWRITE.
 //!
 //! This crate reads files and parses values. It opens no socket, writes no file but the configuration's own, starts
-//! nothing and names no other crate of Haypile; the engine and the server share it. Read `table` for what can be
-//! configured, `config` for what the rest of the server sees of it, `settings` for changes at run time.
+//! nothing and names no other crate of Haypile; the engine and the server share it. Read `table` for the directives,
+//! `config` for the fields that the rest of the server reads, `settings` for changes at run time.
 
 pub mod cli;
 pub mod config;

@@ -1,6 +1,6 @@
 //! Loads the configuration: file, standard input and command line in this order, later lines winning.
 //!
-//! The first thing that is wrong stops the start. What is only without effect is handed back as notes, for the log.
+//! The first mistake stops the start. Directives without effect are handed back as notes, for the log.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -15,9 +15,9 @@ use crate::table::{self, Class, Found, Role};
 use crate::value::{Mode, Value};
 use crate::values::Values;
 
-/// Files within files within files: a file that includes itself ends here.
+/// The depth of files within files: a file that includes itself ends here.
 const INCLUDE_DEPTH_MAX: usize = 16;
-/// Files in all: patterns that include themselves would otherwise multiply up to that depth.
+/// Files in all: patterns that include themselves would otherwise multiply up to `INCLUDE_DEPTH_MAX`.
 const FILES_MAX: usize = 1000;
 
 /// A configuration that can be used.
@@ -34,15 +34,15 @@ pub struct Loaded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub name: &'static str,
-    /// Whether it was set to something else than its default.
+    /// Whether the directive was set to something else than its default.
     pub changed: bool,
     pub origin: Origin,
     /// The sentence of the documentation.
     pub doc: &'static str,
 }
 
-/// Reads everything that the command line names. Relative paths start at the working directory, and at `dir` after a
-/// line that sets it, as in Redis, which changes its working directory there. Nothing is created.
+/// Reads all files and lines that the command line names. Relative paths start at the working directory, and at `dir`
+/// after a line that sets it, as in Redis, which changes its working directory there. Nothing is created.
 pub fn load(command_line: &CommandLine, stdin: &mut dyn Read) -> Result<Loaded, ConfigError> {
     let directory = std::env::current_dir()
         .map_err(|error| ConfigError::new(format!("Can't tell the working directory: {}", os_text(&error))))?;
@@ -61,10 +61,10 @@ pub fn load(command_line: &CommandLine, stdin: &mut dyn Read) -> Result<Loaded, 
 
 struct Loader {
     values: Values,
-    /// Of each row, the last line that set it.
+    /// For each row, the last line that set it.
     origins: Vec<Option<Origin>>,
     renames: Vec<Rename>,
-    /// Where relative paths start; begins as the working directory and follows `dir`.
+    /// The directory where relative paths start: first the working directory, then `dir`.
     directory: PathBuf,
     files: usize,
 }
@@ -213,7 +213,8 @@ fn unknown(name: &[u8], origin: &Origin) -> ConfigError {
     error.hint(format!("There is no directive '{name_text}'; docs/configuration.md lists them all."))
 }
 
-/// What CONFIG REWRITE of a Redis without ACL writes: the default user that may do everything.
+/// Tells whether these words are those that CONFIG REWRITE of a Redis without ACL writes: the default user that may do
+/// everything.
 fn is_default_user(words: &[Vec<u8>]) -> bool {
     const RULES: [&[u8]; 8] =
         [b"on", b"nopass", b"sanitize-payload", b"~*", b"&*", b"+@all", b"allkeys", b"allchannels"];

@@ -12,42 +12,42 @@ pub struct Available {
     pub source: Source,
 }
 
-/// What bounds the memory.
+/// The bound of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Machine,
     Cgroup,
-    /// Neither could be read: a guess.
+    /// The source when neither could be read: a guess.
     Unknown,
 }
 
-/// The share of the available memory that is the budget by default. The rest is for connections, for what RocksDB and
-/// the allocator need beside the caches, and for the page cache.
+/// The share of the available memory that is the budget by default. The rest is for connections, for memory that
+/// RocksDB and the allocator need beside the caches, and for the page cache.
 pub const DEFAULT_SHARE_PERCENT: u64 = 50;
 /// No default budget is below this.
 pub const DEFAULT_BUDGET_BYTES_MIN: u64 = 64 << 20;
-/// Taken for the machine's memory when /proc/meminfo cannot be read.
+/// The stand-in for the machine's memory when /proc/meminfo cannot be read.
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
 impl Available {
-    /// What no part of the budget can be above.
+    /// Returns the bound of every part of the budget.
     pub fn bound(&self) -> u64 {
         if self.source == Source::Unknown { u64::MAX } else { self.bytes }
     }
 
-    /// The budget when `maxmemory` is 0.
+    /// Returns the budget when `maxmemory` is 0.
     pub fn default_budget(&self) -> u64 {
         (self.bytes / 100 * DEFAULT_SHARE_PERCENT).max(DEFAULT_BUDGET_BYTES_MIN)
     }
 }
 
-/// Looks at this machine.
+/// Reads this machine's memory.
 pub fn detect() -> Available {
     available(|path| std::fs::read_to_string(path).ok())
 }
 
-/// The memory that the files allow: the least of the machine's and of the limits of the cgroup and all above it, of
-/// version 2 or 1.
+/// Returns the memory that the files allow: the least of the machine's and of the limits of the cgroup and all above
+/// it, of version 2 or 1.
 pub fn available(read: impl Fn(&str) -> Option<String>) -> Available {
     let machine = read("/proc/meminfo").as_deref().and_then(mem_total);
     let cgroup = read("/proc/self/cgroup").and_then(|groups| cgroup_limit(&groups, &read));
@@ -61,15 +61,15 @@ pub fn available(read: impl Fn(&str) -> Option<String>) -> Available {
     }
 }
 
-/// `MemTotal:       24571892 kB`
+/// Reads `MemTotal:       24571892 kB`.
 fn mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// Lines of /proc/self/cgroup are `id:controllers:path`; version 2 has `0::path`, version 1 a line whose controllers
-/// have `memory`.
+/// Returns the least limit of the cgroups. Lines of /proc/self/cgroup are `id:controllers:path`; version 2 has
+/// `0::path`, version 1 a line whose controllers have `memory`.
 fn cgroup_limit(groups: &str, read: &impl Fn(&str) -> Option<String>) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {
@@ -94,8 +94,8 @@ fn cgroup_limit(groups: &str, read: &impl Fn(&str) -> Option<String>) -> Option<
     least
 }
 
-/// A group and all above it: `/a/b`, `/a`, `/`. Inside a container the path may be the host's and not exist here; the
-/// root does.
+/// Returns a group and all above it: `/a/b`, `/a`, `/`. Inside a container the path may be the host's and not exist
+/// here; the root does.
 fn up_from(path: &str) -> Vec<String> {
     let path = PathBuf::from(path);
     path.ancestors()

@@ -1,7 +1,7 @@
 //! Reads the lines of a configuration: of a file, of standard input, of the command line.
 //!
-//! Lines and words only; what they mean `crate::load` knows. The command line is turned into lines as redis-server does
-//! it.
+//! Lines and words only; their meaning is `crate::load`'s affair. The command line is turned into lines as redis-server
+//! does it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use crate::error::{ConfigError, Origin, os_text};
 use crate::{table, words};
 
-/// A file of more bytes than this is none of ours.
+/// The size above which a file is no configuration.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What `haypile server` was called with.
+/// The arguments of `haypile server`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
     /// A configuration file.
@@ -25,7 +25,7 @@ pub struct CommandLine {
     pub options: Vec<Vec<u8>>,
 }
 
-/// A line that has words: the name of a directive, and what follows it.
+/// A line that has words: the name of a directive, and the words behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub words: Vec<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(crate) struct Line {
 }
 
 impl CommandLine {
-    /// Takes the arguments after `haypile server`, with redis-server's rules: the first argument is a file unless it
+    /// Parses the arguments after `haypile server`, with redis-server's rules: the first argument is a file unless it
     /// begins with a dash; `-` as first or last argument is standard input; `--name` begins a line, to which all
     /// arguments up to the next `--name` belong, at least one (`--save` may have none).
     pub fn parse(arguments: &[OsString]) -> CommandLine {
@@ -100,7 +100,7 @@ pub(crate) fn lines(text: &[u8], origin: impl Fn(u32, String) -> Origin) -> Resu
     Ok(lines)
 }
 
-/// None if the line is empty or a comment.
+/// Parses a line; `None` if it is empty or a comment.
 fn line(trimmed: &[u8], origin: Origin) -> Result<Option<Line>, ConfigError> {
     if trimmed.is_empty() || trimmed.starts_with(b"#") {
         return Ok(None);
@@ -119,7 +119,7 @@ fn line(trimmed: &[u8], origin: Origin) -> Result<Option<Line>, ConfigError> {
     }
 }
 
-/// The place of a line that cannot be read, without its values where its directive's are secret.
+/// Returns the place of a line that cannot be read, without its values where its directive's are secret.
 fn seen(line: &[u8], origin: &Origin) -> Origin {
     let name = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     match table::find(name) {
@@ -137,7 +137,7 @@ pub(crate) fn file(path: &Path) -> Result<Vec<Line>, ConfigError> {
     lines(&text, |line, text| Origin::File { path: path.to_path_buf(), line, text })
 }
 
-/// The lines of standard input, or of what stands for it.
+/// Reads the lines of standard input, or of its stand-in.
 pub(crate) fn input(stdin: &mut dyn Read) -> Result<Vec<Line>, ConfigError> {
     let text = bounded(stdin).map_err(|error| {
         ConfigError::new(format!("Can't read the configuration from standard input: {}", os_text(&error)))
@@ -154,7 +154,7 @@ fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The files that an `include` names, in order: the path itself, or all that match it as a pattern, which may be none.
+/// Returns the files that an `include` names, in order: the path itself, or all that match it as a pattern, maybe none.
 pub(crate) fn included(path: &[u8], below: &Path) -> Result<Vec<PathBuf>, String> {
     if !crate::glob::is_pattern(path) {
         return Ok(vec![below.join(OsStr::from_bytes(path))]);

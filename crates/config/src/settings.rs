@@ -1,7 +1,7 @@
 //! CONFIG GET, CONFIG SET and CONFIG REWRITE: the configuration while the server runs.
 //!
 //! Settings are shared by all threads. Readers that need speed keep the `Arc<Config>` they got, and compare `version`
-//! once in a while; whoever has to act at once registers a listener, which may also refuse a change.
+//! once in a while; code that has to act at once registers a listener, which may also refuse a change.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use crate::values::Values;
 
 /// The configuration while the server runs.
 pub struct Settings {
-    /// Grows by one with each CONFIG SET that changed something; written under `state`.
+    /// A number that grows by one with each CONFIG SET that changed something; written under `state`.
     version: AtomicU64,
     state: RwLock<State>,
     renames: Vec<Rename>,
-    /// One CONFIG SET at a time, listeners included.
+    /// The listeners. Locked during a CONFIG SET: one at a time.
     listeners: Mutex<Vec<Box<Listener>>>,
-    /// One CONFIG REWRITE at a time.
+    /// Locked during a CONFIG REWRITE: one at a time.
     rewriting: Mutex<()>,
 }
 
@@ -32,17 +32,17 @@ struct State {
     config: Arc<Config>,
 }
 
-/// What is called with the directives that change, the configuration before and the one to come. An `Err` refuses the
-/// change: it is the end of the error reply, as in `Unable to listen on this port. Check server logs.`
+/// A function that is called with the directives that change, the configuration before and the one to come. An `Err`
+/// refuses the change: it is the end of the error reply, as in `Unable to listen on this port. Check server logs.`
 pub type Listener = dyn Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync;
 
 /// A directive that CONFIG SET gave another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     pub name: &'static str,
-    /// As CONFIG GET prints it.
+    /// The value as CONFIG GET prints it.
     pub value: Vec<u8>,
-    /// The value must not be logged.
+    /// Whether the value must not be logged.
     pub sensitive: bool,
 }
 
@@ -58,25 +58,26 @@ impl Settings {
         }
     }
 
-    /// The settings of a server that is started without any, in `dir`.
+    /// Returns the settings of a server that is started without any, in `dir`.
     pub fn defaults(dir: &std::path::Path) -> Settings {
         let mut values = Values::defaults();
         values.put(table::find(b"dir").expect("dir is in the table"), Value::Text(crate::config::path_bytes(dir)));
         Settings::new(values, Vec::new())
     }
 
-    /// The configuration of this moment.
+    /// Returns the configuration of this moment.
     pub fn config(&self) -> Arc<Config> {
         self.state().config.clone()
     }
 
-    /// A number that changes with the configuration. One relaxed load.
+    /// Returns a number that changes with the configuration. One relaxed load.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Calls `listener` before each change, in the order of registration, one change at a time. It must not call `set`
-    /// or `listen`.
+    /// Registers a listener, called before each change, in the order of registration, one change at a time. A listener
+    /// must
+    /// not call `set` or `listen`.
     pub fn listen(
         &self,
         listener: impl Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync + 'static,
@@ -84,19 +85,20 @@ impl Settings {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
     }
 
-    /// CONFIG GET: the directives that match one of the patterns, each once, names as they were asked for or as they
-    /// match, with values as Redis prints them. Hidden directives answer to their exact name only.
+    /// Answers CONFIG GET: returns the directives that match one of the patterns, each once, names as they were asked
+    /// for
+    /// or as they match, with values as Redis prints them. Hidden directives answer to their exact name only.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
         matching(&self.state().values, patterns)
     }
 
-    /// The configuration of this moment, to be changed by nobody else: for CONFIG SET within a transaction.
+    /// Returns a copy of the configuration of this moment, for CONFIG SET within a transaction.
     pub fn draft(&self) -> Draft {
         Draft { values: self.state().values.clone() }
     }
 
-    /// CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. What did not
-    /// change its value is not among the changes.
+    /// Carries out CONFIG SET of several pairs, all or none. The error is the text of the reply, `ERR` included. A
+    /// directive that keeps its value is not among the changes.
     pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Changed>, String> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, config) = {
@@ -113,8 +115,8 @@ impl Settings {
             if let Err(text) = listener(&changed, &config, &next) {
                 let back = changes(&after, &before);
                 for earlier in &listeners[..called] {
-                    // They took the change a moment ago, and the values before it were in force: going back is theirs
-                    // to manage.
+                    // Listeners that took the change a moment ago had the values before it in force: going back is
+                    // theirs to manage.
                     let _ = earlier(&back, &next, &config);
                 }
                 return Err(failed(changed[0].name.as_bytes(), &text));
@@ -126,10 +128,11 @@ impl Settings {
         Ok(changed)
     }
 
-    /// CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so no event loop
-    /// may call it. The error is the operating system's text.
+    /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so
+    /// no
+    /// event loop may call it. The error is the operating system's text.
     pub fn rewrite(&self, file: &std::path::Path) -> Result<(), String> {
-        // The values are taken after the one before has ended: what is written last is the newest.
+        // The values are taken after an earlier rewriting has ended: the last one writes the newest.
         let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
         let values = self.state().values.clone();
         rewrite::replace(file, &values).map_err(|error| os_text(&error))
@@ -153,7 +156,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// As [`Settings::set`], but that no listener is asked.
+    /// Sets like [`Settings::set`], without asking listeners.
     ///
     /// # Errors
     /// The text of the reply; nothing has changed.
@@ -162,13 +165,13 @@ impl Draft {
         Ok(())
     }
 
-    /// As [`Settings::get`].
+    /// Answers CONFIG GET like [`Settings::get`].
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
         matching(&self.values, patterns)
     }
 }
 
-/// Directives as CONFIG GET answers them: see [`Settings::get`].
+/// Returns directives as CONFIG GET answers them: see [`Settings::get`].
 fn matching(values: &Values, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
     let mut found: Vec<(String, Vec<u8>)> = Vec::new();
     let mut add = |name: String, directive: Found| {
@@ -192,7 +195,7 @@ fn matching(values: &Values, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// The values with all pairs set, or the text of the reply that says which one may not be.
+/// Returns the values with all pairs set, or the text of the reply that names the refused one.
 fn with(before: &Values, pairs: &[(&[u8], &[u8])]) -> Result<Values, String> {
     let directives = settable(pairs, before)?;
     let mut after = before.clone();
@@ -202,7 +205,7 @@ fn with(before: &Values, pairs: &[(&[u8], &[u8])]) -> Result<Values, String> {
     Ok(after)
 }
 
-/// The directives of all pairs, if each may be set; otherwise the first that may not. A name and its alias are two
+/// Returns the directives of all pairs, or the text for the first that may not be set. A name and its alias are two
 /// directives here, as in Redis, and the later one wins.
 fn settable(pairs: &[(&[u8], &[u8])], values: &Values) -> Result<Vec<Found>, String> {
     let protected_allowed = *values.get("enable-protected-configs") != Value::Choice(0);
@@ -228,7 +231,7 @@ fn settable(pairs: &[(&[u8], &[u8])], values: &Values) -> Result<Vec<Found>, Str
     Ok(directives)
 }
 
-/// Several words are separated by single blanks here, and an empty text has none, as in Redis.
+/// Sets one directive. Several words are separated by single blanks, and an empty text has none, as in Redis.
 fn set_one(values: &mut Values, found: Found, value: &[u8]) -> Result<(), String> {
     let words: Vec<&[u8]> = match found.row.kind.takes_many_words() {
         true if value.is_empty() => Vec::new(),

@@ -1,7 +1,7 @@
 //! Values of the directives that have rules of their own: save points, buffer limits, addresses, percentiles and the
 //! like.
 //!
-//! Each parses the words of one line and prints what CONFIG GET prints, with Redis's error texts. `crate::value` holds
+//! Each parses the words of one line and prints the text of CONFIG GET, with Redis's error texts. `crate::value` holds
 //! the plain kinds.
 
 use crate::value::{Mode, Refusal, Value, bytes, lenient_integer};
@@ -42,7 +42,7 @@ pub struct Limit {
 pub struct Bind {
     /// A host name, an address, or `*` (all of IPv4) or `::*` (all of IPv6), as written.
     pub address: String,
-    /// Written with a leading `-`: that it is not available stops nothing.
+    /// Whether the address has a leading `-`: if it is not available, the start goes on.
     pub optional: bool,
 }
 
@@ -126,7 +126,8 @@ fn joined(numbers: &[i64]) -> Vec<u8> {
     printed.join(" ").into()
 }
 
-/// Lines of a file add up, from none when the first of them comes; `save ""` and CONFIG SET begin anew.
+/// Parses save points. Lines of a file add up, from none when the first of them comes; `save ""` and CONFIG SET begin
+/// anew.
 fn save(words: &[&[u8]], before: &Value, mode: Mode) -> Result<Value, Refusal> {
     let refused = || Refusal::from("Invalid save parameters");
     if words == [b""] {
@@ -147,7 +148,7 @@ fn save(words: &[&[u8]], before: &Value, mode: Mode) -> Result<Value, Refusal> {
     Ok(Value::Numbers(points))
 }
 
-/// Classes that are not named keep their limits. Held as three numbers for each class.
+/// Parses limits, three numbers for each class. Classes that are not named keep theirs.
 fn limits(words: &[&[u8]], before: &Value) -> Result<Value, Refusal> {
     if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
@@ -174,7 +175,7 @@ fn client_class(name: &[u8]) -> Option<usize> {
     CLIENT_CLASSES.iter().position(|class| class.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The limits of normal clients, replicas and subscribers, in this order.
+/// Returns the limits of normal clients, replicas and subscribers, in this order.
 pub(crate) fn limits_of(value: &Value) -> [Limit; 3] {
     let Value::Numbers(numbers) = value else {
         unreachable!("a client-output-buffer-limit is numbers");
@@ -186,12 +187,12 @@ pub(crate) fn limits_of(value: &Value) -> [Limit; 3] {
     })
 }
 
-/// The limits with the names of their classes, as a file names them.
+/// Returns the limits with the names of their classes, as a file names them.
 pub(crate) fn limits_by_class(value: &Value) -> impl Iterator<Item = (&'static str, Limit)> {
     ["normal", "replica", "pubsub"].into_iter().zip(limits_of(value))
 }
 
-/// The addresses of a `bind` value.
+/// Returns the addresses of a `bind` value.
 pub(crate) fn addresses_of(value: &Value) -> Vec<Bind> {
     let Value::Words(words) = value else {
         unreachable!("bind is words");
@@ -267,7 +268,7 @@ fn percentiles(words: &[&[u8]]) -> Result<Value, Refusal> {
     Ok(Value::Percentiles(numbers))
 }
 
-/// Six decimals, without the zeros at the end.
+/// Prints six decimals, without the zeros at the end.
 fn trimmed(number: f64) -> String {
     let printed = format!("{number:.6}");
     printed.trim_end_matches('0').trim_end_matches('.').into()

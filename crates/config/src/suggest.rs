@@ -1,8 +1,8 @@
-//! The directive that somebody may have meant.
+//! Suggestions for a directive that does not exist.
 
 use crate::table;
 
-/// The name nearest to `name`, if a third of it at most has to change.
+/// Returns the name nearest to `name`, if a third of it at most has to change.
 pub(crate) fn nearest(name: &[u8]) -> Option<&'static str> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let known =
@@ -11,7 +11,7 @@ pub(crate) fn nearest(name: &[u8]) -> Option<&'static str> {
     (distance <= (name.len() / 3).max(1)).then_some(nearest)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two names (optimal string alignment).
+/// Counts insertions, deletions, replacements and swaps of neighbours between two names (optimal string alignment).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut rows = [vec![0; b.len() + 1], vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>()];
     for i in 1..=a.len() {

@@ -1,8 +1,7 @@
 //! The table of all directives: those of Redis 7.2, whether used here or not, and our own.
 //!
 //! The reader, the typed `Config`, CONFIG GET and SET, the documentation and the tests walk this one table. A directive
-//! is one row in the file of its topic; what it means to the rest of the server is the business of who reads the field
-//! of `crate::Config`.
+//! is one row in the file of its topic; readers of the field of `crate::Config` give it its effect.
 
 mod compatibility;
 mod data;
@@ -23,35 +22,36 @@ use crate::value::{Kind, Mode, Value};
 pub struct Row {
     /// Lower case, as documented.
     pub name: &'static str,
-    /// An older name that means the same.
+    /// An older name with the same meaning.
     pub alias: Option<&'static str>,
     pub kind: Kind,
     /// The default, as it would stand in a file after the name. Redis's, unless `ours` is set.
     pub default: &'static str,
     pub class: Class,
-    /// CONFIG SET refuses it.
+    /// Whether CONFIG SET refuses the directive.
     pub immutable: bool,
-    /// CONFIG SET refuses it unless `enable-protected-configs` allows that.
+    /// Whether CONFIG SET refuses the directive unless `enable-protected-configs` allows it.
     pub protected: bool,
-    /// The value is a secret: never logged.
+    /// Whether the value is a secret: never logged.
     pub sensitive: bool,
-    /// CONFIG GET answers it by its exact name only.
+    /// Whether CONFIG GET answers the directive by its exact name only.
     pub hidden: bool,
-    /// Not a directive of Redis.
+    /// Whether Redis has no such directive.
     pub ours: bool,
     /// One sentence.
     pub doc: &'static str,
 }
 
-/// What becomes of a directive.
+/// The effect of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It does what the documentation says.
+    /// The directive does what the documentation says.
     Used,
-    /// It is accepted and remembered, has no effect here, and is named once in the log if it is set.
+    /// The directive is accepted and remembered, has no effect here, and is named once in the log if it is set.
     Harmless,
-    /// It secures, replicates, clusters or extends the server in a way that is not there yet: anything but this value
-    /// stops the start.
+    /// The directive secures, replicates, clusters or extends the server in a way that is not there yet: anything but
+    /// this
+    /// value stops the start.
     NotYet { off: &'static str },
 }
 
@@ -66,7 +66,7 @@ pub struct Statement {
     pub doc: &'static str,
 }
 
-/// What a statement does.
+/// The effect of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Include,
@@ -160,7 +160,7 @@ pub static STATEMENTS: &[Statement] = &[
     },
 ];
 
-/// All rows, in the order of the documentation. A value is kept at its row's position.
+/// Returns all rows, in the order of the documentation. A value is kept at its row's position.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     TOPICS.iter().flat_map(|topic| topic.rows)
 }
@@ -174,7 +174,7 @@ pub struct Found {
     pub position: usize,
 }
 
-/// The directive of a name or alias, in any case.
+/// Returns the directive of a name or alias, in any case.
 pub fn find(name: &[u8]) -> Option<Found> {
     static BY_NAME: LazyLock<HashMap<&'static str, Found>> = LazyLock::new(|| {
         let mut by_name = HashMap::new();
@@ -189,18 +189,18 @@ pub fn find(name: &[u8]) -> Option<Found> {
     BY_NAME.get(name.to_ascii_lowercase().as_str()).copied()
 }
 
-/// The statement of a name, in any case.
+/// Returns the statement of a name, in any case.
 pub fn statement(name: &[u8]) -> Option<&'static Statement> {
     STATEMENTS.iter().find(|statement| statement.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 impl Row {
-    /// The name, and the alias if there is one.
+    /// Returns the name, and the alias if there is one.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.alias)
     }
 
-    /// The default value. Each row's default is one that its kind takes: a test walks the table.
+    /// Returns the default value. Each row's default is one that its kind takes: a test walks the table.
     pub fn default_value(&self) -> Value {
         let words = crate::words::split(self.default.as_bytes()).expect("defaults have balanced quotes");
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -208,7 +208,7 @@ impl Row {
         self.kind.parse(&words, &nothing, Mode::FirstLine).expect("defaults are in range")
     }
 
-    /// The value that a directive which is not there yet may have.
+    /// Returns the value that a directive which is not there yet may have.
     pub fn off_value(&self) -> Option<Value> {
         let Class::NotYet { off } = self.class else {
             return None;
@@ -243,7 +243,7 @@ impl Row {
         Row::new(name, kind, default, Class::Harmless, doc)
     }
 
-    /// Not there yet; off is the default.
+    /// Returns a row of a directive that is not there yet; `off` is the default.
     const fn not_yet(name: &'static str, kind: Kind, off: &'static str, doc: &'static str) -> Row {
         Row::new(name, kind, off, Class::NotYet { off }, doc)
     }

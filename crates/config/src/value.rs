@@ -1,4 +1,4 @@
-//! What a directive can hold: its kind with bounds, the parsed value, and the text that CONFIG GET prints for it.
+//! The values of directives: the kind with bounds, the parsed value, and the text that CONFIG GET prints for it.
 //!
 //! Error texts are those of Redis 7.2, word for word, so that a client which compares them keeps working. Values know
 //! nothing about names, files or defaults; `crate::table` ties them to directives.
@@ -37,7 +37,7 @@ pub enum Kind {
     Special(Special),
 }
 
-/// What 0 means where `auto` is possible.
+/// The meaning of 0 where `auto` is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zero {
     Off,
@@ -61,19 +61,19 @@ pub enum Value {
     Percentiles(Vec<f64>),
 }
 
-/// Where a value comes from: some directives add up over the lines of a file, but replace on CONFIG SET.
+/// The source of a value: some directives add up over the lines of a file, but replace on CONFIG SET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The first time at this start that the directive appears.
     FirstLine,
-    /// Again, later in the file or on the command line.
+    /// The directive again, later in the file or on the command line.
     LaterLine,
     /// CONFIG SET.
     Runtime,
 }
 
 impl Kind {
-    /// Whether several words make one value.
+    /// Tells whether several words make one value.
     pub fn takes_many_words(&self) -> bool {
         match self {
             Kind::Flags { .. } => true,
@@ -146,7 +146,7 @@ impl Kind {
         }
     }
 
-    /// The value as CONFIG GET prints it.
+    /// Returns the value as CONFIG GET prints it.
     pub fn print(&self, value: &Value) -> Vec<u8> {
         match (self, value) {
             (Kind::Special(special), value) => special.print(value),
@@ -163,7 +163,7 @@ impl Kind {
         }
     }
 
-    /// What would be right, in words: the end of "'port' takes ...".
+    /// Returns the allowed values in words: the end of "'port' takes ...".
     pub fn expects(&self) -> String {
         match self {
             Kind::Bool => "yes or no".into(),
@@ -202,7 +202,7 @@ impl Kind {
     }
 }
 
-/// A check for texts that may be anything.
+/// Takes any text.
 pub(crate) fn any_text(_: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
@@ -279,7 +279,7 @@ fn one_of(names: &[(&'static str, u32)]) -> Refusal {
     format!("argument(s) must be one of the following: {}", names_of(names)).into()
 }
 
-/// A 64-bit integer written as Redis writes it: no plus sign, no leading zeros or blanks (`string2ll`).
+/// Parses a 64-bit integer written as Redis writes it: no plus sign, no leading zeros or blanks (`string2ll`).
 pub(crate) fn integer(word: &[u8]) -> Option<i64> {
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     match digits {
@@ -290,7 +290,8 @@ pub(crate) fn integer(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// An integer as C's `strtoll` with base 10 takes it when it must use up the whole word; no digits at all are a 0.
+/// Parses an integer as C's `strtoll` with base 10 takes it when it must use up the whole word; no digits at all are a
+/// 0.
 pub(crate) fn lenient_integer(word: &[u8]) -> Option<i64> {
     let start = word.iter().position(|byte| !crate::words::is_blank(*byte)).unwrap_or(word.len());
     if word.is_empty() {
@@ -305,7 +306,7 @@ pub(crate) fn lenient_integer(word: &[u8]) -> Option<i64> {
     Some(number.parse().unwrap_or(saturated))
 }
 
-/// A number of bytes with an optional unit (`memtoull`); too large a number becomes the largest.
+/// Parses a number of bytes with an optional unit (`memtoull`); too large a number becomes the largest.
 pub fn bytes(word: &[u8]) -> Option<u64> {
     let unit_at = word.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(word.len());
     let (digits, unit) = word.split_at(unit_at);
@@ -334,7 +335,7 @@ fn octal(word: &[u8]) -> Option<i64> {
     i64::from_str_radix(number, 8).ok()
 }
 
-/// A number of bytes with the largest unit that divides it: `64mb`, `1536`.
+/// Prints a number of bytes with the largest unit that divides it: `64mb`, `1536`.
 pub fn human(bytes: u64) -> String {
     for (unit, shift) in [("gb", 30), ("mb", 20), ("kb", 10)] {
         if bytes != 0 && bytes.trailing_zeros() >= shift {

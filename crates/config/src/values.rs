@@ -12,7 +12,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// All defaults.
+    /// Returns all defaults.
     pub fn defaults() -> Values {
         Values { values: table::rows().map(Row::default_value).collect() }
     }
@@ -44,18 +44,18 @@ impl Values {
         self.values[found.position] = value;
     }
 
-    /// The value at a row's position.
+    /// Returns the value at a row's position.
     pub fn at(&self, position: usize) -> &Value {
         &self.values[position]
     }
 
-    /// The value of a directive that is in the table.
+    /// Returns the value of a directive that is in the table.
     pub(crate) fn get(&self, name: &str) -> &Value {
         let found = table::find(name.as_bytes()).expect("the name is in the table");
         &self.values[found.position]
     }
 
-    /// The value of a directive as CONFIG GET prints it.
+    /// Returns the value of a directive as CONFIG GET prints it.
     pub(crate) fn print(&self, name: &str) -> Vec<u8> {
         let found = table::find(name.as_bytes()).expect("the name is in the table");
         found.row.kind.print(&self.values[found.position])

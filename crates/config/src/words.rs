@@ -3,13 +3,13 @@
 //! The rules are those of Redis's `sdssplitargs` and `sdscatrepr`, which redis.conf, the command line and inline
 //! commands share. Nothing here knows what a directive is; `crate::read` is the next file to read.
 
-/// A quote that is not closed, or that is followed by something else than a blank.
+/// The error for a quote that is not closed, or that is followed by something else than a blank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unbalanced;
 
-/// The words of a line. Outside quotes a blank, tab, CR, LF or NUL ends a word; between double quotes `\xHH`, `\n`,
-/// `\r`, `\t`, `\b` and `\a` are escapes and any other escaped byte stands for itself; between single quotes only `\'`
-/// is one. A quote may begin inside a word, and after its end a blank must follow.
+/// Splits a line into words. Outside quotes a blank, tab, CR, LF or NUL ends a word; between double quotes `\xHH`,
+/// `\n`, `\r`, `\t`, `\b` and `\a` are escapes and any other escaped byte stands for itself; between single quotes only
+/// `\'` is one. A quote may begin inside a word, and after its end a blank must follow.
 pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, Unbalanced> {
     let mut words = Vec::new();
     let mut rest = skip_blanks(line);
@@ -86,7 +86,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8],
     }
 }
 
-/// What follows a closing quote must be a blank or the end.
+/// Checks that a blank or the end follows a closing quote.
 fn closed(after: &[u8]) -> Result<&[u8], Unbalanced> {
     match after.first() {
         Some(byte) if !is_blank(*byte) => Err(Unbalanced),
@@ -102,7 +102,7 @@ fn nibble(digit: u8) -> u8 {
     }
 }
 
-/// C's `isspace` in the C locale.
+/// Tells whether C's `isspace` holds in the C locale.
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -112,7 +112,7 @@ fn skip_blanks(line: &[u8]) -> &[u8] {
     &line[start..]
 }
 
-/// The line without the blanks around it that Redis takes off: blank, tab, CR and LF.
+/// Returns the line without the blanks around it that Redis takes off: blank, tab, CR and LF.
 pub(crate) fn trim(line: &[u8]) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
@@ -120,7 +120,7 @@ pub(crate) fn trim(line: &[u8]) -> &[u8] {
     &line[start..end]
 }
 
-/// A word between double quotes, with everything escaped that is not a printable ASCII character.
+/// Returns a word between double quotes, with everything escaped that is not a printable ASCII character.
 pub fn quote(word: &[u8]) -> String {
     let mut quoted = String::with_capacity(word.len() + 2);
     quoted.push('"');

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use super::{Server, UsageError};
 
-/// What is exported, and where it goes.
+/// The arguments of an export: its source and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// A file in Redis's format that is made; `None` is standard output.
+    /// A new file in Redis's format; `None` is standard output.
     pub file: Option<PathBuf>,
-    /// A file of that name goes when the new one is whole.
+    /// Whether a file of that name is replaced when the new one is whole.
     pub force: bool,
     pub from: From,
 }
 
-/// What an export reads.
+/// The source of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
     /// A data directory on which no server runs, or a backup.
@@ -48,7 +48,7 @@ Exit status: 0 all of it was exported, 1 not all of it, 2 the command line makes
 ";
 
 impl Export {
-    /// Takes the arguments after `haypile export`.
+    /// Parses the arguments after `haypile export`.
     pub(super) fn parse(arguments: &[OsString]) -> Result<Export, UsageError> {
         let usage = |why: String| UsageError(format!("{why}\n\n{HELP}"));
         let is_option = |argument: &OsStr| argument.as_encoded_bytes().starts_with(b"--");

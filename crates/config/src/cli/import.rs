@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use super::UsageError;
 use crate::read::CommandLine;
 
-/// What is imported, and where it goes.
+/// The arguments of an import: its source and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// A file in Redis's format; `None` is standard input.
     pub file: Option<PathBuf>,
-    /// Keys that exist stay as they are.
+    /// Whether keys that exist stay as they are.
     pub keep: bool,
     pub into: Into,
 }
 
-/// Where an import goes.
+/// The destination of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Into {
     /// The data directory of a configuration. `made` is the one on the command line, which may not exist yet.
@@ -64,7 +64,7 @@ Exit status: 0 all of it was imported, 1 not all of it, 2 the command line makes
 ";
 
 impl Import {
-    /// Takes the arguments after `haypile import`.
+    /// Parses the arguments after `haypile import`.
     pub(super) fn parse(arguments: &[OsString]) -> Result<Import, UsageError> {
         let usage = |why: String| UsageError(format!("{why}\n\n{HELP}"));
         let Some((file, rest)) = arguments.split_first().filter(|(file, _)| !file.as_bytes().starts_with(b"--")) else {

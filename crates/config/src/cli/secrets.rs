@@ -1,16 +1,16 @@
-//! Passwords among the arguments of a process: everybody on the machine can read these, so that the process starts
-//! itself anew without them. Which they are is said here, how they get to the new process in the binary.
+//! Passwords among the arguments of a process: every user of the machine can read these, so that the process starts
+//! itself anew without them. This file finds them; the binary hands them to the new process.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::{table, words};
 
-/// What stands in the place of a secret.
+/// The text in the place of a secret.
 pub const HIDDEN: &str = "(hidden)";
 
-/// The arguments after the name of the program as others may see them; `None` where none of them is secret. They are
-/// read as `CommandLine::parse` reads them: all up to the next `--name` belong to a name, at least one.
+/// Returns the arguments after the name of the program with secrets hidden; `None` where none of them is secret. They
+/// are read as `CommandLine::parse` reads them: all up to the next `--name` belong to a name, at least one.
 pub fn hidden(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let (mut shown, mut found) = (Vec::with_capacity(arguments.len()), false);
     let (mut is_secret, mut name_may_follow) = (false, true);
@@ -22,7 +22,7 @@ pub fn hidden(arguments: &[OsString]) -> Option<Vec<OsString>> {
             is_secret = is_sensitive(name);
             let is_alone = words::split(bytes).is_ok_and(|words| words.len() == 1);
             if is_secret && !is_alone {
-                // The value in the same argument.
+                // The value stands in the same argument.
                 seen = OsString::from_vec([b"--", name, b" ", HIDDEN.as_bytes()].concat());
                 found = true;
             }
@@ -39,7 +39,7 @@ pub fn hidden(arguments: &[OsString]) -> Option<Vec<OsString>> {
     found.then_some(shown)
 }
 
-/// A directive whose value is secret, or the option of `import` and `export`.
+/// Tells whether a directive's value is secret, or that of an option of `import` and `export`.
 fn is_sensitive(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"password") || table::find(name).is_some_and(|found| found.row.sensitive)
 }

@@ -1,4 +1,4 @@
-//! Encodings of the data types, events, and what Redis measures.
+//! Encodings of the data types, events, and Redis's measurements.
 
 use super::Row;
 use super::kinds::*;

@@ -1,4 +1,4 @@
-//! Where the server listens, and how it bounds its clients.
+//! The server's addresses, and the bounds of its clients.
 
 use super::Row;
 use super::kinds::*;

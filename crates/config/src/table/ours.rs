@@ -1,14 +1,14 @@
-//! What Redis has no directive for: event loops, durability, the log, the memtable, the base and its caches.
+//! Directives that Redis does not have: event loops, durability, the log, the memtable, the base and its caches.
 
 use super::Row;
 use super::kinds::*;
 use crate::value::{Kind, Zero};
 
-/// As `crate::config::Durability` numbers them.
+/// The names and numbers of `crate::config::Durability`.
 pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];
-/// As `crate::config::Engine` numbers them.
+/// The names and numbers of `crate::config::Engine`.
 pub(crate) const ENGINES: &[(&str, u32)] = &[("rocksdb", 0), ("memory", 1)];
-/// As `crate::config::Compression` numbers them.
+/// The names and numbers of `crate::config::Compression`.
 pub(crate) const COMPRESSIONS: &[(&str, u32)] = &[("lz4", 0), ("zstd", 1), ("none", 2)];
 
 const MIB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Replicas and clusters. Neither is there yet; what only tunes them does no harm.
+//! Replicas and clusters. Neither is there yet; directives that only tune them do no harm.
 
 use super::Row;
 use super::kinds::*;

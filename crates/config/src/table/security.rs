@@ -1,4 +1,4 @@
-//! Passwords, users and encryption. Beyond the one password none of it is there yet, so none of it may be asked for.
+//! Passwords, users and encryption. Beyond the one password none of them is there yet, so none may be asked for.
 
 use super::Row;
 use super::kinds::*;

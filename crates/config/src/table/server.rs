@@ -5,12 +5,12 @@ use super::kinds::*;
 use crate::special::Special;
 use crate::value::Kind;
 
-/// As `crate::config::LogLevel` numbers them.
+/// The names and numbers of `crate::config::LogLevel`.
 pub(crate) const LOG_LEVELS: &[(&str, u32)] =
     &[("debug", 0), ("verbose", 1), ("notice", 2), ("warning", 3), ("nothing", 4)];
-/// As `crate::config::Supervised` numbers them.
+/// The names and numbers of `crate::config::Supervised`.
 pub(crate) const SUPERVISED: &[(&str, u32)] = &[("upstart", 1), ("systemd", 2), ("auto", 3), ("no", 0)];
-/// As `crate::config::LogFormat` numbers them.
+/// The names and numbers of `crate::config::LogFormat`.
 pub(crate) const LOG_FORMATS: &[(&str, u32)] = &[("human", 0), ("json", 1)];
 
 const SYSLOG_FACILITIES: &[(&str, u32)] = &[
@@ -86,8 +86,8 @@ fn shutdown_modes(bits: u32) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Every `{` begins a known variable that ends with `}`, but for `{{`, which stands for itself; and something is left
-/// of it for a server that has no other title, mode or unix socket than most.
+/// Checks that every `{` begins a known variable that ends with `}`, but for `{{`, which stands for itself, and that
+/// some text is left for a server that has no other title, mode or unix socket than most.
 fn proc_title(template: &[u8]) -> Result<(), &'static str> {
     const EMPTY: [&str; 3] = ["title", "server-mode", "unixsocket"];
     const FILLED: [&str; 4] = ["listen-addr", "port", "tls-port", "config-file"];

@@ -15,7 +15,7 @@ const POLICIES: &[(&str, u32)] = &[
     ("allkeys-random", 7),
     ("noeviction", 0),
 ];
-/// `always` is the one that matters.
+/// The choices of `appendfsync`; `always` is the one that matters.
 pub(crate) const APPENDFSYNC: &[(&str, u32)] = &[("everysec", 0), ("always", 1), ("no", 2)];
 
 pub(super) const MEMORY: &[Row] = &[

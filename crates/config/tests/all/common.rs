@@ -51,7 +51,7 @@ impl Redis {
             .stderr(Stdio::null());
         let mut child =
             command.spawn().expect("these tests compare with redis-server: install it (apt-get install redis-server)");
-        // One that refuses its command line ends without looking at it.
+        // A server that refuses its command line ends without looking at its input.
         let _ = child.stdin.take().expect("it is a pipe").write_all(stdin);
         let mut log = BufReader::new(child.stdout.take().expect("it is a pipe"));
         let mut line = String::new();

@@ -1,5 +1,5 @@
-//! The files under deploy/ stay true: what they copy, mount and start exists, and their directives are ones that the
-//! server takes.
+//! The files under deploy/ stay true: all that they copy, mount and start exists, and their directives are ones that
+//! the server takes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ fn the_compose_file_starts_what_there_is() {
         assert!(image == "haypile" || image.contains(":v") || image.contains(":1"), "{image} has a version");
     }
 
-    // Who watches looks where the others are.
+    // Prometheus and Grafana look where the other services are.
     let prometheus = &YamlLoader::load_from_str(&read("deploy/prometheus.yml")).expect("it is YAML")[0];
     let targets = texts(&prometheus["scrape_configs"][0]["static_configs"][0]["targets"]);
     assert_eq!(targets, [format!("haypile:{}", config.metrics_port)]);

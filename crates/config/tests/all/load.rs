@@ -1,5 +1,5 @@
-//! What Haypile does with a configuration where no redis-server can be the judge: error texts, directives that are not
-//! there yet or without effect, its own directives, bounds of include, and anything at all as input.
+//! Configurations for which no redis-server can be the judge: error texts, directives that are not there yet or without
+//! effect, our own directives, bounds of include, and anything at all as input.
 
 use std::ffi::OsString;
 

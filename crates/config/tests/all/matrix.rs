@@ -1,5 +1,5 @@
-//! CONFIG SET of every directive that redis-server shares, with values of every kind: what it answers, and what CONFIG
-//! GET says then. The hand-picked cases are in `redis`.
+//! CONFIG SET of every directive that redis-server shares, with values of every kind: the reply, and the value that
+//! CONFIG GET prints then. The hand-picked cases are in `redis`.
 
 use crate::common::{Redis, Scratch};
 use haypile_config::Settings;
@@ -63,23 +63,23 @@ const VALUES: &[&str] = &[
 /// Values that would end or hide the test's own server, or that are not there yet here.
 fn is_left_out(name: &str, value: &str) -> bool {
     match name {
-        // They are other servers' sockets, files and passwords.
+        // Other servers' sockets, files and passwords.
         "port" | "bind" | "dir" | "requirepass" | "masterauth" | "masteruser" => true,
         name if name.starts_with("tls-") => true,
-        // It closes the only client.
+        // The value closes the only client.
         "maxmemory-clients" => !matches!(value, "" | "abc" | "101%" | "-5%" | "1.5" | "-1" | "5%"),
         "timeout" => value == "1",
-        // It starts the snapshots and logs of Redis, which takes its time.
+        // The value starts the snapshots and logs of Redis, which takes time.
         "appendonly" => value.eq_ignore_ascii_case("yes"),
         // Debian's redis-server has another allocator than most, and refuses it.
         "activedefrag" => value.eq_ignore_ascii_case("yes"),
         // Redis makes its replication buffer at least 16 kb, and then says so.
         "repl-backlog-size" => matches!(value, "1" | "7" | "50" | "101" | "01" | "777" | "1k" | "1KB" | "1b"),
-        // It changes the process, as far as its user may.
+        // The value changes the process, as far as its user may.
         "oom-score-adj" | "oom-score-adj-values" => !matches!(value, "" | "abc" | "no" | "1 2"),
-        // As many as there may be open files.
+        // The value is bounded by the number of files that may be open.
         "maxclients" => value.len() > 3,
-        // Redis moves it to a multiple of its own clock's tick; it is for debugging Redis.
+        // Redis moves the value to a multiple of its own clock's tick; it is for debugging Redis.
         "watchdog-period" => true,
         // 7.2 knows one level more, and says so.
         "loglevel" => true,

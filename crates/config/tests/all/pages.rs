@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use haypile_config::{CommandLine, docs, load, table, words};
 
-/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+/// Returns where this package is: by cargo's variable of this run, because a build may be shared by several checkouts.
 fn package() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
 }

@@ -1,5 +1,5 @@
-//! Compares with a real redis-server: which configurations it takes, what CONFIG GET then says, what CONFIG SET
-//! answers, and which keys a pattern finds. Where Haypile differs on purpose, the row says so.
+//! Compares with a real redis-server: which configurations it takes, the values of CONFIG GET then, the replies of
+//! CONFIG SET, and which keys a pattern finds. Where Haypile differs on purpose, the row says so.
 
 use std::ffi::OsString;
 

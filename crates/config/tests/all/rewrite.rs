@@ -1,5 +1,5 @@
-//! CONFIG REWRITE: beside a redis-server with the same file, started anew from what was written, and where it cannot
-//! write.
+//! CONFIG REWRITE: beside a redis-server with the same file, started anew from the written file, and where it cannot be
+//! written.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use crate::common::{Random, Redis, Scratch};
 use haypile_config::table::{self, Class};
 use haypile_config::{CommandLine, Settings, load};
 
-/// What CONFIG SET is given before the file is rewritten.
+/// The arguments of CONFIG SET before the file is rewritten.
 type Changes<'a> = &'a [(&'a str, &'a str)];
 
 fn start(file: &Path) -> Settings {
