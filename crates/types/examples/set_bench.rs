@@ -1,4 +1,4 @@
-//! What a random member costs: SPOP and SRANDMEMBER of a set of a million in memory, by steps.
+//! Measures the cost of a random member: SPOP and SRANDMEMBER of a set of a million in memory, by steps.
 //!
 //! `cargo run --release -p haypile-types --example set_bench`
 

@@ -14,7 +14,7 @@ fn name(number: u32) -> Vec<u8> {
     format!("{}:{number:03}", if number.is_multiple_of(2) { "element" } else { "e" }).into_bytes()
 }
 
-/// How many of these elements a guess finds.
+/// Returns how many of these elements a guess finds.
 fn found(store: &Store, key: &Key<'_>, numbers: impl Iterator<Item = u32>) -> usize {
     let guess = Guess::of(store, key).expect("a collection in rows");
     let sought = |number| guess.sought(store, Wanted::Named(&name(number))).expect("it has names");
@@ -43,7 +43,7 @@ fn a_guess_finds_what_is_there_and_nothing_else() {
             assert_eq!(found(&store, &key, std::iter::once(number)), 1, "{number}");
             assert_eq!(found(&store, &key, std::iter::once(number + 300)), 0, "{number}");
         }
-        // As many as are fetched together, some of them not there.
+        // The number fetched together, with and without absent ones.
         assert_eq!(found(&store, &key, 280..320), 20);
         assert_eq!(found(&store, &key, 0..300), haypile_store::TOGETHER_MAX);
     }

@@ -1,5 +1,5 @@
-//! Bits of strings against a vector of bytes, with flushes and reopens in between, and what a change of a bit puts into
-//! the log.
+//! Bits of strings against a vector of bytes, with flushes and reopens in between, and the rows that a change of a bit
+//! puts into the log.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What operations cost in the log: a small change to a large value logs the change, and what does not look at a value
-//! touches two or three rows, whatever its size.
+//! The cost of operations in the log: a small change to a large value logs the change, and an operation that does not
+//! read a value touches two or three rows, whatever its size.
 
 mod common;
 
@@ -9,7 +9,7 @@ use haypile_types::{key, string};
 
 const LENGTH_MAX: u64 = 512 * 1024 * 1024;
 
-/// What an operation may put into the log.
+/// The bound of an operation in the log.
 struct Bound {
     bytes: usize,
     rows: usize,

@@ -47,7 +47,7 @@ fn the_rows_of_the_page_are_those_of_the_store() {
     let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), shown(value))).collect();
     assert_eq!(rows_of(PAGE), written, "the page's example");
 
-    // The same string under another name: its rows stay, its owner follows.
+    // The string gets another name: its rows stay, its owner row follows.
     let before = db.rows();
     db.run(|txn| {
         let (from, to) = (txn.key(b"{greeting}:long"), txn.key(b"elsewhere"));

@@ -20,10 +20,10 @@ const NAMES: [&[u8]; 3] = [b"a", b"{a}b", b""];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Hash {
     fields: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Until when fields are there that do not stay.
+    /// The deadlines of fields that have one.
     deadlines: BTreeMap<Vec<u8>, u64>,
     is_table: bool,
-    /// Some field had a deadline once.
+    /// Whether some field had a deadline once.
     is_timed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Hash {
         created
     }
 
-    /// The same, but its deadline stays.
+    /// Changes a field, whose deadline stays.
     fn change(&mut self, field: &[u8], value: &[u8]) {
         let deadline = self.deadlines.get(field).copied();
         self.set(field, value);
@@ -243,7 +243,7 @@ fn allows(condition: Condition, before: Option<u64>, after: u64) -> bool {
     }
 }
 
-/// What the server does by itself, a few fields at a time.
+/// Expires fields as the server does by itself, a few at a time.
 fn expire_some(db: &mut Db) {
     let mut due = db.store.due_deadlines(db.now_ms, 100);
     due.extend(db.store.due_in_base(0, db.now_ms, 100).expect("reads memory"));
@@ -330,7 +330,7 @@ fn hashes_are_those_of_a_map() {
             }
         }
         db.check();
-        // Everything with a deadline goes, and leaves nothing behind.
+        // Everything with a deadline expires, and leaves nothing behind.
         db.now_ms += 1000;
         forget_expired(&mut model, db.now_ms);
         for _ in 0..1000 {
@@ -347,7 +347,7 @@ fn hashes_are_those_of_a_map() {
     }
 }
 
-/// Rows of the index of deadlines that belong to keys that are there.
+/// Counts rows of the index of deadlines that belong to keys that exist.
 fn indexed_of_the_living(db: &mut Db) -> usize {
     let rows = db.rows();
     let owned = |row: &[u8]| rows.keys().any(|owner| owner[0] == Family::Owner as u8 && owner[1..15] == row[1..15]);
@@ -377,7 +377,7 @@ fn a_hash_is_one_row_up_to_64_fields_and_1024_bytes() {
         db.run(|txn| hash::set(txn, &txn.key(b"h"), [(&b"f"[..], &vec![b'v'; bytes + 1][..])].into_iter()))
             .expect("writes");
         assert_eq!(entry_of(&mut db, b"h").header.tag, tag, "{bytes}");
-        // What is in rows stays there.
+        // A hash in rows stays there.
         db.run(|txn| hash::set(txn, &txn.key(b"h"), [(&b"f"[..], &b"v"[..])].into_iter())).expect("writes");
         assert_eq!(entry_of(&mut db, b"h").header.tag, tag);
     }

@@ -1,6 +1,5 @@
-//! HyperLogLogs as keys: the count against a set of what was added, what is written for it, and how long strings that
-//! claim to be one are met. The bytes themselves are held against redis-server's by the differential tests and by the
-//! cases.
+//! HyperLogLogs as keys: the count against a set of the added elements, the bytes written for it, and how long strings
+//! that claim to be one are met. The differential tests and the cases compare the bytes themselves with redis-server's.
 
 mod common;
 
@@ -138,11 +137,11 @@ fn a_register_of_a_sparse_hyperloglog_is_a_splice_and_the_bytes_are_those_of_all
     assert!(most < 100, "{most} bytes for a register");
     let bytes = get(&mut db, b"h");
     assert!(bytes.len() > 1500 && bytes[4] == 1, "{} bytes, sparse", bytes.len());
-    // Of one command, which changes its bytes in a buffer and writes them as a whole.
+    // One command changes the bytes in a buffer and writes them as a whole.
     add(&mut db, b"all", &names);
     let all = get(&mut db, b"all");
     assert_eq!(bytes[16..], all[16..]);
-    // Of several, one changes something, or two do: again the difference is what is logged.
+    // One or two of several elements change something: again only the difference is logged.
     for (number, new) in [(1000, 1), (2000, 2)] {
         let mut some = names[..20].to_vec();
         (0..new).for_each(|more| some.insert(3, (number + more).to_string()));

@@ -23,7 +23,7 @@ struct Queue {
 type Model = HashMap<&'static [u8], Queue>;
 
 impl Queue {
-    /// What Redis looks at before it adds elements.
+    /// Grows the model as Redis does before it adds elements.
     fn grow(&mut self, limit: i64, added: &[Vec<u8>], count: usize) {
         let entries: usize = self.elements.iter().map(|element| listpack::entry_bytes(element)).sum();
         let bytes = listpack::EMPTY_BYTES + entries + added.iter().map(Vec::len).sum::<usize>();
@@ -118,7 +118,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random, crowd: u64) {
             queue.elements[index as usize] = element;
         }
         11..=16 if length > 0 => {
-            // Around few places: what is inserted is often a pivot again.
+            // Few places, so that an inserted element is often a pivot again.
             let pivot = queue.elements[random.below(length as u64) as usize].clone();
             let pivot = if random.below(8) == 0 { some_element(random) } else { pivot };
             let beside = random.pick(&[Beside::Before, Beside::After]);
@@ -273,7 +273,7 @@ fn many_elements_come_in_at_one_place() {
                 let list = list::edit(txn, &key).expect("reads").expect("is there");
                 list::insert(txn, &key, list, beside, b"100", element.as_bytes()).expect("writes");
             });
-            // The pivot is behind what came in before it, and before what came in behind it.
+            // The pivot is behind the elements that came in before it, and before those that came in behind it.
             let at = if beside == Beside::Before { 100 + number } else { 101 };
             expected.insert(at, element);
             if number % 500 == 0 {

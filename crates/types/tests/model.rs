@@ -11,7 +11,7 @@ use std::collections::HashMap;
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"{a}c", b""];
 const LENGTH_MAX: u64 = 300_000;
 
-/// What a key holds, and until when.
+/// The contents and deadlines of keys.
 type Model = HashMap<&'static [u8], (Vec<u8>, Option<u64>)>;
 
 fn some_bytes(random: &mut Random) -> Vec<u8> {

@@ -262,7 +262,7 @@ fn every_member_is_in_as_many_samples() {
             seen.extend(read_selected(selected));
             seen.into_iter().for_each(|member| *found.entry(member).or_insert(0) += 1);
         }
-        // What is drawn without being put back varies less.
+        // Members drawn without being put back vary less.
         let deviation = deviation(&found, size);
         assert!(deviation < 4.0, "{size} members, one in {share}: {deviation}");
     }
@@ -342,7 +342,7 @@ fn encodings_follow_the_limits_of_redis_7_2() {
     one_by_one(&mut db, b"n", numbers(0..128));
     one_by_one(&mut db, b"n", words(0..1));
     assert_eq!(encoding(&mut db, b"n"), "hashtable", "128 integers and a word");
-    // So many at once count as so many new ones.
+    // So many equal members at once count as so many new ones.
     let same = vec![b"1".to_vec(); 513];
     db.run(|txn| add(txn, b"h", &same));
     assert_eq!(encoding(&mut db, b"h"), "hashtable");

@@ -12,7 +12,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 const NAMES: [&[u8]; 3] = [b"a", b"{a}b", b""];
 
-/// What a stream is to be.
+/// The expected state of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     entries: BTreeMap<StreamId, Vec<Vec<u8>>>,
@@ -42,7 +42,7 @@ fn next_id(random: &mut Random, last: StreamId) -> StreamId {
     }
 }
 
-/// An id that is there, more often than not.
+/// Returns an id that exists, more often than not.
 fn some_id(random: &mut Random, model: &Model) -> StreamId {
     let at = random.below(model.entries.len() as u64 + 1) as usize;
     let id = model.entries.keys().nth(at).copied().unwrap_or(model.last);
@@ -62,7 +62,7 @@ fn some_range(random: &mut Random, model: &Model) -> RangeInclusive<StreamId> {
     }
 }
 
-/// What a trim leaves of the model; returns how many entries went.
+/// Trims the model; returns how many entries were removed.
 fn trim(model: &mut Model, trim: Trim) -> u64 {
     let count = model.entries.len() as u64;
     let removable = match trim.bound {
@@ -262,7 +262,7 @@ fn a_trim_of_more_than_a_transaction_may_change_copies_what_stays() {
             }
             stream.save(txn, &key).expect("writes");
             if part == 0 {
-                // Which is not to be lost.
+                // The group is not to be lost.
                 Group::create(txn, &stream, b"group", StreamId::new(7, 7), None).expect("writes");
             }
         });

@@ -1,4 +1,4 @@
-//! Consumer groups against a model of maps, with flushes and reopens in between; and what large ones ask for.
+//! Consumer groups against a model of maps, with flushes and reopens in between; and the demands of large ones.
 
 mod common;
 
@@ -13,7 +13,7 @@ const KEY: &[u8] = b"stream";
 const GROUPS: [&[u8]; 3] = [b"g", b"", b"another group"];
 const CONSUMERS: [&[u8]; 4] = [b"alice", b"bob", b"", b"a consumer whose name does not fit the stack of anybody"];
 
-/// Who has a pending entry, since when, and how often it was delivered.
+/// The consumer of a pending entry, when it was delivered last, and how often.
 #[derive(Clone, Debug, PartialEq)]
 struct Held {
     consumer: Vec<u8>,
@@ -204,7 +204,7 @@ fn deliver(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [
     }
 }
 
-/// All that a store says of its groups.
+/// Compares the groups of the store with the model.
 fn compare(db: &mut Db, model: &Model) {
     db.run(|txn| {
         let stream = stream(txn);
@@ -343,7 +343,7 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
     }
     assert_eq!(seen, 20_000);
     assert!(rounds > 1, "a megabyte does not take all of them");
-    // Removing all of them would be more than that.
+    // The removal of all of them would be more than that.
     let mut removed = Ok(());
     db.run(|txn| {
         let savepoint = txn.savepoint();
@@ -353,7 +353,7 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
     assert_eq!(removed, Err(Error::Stop(Stop::TooLarge)));
 }
 
-/// A reply that says that a group is gone waits for the record that took it, whoever asks.
+/// A reply that says that a group is gone waits for the record that took it.
 #[test]
 fn that_a_group_is_gone_depends_on_the_record_that_took_it() {
     for (base, mut db) in on_each_base([false, true]) {

@@ -1,5 +1,6 @@
 //! Sorted sets against std's collections: members and scores, ranks, ranges in both directions, removals from anywhere,
-//! results of several sets; with flushes and reopens in between. The rank tree counts what is there after each step.
+//! results of several sets; with flushes and reopens in between. The rank tree counts the right elements after each
+//! step.
 
 mod common;
 
@@ -60,7 +61,7 @@ fn visit(txn: &mut Txn<'_>, zset: &Zset, stretch: Stretch<'_>) -> Vec<(Vec<u8>, 
     found
 }
 
-/// What a set is like: scores that are often equal, all equal, all different, or ascending with time.
+/// The kind of scores: often equal, all equal, all different, or ascending with time.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Few,

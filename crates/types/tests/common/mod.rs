@@ -26,7 +26,7 @@ pub struct Db {
     dir: PathBuf,
 }
 
-/// What a store lies on.
+/// The base of a store.
 #[derive(Clone, Copy, Debug)]
 enum Below {
     Memory,
@@ -68,7 +68,7 @@ impl Db {
         Db { store, now_ms: 1_700_000_000_000, buffers: TxnBuffers::default(), open_base, dir }
     }
 
-    /// Closes the store and opens it again: what is not in the base comes from the log.
+    /// Closes the store and opens it again: rows that are not in the base come from the log.
     pub fn reopen(&mut self) {
         self.store.close().expect("the log can be written");
         self.store = store_in(&self.dir, (self.open_base)()).expect("what was closed opens");
@@ -79,7 +79,7 @@ impl Db {
         self.run_with_seed(7, operation)
     }
 
-    /// The same with random numbers of its own.
+    /// Runs one operation as a transaction of its own, with random numbers of its own.
     pub fn run_with_seed<R>(&mut self, seed: u64, operation: impl FnOnce(&mut Txn<'_>) -> R) -> R {
         let call = Call { now_ms: self.now_ms, seed, database: 0, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(std::mem::take(&mut self.buffers), call);
@@ -89,7 +89,7 @@ impl Db {
         result
     }
 
-    /// Bytes of the records that an operation writes, and how many rows they touch.
+    /// Returns the bytes of the records that an operation writes, and how many rows they touch.
     pub fn logged(&mut self, operation: impl FnOnce(&mut Txn<'_>)) -> (usize, usize) {
         let before = self.store.log().last();
         self.run(operation);
@@ -112,7 +112,7 @@ impl Db {
         (bytes, rows)
     }
 
-    /// All rows of database 0.
+    /// Returns all rows of database 0.
     pub fn rows(&mut self) -> Rows {
         self.run(|txn| {
             let space = txn.space(0);
