@@ -37,6 +37,8 @@ pub enum DumpEntry {
         segment: u64,
         offset: u64,
         last: Index,
+        /// The mark of a clean stop is there.
+        is_clean: bool,
     },
 }
 
@@ -133,7 +135,7 @@ impl Dump {
                 Ok(entry)
             }
             Err(bad) => {
-                let Current { segment, file, last, .. } = current;
+                let Current { segment, file, last, walk } = current;
                 let mut needed = last.unwrap_or(Index(0));
                 if last.is_none() {
                     let mark = highest_mark(&*file, segment.header.salt, bad.offset, bad.index);
@@ -149,7 +151,8 @@ impl Dump {
                     return Ok(DumpEntry::Damage(Damage { file, offset, index: bad.index, reason }));
                 }
                 let last = Index(bad.index.0 - 1);
-                Ok(DumpEntry::End { segment: segment.header.number, offset: bad.offset, last })
+                let is_clean = walk.marked().is_some();
+                Ok(DumpEntry::End { segment: segment.header.number, offset: bad.offset, last, is_clean })
             }
         }
     }

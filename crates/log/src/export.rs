@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::body::body_crc;
 use crate::files::{File, write_all_at};
 use crate::format::{
-    Entry, GROUP_HEADER_BYTES, HistoryStart, Index, Kind, RecordHeader, SEGMENT_HEADER_BYTES, Salt, SegmentHeader, seal,
+    Entry, GROUP_HEADER_BYTES, HistoryStart, Index, RecordHeader, SEGMENT_HEADER_BYTES, Salt, SegmentHeader, seal,
 };
 use crate::log::Log;
 use crate::reader::Next;
@@ -89,10 +89,7 @@ impl Log {
         while reader.position() <= until {
             let entry = match reader.next().map_err(|error| ExportError(error.to_string()))? {
                 Next::Record(record) => {
-                    // A copy is no clean stop: who opens it begins a history of its own, because the log that it was taken
-                    // from goes on with this one. The mark's index goes to a record without effects.
-                    let is_end = record.index == until && record.kind == Kind::CleanStop;
-                    copy.take(&record, if is_end { Kind::Effects } else { record.kind });
+                    copy.take(&record);
                     Entry { term: record.term, number: record.entry }
                 }
                 Next::UpToDate => return Err(ExportError(format!("the log is not durable up to record {until}"))),
@@ -103,8 +100,8 @@ impl Log {
             }
         }
         let state = self.shared.state.lock();
-        let of_until = state.segments.iter().rfind(|held| held.first <= until && until <= held.last);
-        let start = of_until.map_or(state.start, |held| held.segment.header.start);
+        let stamp = state.histories.stamp(until).and_then(|history| state.histories.start_of(history));
+        let start = stamp.unwrap_or(state.start());
         drop(state);
         copy.end(start, until.next())
     }
@@ -152,8 +149,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn take(&mut self, record: &Record<'_>, kind: Kind) {
-        let Record { index, time_ms, body, .. } = *record;
+    fn take(&mut self, record: &Record<'_>) {
+        let Record { index, kind, time_ms, body, .. } = *record;
         let header =
             RecordHeader { body_crc: body_crc(body), body_bytes: body.len() as u32, kind: kind as u8, time_ms, index };
         self.record.clear();
@@ -204,21 +201,20 @@ impl<'a> Copy<'a> {
     fn begin_segment(&mut self, start: HistoryStart, first: Index) -> Result<(), ExportError> {
         self.end_segment()?;
         self.number += 1;
+        let ancestors = self.shared.state.lock().histories.through(start.history).ancestors();
         let header = SegmentHeader {
             number: self.number,
             first,
             salt: Salt::of(self.salts.wrapping_add(self.number as u32)),
             created_ms: (self.shared.options.now_ms)(),
             start,
+            ancestors,
             // It is complete: nothing is allocated ahead.
             allocated_bytes: 0,
         };
         let path = self.dir.join(segment_name(self.number));
-        let mut page = [0; SEGMENT_HEADER_BYTES as usize];
-        let used = header.encode();
-        page[..used.len()].copy_from_slice(&used);
         let made = self.shared.files.create(&path).and_then(|file| {
-            write_all_at(&*file, &page, 0)?;
+            write_all_at(&*file, &header.encode()[..], 0)?;
             Ok(file)
         });
         let file = made.map_err(failed("writing", &path))?;
@@ -231,12 +227,12 @@ impl<'a> Copy<'a> {
         self.segment.take().map_or(Ok(()), |mut segment| segment.sync())
     }
 
-    /// Where there was nothing to write, a segment without records tells the history that the base's applied index is of.
+    /// Where the last record is not of the history that the base's applied index may be of, a segment without records tells it.
     fn end(mut self, start: HistoryStart, next: Index) -> Result<Exported, ExportError> {
         if self.group.len() > GROUP_HEADER_BYTES {
             self.write_group()?;
         }
-        if self.segment.is_none() {
+        if self.segment.as_ref().is_none_or(|segment| segment.header.start != start) {
             self.begin_segment(start, next)?;
         }
         self.end_segment()?;

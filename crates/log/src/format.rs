@@ -16,9 +16,14 @@ pub const RECORD_HEADER_BYTES: usize = 28;
 const MAGIC: [u8; 8] = *b"haypilog";
 /// The unit in which a segment's header counts allocated bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Bytes of the segment header that carry something; zeros follow.
-pub(crate) const HEADER_USED_BYTES: usize = 96;
 const HEADER_CRC: Range<usize> = 12..16;
+const HEADER_START: usize = 48;
+const HEADER_ANCESTORS: usize = HEADER_START + HistoryStart::BYTES + 8;
+/// How many histories before its own a segment's header has room for. Who stands on an older one needs a copy of the whole.
+pub(crate) const ANCESTORS_MAX: usize = (SEGMENT_HEADER_BYTES as usize - HEADER_ANCESTORS) / HistoryStart::BYTES;
+
+/// The page of a segment's header.
+pub(crate) type HeaderPage = [u8; SEGMENT_HEADER_BYTES as usize];
 
 /// The place of a record in the order of all changes. 0 stands for "nothing"; the first record is 1; without gaps.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +57,8 @@ impl fmt::Debug for History {
     }
 }
 
-/// What a record is. The numbers are permanent: retire them, never reuse one.
+/// What a record is. The numbers are permanent: retire them, never reuse one. Retired are 3 and 4, a history's start and the
+/// mark of a clean stop in format 1.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -60,10 +66,6 @@ pub enum Kind {
     Effects = 1,
     /// A block of object ids was taken: the store's to read.
     Lease = 2,
-    /// The first record of a history; its body is a [`HistoryStart`].
-    HistoryStart = 3,
-    /// The mark of a clean stop, when it is the last record; without a body.
-    CleanStop = 4,
     /// The first record of a consensus group's new leader. Reserved: it is read and passed over.
     Term = 5,
     /// A change of a consensus group's members. Reserved: it is read and passed over.
@@ -75,8 +77,6 @@ impl Kind {
         match number {
             1 => Some(Kind::Effects),
             2 => Some(Kind::Lease),
-            3 => Some(Kind::HistoryStart),
-            4 => Some(Kind::CleanStop),
             5 => Some(Kind::Term),
             6 => Some(Kind::Members),
             _ => None,
@@ -84,7 +84,7 @@ impl Kind {
     }
 }
 
-/// The body of a [`Kind::HistoryStart`] record.
+/// A history, and where it comes from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStart {
     pub history: History,
@@ -103,16 +103,20 @@ pub enum Origin {
 }
 
 impl HistoryStart {
-    pub(crate) const BYTES: usize = 48;
+    pub(crate) const BYTES: usize = 56;
 
-    pub fn encode(&self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
+    fn encode(&self, bytes: &mut [u8]) {
         bytes[..20].copy_from_slice(&self.history.0);
+        let origin = match self.origin {
+            Origin::Nothing => 0,
+            Origin::Fork(..) => 1,
+            Origin::Loaded(_) => 2,
+        };
+        put_u32(bytes, 20, origin);
         if let Some((parent, _)) = self.parent() {
-            bytes[20..40].copy_from_slice(&parent.0);
+            bytes[24..44].copy_from_slice(&parent.0);
         }
-        put_u64(&mut bytes, 40, self.after().0);
-        bytes
+        put_u64(bytes, 48, self.after().0);
     }
 
     /// The history that this one continues, and the last index that both share.
@@ -131,15 +135,16 @@ impl HistoryStart {
         }
     }
 
-    pub fn decode(body: &[u8]) -> Option<HistoryStart> {
-        let body: &[u8; Self::BYTES] = body.try_into().ok()?;
-        let (parent, after) = (history_at(body, 20), Index(u64_at(body, 40)));
-        let origin = match (parent.0 == [0; 20], after) {
-            (false, fork) => Origin::Fork(parent, fork),
-            (true, Index(0)) => Origin::Nothing,
-            (true, after) => Origin::Loaded(after),
+    fn decode(bytes: &[u8]) -> Option<HistoryStart> {
+        let (history, parent, after) = (history_at(bytes, 0), history_at(bytes, 24), Index(u64_at(bytes, 48)));
+        let none = History([0; 20]);
+        let origin = match u32_at(bytes, 20) {
+            0 if parent == none && after == Index(0) => Origin::Nothing,
+            1 if parent != none => Origin::Fork(parent, after),
+            2 if parent == none => Origin::Loaded(after),
+            _ => return None,
         };
-        Some(HistoryStart { history: history_at(body, 0), origin })
+        (history != none).then_some(HistoryStart { history, origin })
     }
 }
 
@@ -172,6 +177,8 @@ pub(crate) struct SegmentHeader {
     pub created_ms: u64,
     /// Every record of a segment belongs to one history.
     pub start: HistoryStart,
+    /// The histories before that one, the oldest first: at most [`ANCESTORS_MAX`].
+    pub ancestors: Vec<HistoryStart>,
     /// The file has at least so many bytes as long as records may be added to it; 0 if that is not known. What is less
     /// than a page is left out.
     pub allocated_bytes: u64,
@@ -184,49 +191,76 @@ pub(crate) enum HeaderError {
     /// Another version of the format.
     Version(u32),
     Checksum,
+    /// The checksum is right, and what it says of histories cannot be.
+    Histories,
 }
 
 impl SegmentHeader {
-    /// The used bytes of the header's page.
-    pub(crate) fn encode(&self) -> [u8; HEADER_USED_BYTES] {
-        let mut bytes = [0; HEADER_USED_BYTES];
+    pub(crate) fn encode(&self) -> Box<HeaderPage> {
+        let mut bytes = Box::new([0; SEGMENT_HEADER_BYTES as usize]);
         bytes[..8].copy_from_slice(&MAGIC);
-        put_u32(&mut bytes, 8, FORMAT_VERSION);
-        put_u64(&mut bytes, 16, self.number);
-        put_u64(&mut bytes, 24, self.first.0);
-        put_u64(&mut bytes, 32, self.created_ms);
-        put_u32(&mut bytes, 40, self.salt.0);
-        bytes[48..48 + HistoryStart::BYTES].copy_from_slice(&self.start.encode());
+        put_u32(&mut bytes[..], 8, FORMAT_VERSION);
+        put_u64(&mut bytes[..], 16, self.number);
+        put_u64(&mut bytes[..], 24, self.first.0);
+        put_u64(&mut bytes[..], 32, self.created_ms);
+        put_u32(&mut bytes[..], 40, self.salt.0);
         // No segment has 16 TiB.
-        put_u32(&mut bytes, 44, u32::try_from(self.allocated_bytes / PAGE_BYTES).unwrap_or(0));
-        let crc = crc32fast::hash(&bytes);
-        put_u32(&mut bytes, HEADER_CRC.start, crc);
+        put_u32(&mut bytes[..], 44, u32::try_from(self.allocated_bytes / PAGE_BYTES).unwrap_or(0));
+        self.start.encode(&mut bytes[HEADER_START..]);
+        assert!(self.ancestors.len() <= ANCESTORS_MAX, "the chain was cut to what a header has room for");
+        put_u32(&mut bytes[..], HEADER_START + HistoryStart::BYTES, self.ancestors.len() as u32);
+        for (ancestor, place) in self.ancestors.iter().zip(bytes[HEADER_ANCESTORS..].chunks_mut(HistoryStart::BYTES)) {
+            ancestor.encode(place);
+        }
+        let crc = header_crc(&bytes);
+        put_u32(&mut bytes[..], HEADER_CRC.start, crc);
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
-        let bytes = bytes.first_chunk::<HEADER_USED_BYTES>().ok_or(HeaderError::Checksum)?;
-        if bytes[..8] != MAGIC {
+        if bytes.get(..8).is_some_and(|magic| *magic != MAGIC) {
             return Err(HeaderError::NotOurs);
         }
-        let version = u32_at(bytes, 8);
-        if version != FORMAT_VERSION {
+        if let Some(version) = bytes.get(8..12).map(|version| u32_at(version, 0)).filter(|it| *it != FORMAT_VERSION) {
             return Err(HeaderError::Version(version));
         }
-        let mut plain = *bytes;
-        plain[HEADER_CRC].fill(0);
-        if crc32fast::hash(&plain) != u32_at(bytes, HEADER_CRC.start) {
+        let bytes: &HeaderPage = bytes.first_chunk().ok_or(HeaderError::Checksum)?;
+        if header_crc(bytes) != u32_at(bytes, HEADER_CRC.start) {
             return Err(HeaderError::Checksum);
         }
+        let (start, ancestors) = decode_histories(bytes).ok_or(HeaderError::Histories)?;
         Ok(SegmentHeader {
             number: u64_at(bytes, 16),
             first: Index(u64_at(bytes, 24)),
             created_ms: u64_at(bytes, 32),
             salt: Salt(u32_at(bytes, 40)),
-            start: HistoryStart::decode(&bytes[48..48 + HistoryStart::BYTES]).expect("the slice has its length"),
+            start,
+            ancestors,
             allocated_bytes: u64::from(u32_at(bytes, 44)) * PAGE_BYTES,
         })
     }
+}
+
+/// The checksum of a header's page, in which its own field counts as 0.
+fn header_crc(page: &HeaderPage) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&page[..HEADER_CRC.start]);
+    hasher.update(&[0; 4]);
+    hasher.update(&page[HEADER_CRC.end..]);
+    hasher.finalize()
+}
+
+/// The history of a segment, and those before it. None unless each begins where or behind where the one before does.
+fn decode_histories(page: &HeaderPage) -> Option<(HistoryStart, Vec<HistoryStart>)> {
+    let count = u32_at(page, HEADER_START + HistoryStart::BYTES) as usize;
+    if count > ANCESTORS_MAX {
+        return None;
+    }
+    let places = page[HEADER_ANCESTORS..].chunks_exact(HistoryStart::BYTES).take(count);
+    let ancestors = places.map(HistoryStart::decode).collect::<Option<Vec<_>>>()?;
+    let start = HistoryStart::decode(&page[HEADER_START..HEADER_START + HistoryStart::BYTES])?;
+    let is_sorted = ancestors.iter().chain([&start]).is_sorted_by_key(HistoryStart::after);
+    is_sorted.then_some((start, ancestors))
 }
 
 /// Which entry of a consensus group a group of records is; both numbers are 0 outside of one.
@@ -240,7 +274,7 @@ pub(crate) struct Entry {
 /// The header of a group: the records of one write.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
-    /// Bytes of the records that follow; never 0.
+    /// Bytes of the records that follow; 0 of the mark of a clean stop, which is the last group of a segment.
     pub record_bytes: u32,
     /// Index of the first record.
     pub first: Index,
@@ -276,9 +310,11 @@ impl GroupHeader {
     pub(crate) fn decode(salt: Salt, bytes: &[u8]) -> Option<GroupHeader> {
         let bytes = bytes.first_chunk::<GROUP_HEADER_BYTES>()?;
         let header = GroupHeader::sealed(bytes);
-        let sound = header.record_bytes >= RECORD_HEADER_BYTES as u32
-            && header.first.0 > header.synced.0
-            && salt.crc(&bytes[4..]) == u32_at(bytes, 0);
+        let is_complete = match header.record_bytes {
+            0 => header.first.0.checked_sub(1) == Some(header.synced.0),
+            record_bytes => record_bytes >= RECORD_HEADER_BYTES as u32 && header.first > header.synced,
+        };
+        let sound = is_complete && salt.crc(&bytes[4..]) == u32_at(bytes, 0);
         sound.then_some(header)
     }
 }
@@ -328,6 +364,13 @@ impl RecordHeader {
             index: Index(u64_at(bytes, 20)),
         })
     }
+}
+
+/// The mark of a clean stop: all through `last` was on the disk, and the segment ends here.
+pub(crate) fn clean_mark(salt: Salt, last: Index, entry: Entry) -> [u8; GROUP_HEADER_BYTES] {
+    let mut mark = [0; GROUP_HEADER_BYTES];
+    GroupHeader { record_bytes: 0, first: last.next(), synced: last, entry }.encode(salt, &mut mark);
+    mark
 }
 
 /// Makes `group` (room for its header, then records as [`RecordHeader::encode`] leaves them) ready to be written to the

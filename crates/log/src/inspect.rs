@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use crate::files::{File, Files};
 use crate::format::{HistoryStart, Index, SEGMENT_HEADER_BYTES};
+use crate::histories::Histories;
 use crate::options::Options;
 use crate::survey::{Applied, Cut, OpenError, Survey};
 
 /// What an open would conclude.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
-    /// The history of the last segment; None of a log without segments.
-    pub start: Option<HistoryStart>,
+    /// The histories that the segments tell of; none of a log without segments.
+    pub histories: Histories,
+    /// The first history that begins with loaded data which the base does not have.
+    pub lacking: Option<HistoryStart>,
     /// The first record that is there, or would be the next one; 0 if there is no segment.
     pub first: Index,
     /// The last record; 0 if there is none.
@@ -34,7 +37,8 @@ pub struct Inspected {
 pub fn inspect(options: &Options, applied: Applied) -> Result<Inspected, OpenError> {
     let survey = Survey::of(options, applied)?;
     Ok(Inspected {
-        start: survey.start,
+        histories: survey.histories,
+        lacking: survey.lacking,
         first: survey.segments.first().map_or(Index(0), |held| held.first),
         last: survey.last,
         clean: survey.clean,

@@ -14,6 +14,7 @@ mod end;
 mod export;
 mod files;
 mod format;
+mod histories;
 mod inspect;
 mod log;
 mod options;
@@ -39,6 +40,7 @@ pub use format::{
     FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, Origin, RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
 };
+pub use histories::Histories;
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Durability, Options, Retention};

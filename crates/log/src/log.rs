@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin};
+use crate::files::write_all_at;
+use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin, clean_mark};
+use crate::histories::Histories;
 use crate::options::{Durability, Options};
-use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::replay::Replay;
 use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
@@ -45,10 +46,13 @@ pub struct Opened {
     pub parent: Option<(History, Index)>,
     /// The last stop left its mark.
     pub clean: bool,
-    /// The last record of the log as found. A new history's first record, the `HistoryStart`, follows it.
+    /// The last record of the log as found. Neither an open nor a close takes an index.
     pub last: Index,
     /// What was found behind it and does not count.
     pub cut: Option<Cut>,
+    /// The first history that begins with data which were loaded into the base, and which the base does not have. Records
+    /// behind that start cannot be applied to it; if there are none, the load never came to be.
+    pub lacking: Option<HistoryStart>,
 }
 
 /// Room for one record, given back if it is dropped unused.
@@ -165,18 +169,17 @@ impl Log {
         let mut survey = Survey::of(&options, applied)?;
         survey.write_end_again(&*options.files)?;
         let (last, clean, cut) = (survey.last, survey.clean, survey.cut.take());
-        let start = match survey.start {
-            Some(start) if clean => start,
-            Some(old) => HistoryStart { history: random_history(&options), origin: Origin::Fork(old.history, last) },
-            None => HistoryStart { history: random_history(&options), origin: Origin::Nothing },
-        };
-        let is_new = survey.start != Some(start);
+        let (mut histories, lacking) = (survey.histories.clone(), survey.lacking);
+        if let Some(origin) = origin_at_open(&survey) {
+            histories.push(HistoryStart { history: random_history(&options), origin });
+        }
         let next_number = survey.next_number;
-        let shared = Arc::new(Shared::new(options, start, last, survey.segments.clone(), next_number));
+        let shared = Arc::new(Shared::new(options, histories, last, survey.segments.clone(), next_number));
+        let start = shared.state.lock().start();
         let threads = Arc::new(Threads::default());
-        let replay = Replay::new(shared.clone(), threads.clone(), survey, applied.index, is_new);
+        let replay = Replay::new(shared.clone(), threads.clone(), survey, applied.index);
         let log = Log { shared, threads };
-        Ok(Opened { log, replay, history: start.history, parent: start.parent(), clean, last, cut })
+        Ok(Opened { log, replay, history: start.history, parent: start.parent(), clean, last, cut, lacking })
     }
 
     /// Takes room for one record with a body of at most `body_bytes`. Never blocks.
@@ -310,24 +313,47 @@ impl Log {
         state.failed.as_ref().or(state.missing.as_ref()).map(|failure| failure.text.clone())
     }
 
-    /// The history that appends go to.
+    /// Returns the history that appends go to.
     pub fn history(&self) -> History {
-        self.shared.state.lock().start.history
+        self.shared.state.lock().start().history
     }
 
-    /// The history of a record that is written and not purged.
+    /// Returns the histories that this log went through.
+    pub fn histories(&self) -> Histories {
+        self.shared.state.lock().histories.clone()
+    }
+
+    /// Returns the history that a base names which holds everything through `index`.
     pub fn history_of(&self, index: Index) -> Option<History> {
-        let state = self.shared.state.lock();
-        let held = state.segments.iter().rfind(|held| held.first <= index && index <= held.last)?;
-        Some(held.segment.header.start.history)
+        self.shared.state.lock().histories.stamp(index)
     }
 
-    /// Begins a history without a parent, because the base is about to take in data that no record tells of; returns the
-    /// index of its first record, which is on the disk. Blocks.
+    /// Begins a history without a parent, because the base is about to take in data that no record tells of. It is on the
+    /// disk when this returns, and takes no index. Blocks.
     ///
     /// # Errors
     /// The log cannot be written or synced.
-    pub fn begin_loaded_history(&self) -> Result<Index, SyncError> {
+    pub fn begin_loaded_history(&self) -> Result<HistoryStart, SyncError> {
+        let history = random_history(&self.shared.options);
+        self.begin(|_, last| HistoryStart { history, origin: Origin::Loaded(last) })
+    }
+
+    /// Leaves a history that began with a load which never came to be: another one goes on with what was before. Blocks.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced.
+    pub fn abandon_loaded_history(&self, loaded: HistoryStart) -> Result<(), SyncError> {
+        if self.last() != loaded.after() {
+            // Records of it are there: the base gets beyond its start with the next flush.
+            return Ok(());
+        }
+        let history = random_history(&self.shared.options);
+        self.begin(|histories, _| HistoryStart { history, origin: histories.origin_without(loaded) }).map(drop)
+    }
+
+    /// Begins the history of `next`, which is told what there is and the last index. All before is on the disk then, and so
+    /// is the segment that names it.
+    fn begin(&self, next: impl Fn(&Histories, Index) -> HistoryStart) -> Result<HistoryStart, SyncError> {
         let shared = &*self.shared;
         loop {
             self.sync_through(self.last())?;
@@ -336,14 +362,13 @@ impl Log {
                 shared.progress_cv.wait_for(&mut state, SETTLE);
                 continue;
             }
-            let mut queue = shared.queue.lock();
-            if queue.last() != state.synced {
+            // What is appended from here on is of the new history: the segment that is made for it takes it.
+            let last = shared.queue.lock().last();
+            if last != state.synced {
                 continue;
             }
-            state.start =
-                HistoryStart { history: random_history(&shared.options), origin: Origin::Loaded(queue.last()) };
-            let index = shared.append_start(&mut queue, &state.start);
-            drop(queue);
+            let start = next(&state.histories, last);
+            state.histories.push(start);
             shared.recover(&mut state);
             if state.can_write() {
                 shared.drive(&mut state);
@@ -351,7 +376,7 @@ impl Log {
             let failure = state.failed.as_ref().map(|failure| SyncError(failure.text.clone()));
             drop(state);
             shared.wake();
-            return failure.map_or(Ok(index), Err);
+            return failure.map_or(Ok(start), Err);
         }
     }
 
@@ -452,24 +477,11 @@ impl Log {
             shared.set_limit(&state);
             shared.progress_cv.notify_all();
         }
-        // The mark then is the only group that nothing knows to be synced: an open after it has little to make sure of.
-        let marked = self.sync_through(self.last()).and_then(|()| {
-            missing.clone().map_or(Ok(()), Err)?;
-            shared.budget.force(RECORD_CHARGE_BYTES);
-            let now_ms = (shared.options.now_ms)();
-            let mark = shared.append(Kind::CleanStop, now_ms, &[], crate::body_crc(&[]), RECORD_CHARGE_BYTES);
-            self.sync_through(mark)
-        });
+        let synced = self.sync_through(self.last());
         self.stop();
+        let marked = synced.and_then(|()| missing.clone().map_or(Ok(()), Err)).and_then(|()| shared.mark_clean());
         match marked {
-            Ok(()) => {
-                let mut state = shared.state.lock();
-                shared.note_end(&mut state);
-                shared.sync_end(&mut state);
-                drop(state);
-                shared.trim();
-                Ok(Closed::Marked)
-            }
+            Ok(()) => Ok(Closed::Marked),
             Err(error) if missing.is_some() || self.written() > self.synced() => Err(error),
             Err(error) => Ok(Closed::Unmarked(error)),
         }
@@ -569,37 +581,48 @@ impl Shared {
     #[inline]
     pub(crate) fn append(&self, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
         let mut queue = self.queue.lock();
-        self.append_to(&mut queue, kind, time_ms, body, body_crc, charge)
-    }
-
-    #[inline]
-    fn append_to(&self, queue: &mut Queue, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
         let synced = || Index(self.synced.load(Ordering::Acquire));
         let index = queue.append(kind, time_ms, body, body_crc, charge, synced);
         self.last.store(index.0, Ordering::Release);
         index
     }
 
-    /// Appends the first record of a history; the caller has the queue.
-    pub(crate) fn append_start(&self, queue: &mut Queue, start: &HistoryStart) -> Index {
-        let body = start.encode();
-        let charge = RECORD_CHARGE_BYTES + body.len() as u64;
-        self.budget.force(charge);
-        let now_ms = (self.options.now_ms)();
-        self.append_to(queue, Kind::HistoryStart, now_ms, &body, crate::body_crc(&body), charge)
-    }
-
-    /// After a clean stop: gives back the space that was allocated ahead.
-    fn trim(&self) {
+    /// Leaves the mark of a clean stop behind the last record, when nobody writes any more, and gives back the space that
+    /// was allocated ahead.
+    fn mark_clean(&self) -> Result<(), SyncError> {
         let mut state = self.state.lock();
+        debug_assert!(state.stop && !state.writing);
+        let (last, entry) = self.queue.lock().end();
+        let failed = |text: &str| SyncError(text.to_owned());
+        if last != state.synced {
+            return Err(failed("records were appended while it was closed"));
+        }
+        let Some(active) = &state.active else {
+            return Err(failed(state.failed.as_ref().map_or("it has no segment", |failure| &failure.text)));
+        };
+        let mark = clean_mark(active.segment.header.salt, last, entry);
+        let end = active.offset + mark.len() as u64;
+        // With the mark a file may be shorter than it was allocated: it is truncated behind it, which need not succeed.
+        let written = write_all_at(&*active.file, &mark, active.offset).and_then(|()| active.file.sync());
+        written.map_err(|error| SyncError(Failure::new("cannot mark", &active.segment.path, &error).text))?;
+        drop(active.file.truncate(end));
+        drop(active.file.sync());
         if let Some(spare) = state.spare.take() {
             drop(self.files.remove(&spare.segment.path));
         }
-        if let Some(active) = &state.active {
-            // The file stays valid whether or not this succeeds.
-            drop(active.file.truncate(active.offset));
-            drop(active.file.sync());
-        }
+        self.note_end(&mut state);
+        self.sync_end(&mut state);
+        Ok(())
+    }
+}
+
+/// Where the history of an open log comes from; None if the one that was found goes on.
+fn origin_at_open(survey: &Survey) -> Option<Origin> {
+    let Some(newest) = survey.histories.newest() else { return Some(Origin::Nothing) };
+    match survey.lacking {
+        // The load never came to be, and nothing was written since.
+        Some(loaded) if survey.last == loaded.after() => Some(survey.histories.origin_without(loaded)),
+        _ => (!survey.clean).then_some(Origin::Fork(newest.history, survey.last)),
     }
 }
 

@@ -56,6 +56,11 @@ impl Queue {
         }
     }
 
+    /// The last index given out, and the entry that records belong to.
+    pub(crate) fn end(&self) -> (Index, Entry) {
+        (self.last, self.entry)
+    }
+
     /// The last index given out.
     pub(crate) fn last(&self) -> Index {
         self.last

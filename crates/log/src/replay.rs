@@ -42,7 +42,6 @@ pub struct Replay {
     threads: Arc<Threads>,
     survey: Survey,
     applied: Index,
-    new_history: bool,
     position: usize,
     walk: Option<Walk>,
     /// Bytes of the segments before the current one.
@@ -60,13 +59,7 @@ enum Stage {
 }
 
 impl Replay {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        threads: Arc<Threads>,
-        survey: Survey,
-        applied: Index,
-        new_history: bool,
-    ) -> Replay {
+    pub(crate) fn new(shared: Arc<Shared>, threads: Arc<Threads>, survey: Survey, applied: Index) -> Replay {
         let needed = survey.segments[survey.replay_from..].iter();
         let total_bytes = needed.filter(|held| held.last > applied).map(|held| held.end).sum();
         let position = survey.replay_from;
@@ -75,7 +68,6 @@ impl Replay {
             threads,
             survey,
             applied,
-            new_history,
             position,
             walk: None,
             passed_bytes: 0,
@@ -190,9 +182,6 @@ impl Replay {
             shared.files.remove(path).map_err(OpenError::io(path))?;
         }
         let mut state = shared.state.lock();
-        if self.new_history {
-            shared.append_start(&mut shared.queue.lock(), &state.start);
-        }
         shared.recover(&mut state);
         if let Some(failure) = &state.failed
             && !failure.full

@@ -19,6 +19,7 @@ use crate::files::{File, Files};
 use crate::format::{
     GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
+use crate::histories::Histories;
 use crate::options::{Durability, Options};
 use crate::queue::{Part, Queue};
 use crate::survey::OpenError;
@@ -114,7 +115,8 @@ pub(crate) struct Spare {
 }
 
 pub(crate) struct State {
-    pub start: HistoryStart,
+    /// Invariant: never empty; the newest one is that of the segments that are made.
+    pub histories: Histories,
     /// Segments in the order of their numbers; the last is the active one, where there is one.
     pub segments: Vec<Held>,
     pub active: Option<Active>,
@@ -208,14 +210,14 @@ impl Failure {
 impl Shared {
     pub(crate) fn new(
         options: Options,
-        start: HistoryStart,
+        histories: Histories,
         last: Index,
         segments: Vec<Held>,
         next_number: u64,
     ) -> Shared {
         let salts = (options.random)() as u32;
         let state = State {
-            start,
+            histories,
             segments,
             active: None,
             spare: None,
@@ -295,7 +297,7 @@ impl Shared {
     pub(crate) fn note_end_at(&self, state: &mut MutexGuard<'_, State>, synced: Index) {
         let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return };
         let Some(active) = &state.active else { return };
-        let (history, segment) = (state.start.history, active.segment.header.number);
+        let (history, segment) = (state.start().history, active.segment.header.number);
         let end = End { directory: at.directory, history, synced, segment };
         let noted = MutexGuard::unlocked(state, || {
             let mut writer = self.end.lock();
@@ -382,6 +384,11 @@ impl Shared {
 }
 
 impl State {
+    /// The history that records are appended to.
+    pub(crate) fn start(&self) -> HistoryStart {
+        self.histories.newest().expect("an open log has a history")
+    }
+
     /// The charge up to which all that is reserved and not written fits the active segment or, failing that, the spare;
     /// and all that is not synced fits the memory bound.
     ///
@@ -406,7 +413,7 @@ impl State {
     }
 
     pub(crate) fn can_write(&self) -> bool {
-        !self.rotating && self.failed.is_none() && !self.recover_wanted && self.active.is_some()
+        !self.rotating && self.failed.is_none() && !self.recover_wanted && !self.stop && self.active.is_some()
     }
 
     /// Drops from memory what is synced through `synced`.

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use crate::end::{DirectoryId, End, Noted, read_end};
 use crate::files::{File, Files, read_exact_at, write_all_at};
 use crate::format::{
-    FORMAT_VERSION, GROUP_HEADER_BYTES, GroupHeader, HEADER_USED_BYTES, HeaderError, History, HistoryStart, Index,
-    Kind, Origin, SEGMENT_HEADER_BYTES, SegmentHeader,
+    FORMAT_VERSION, GROUP_HEADER_BYTES, GroupHeader, HeaderError, History, HistoryStart, Index, Kind,
+    SEGMENT_HEADER_BYTES, SegmentHeader,
 };
+use crate::histories::Histories;
 use crate::options::Options;
 use crate::state::{FileName, Held, Segment, segment_name};
 use crate::walk::{Behind, Walk, highest_mark};
@@ -148,8 +149,10 @@ impl std::error::Error for OpenError {}
 pub(crate) struct Survey {
     /// The segments with records that count, and the last one even if it has none.
     pub segments: Vec<Held>,
-    /// The history of the last segment.
-    pub start: Option<HistoryStart>,
+    /// The histories that the segments tell of; that of the last segment is the newest.
+    pub histories: Histories,
+    /// The first history that begins with loaded data which the base does not have.
+    pub lacking: Option<HistoryStart>,
     /// The last record; 0 if there is none.
     pub last: Index,
     pub clean: bool,
@@ -175,7 +178,8 @@ impl Survey {
     pub(crate) fn of(options: &Options, applied: Applied) -> Result<Survey, OpenError> {
         let mut survey = Survey {
             segments: Vec::new(),
-            start: None,
+            histories: Histories::default(),
+            lacking: None,
             last: Index(0),
             clean: false,
             unsynced_from: SEGMENT_HEADER_BYTES,
@@ -218,12 +222,7 @@ impl Survey {
         }
         survey.sweep.extend(unused.iter().map(|(segment, _)| segment.path.clone()));
         survey.find_replay_start(applied.index)?;
-        if let Some(history) = applied.history {
-            survey.refuse_foreign(applied.index, history, "the base")?;
-        }
-        if let Some(end) = end {
-            survey.refuse_foreign(end.synced, end.history, "the note of the log's end")?;
-        }
+        survey.tell_histories(applied, end)?;
         Ok(survey)
     }
 
@@ -250,37 +249,38 @@ impl Survey {
         }))
     }
 
-    /// Refuses a log in which the record with this index is known to be of another history.
-    fn refuse_foreign(&self, index: Index, history: History, who: &str) -> Result<(), OpenError> {
-        let Some((held, found)) = self.history_at(index).filter(|(_, found)| *found != history) else {
-            return Ok(());
-        };
-        Err(OpenError::Damage(Damage {
+    /// Puts together what the segments say of histories, and refuses what did not get here with their records. Of segments
+    /// that the replay does not need a power failure may have left any, so that they are not asked.
+    fn tell_histories(&mut self, applied: Applied, end: Option<End>) -> Result<(), OpenError> {
+        for held in &self.segments[self.replay_from..] {
+            let SegmentHeader { start, ancestors, .. } = &held.segment.header;
+            self.histories.extend(ancestors, *start);
+        }
+        if let Some(history) = applied.history
+            && !self.histories.may_be_applied(history, applied.index)
+        {
+            return Err(self.foreign(applied.index, history, "the base"));
+        }
+        if let Some(End { history, synced, .. }) = end
+            && !self.histories.may_stand(history, synced)
+        {
+            return Err(self.foreign(synced, history, "the note of the log's end"));
+        }
+        self.lacking = self.histories.lacking(applied);
+        Ok(())
+    }
+
+    /// The error of a log in which the record with this index is known to be of another history.
+    fn foreign(&self, index: Index, history: History, who: &str) -> OpenError {
+        let held = self.segments.iter().rfind(|held| held.first <= index && index <= held.last);
+        let held = held.or(self.segments.get(self.replay_from)).expect("what has histories has segments");
+        let here = self.histories.of(index).map_or_else(|| "no history".to_owned(), |here| format!("history {here}"));
+        OpenError::Damage(Damage {
             file: held.segment.path.clone(),
             offset: 0,
             index,
-            reason: format!(
-                "here it is of history {found}, and {who} has it of history {history}: they do not belong together"
-            ),
-        }))
-    }
-
-    /// The history of a record, and the segment that tells it. Of what lies before the replay's first segment only the
-    /// record right before can be told: of segments that went, a power failure may have left any.
-    fn history_at(&self, index: Index) -> Option<(&Held, History)> {
-        let needed = &self.segments[self.replay_from..];
-        let first = needed.first().filter(|_| index.0 > 0)?;
-        if index < first.first {
-            let start = first.segment.header.start;
-            return match start.origin {
-                _ if index.next() < first.first => None,
-                Origin::Fork(parent, fork) if fork == index => Some((first, parent)),
-                Origin::Loaded(after) if after == index => None,
-                _ => Some((first, start.history)),
-            };
-        }
-        let held = needed.iter().rfind(|held| held.first <= index && index <= held.last)?;
-        Some((held, held.segment.header.start.history))
+            reason: format!("here it is of {here}, and {who} has it of history {history}: they do not belong together"),
+        })
     }
 
     fn push(&mut self, held: Held) -> Result<(), OpenError> {
@@ -294,6 +294,10 @@ impl Survey {
                 }));
             }
             before.last = Index(held.first.0 - 1);
+            if before.last < before.first {
+                self.sweep.push(before.segment.path.clone());
+                self.segments.pop();
+            }
         }
         self.segments.push(held);
         Ok(())
@@ -326,15 +330,14 @@ impl Survey {
         let io_error = || OpenError::io(&segment.path);
         let file = files.open(&segment.path).map_err(io_error())?;
         let mut walk = Walk::new(file.clone(), segment.header.salt, tail.first, tail.bytes);
-        let mut clean = false;
-        // Where the last record ends.
+        // Where the last record ends, or the mark of a clean stop behind it.
         let mut good_end = SEGMENT_HEADER_BYTES;
         // Groups above the newest mark: at most what the writer was allowed to leave unsynced.
         let mut unsynced = VecDeque::new();
         let bad = loop {
             match walk.step().map_err(io_error())? {
                 Ok(found) => {
-                    clean = known_kind(&segment, found.header.kind)? == Kind::CleanStop;
+                    known_kind(&segment, found.header.kind)?;
                     good_end = walk.offset();
                     if found.header.index == found.group.first {
                         unsynced.push_back((found.group.first, found.group_start));
@@ -346,7 +349,11 @@ impl Survey {
                 Err(bad) => break bad,
             }
         };
-        self.unsynced_from = unsynced.front().map_or(bad.offset, |(_, start)| *start);
+        let marked = walk.marked();
+        let clean = marked.is_some();
+        // The mark says that all before it was synced.
+        let first_unsynced = unsynced.front().filter(|_| !clean);
+        self.unsynced_from = first_unsynced.map_or(bad.offset, |(_, start)| *start);
         let damage = |file: &Path, offset, reason: String| {
             OpenError::Damage(Damage { file: file.to_owned(), offset, index: bad.index, reason })
         };
@@ -354,7 +361,7 @@ impl Survey {
             return Err(damage(&segment.path, bad.offset, format!("{}, and {}", bad.reason, known.why)));
         }
         tail.last = Index(bad.index.0 - 1);
-        tail.end = bad.offset;
+        tail.end = marked.unwrap_or(bad.offset);
         if !clean {
             let mut behind = highest_mark(&*file, segment.header.salt, good_end, bad.index).map_err(io_error())?;
             let mut cut_bytes = behind.end - good_end;
@@ -383,7 +390,6 @@ impl Survey {
         }
         self.clean = clean;
         self.last = tail.last;
-        self.start = Some(segment.header.start);
         Ok(())
     }
 
@@ -478,7 +484,7 @@ pub(crate) fn open_segment(
     number: u64,
     path: PathBuf,
 ) -> Result<(Segment, Arc<dyn File>), OpenError> {
-    let mut bytes = [0; HEADER_USED_BYTES];
+    let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
     let file = files.open(&path).map_err(OpenError::io(&path))?;
     let read = read_exact_at(&*file, &mut bytes, 0).map_err(OpenError::io(&path))?;
     let damaged = |reason: &str| {
@@ -491,6 +497,7 @@ pub(crate) fn open_segment(
         Ok(header) => Err(damaged(&format!("its header says that it is segment {}", header.number))),
         Err(HeaderError::NotOurs) => Err(damaged("it is not a segment of a log")),
         Err(HeaderError::Checksum) => Err(damaged("a wrong checksum of the segment's header")),
+        Err(HeaderError::Histories) => Err(damaged("the segment's header names histories that cannot be")),
         Err(HeaderError::Version(found)) => Err(OpenError::OtherVersion { path, found }),
     }
 }

@@ -101,8 +101,7 @@ impl Shared {
     fn rotate(&self, state: &mut MutexGuard<'_, State>) {
         debug_assert_eq!(state.synced, state.written);
         let Some(spare) = state.spare.take() else {
-            // A reservation is given only for what fits the segments at hand, so this is left for what bypasses it: the
-            // mark of a clean stop.
+            // A reservation is given only for what fits the segments at hand, so there should be one.
             state.recover_wanted = true;
             state.rotating = false;
             return;
@@ -201,7 +200,8 @@ impl Shared {
     /// The header of a segment whose length is not known yet.
     pub(crate) fn segment_header(&self, state: &mut State, number: u64, first: Index) -> SegmentHeader {
         let created_ms = (self.options.now_ms)();
-        SegmentHeader { number, first, salt: state.salt(), created_ms, start: state.start, allocated_bytes: 0 }
+        let (start, ancestors) = (state.start(), state.histories.ancestors());
+        SegmentHeader { number, first, salt: state.salt(), created_ms, start, ancestors, allocated_bytes: 0 }
     }
 
     /// Makes a segment of `bytes` bytes with `groups` in it: allocated, written, synced, and only then named.
@@ -217,7 +217,7 @@ impl Shared {
         let made = (|| {
             let file = self.files.create(&unfinished)?;
             file.allocate(bytes)?;
-            write_all_at(&*file, &header.encode(), 0)?;
+            write_all_at(&*file, &header.encode()[..], 0)?;
             write_all_at(&*file, groups, SEGMENT_HEADER_BYTES)?;
             file.sync()?;
             self.files.rename(&unfinished, &path)?;

@@ -30,6 +30,8 @@ pub(crate) struct Walk {
     group: Option<GroupHeader>,
     /// Of the newest group.
     entry: Entry,
+    /// Where the mark of a clean stop ends, if the walk has come to one.
+    marked: Option<u64>,
     group_start: u64,
     group_end: u64,
     /// The index that the next record has to have.
@@ -74,6 +76,7 @@ impl Walk {
             buf: groups,
             group: None,
             entry: Entry::default(),
+            marked: None,
             group_start: 0,
             group_end: 0,
             next: first,
@@ -88,6 +91,11 @@ impl Walk {
     /// More of the file may be read now.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
+    }
+
+    /// Where the mark of a clean stop ends, if that is what the walk has come to.
+    pub(crate) fn marked(&self) -> Option<u64> {
+        self.marked
     }
 
     pub(crate) fn next_index(&self) -> Index {
@@ -130,6 +138,10 @@ impl Walk {
             return Ok(Err("a group of an older term or entry"));
         }
         self.entry = group.entry;
+        if group.record_bytes == 0 {
+            self.marked = Some(self.offset() + GROUP_HEADER_BYTES as u64);
+            return Ok(Err("the segment ends with the mark of a clean stop"));
+        }
         self.group_start = self.offset();
         self.at += GROUP_HEADER_BYTES;
         self.group = Some(group);

@@ -169,7 +169,7 @@ fn the_log_of_another_directory_and_an_older_copy_are_refused() {
     let end = whole.last().unwrap().clone();
     put_back(&ours, &[&older[..], std::slice::from_ref(&end)].concat());
     let old = damage("an older copy", ours.try_open(Index(0), |_| {}));
-    assert_eq!(old.index, last.next().next(), "it ended with a clean stop");
+    assert_eq!(old.index, last.next());
     let strangers: Vec<_> = foreign.into_iter().filter(|(path, _)| path.starts_with(DIR)).collect();
     put_back(&ours, &[&strangers[..], &[end]].concat());
     let other = damage("another log", ours.try_open(Index(0), |_| {}));
@@ -192,7 +192,7 @@ fn the_history_of_a_purged_record_right_before_the_log_is_known() {
     let second = rig.open_with(Index(0), |options| options.retention.bytes = 0);
     second.log.purge(last);
     assert!(!segments(&rig).contains(&rig.path(1)), "the first history is gone");
-    second.sync(b"four");
+    second.sync(b"three");
     rig.disk.kill();
     let applied = |history| Applied { index: last, history: Some(history) };
     damage("the wrong one", rig.try_open(applied(second.history), |_| {}));
@@ -241,16 +241,54 @@ fn a_history_that_the_base_begins_has_no_parent() {
     let life = rig.open();
     life.write(b"two");
     let before = life.log.last();
-    let index = life.log.begin_loaded_history().unwrap();
-    assert_eq!(index, before.next());
-    let history = life.log.history();
-    assert_ne!(history, life.history);
-    life.sync(b"four");
-    assert_eq!((life.log.history_of(before), life.log.history_of(index)), (Some(life.history), Some(history)));
+    let start = life.log.begin_loaded_history().unwrap();
+    assert_eq!((start.origin, start.parent()), (Origin::Loaded(before), None));
+    let (old, history) = (life.history, life.log.history());
+    assert_eq!((start.history, life.log.last()), (history, before), "it takes no index");
+    assert_ne!(history, old);
+    assert_eq!(life.log.history_of(before), Some(history), "what a base names that has taken the data");
+    let three = life.sync(b"three");
+    assert_eq!(life.log.history_of(three), Some(history));
     rig.disk.crash(1);
-    let life = rig.open();
-    let start = HistoryStart::decode(&life.found[2].body).unwrap();
-    assert_eq!(start, HistoryStart { history, origin: Origin::Loaded(before) });
-    assert_eq!((start.parent(), life.parent), (None, Some((history, Index(4)))));
-    assert_eq!(life.bodies(), [(2, b"two".to_vec()), (4, b"four".to_vec())]);
+    let applied = |index, history| Applied { index, history: Some(history) };
+    let open = |rig: &mut Rig, applied| {
+        let (options, _) = rig.options();
+        Log::open(options, applied).map(|opened| (opened.lacking, opened.parent))
+    };
+    let (lacking, parent) = open(&mut rig, applied(before, old)).unwrap();
+    assert_eq!((lacking, parent), (Some(start), Some((history, three))), "a base from before cannot take record 3");
+    for has_it in [applied(before, history), applied(three, history)] {
+        assert_eq!(open(&mut rig, has_it).unwrap(), (None, Some((history, three))));
+    }
+    assert!(open(&mut rig, applied(three, old)).is_err(), "record 3 is not of that history");
+    assert_eq!(rig.open().bodies(), [(2, b"two".to_vec()), (3, b"three".to_vec())]);
+}
+
+#[test]
+fn a_load_that_never_came_to_be_leaves_no_trace_in_what_follows() {
+    for is_clean in [false, true] {
+        let mut rig = Rig::new(12);
+        let life = rig.open();
+        let last = life.sync(b"two");
+        let applied = Applied { index: last, history: Some(life.history) };
+        life.log.begin_loaded_history().unwrap();
+        if is_clean {
+            life.log.close().unwrap();
+        }
+        rig.disk.kill();
+        let again = rig.open_with(applied, |_| {});
+        assert_eq!(again.parent, Some((life.history, last)), "it goes on with what the base has");
+        again.sync(b"three");
+        rig.disk.kill();
+        let (options, _) = rig.options();
+        assert_eq!(Log::open(options, applied).unwrap().lacking, None);
+        assert_eq!(rig.open_with(applied, |_| {}).bodies(), [(3, b"three".to_vec())]);
+        // The same while the log is open.
+        let life = rig.open_with(applied, |_| {});
+        let (last, history) = (life.log.last(), life.log.history());
+        let loaded = life.log.begin_loaded_history().unwrap();
+        life.log.abandon_loaded_history(loaded).unwrap();
+        assert_eq!(life.log.history_of(last), Some(again.history));
+        assert_eq!(life.log.histories().newest().unwrap().parent(), Some((history, last)));
+    }
 }

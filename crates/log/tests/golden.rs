@@ -63,24 +63,50 @@ fn a_segment_has_the_bytes_of_the_page() {
     let calls = AtomicU64::new(0);
     options.random = Arc::new(move || 0x0101_0101_0101_0101 * (calls.fetch_add(1, Ordering::Relaxed) + 1));
     let life = Life::open(options, faults, Index(0)).unwrap();
-    life.log.sync_through(Index(1)).unwrap();
+    life.wait_for_spare();
     let body = example_body();
     let reserved = life.log.reserve(body.len()).unwrap();
     life.log.append(reserved, Kind::Effects, 1_700_000_000_123, body.bytes(), body_crc(body.bytes()));
+    life.log.sync_through(Index(1)).unwrap();
     // Entry 5 of term 3, in a group of its own though it is one write.
     life.log.begin_entry(3, 5);
     for (kind, body) in [(Kind::Term, &b"new"[..]), (Kind::Members, b"")] {
         let reserved = life.log.reserve(body.len()).unwrap();
         life.log.append(reserved, kind, 1_700_000_000_124, body, body_crc(body));
     }
-    life.log.write();
+    life.log.close().unwrap();
     let file = rig.disk.read(&rig.path(1)).unwrap();
     let (header, groups) = file.split_at(SEGMENT_HEADER_BYTES as usize);
-    let (expected_header, expected_groups) = (example("segment header"), example("groups"));
-    let ((header, rest_of_page), (groups, rest)) = (header.split_at(96), groups.split_at(expected_groups.len()));
-    assert_eq!(hex(header), hex(&expected_header));
-    assert_eq!(hex(groups), hex(&expected_groups));
-    assert!(rest_of_page.iter().chain(rest).all(|byte| *byte == 0));
+    let (header, rest_of_page) = header.split_at(HISTORIES_END);
+    assert_eq!(hex(header), hex(&example("segment header")));
+    assert_eq!(hex(groups), hex(&example("groups")), "and nothing behind the mark of a clean stop");
+    assert!(rest_of_page.iter().all(|byte| *byte == 0));
+}
+
+/// Where a header without ancestors ends.
+const HISTORIES_END: usize = 112;
+
+#[test]
+fn a_header_names_histories_as_the_page_does() {
+    let rig = Rig::new(0);
+    let calls = Arc::new(AtomicU64::new(0));
+    let open = || {
+        let (mut options, faults) = rig.options();
+        let calls = calls.clone();
+        options.random = Arc::new(move || 0x0101_0101_0101_0101 * (calls.fetch_add(1, Ordering::Relaxed) + 1));
+        Life::open(options, faults, Index(0)).unwrap()
+    };
+    let life = open();
+    life.wait_for_spare();
+    life.sync(b"one");
+    rig.disk.kill();
+    drop(life);
+    let life = open();
+    let file = rig.disk.read(&rig.path(3)).unwrap();
+    let expected = example("histories");
+    assert_eq!(hex(&file[48..48 + expected.len()]), hex(&expected));
+    assert!(file[48 + expected.len()..SEGMENT_HEADER_BYTES as usize].iter().all(|byte| *byte == 0));
+    drop(life);
 }
 
 #[test]

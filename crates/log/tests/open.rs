@@ -66,9 +66,9 @@ fn a_bad_record_above_the_highest_mark_ends_the_log() {
     assert_eq!(life.bodies(), [(2, b"two".to_vec())]);
     assert_eq!((life.last, life.clean), (Index(2), false));
     // What was behind the bad place never comes back, though it can still be read.
-    life.sync(b"new four");
+    life.sync(b"new three");
     rig.disk.kill();
-    assert_eq!(rig.open().bodies(), [(2, b"two".to_vec()), (4, b"new four".to_vec())]);
+    assert_eq!(rig.open().bodies(), [(2, b"two".to_vec()), (3, b"new three".to_vec())]);
 }
 
 #[test]
@@ -187,8 +187,7 @@ fn no_flipped_byte_is_ever_read_as_a_record() {
     let whole = rig.disk.read(&path).unwrap();
     let intact = rig.open();
     assert!(intact.clean);
-    let used = (0..96).chain(SEGMENT_HEADER_BYTES as usize..whole.len());
-    for at in used {
+    for at in 0..whole.len() {
         let mut rig = Rig::new(at as u64);
         rig.disk.create_dir_all(Path::new(DIR)).unwrap();
         rig.disk.replace(&path, whole.clone());
@@ -213,22 +212,86 @@ fn an_unclean_stop_begins_a_history_that_remembers_its_parent_and_the_fork() {
     let second = rig.open();
     assert_ne!(second.history, first.history);
     assert_eq!((second.parent, second.last), (Some((first.history, Index(2))), Index(2)));
-    second.write(b"four");
+    second.write(b"three");
     second.log.close().unwrap();
     let third = rig.open();
     assert!(third.clean);
     assert_eq!((third.history, third.parent), (second.history, second.parent), "a clean stop continues the history");
     let histories: Vec<_> = third.found.iter().map(|record| (record.index.0, record.history)).collect();
     let (one, two) = (first.history, second.history);
-    assert_eq!(histories, [(1, one), (2, one), (3, two), (4, two), (5, two)]);
-    let start = HistoryStart::decode(&third.found[2].body).unwrap();
-    assert_eq!(start, HistoryStart { history: two, origin: Origin::Fork(one, Index(2)) });
-    assert_eq!(third.log.last(), Index(5));
+    assert_eq!(histories, [(1, one), (2, one), (3, two)]);
+    let starts = [(one, Origin::Nothing), (two, Origin::Fork(one, Index(2)))];
+    let starts = starts.map(|(history, origin)| HistoryStart { history, origin });
+    assert_eq!(third.log.histories().starts(), starts);
+    assert_eq!(third.log.last(), Index(3));
     // A run that wrote nothing still has to stop cleanly: what it gave out may have been seen elsewhere.
     rig.disk.kill();
     let fourth = rig.open();
     assert!(!fourth.clean);
-    assert_eq!(fourth.parent, Some((second.history, Index(5))));
+    assert_eq!(fourth.parent, Some((second.history, Index(3))));
+}
+
+#[test]
+fn opens_and_stops_take_no_index() {
+    for seed in 0..setting("CASES", 30) {
+        let mut rig = Rig::new(1000 * seed);
+        let mut random = Random(seed);
+        let last = rig.open().sync(b"the only one");
+        rig.disk.kill();
+        let mut is_clean = false;
+        let mut names = std::collections::HashSet::new();
+        for round in 0..12 {
+            let life = rig.open();
+            assert_eq!((life.last, life.log.last(), life.clean), (last, last, is_clean), "seed {seed}, round {round}");
+            assert_eq!(names.insert(life.history), !is_clean, "a history begins where a stop was not clean");
+            assert_eq!(life.bodies(), [(2, b"the only one".to_vec())]);
+            is_clean = random.chance(60);
+            if is_clean {
+                assert_eq!(life.log.close(), Ok(Closed::Marked));
+                rig.disk.crash(random.number());
+            } else if random.chance(50) {
+                rig.disk.kill();
+            } else {
+                rig.disk.crash(random.number());
+            }
+        }
+        assert!(rig.files().len() <= 4, "what holds nothing goes: {:?}", rig.files());
+    }
+}
+
+#[test]
+fn the_chain_of_histories_outlives_the_segments_that_they_were_in() {
+    for seed in 0..setting("CASES", 30) {
+        let mut rig = Rig::new(1000 * seed);
+        let mut random = Random(seed);
+        let (mut chain, mut applied) = (Vec::<HistoryStart>::new(), Index(0));
+        for _ in 0..10 {
+            let life = rig.open_with(applied, |options| options.retention.bytes = 0);
+            let begun = HistoryStart { history: life.history, origin: life.origin() };
+            if chain.last() != Some(&begun) {
+                chain.push(begun);
+            }
+            let histories = life.log.histories();
+            assert_eq!(histories.starts(), chain, "seed {seed}");
+            for (start, next) in chain.iter().zip(&chain[1..]) {
+                let known = (start.after().0 + 1..=next.after().0).map(|index| histories.of(Index(index)));
+                assert!(known.into_iter().all(|history| history == Some(start.history)), "seed {seed}");
+            }
+            for number in 0..random.below(30) {
+                life.write(&body(number, 3000));
+            }
+            life.log.sync_through(life.log.last()).unwrap();
+            // The base holds all of it: what can go goes, and nothing is read again.
+            life.log.purge(life.log.last());
+            assert_eq!(life.log.stats().segments, 1);
+            if random.chance(30) {
+                life.log.close().unwrap();
+            }
+            applied = life.log.last();
+            rig.disk.crash(random.number());
+        }
+        assert!(chain.len() > 3);
+    }
 }
 
 #[test]

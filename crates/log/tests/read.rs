@@ -56,8 +56,7 @@ fn a_reader_follows_from_files_and_from_memory_and_meets_every_record_once() {
     let life = rig.open();
     assert_eq!(life.found, seen, "a replay finds what the reader saw, segments and offsets included");
     let again = drain(&mut life.log.reader(Index(0)));
-    assert_eq!(again[..600], seen, "segments of an earlier run are read");
-    assert_eq!(again[600].kind, Kind::HistoryStart);
+    assert_eq!(again, seen, "segments of an earlier run are read");
 }
 
 #[test]
@@ -162,14 +161,14 @@ fn a_dump_names_every_record_that_counts_and_changes_nothing() {
                 assert_eq!(*history, last.history);
                 segments.push(*number);
             }
-            DumpEntry::End { last, .. } => assert_eq!(*last, Index(5)),
+            DumpEntry::End { last, is_clean, .. } => assert_eq!((*last, *is_clean), (Index(4), false)),
             DumpEntry::Damage(damage) => panic!("{damage}"),
         }
     }
     let found =
         last.found.iter().map(|record| (record.segment, record.offset, record.index, record.kind, record.body.clone()));
     assert_eq!(records, found.collect::<Vec<_>>());
-    assert_eq!(records.iter().map(|record| record.2.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(records.iter().map(|record| record.2.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(segments.is_sorted() && segments.len() >= 3);
 }
 
@@ -195,6 +194,6 @@ fn a_dump_goes_on_behind_damage() {
         }
     }
     assert_eq!(damages, [(rig.path(bad.segment), bad.offset, bad.index)]);
-    let expected = (1..bad.index.0).chain(next_segment.index.0..=101);
+    let expected = (1..bad.index.0).chain(next_segment.index.0..=100);
     assert_eq!(records, expected.collect::<Vec<_>>());
 }

@@ -52,7 +52,9 @@ fn line(entry: &DumpEntry) -> String {
             line
         }
         DumpEntry::Damage(damage) => format!("damage {damage}"),
-        DumpEntry::End { segment, offset, last } => format!("end {segment}:{offset} last {}", last.0),
+        DumpEntry::End { segment, offset, last, is_clean } => {
+            format!("end {segment}:{offset} last {}{}", last.0, if *is_clean { " clean stop" } else { "" })
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::staged::Staged;
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::txn::Mode;
 use crate::watch::Watch;
-use haypile_log::{ADVICE, Closed, Index, Log, Progress, Replay};
+use haypile_log::{ADVICE, Closed, HistoryStart, Index, Log, Progress, Replay};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,7 +98,7 @@ impl Store {
         base.set_reclaim(crate::base::Reclaim { objects_below, dead_spaces });
         store.log.purge(Index(applied.unwrap_or(0)));
         store.start_thread("flush", Store::run_flushes);
-        if let Err(error) = store.catch_up(opened.replay, &mut progress) {
+        if let Err(error) = store.catch_up(opened.replay, opened.lacking, &mut progress) {
             store.stop_flushes(false);
             // The flush thread may be the last that lets go of it, when the process ends already.
             base.close();
@@ -110,12 +110,17 @@ impl Store {
     }
 
     /// From what the base knows to what the log knows; ready for transactions then.
-    fn catch_up(&self, mut replay: Replay, progress: &mut impl FnMut(Progress)) -> Result<(), OpenError> {
-        let begun = self.replay_all(&mut replay, progress)?;
+    fn catch_up(
+        &self,
+        mut replay: Replay,
+        lacking: Option<HistoryStart>,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), OpenError> {
+        self.replay_all(&mut replay, lacking, progress)?;
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
         self.role.set(Role::Leading);
-        if begun && !self.base.is_read_only() {
-            // From here on records follow a history that tells of data which the base never took: it gets beyond that start.
+        if lacking.is_some() && !self.base.is_read_only() {
+            // Records without effects follow a history that begins with data which the base never took: it gets beyond them.
             self.flush_now().map_err(OpenError)?;
         }
         // Not only a store that was never opened has none: the last start may have died right before it wrote it.

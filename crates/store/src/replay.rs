@@ -7,7 +7,7 @@ use crate::open::OpenError;
 use crate::row::{Key, parse_meta_row, space_of};
 use crate::store::Store;
 use crate::value::Value;
-use haypile_log::{ADVICE, Effect, HistoryStart, Index, Kind, Origin, Progress, Replay};
+use haypile_log::{ADVICE, Effect, HistoryStart, Index, Kind, Progress, Replay};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -36,22 +36,22 @@ struct Batch {
 }
 
 impl Store {
-    /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards. True if a
-    /// load has begun a history and has not brought anything into the base.
+    /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards. `lacking` is
+    /// the first history that begins with loaded data which the base does not have.
     pub(crate) fn replay_all(
         &self,
         replay: &mut Replay,
+        lacking: Option<HistoryStart>,
         progress: &mut impl FnMut(Progress),
-    ) -> Result<bool, OpenError> {
+    ) -> Result<(), OpenError> {
         let (full, batches) = sync_channel(BATCHES);
         let (empty, emptied) = sync_channel(BATCHES);
         let read_from = &mut *replay;
-        let loaded = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             scope.spawn(move || read(read_from, &full, &emptied));
-            self.apply_batches(batches, empty, progress)
+            self.apply_batches(batches, empty, lacking, progress)
         })?;
-        replay.finish().map_err(|error| OpenError(error.to_string()))?;
-        Ok(loaded.is_some())
+        replay.finish().map_err(|error| OpenError(error.to_string()))
     }
 
     /// Owns its ends of the channels: when it fails, the one who reads stops too.
@@ -59,14 +59,14 @@ impl Store {
         &self,
         batches: Receiver<Result<Batch, OpenError>>,
         empty: SyncSender<Batch>,
+        lacking: Option<HistoryStart>,
         progress: &mut impl FnMut(Progress),
-    ) -> Result<Option<Index>, OpenError> {
+    ) -> Result<(), OpenError> {
         let (mut untold, mut last) = (0, None);
-        let mut loaded = None;
         for batch in batches {
             let batch = batch?;
             for together in batch.records.chunks(TOGETHER_MAX) {
-                self.replay_together(&batch.bodies, together, &mut loaded)?;
+                self.replay_together(&batch.bodies, together, lacking)?;
                 let flushes = !self.options.memory_only && !self.base.is_read_only();
                 if flushes && self.memtable.active_bytes() > self.flush.memtable_bytes() {
                     self.flush.request();
@@ -85,11 +85,16 @@ impl Store {
         if let Some(far) = last {
             progress(far);
         }
-        Ok(loaded)
+        Ok(())
     }
 
-    /// `loaded` is the first record of a history that data of the base belong to which are not there.
-    fn replay_together(&self, bodies: &[u8], records: &[Bounds], loaded: &mut Option<Index>) -> Result<(), OpenError> {
+    /// Refuses records of a history that begins with data which the base does not have.
+    fn replay_together(
+        &self,
+        bodies: &[u8],
+        records: &[Bounds],
+        lacking: Option<HistoryStart>,
+    ) -> Result<(), OpenError> {
         let error = |index: Index, why: String| OpenError(format!("record {} of the log: {why}. {ADVICE}", index.0));
         // Of an engine without a base only the rest of its log is left.
         let is_applied = |kind: Kind| kind == Kind::Effects && !self.options.memory_only;
@@ -106,14 +111,11 @@ impl Store {
         self.fetch(&effects);
         let mut from = 0;
         for ((index, kind, time_ms, body), until) in records.iter().zip(ends) {
-            if *kind == Kind::HistoryStart && is_loaded_start(&bodies[body.clone()]) {
-                *loaded = Some(*index);
-            }
             if is_applied(*kind) {
-                if let Some(start) = loaded.filter(|_| from < until) {
-                    let what =
-                        "follows data that were loaded into the base, and the base does not have them: it is older";
-                    return Err(error(*index, format!("it {what} than record {start}")));
+                if let Some(start) = lacking.filter(|start| *index > start.after() && from < until) {
+                    let what = "follows data that were loaded into the base behind record";
+                    let why = format!("it {what} {}, and the base does not have them: it is older", start.after());
+                    return Err(error(*index, why));
                 }
                 self.replay(&bodies[body.clone()], &effects[from..until], *index, *time_ms)
                     .map_err(|why| error(*index, why))?;
@@ -212,11 +214,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Whether this is the start of a history before which the base took in data past the log.
-pub(crate) fn is_loaded_start(body: &[u8]) -> bool {
-    HistoryStart::decode(body).is_some_and(|start| matches!(start.origin, Origin::Loaded(_)))
 }
 
 /// Reads all records, until nobody takes them any more.

@@ -9,7 +9,7 @@ use crate::format::{
     Entry, GROUP_HEADER_BYTES, GroupHeader, History, HistoryStart, Index, Kind, Origin, RecordHeader, Salt,
     SegmentHeader, seal,
 };
-use crate::{Effect, Log, OpenError, Options, SEGMENT_HEADER_BYTES, body_crc, dump, effects};
+use crate::{Effect, Log, OpenError, Options, body_crc, dump, effects};
 
 const DIR: &str = "/log";
 const SALT: Salt = Salt(0x5eed);
@@ -123,10 +123,8 @@ fn forged_segment(data: &[u8]) -> Vec<u8> {
 fn header(number: u64, first: Index) -> Vec<u8> {
     let start = HistoryStart { history: History([7; 20]), origin: Origin::Nothing };
     let salt = Salt(SALT.0 + number as u32);
-    let header = SegmentHeader { number, first, salt, created_ms: 0, start, allocated_bytes: 0 };
-    let mut bytes = header.encode().to_vec();
-    bytes.resize(SEGMENT_HEADER_BYTES as usize, 0);
-    bytes
+    let header = SegmentHeader { number, first, salt, created_ms: 0, start, ancestors: Vec::new(), allocated_bytes: 0 };
+    header.encode().to_vec()
 }
 
 fn bodies() -> Vec<Vec<u8>> {

@@ -94,7 +94,11 @@ impl Rig {
         self.seed += 1;
         let (mut options, faults) = self.options();
         change(&mut options);
-        Life::open(options, faults, applied)
+        let life = Life::open(options, faults, applied)?;
+        if life.log.last() == Index(0) {
+            life.begin();
+        }
+        Ok(life)
     }
 
     pub fn files(&self) -> Vec<PathBuf> {
@@ -125,7 +129,7 @@ impl Rig {
 
 impl Life {
     pub fn open(options: Options, faults: Arc<FaultFiles>, applied: impl Into<Applied>) -> Result<Life, OpenError> {
-        let Opened { log, mut replay, history, parent, clean, last, cut } = Log::open(options, applied)?;
+        let Opened { log, mut replay, history, parent, clean, last, cut, .. } = Log::open(options, applied)?;
         let changes = Arc::<(Mutex<u64>, Condvar)>::default();
         let told = changes.clone();
         log.on_durable(Arc::new(move || {
@@ -143,6 +147,13 @@ impl Life {
     /// Where its history comes from.
     pub fn origin(&self) -> Origin {
         self.parent.map_or(Origin::Nothing, |(parent, fork)| Origin::Fork(parent, fork))
+    }
+
+    /// Record 1, as a store leaves it in a new log: the rig's logs begin with it.
+    fn begin(&self) {
+        let reserved = self.log.reserve_within(0, LONG).unwrap();
+        let first = self.log.append(reserved, Kind::Lease, 7, b"", body_crc(b""));
+        self.log.sync_through(first).unwrap();
     }
 
     /// Appends a record, without writing it.

@@ -6,10 +6,11 @@ use crate::apply::{parse, row_of};
 use crate::base::BaseError;
 use crate::databases::{CountsAt, dead_row};
 use crate::memtable::Change;
-use crate::replay::is_loaded_start;
 use crate::row::{RowKey, Space, space_of};
 use haypile_log::Kind as RecordKind;
-use haypile_log::{Cut, Damage, DumpEntry, Effect, Index, OpenError, Options, RECORD_HEADER_BYTES, dump, inspect};
+use haypile_log::{
+    Cut, Damage, DumpEntry, Effect, HistoryStart, Index, OpenError, Options, RECORD_HEADER_BYTES, dump, inspect,
+};
 use std::collections::BTreeMap;
 
 /// What the log adds to the base.
@@ -42,7 +43,8 @@ impl Above {
         let mut above = Above { applied: stamp.index, last: stamp.index, ..Above::default() };
         let opened = inspect(source, stamp);
         meter.begin(opened.as_ref().map_or(0, |opened| opened.bytes), base);
-        let damages = above.read_records(source, base, meter, findings)?;
+        let lacking = opened.as_ref().ok().and_then(|opened| opened.lacking);
+        let damages = above.read_records(source, lacking, base, meter, findings)?;
         match opened {
             Ok(opened) => above.cut = opened.cut,
             // What only an open sees: segments that are not there, records that a backup was made with.
@@ -57,16 +59,16 @@ impl Above {
         Ok(above)
     }
 
+    /// `lacking` is the first history that begins with loaded data which the base does not have.
     fn read_records(
         &mut self,
         source: &Options,
+        mut lacking: Option<HistoryStart>,
         base: &dyn Stored,
         meter: &Meter,
         findings: &mut Findings<'_>,
     ) -> Result<Vec<Damage>, Broken> {
         let mut damages = Vec::new();
-        // The first record of a history that follows data which the base should have and has not.
-        let mut loaded = None;
         for entry in dump(&*source.files, &source.dir).map_err(|error| unreadable(&error))? {
             match entry.map_err(|error| unreadable(&error))? {
                 DumpEntry::Record { segment, offset, index, kind, body, .. } => {
@@ -85,14 +87,12 @@ impl Above {
                     {
                         findings.add(Kind::Log, place(), why);
                     }
-                    if index > self.applied && kind == RecordKind::HistoryStart && is_loaded_start(&body) {
-                        loaded = Some(index);
-                    }
-                    if let Some(start) = loaded.filter(|_| !effects.is_empty()) {
+                    let is_behind = |start: &mut HistoryStart| index > start.after() && !effects.is_empty();
+                    if let Some(start) = lacking.take_if(is_behind) {
+                        let after = start.after();
                         let what =
-                            format!("data were loaded into the base before record {start}, and it does not have them");
+                            format!("data were loaded into the base behind record {after}, and it does not have them");
                         findings.add(Kind::LogAndBase, place(), what);
-                        loaded = None;
                     }
                     if index > self.last && damages.is_empty() {
                         if index != self.last.next() {

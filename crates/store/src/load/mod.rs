@@ -106,7 +106,7 @@ impl Load<'_> {
             }
             // No record tells of what is about to come: who has all records up to now has not all of it.
             let start = store.log.begin_loaded_history().map_err(|error| LoadError::Failed(error.to_string()))?;
-            if start.0 == store.applied.load(Ordering::Acquire) + 1 {
+            if start.after().0 == store.applied.load(Ordering::Acquire) {
                 break (frozen, start);
             }
         };
@@ -117,7 +117,7 @@ impl Load<'_> {
         }
         let mut own: OwnRows =
             counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
-        own.insert(applied_row(), Some(encode_applied(start, store.log.history())));
+        own.insert(applied_row(), Some(encode_applied(start.after(), start.history)));
         let count = rows.rows();
         let mut rows = Loaded {
             store,
@@ -132,14 +132,16 @@ impl Load<'_> {
             told,
         };
         let taken = store.base.ingest(&mut rows);
+        if taken.is_err() {
+            store.log.abandon_loaded_history(start).map_err(|error| LoadError::Failed(error.to_string()))?;
+        }
         if let Some(row) = &rows.twice
             && let Some(key) = parse_meta_row(row)
         {
             return Err(LoadError::Twice { database: store.databases.database_of(key.space), name: key.name.to_vec() });
         }
         taken.map_err(failed)?;
-        store.applied.store(start.0, Ordering::Release);
-        store.log.purge(start);
+        store.log.purge(start.after());
         for (space, counts) in counts {
             for (counter, delta) in (0..).zip(counts) {
                 store.databases.add(space, counter, delta);
