@@ -1,4 +1,4 @@
-//! Commands about the server itself. Only what changes nothing that a later step can see, and what waits for nobody.
+//! Commands about the server itself: those that change nothing that a later step can see, and that wait for nobody.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -21,7 +21,7 @@ pub(super) fn slowlog(a: &mut Arguments) -> Command {
     command
 }
 
-/// Events are not watched in these tests: there are none.
+/// LATENCY and its subcommands. These tests watch no events: there are none.
 pub(super) fn latency(a: &mut Arguments) -> Command {
     let subcommand = *a.random.pick(&["LATEST", "HISTORY", "GRAPH", "RESET", "HISTOGRAM", "DOCTOR", "NOSUCH"]);
     let mut command = vec![a.word("LATENCY"), a.word(subcommand)];
@@ -40,7 +40,7 @@ pub(super) fn config_get(a: &mut Arguments) -> Command {
     command
 }
 
-/// Only settings that change nothing that a later step can see, other than CONFIG GET.
+/// CONFIG SET of settings that change nothing that a later step can see, other than CONFIG GET.
 pub(super) fn config_set(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("CONFIG"), a.word("SET")];
     for _ in 0..a.random.between(1, 2) {
@@ -70,7 +70,7 @@ pub(super) fn bgsave(a: &mut Arguments) -> Command {
     }
 }
 
-/// SHUTDOWN in the forms that do not stop a server. Never spoiled, because that might make one that does.
+/// SHUTDOWN in the forms that do not stop a server. `spoil` leaves it as it is: a spoiled one might stop a server.
 pub(super) fn shutdown_refused(a: &mut Arguments) -> Command {
     let words = *a.random.pick(&["SHUTDOWN ABORT", "shutdown nosuch", "SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW"]);
     words.split_whitespace().map(|w| w.as_bytes().to_vec()).collect()
@@ -93,7 +93,7 @@ pub(super) fn memory(a: &mut Arguments) -> Command {
     command
 }
 
-/// Only what changes nothing that a later step can see.
+/// DEBUG in the forms that change nothing that a later step can see.
 pub(super) fn debug(a: &mut Arguments) -> Command {
     let words = *a.random.pick(&[
         "DIGEST",
@@ -137,7 +137,7 @@ pub(super) fn debug(a: &mut Arguments) -> Command {
     command
 }
 
-/// What a node without replicas, modules and users of its own answers.
+/// Commands about the node: without replicas, modules and users of its own both servers give one answer.
 pub(super) fn node(a: &mut Arguments) -> Command {
     let words = *a.random.pick(&[
         "ROLE",
@@ -173,7 +173,7 @@ pub(super) fn node(a: &mut Arguments) -> Command {
     words.split_whitespace().map(|w| w.as_bytes().to_vec()).collect()
 }
 
-/// No wait is a long one.
+/// WAIT with short timeouts only.
 pub(super) fn wait(a: &mut Arguments) -> Command {
     let (replicas, timeout) = *a.random.pick(&[
         ("0", "0"),

@@ -1,13 +1,13 @@
-//! Where generated commands take their arguments from: few keys so that commands meet, numbers at the edges, values
-//! around chunk sizes, deadlines that no test can run into. Everything comes from the seed, nothing from the clock.
+//! The arguments of generated commands: few keys so that commands meet, numbers at the edges, values around chunk
+//! sizes, deadlines that no test can run into. Everything comes from the seed, nothing from the clock.
 
 use crate::random::Random;
 
-/// Keys that all cases share: plain, empty, binary, long, and some that glob patterns trip over.
+/// Keys that all cases share: plain, empty, binary, long, and some with the special characters of glob patterns.
 const KEYS: &[&[u8]] =
     &[b"a", b"b", b"c", b"k1", b"k2", b"k[3]", b"k*", b"", b"\x00\xff\r\n", b"{tag}x", b"a-b\\", b"K1"];
 
-/// Numbers as text, where parsers and ranges end.
+/// Numbers as text, at the ends of parsers and ranges.
 const INTEGERS: &[&str] = &[
     "0",
     "1",
@@ -35,7 +35,7 @@ const INTEGERS: &[&str] = &[
     "4294967296",
 ];
 
-/// What is no canonical integer, and where arguments go wrong.
+/// Arguments that are no canonical integer.
 const ODD: &[&[u8]] = &[
     b"",
     b"abc",
@@ -56,7 +56,7 @@ const ODD: &[&[u8]] = &[
     b"99999999999999999999999999",
 ];
 
-/// Numbers with a fraction or an exponent, where 80 bits end, and what C's parser takes besides.
+/// Numbers with a fraction or an exponent, at the ends of 80 bits, and other forms that C's parser takes.
 const FLOATS: &[&str] = &[
     "0.1",
     "0.5",
@@ -96,17 +96,17 @@ const FLOATS: &[&str] = &[
     "-0.0",
 ];
 
-/// Deadlines far from any test: seconds in the past and in the future, and where arithmetic in milliseconds ends.
+/// Deadlines far from any test: seconds in the past, in the future, and at the ends of arithmetic in milliseconds.
 const PAST_S: &[i64] = &[1, 1000, 1_500_000_000];
 const FUTURE_S: &[i64] = &[4_102_444_800, 4_102_444_801, 32_503_680_000, 9_223_372_036_854_774];
 const EDGE_S: &[i64] =
     &[0, -1, -1000, 9_223_372_036_854_775, 9_223_372_036_854_776, -9_223_372_036_854_776, i64::MAX, i64::MIN];
 
-/// Around the sizes of packed values and of chunks, 16 KiB to 1 MiB.
+/// Sizes around those of packed values and of chunks, 16 KiB to 1 MiB.
 const EDGE_SIZES: &[u64] =
     &[4095, 4096, 8192, 16383, 16384, 16385, 32768, 65535, 65536, 65537, 131_072, 262_145, 1_048_577];
 
-/// The offsets that fail whatever the value is; between them and [`OFFSET_MAX`] none is ever made, because a command
+/// The offsets that fail whatever the value is. No offset between [`OFFSET_MAX`] and these is made, because a command
 /// that succeeds there makes a value of hundreds of megabytes.
 const FAILING_OFFSETS: &[&str] =
     &["-1", "-100", "536870912", "536870911", "4294967296", "9223372036854775807", "-9223372036854775808", "x", ""];
@@ -127,7 +127,7 @@ impl Arguments {
                 let number = self.random.below(40);
                 format!("key:{number}").into_bytes()
             }
-            // The first few more often, so that commands meet.
+            // The first few keys come more often, so that commands meet.
             5..=60 => KEYS[self.random.below(4) as usize].to_vec(),
             _ => self.random.pick(KEYS).to_vec(),
         }
@@ -154,7 +154,7 @@ impl Arguments {
         }
     }
 
-    /// A length at or near a size where representations change.
+    /// Returns a length at or near a size where representations change.
     fn size(&mut self) -> u64 {
         let edge = *self.random.pick(EDGE_SIZES);
         match self.random.below(3) {
@@ -177,7 +177,7 @@ impl Arguments {
         bytes
     }
 
-    /// An integer, now and then one that is not.
+    /// Returns an integer, now and then an argument that is none.
     pub fn number(&mut self) -> Vec<u8> {
         match self.random.below(10) {
             0 => self.random.pick(ODD).to_vec(),
@@ -189,7 +189,7 @@ impl Arguments {
         }
     }
 
-    /// A number as INCRBYFLOAT reads it, now and then none.
+    /// Returns a number as INCRBYFLOAT reads it, now and then an argument that is none.
     pub fn float(&mut self) -> Vec<u8> {
         match self.random.below(10) {
             0..=1 => self.number(),
@@ -202,7 +202,7 @@ impl Arguments {
         }
     }
 
-    /// How many random elements are asked for: few, none, or what is refused; never so many that a reply is huge.
+    /// Returns a count of random elements: small, zero, or refused; never so large that a reply is huge.
     pub fn sample_count(&mut self) -> Vec<u8> {
         match self.random.below(10) {
             0 => self.odd(),
@@ -220,7 +220,7 @@ impl Arguments {
         self.random.pick(ODD).to_vec()
     }
 
-    /// Where SETRANGE writes.
+    /// Returns an offset for SETRANGE.
     pub fn write_offset(&mut self) -> Vec<u8> {
         if self.random.percent(20) {
             return self.random.pick(FAILING_OFFSETS).as_bytes().to_vec();
@@ -229,7 +229,7 @@ impl Arguments {
         self.random.below(bound).to_string().into_bytes()
     }
 
-    /// An index of GETRANGE.
+    /// Returns an index for GETRANGE.
     pub fn index(&mut self) -> Vec<u8> {
         match self.random.below(10) {
             0..=2 => self.number(),
@@ -245,8 +245,8 @@ impl Arguments {
         }
     }
 
-    /// A time to live in `unit_ms` milliseconds. Those that succeed and leave the key alive are minutes to weeks away,
-    /// and spread so wide that two of them are hardly ever equal.
+    /// Returns a time to live in `unit_ms` milliseconds. Times that succeed and leave the key alive are minutes to
+    /// weeks away, and spread so wide that two of them are hardly ever equal.
     pub fn ttl(&mut self, unit_ms: i64) -> Vec<u8> {
         match self.random.below(20) {
             0 => self.random.pick(ODD).to_vec(),
@@ -259,7 +259,7 @@ impl Arguments {
         }
     }
 
-    /// A point in time in units of `unit_ms` milliseconds.
+    /// Returns a point in time in units of `unit_ms` milliseconds.
     pub fn deadline(&mut self, unit_ms: i64) -> Vec<u8> {
         let seconds = match self.random.below(20) {
             0 => return self.random.pick(ODD).to_vec(),
@@ -280,7 +280,7 @@ impl Arguments {
         }
     }
 
-    /// A glob pattern, with the corners of Redis's matcher.
+    /// Returns a glob pattern, with the corners of Redis's matcher.
     pub fn pattern(&mut self) -> Vec<u8> {
         const PATTERNS: &[&[u8]] = &[
             b"*", b"**", b"?", b"a", b"k?", b"k*", b"K*", b"k[12]", b"k[^1]", b"k[1-3]", b"k[3-1]", b"k\\[3]", b"k\\*",
@@ -290,7 +290,7 @@ impl Arguments {
         self.random.pick(PATTERNS).to_vec()
     }
 
-    /// `word` in a random mixture of cases, one time in six; else in upper or lower case.
+    /// Returns `word` in a random mixture of cases, one time in six; else in upper or lower case.
     pub fn word(&mut self, word: &str) -> Vec<u8> {
         match self.random.below(6) {
             0 => {

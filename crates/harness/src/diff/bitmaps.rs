@@ -28,11 +28,11 @@ pub(super) fn bitmap(a: &mut Arguments) -> Command {
     unreachable!("the ticket is below the sum of the weights")
 }
 
-/// The offsets that fail; those between them and what is made would make huge values.
+/// The offsets that fail. No offset between these and those that are made is used: the value would be huge.
 const FAILING: &[&str] =
     &["-1", "4294967296", "9223372036854775807", "-9223372036854775808", "x", "", "1.5", "#1", "01"];
 
-/// A place that is written to.
+/// Returns an offset to write to.
 fn offset(a: &mut Arguments) -> Vec<u8> {
     if a.random.percent(6) {
         return a.random.pick(FAILING).as_bytes().to_vec();
@@ -42,7 +42,7 @@ fn offset(a: &mut Arguments) -> Vec<u8> {
 
 fn place(a: &mut Arguments) -> u64 {
     match a.random.below(10) {
-        // Around the ends of the first chunks.
+        // These offsets are around the ends of the first chunks.
         0 if a.large => a.random.between(1, 4) * 16_384 * 8 + a.random.below(64) - 32,
         1 if a.large => a.random.below(24 << 20),
         2..=3 => a.random.below(5000),
@@ -58,7 +58,7 @@ fn bit(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// An end of a range of bytes or bits.
+/// Returns an end of a range of bytes or bits.
 fn end(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(8) {
         0 => a.number(),
@@ -134,7 +134,7 @@ fn bitfield(a: &mut Arguments, name: &str) -> Command {
     command
 }
 
-/// A type and an offset.
+/// Adds a type and an offset.
 fn field(a: &mut Arguments, command: &mut Command) {
     let kind = if a.random.percent(50) { 'i' } else { 'u' };
     let bits = match a.random.below(4) {

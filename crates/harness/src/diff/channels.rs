@@ -1,9 +1,9 @@
 //! The second kind of case: connections that hear of each other, by messages, keyspace events and MONITOR.
 //!
-//! Here a reply is not all that a connection gets, so that a step is compared as a whole: what was asked is sent with a
-//! PING behind it, then every other connection is asked PING, and all that comes before these are answered was heard in
-//! that step. Steps are those of `sequence`, behind the mark [`Step::Channels`]; `cases` makes them, `heard` says
-//! what counts as the same.
+//! A reply is not all that a connection gets here, so a step is compared as a whole: its commands are sent with a PING
+//! behind them, then PING is sent on every other connection, and all that comes before the answers belongs to the step.
+//! Steps are those of `sequence`, behind the mark [`Step::Channels`]; `cases` makes the sequences, `heard` says what
+//! counts as equal.
 
 mod cases;
 mod heard;
@@ -22,12 +22,12 @@ use crate::client::{Client, Reply};
 use crate::quoted::quote_short;
 use heard::Hearing;
 
-/// What is not answered by then is not answered.
+/// The time after which a reply counts as missing.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long the clients of the case before may take to be gone.
+/// The longest time until the clients of the case before are gone.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// Whether a sequence is of this kind.
+/// Returns whether a sequence is of this kind.
 pub fn is_of_channels(sequence: &[Step]) -> bool {
     sequence.first() == Some(&Step::Channels)
 }
@@ -58,7 +58,7 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
     Ok(None)
 }
 
-/// Empties a server, stops its events, and waits until nobody of the case before is subscribed any more.
+/// Empties a server, turns its events off, and waits until no client of the case before is subscribed any more.
 fn prepare(admin: &mut Client) -> Result<()> {
     for command in [&["CONFIG", "SET", "notify-keyspace-events", ""][..], &["FLUSHALL"]] {
         let reply = admin.call(command)?;
@@ -92,19 +92,19 @@ impl Party {
         Ok(Party { clients, hearing: Hearing { ports } })
     }
 
-    /// What each connection hears when one of them sends these commands.
+    /// Sends commands on one connection and returns what each connection hears.
     fn step(&mut self, sender: usize, commands: &[Command], sentinel: &str) -> Result<Vec<Vec<Reply>>> {
         let mut heard: Vec<Vec<Reply>> = self.clients.iter().map(|_| Vec::new()).collect();
         commands.iter().for_each(|command| self.clients[sender].push(command));
         heard[sender] = self.hear(sender, sentinel)?;
-        // One after the other: who is in MONITOR hears of that, too.
+        // The others are asked one after the other: a client in MONITOR hears of those PINGs, too.
         for other in (0..self.clients.len()).filter(|other| *other != sender) {
             heard[other] = self.hear(other, sentinel)?;
         }
         Ok(heard)
     }
 
-    /// Sends the sentinel behind what waits to be sent, and reads everything up to its answer.
+    /// Sends the sentinel behind all pending commands, and reads everything up to its answer.
     fn hear(&mut self, connection: usize, sentinel: &str) -> Result<Vec<Reply>> {
         self.clients[connection].push(&["PING", sentinel]);
         self.clients[connection].flush()?;
@@ -134,7 +134,7 @@ fn shown(heard: &[Reply]) -> String {
     heard.iter().map(Reply::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the two first differ, in words.
+/// Returns the first difference, in words.
 fn differ(commands: &[Command], theirs: &[Vec<Reply>], ours: &[Vec<Reply>]) -> Option<String> {
     let connection = theirs.iter().zip(ours).position(|(a, b)| a != b)?;
     let (theirs, ours) = (shown(&theirs[connection]), shown(&ours[connection]));

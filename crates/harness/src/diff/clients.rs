@@ -1,5 +1,4 @@
-//! Commands about clients, for cases in which nobody else is there: nobody to hear a message, to be closed or to be
-//! woken.
+//! Commands about clients, for cases without other clients: none hears a message, is closed or is unblocked.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -9,12 +8,12 @@ fn words(a: &mut Arguments, name: &str, choices: &[&str]) -> Command {
     std::iter::once(a.word(name)).chain(rest.split_whitespace().map(|word| word.as_bytes().to_vec())).collect()
 }
 
-/// There is no password, and one user.
+/// AUTH, on servers without a password and with one user.
 pub(super) fn auth(a: &mut Arguments) -> Command {
     words(a, "AUTH", &["secret", "default secret", "nobody secret", "default a b", ""])
 }
 
-/// What would end the test's own connection, or hold it, is left out.
+/// CLIENT, without the subcommands that would end the test's own connection, or block it.
 pub(super) fn client(a: &mut Arguments) -> Command {
     if a.random.percent(20) {
         let name = *a.random.pick(&["me", "you", "a b", "", "x\n"]);
@@ -114,7 +113,7 @@ pub(super) fn ping(a: &mut Arguments) -> Command {
     if a.random.percent(50) { vec![a.word("PING")] } else { vec![a.word("PING"), a.value()] }
 }
 
-/// At most one thing is wrong with it: 7.0 does what comes before a wrong option, 7.2 looks at all of them first.
+/// HELLO with at most one error: 7.0 carries out the options before a wrong one, 7.2 checks all of them first.
 pub(super) fn hello(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("HELLO")];
     if a.random.percent(15) {

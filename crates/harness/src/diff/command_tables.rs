@@ -49,7 +49,7 @@ pub(super) fn command_table(a: &mut Arguments) -> Command {
     command
 }
 
-/// Names of commands that exist on both sides, and some that exist nowhere.
+/// Names of commands that exist on both sides, and some that exist on neither.
 const NAMES: &[&str] = &[
     "ping",
     "echo",

@@ -1,6 +1,6 @@
-//! When two replies to the same command count as the same: byte for byte, except where Redis promises less than that
-//! (order of KEYS), where time runs (TTL), or where servers describe themselves (INFO). `exceptions` has what is
-//! allowed to differ for a reason of ours; it is asked only after these rules have said no.
+//! The rules by which two replies to a command count as equal: byte for byte, except where Redis promises less (order
+//! of KEYS), where time runs (TTL), or where servers describe themselves (INFO). `exceptions` lists the differences
+//! that have a reason of ours; it is asked only where these rules find replies unequal.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::sequence::{Command, Sequence, Step};
 use super::sorting::SORTED_LIST;
 use crate::client::Reply;
 
-/// How the successful replies of a command compare. Errors are always compared exactly, with their texts.
+/// A rule that compares the successful replies of a command. Errors are always compared exactly, with their texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     Exact,
@@ -21,25 +21,25 @@ pub enum Rule {
     Unordered,
     /// Fields and values in turn, without an order of the pairs.
     UnorderedPairs,
-    /// Random elements: as many on both sides.
+    /// Random elements: equally many on both sides.
     Sample,
-    /// Any key or none, the same on both sides.
+    /// Any key, or none on both sides.
     AnyKey,
-    /// A cursor and some keys: the form. Full iterations are steps of their own.
+    /// A cursor and some keys: only the form is compared. Full iterations are steps of their own.
     ScanPage,
-    /// The same type of reply.
+    /// The type of the reply alone.
     Form,
-    /// SAVE and BGSAVE: either may meet one that is under way.
+    /// SAVE and BGSAVE: either may meet a backup in progress.
     Backup,
     /// DBSIZE: exact unless there are keys whose deadline has passed.
     Size,
-    /// HELLO: the same fields in the same order, the same protocol and role.
+    /// HELLO: equal fields in one order, and one protocol and role.
     Hello,
     /// INFO: the form, and the fields of the section keyspace.
     Info,
-    /// XINFO: all but times, and what only 7.2 says.
+    /// XINFO: all fields but times, and those that only 7.2 has.
     XInfo,
-    /// XPENDING: all but for how long.
+    /// XPENDING: all but idle times.
     XPending,
     /// COMMAND INFO: sets of words in any order.
     CommandInfo,
@@ -47,8 +47,8 @@ pub enum Rule {
     CommandDocs,
 }
 
-/// Redis compares texts up to the first NUL unless the result is stored, and leaves equal ones, and what is not sorted,
-/// in any order; a list that is not sorted has one.
+/// Returns the rule for SORT. Redis compares texts up to the first NUL unless the result is stored, and leaves equal
+/// ones in any order; without sorting only a list has an order.
 fn rule_of_sort(command: &Command) -> Rule {
     let has = |word: &str| command.iter().any(|argument| argument.eq_ignore_ascii_case(word.as_bytes()));
     let has_order = command.get(1).is_some_and(|key| key == SORTED_LIST);
@@ -68,14 +68,14 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"expiretime", _) => Rule::Deadline(1000),
         (b"pexpiretime", _) => Rule::Deadline(1),
         (b"smembers" | b"sinter" | b"sunion" | b"sdiff", _) => Rule::Unordered,
-        // Other counts empty the set.
+        // Any other count empties the set.
         (b"spop", b"popped") if command.len() == 2 => Rule::AnyKey,
         (b"spop", b"popped") => Rule::Sample,
         (b"spop", _) => Rule::Unordered,
         (b"srandmember", _) if command.len() == 2 => Rule::AnyKey,
         (b"srandmember", _) => Rule::Sample,
         (b"keys" | b"hkeys" | b"hvals", _) => Rule::Unordered,
-        // Each server's own; what RESTORE makes of it is compared.
+        // Payloads are each server's own; the value that RESTORE makes of one is compared.
         (b"dump", _) => Rule::Form,
         (b"hgetall", _) => Rule::UnorderedPairs,
         (b"hrandfield" | b"zrandmember", _) if command.len() == 2 => Rule::AnyKey,
@@ -94,28 +94,28 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"lastsave", _) => Rule::Form,
         (b"client", b"id" | b"list" | b"info") | (b"command", b"count") => Rule::Form,
         (b"acl", b"genpass" | b"cat") | (b"lolwut", _) => Rule::Form,
-        // Redis's objects keep room for more, depending on what was done to them.
+        // Redis's figures depend on the spare room of its objects, and so on what was done to them.
         (b"memory", b"usage" | b"stats" | b"doctor" | b"malloc-stats") | (b"object", b"idletime") => Rule::Form,
         (b"command", b"list") => Rule::Form,
-        // What took long is each server's own.
+        // Slow commands are each server's own.
         (b"slowlog", b"get" | b"len") | (b"latency", b"latest" | b"histogram" | b"doctor") => Rule::Form,
-        // Without names they list every command that there is.
+        // Without names these list every command that there is.
         (b"command", b"" | b"info" | b"docs") if command.len() <= 2 => Rule::Form,
         (b"command", b"info") => Rule::CommandInfo,
         (b"command", b"docs") => Rule::CommandDocs,
-        // Patterns name settings that only one of the servers has.
+        // A pattern names settings that only one of the servers has.
         (b"config", b"get") if command.iter().any(|a| a.contains(&b'*')) => Rule::Form,
         (b"config", b"get") => Rule::Unordered,
         _ => Rule::Exact,
     }
 }
 
-/// What the rules know of the sequence that a command is part of.
+/// The facts about a sequence that the rules for its commands need.
 pub struct Context {
-    /// The integers that it names, in milliseconds and seconds: the deadlines among them come back exactly.
+    /// The integers that the sequence names, in milliseconds and seconds: the deadlines among them come back exactly.
     literals: HashSet<i64>,
-    /// Whether keys are there whose deadline has passed: they count in a database's size until they are removed, at a
-    /// time that is each server's own.
+    /// Whether keys exist whose deadline has passed: they count in a database's size until they are removed, at a time
+    /// that is each server's own.
     pub expired_keys: bool,
 }
 
@@ -130,7 +130,7 @@ impl Context {
     }
 }
 
-/// A SET to a deadline that may be in the past: Redis stores the key all the same.
+/// Returns whether a command is a SET to a deadline that may be in the past: Redis stores the key all the same.
 pub(super) fn may_set_expired(command: &Command) -> bool {
     let is_deadline = |a: &Vec<u8>| a.eq_ignore_ascii_case(b"exat") || a.eq_ignore_ascii_case(b"pxat");
     command[0].eq_ignore_ascii_case(b"set") && command.iter().any(is_deadline)
@@ -149,7 +149,7 @@ fn literals(sequence: &Sequence) -> HashSet<i64> {
     found
 }
 
-/// The clock difference that is put down to scheduling.
+/// The clock difference that is attributed to scheduling.
 const TOLERANCE_MS: i64 = 10_000;
 
 pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool {
@@ -191,7 +191,7 @@ pub fn same(rule: Rule, theirs: &Reply, ours: &Reply, context: &Context) -> bool
     }
 }
 
-/// Whether a backup was made or begun, or could not be because of another one.
+/// Returns whether a backup was made or begun, or could not be because of another one.
 fn tells_of_backup(reply: &Reply) -> bool {
     match reply {
         Reply::Simple(text) => {
@@ -201,7 +201,7 @@ fn tells_of_backup(reply: &Reply) -> bool {
     }
 }
 
-/// A reply whose top level has an order of its own; pairs stay together in RESP2 too.
+/// Returns the reply with its top level sorted; pairs stay together in RESP2 too.
 fn sorted(reply: &Reply) -> Reply {
     match reply {
         Reply::Set(items) => {
@@ -223,14 +223,14 @@ fn sorted(reply: &Reply) -> Reply {
     }
 }
 
-/// A map, or the array that it is in RESP2, with sorted pairs.
+/// Returns a map, or the array that it is in RESP2, as sorted pairs.
 fn sorted_pairs(reply: &Reply) -> (bool, Vec<(Reply, Reply)>) {
     let mut pairs = pairs(reply);
     pairs.sort();
     (matches!(reply, Reply::Map(_)), pairs)
 }
 
-/// The cursor and the keys of a SCAN reply, if it is one.
+/// Returns the cursor and the keys of a SCAN reply, if it is one.
 pub fn scan_page(reply: &Reply) -> Option<(u64, Vec<Vec<u8>>)> {
     let [cursor, keys] = reply.elements()? else { return None };
     let cursor = std::str::from_utf8(cursor.bytes()?).ok()?.parse().ok()?;
@@ -238,7 +238,7 @@ pub fn scan_page(reply: &Reply) -> Option<(u64, Vec<Vec<u8>>)> {
     Some((cursor, keys))
 }
 
-/// The fields of a map in either protocol.
+/// Returns the fields of a map in either protocol.
 fn pairs(reply: &Reply) -> Vec<(Reply, Reply)> {
     match reply {
         Reply::Map(pairs) => pairs.clone(),
@@ -247,20 +247,20 @@ fn pairs(reply: &Reply) -> Vec<(Reply, Reply)> {
     }
 }
 
-/// HELLO's fields, without the values that tell servers and connections apart.
+/// Returns HELLO's fields, without the values that tell servers and connections apart.
 fn hello(reply: &Reply) -> Vec<(Reply, Option<Reply>)> {
     let compared = |key: &Reply| matches!(key.bytes(), Some(b"proto" | b"mode" | b"role" | b"modules"));
     pairs(reply).into_iter().map(|(key, value)| if compared(&key) { (key, Some(value)) } else { (key, None) }).collect()
 }
 
-/// The lines of INFO's section keyspace, without the mean time to live.
+/// Returns the lines of INFO's section keyspace, without the mean time to live.
 fn keyspace(reply: &Reply) -> Vec<String> {
     let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default()).into_owned();
     let lines = text.lines().filter(|line| line.starts_with("db") && line.contains(":keys="));
     lines.map(|line| line.split(",avg_ttl").next().unwrap_or(line).to_string()).collect()
 }
 
-/// A reply in which arrays of plain words (flags, categories) are sorted at every level.
+/// Returns the reply with arrays of plain words (flags, categories) sorted at every level.
 fn normal(reply: &Reply) -> Reply {
     match reply {
         Reply::Array(items) | Reply::Set(items) => {
@@ -275,7 +275,7 @@ fn normal(reply: &Reply) -> Reply {
     }
 }
 
-/// An entry of the list of subcommands, which has no order.
+/// Returns whether an item is an entry of the list of subcommands, which has no order.
 fn is_subcommand(item: &Reply) -> bool {
     item.elements().and_then(<[Reply]>::first).is_some_and(is_subcommand_name)
 }
@@ -284,7 +284,8 @@ fn is_subcommand_name(name: &Reply) -> bool {
     name.bytes().is_some_and(|name| name.contains(&b'|'))
 }
 
-/// COMMAND DOCS without the fields that are prose, or that came with 7.2, and with the others sorted, at every level.
+/// Returns COMMAND DOCS without the fields that are prose, or that came with 7.2, and with the others sorted, at every
+/// level.
 fn docs(reply: &Reply) -> Reply {
     let pairs = match reply {
         Reply::Map(pairs) => pairs.clone(),
@@ -305,7 +306,7 @@ fn docs(reply: &Reply) -> Reply {
     }
 }
 
-/// The replies inside an EXEC, each by the rule of its own command.
+/// Compares the replies inside an EXEC, each by the rule of its own command.
 pub fn same_transaction(queued: &[Command], theirs: &Reply, ours: &Reply, context: &Context) -> bool {
     match (theirs, ours) {
         (Reply::Array(a), Reply::Array(b)) => {

@@ -1,29 +1,29 @@
 //! DUMP and RESTORE, for `generate` and for `play`. Payloads are each server's own, so a sequence does not name their
-//! bytes: it has words that stand for the payload that this server or the other one answered to the last DUMP that
-//! found something. What is compared is what RESTORE answers and what the keys then hold.
+//! bytes: it has words that stand for the payload that this server or the other one answered to the last DUMP of an
+//! existing key. Compared are the replies of RESTORE and the contents of the keys then.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 use crate::client::Reply;
 use crate::values;
 
-/// Stands for the payload that the server itself made.
+/// The word for the payload that the server itself made.
 const OWN: &[u8] = b"<own payload";
-/// Stands for the payload that the other server made.
+/// The word for the payload that the other server made.
 const EXCHANGED: &[u8] = b"<payload of the other";
 
-/// Payloads that no DUMP of ours makes. Version and checksum are right where nothing else is said.
+/// Payloads that no DUMP of ours makes. Version and checksum are right unless a comment says otherwise.
 const MADE: &[&[u8]] = &[
     // The number 10; a string of version 6; a sorted set whose scores are text, one of them infinite.
     b"\x00\xc0\x0a\x0a\x00n\x9fWE\x0e\xaec\xbb",
     b"\x00\x03abc\x06\x00OAX\xbd\xb4'\x9eq",
     b"\x03\x02\x01a\x011\x01b\xff\x0a\x00P*\xef%k\xe8\x12\xfc",
-    // A version that is to come, a checksum of zeros, too few bytes for either.
+    // A future version, a checksum of zeros, too few bytes for either.
     b"\x00\x03abc\xe7\x03\xb8)\xf3K\xbd\xb4Y\xeb",
     b"\x00\x03abc\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00",
     b"\x00\x03abc\x0a\x00",
     b"",
-    // No such type; a type and no value; nothing.
+    // An unknown type; a type and no value; nothing.
     b"c\x01a\x0a\x00S\xc0\xfb\xdf\xba\xb5\xae\x06",
     b"\x00\x0a\x00]\x9b\x5c@\x0f\x7f\xa2\xda",
     b"\x0a\x00]\x9b\x5c@\x0f\x7f\xa2\xda",
@@ -32,13 +32,13 @@ const MADE: &[&[u8]] = &[
     b"\x02\x00\x0a\x00:\xce9\x00\x9b\x899\xe8",
     b"\x04\x00\x0a\x00\x931\x96\xc0'\x92\x95\xbf",
     b"\x10\x00\x0a\x00\x0e\xa3\xe1\x1b\xfe\xed$e",
-    // A set of two that has one, one that has a member twice, a score that is no number.
+    // A set of two with one member, one with a member twice, a score that is no number.
     b"\x02\x02\x01a\x0a\x00@\xf1\x02\xd2\xd8\xfc\x172",
     b"\x02\x02\x01a\x01a\x0a\x00W\xbev/\xc2\xd6R:",
     b"\x03\x01\x01a\xfd\x0a\x00\xd3\x93gI\xea\xdf>\xd5",
 ];
 
-/// A key, more often than elsewhere one of those that a group of commands has for itself.
+/// Returns a key, more often than elsewhere one that a group of commands has for itself.
 fn key(a: &mut Arguments) -> Vec<u8> {
     const OF_GROUPS: &[&[u8]] = &[b"geo", b"jobs", b"events", b"pf0", b"pf1", b"broken", b"sorted"];
     if a.random.percent(20) { a.random.pick(OF_GROUPS).to_vec() } else { a.key() }
@@ -53,7 +53,7 @@ pub(super) fn restore(a: &mut Arguments) -> Command {
         0 => a.random.pick(MADE).to_vec(),
         1 => a.value(),
         2 => {
-            // Any byte, and those of the version and the checksum above all.
+            // The byte is any byte of the payload, and most often one of version and checksum.
             let at = 1 + if a.random.percent(50) { a.random.below(10) } else { a.random.below(1 << 16) };
             let word = *a.random.pick(&["cut by ", "changed at -"]);
             [stand_in(a), format!(", {word}{at}").into_bytes()].concat()
@@ -98,15 +98,16 @@ fn seldom_wrong(a: &mut Arguments, below: u64) -> Vec<u8> {
     if a.random.percent(30) { a.number() } else { a.random.below(below).to_string().into_bytes() }
 }
 
-/// Keys of values of any size, and their payloads, do not meet other commands: of places that are equally far, as many
-/// scores are, GEOSEARCH gives any.
+/// The prefix of keys with values of any size: neither they nor their payloads meet other commands. GEOSEARCH returns
+/// any of several equally distant members, and many of these scores are equally distant.
 const MOVED: &[u8] = b"moved";
 
 fn is_moved(command: &Command) -> bool {
     command.get(1).is_some_and(|key| key.starts_with(MOVED))
 }
 
-/// A value of any size and type, taken from one key to another through the payload of either server, and then changed.
+/// Moves a value of any size and type from one key to another through the payload of either server, and then changes
+/// it.
 pub(super) fn transferred(a: &mut Arguments) -> Vec<Vec<Command>> {
     let [from, to] = [(); 2].map(|()| [MOVED, a.random.below(4).to_string().as_bytes()].concat());
     let mut made = vec![vec![b"DEL".to_vec(), from.clone()]];
@@ -114,7 +115,7 @@ pub(super) fn transferred(a: &mut Arguments) -> Vec<Vec<Command>> {
     let dump = vec![b"DUMP".to_vec(), from];
     let payload = stand_in(a);
     let restored = restored(a, to.clone(), payload);
-    // Those of other types are refused.
+    // Changes that do not fit the type are refused.
     let changes: &[&[&str]] = &[
         &["APPEND", "x"],
         &["LPUSH", "x"],
@@ -134,12 +135,12 @@ pub(super) fn transferred(a: &mut Arguments) -> Vec<Vec<Command>> {
     vec![made, vec![dump], vec![restored], changes.iter().map(change).collect()]
 }
 
-/// What both servers answered to the last DUMP that found something, of keys of values of any size and of others.
+/// The payloads of both servers' last DUMP of an existing key, of keys with values of any size and of others.
 #[derive(Default)]
 pub(super) struct Payloads([Option<[Vec<u8>; 2]>; 2]);
 
 impl Payloads {
-    /// Looks at the replies to a command, of them and of us.
+    /// Keeps the payloads that a command was answered with, theirs and ours.
     pub(super) fn note(&mut self, command: &Command, theirs: &Reply, ours: &Reply) {
         if command[0].eq_ignore_ascii_case(b"dump")
             && let (Reply::Bulk(theirs), Reply::Bulk(ours)) = (theirs, ours)
@@ -148,7 +149,7 @@ impl Payloads {
         }
     }
 
-    /// The command as it goes to them and to us: a payload in the place of what stands for one.
+    /// Returns the command as it is sent to the base and to our server, with payloads in place of the words for them.
     pub(super) fn fill(&self, command: &Command) -> [Command; 2] {
         let mut filled = [command.clone(), command.clone()];
         let (Some(payloads), Some(word)) = (&self.0[usize::from(is_moved(command))], command.get(3)) else {
@@ -170,7 +171,7 @@ impl Payloads {
     }
 }
 
-/// A payload with a byte changed, counted from its end, or cut by some.
+/// Returns a payload with a byte changed, counted from its end, or cut by some bytes.
 fn damaged(mut payload: Vec<u8>, damage: &[u8]) -> Vec<u8> {
     let number =
         |word: &str| damage.strip_prefix(word.as_bytes()).and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());

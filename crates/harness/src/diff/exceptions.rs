@@ -1,18 +1,19 @@
-//! What may differ from the redis-server that the tests run beside, and why: the changes of Redis 7.2, which is the
-//! version we follow, against the 7.0 that systems package, and our deliberate differences, which docs/compatibility.md
-//! explains to users. A rule that no longer applies anywhere is to be deleted.
+//! The differences that are allowed beside redis-server, and why: the changes of Redis 7.2, which is the version we
+//! follow, against the 7.0 that systems package, and our deliberate differences, which docs/compatibility.md explains
+//! to users. A rule that no longer applies anywhere is to be deleted.
 
 use super::sequence::Command;
 use crate::client::Reply;
 
-/// What was stored then differs, too: a sequence ends with this exception.
+/// The exception that ends its sequence, because the stored results differ too.
 pub(super) const SORT_AFTER_A_RANGE_ERROR: &str = "sort-after-a-range-error";
 
-/// A difference that is right.
+/// A difference that is allowed.
 pub struct Exception {
     pub name: &'static str,
     pub reason: &'static str,
-    /// Whether it explains these replies to this command. A command in a transaction is asked about on its own.
+    /// Returns whether the exception explains these replies to this command. A command in a transaction is judged on
+    /// its own.
     applies: fn(&Command, &Reply, &Reply) -> bool,
 }
 
@@ -165,17 +166,17 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// The rule that explains a difference.
+/// Returns the exception that explains a difference.
 pub fn exception_for(command: &Command, theirs: &Reply, ours: &Reply) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| (exception.applies)(command, theirs, ours))
 }
 
-/// Whether a command begins with these words.
+/// Returns whether a command begins with these words.
 fn is(command: &Command, words: &[&str]) -> bool {
     command.len() >= words.len() && command.iter().zip(words).all(|(a, b)| a.eq_ignore_ascii_case(b.as_bytes()))
 }
 
-/// Whether these are the encodings of a small set in 7.0 and in 7.2.
+/// Returns whether these are the encodings of a small set in 7.0 and in 7.2.
 pub(super) fn is_set_of_7_2(theirs: &Reply, ours: &Reply) -> bool {
     theirs.bytes() == Some(b"hashtable") && ours.bytes() == Some(b"listpack")
 }
@@ -184,10 +185,10 @@ fn refused(reply: &Reply, text: &str) -> bool {
     reply.error().is_some_and(|error| error.contains(text))
 }
 
-/// Digits that 7.0 prints of a score at most: all of them where fewer do not say which number it is.
+/// The most digits that 7.0 prints of a score: all of them where fewer do not identify the number.
 const DIGITS_OF_7_0: usize = 17;
 
-/// Whether replies are the same but for texts of the same numbers, of which ours have fewer digits.
+/// Returns whether replies are equal but for texts of equal numbers, of which ours have fewer digits.
 fn same_numbers(theirs: &Reply, ours: &Reply) -> bool {
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<f64>().ok();
     match (theirs, ours) {
@@ -199,7 +200,7 @@ fn same_numbers(theirs: &Reply, ours: &Reply) -> bool {
     }
 }
 
-/// Lists of the same length, with nulls at the same places.
+/// Returns whether two lists have one length, and nulls in equal positions.
 fn alike(theirs: &Reply, ours: &Reply) -> bool {
     match (theirs, ours) {
         (Reply::Array(a), Reply::Array(b)) => {

@@ -1,9 +1,9 @@
 //! Makes a case: a sequence of steps over all commands that the server has, from a seed and the number of the case.
 //!
 //! Each case uses a random part of the commands ("swarm testing", Groce et al. 2012): a few commands that meet often
-//! find more than all of them rarely. Some commands are then spoiled: an argument lost, doubled, replaced, added. What
-//! makes the commands of a group is in a module named after it. It never asks a server; what it knows of a connection
-//! (is it in MULTI?) is a guess that only shapes the odds.
+//! find more than all of them rarely. Some commands are then spoiled: an argument lost, doubled, replaced, added. The
+//! commands of a group are made in a module named after it. The generator never asks a server; its knowledge of a
+//! connection (is it in MULTI?) is a guess that only shapes the odds.
 
 use super::administration;
 use super::arguments::Arguments;
@@ -28,7 +28,7 @@ use crate::random::Random;
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// Commands by how often they come, and what makes them.
+/// The commands: how often each comes, and the function that makes it.
 const COMMANDS: &[(u64, Make)] = &[
     // Strings.
     (8, |a| vec![a.word("GET"), a.key()]),
@@ -69,7 +69,7 @@ const COMMANDS: &[(u64, Make)] = &[
     // Sorted sets.
     (16, zsets::zadd),
     (34, zsets::other),
-    // Places.
+    // Geospatial positions.
     (14, geos::geoadd),
     (34, geos::other),
     // Streams.
@@ -135,18 +135,18 @@ const COMMANDS: &[(u64, Make)] = &[
     (1, administration::latency),
     (1, command_tables::command_table),
     (1, administration::shutdown_refused),
-    // What is inside.
+    // Internals.
     (3, keys::object),
     (1, administration::memory),
     (2, administration::debug),
-    // A node by itself.
+    // The node by itself.
     (1, administration::node),
     (1, administration::wait),
     (1, administration::cluster),
     (1, malformed::unknown),
 ];
 
-/// Cases of consumer groups alone: among all others few of them come so far that something is pending.
+/// The commands of cases of consumer groups only: other cases seldom come so far that an entry is pending.
 const OF_GROUPS: &[(u64, Make)] = &[
     (30, groups::xreadgroup),
     (80, groups::other),
@@ -156,7 +156,7 @@ const OF_GROUPS: &[(u64, Make)] = &[
     (2, |a| keys::many(a, "WATCH", false)),
 ];
 
-/// A key whose deadline passes between two steps: set, maybe watched, waited for, looked at in many ways.
+/// Adds a key whose deadline passes between two steps: set, maybe watched, waited for, read in many ways.
 fn expiring(a: &mut Arguments, connection: usize, sequence: &mut Sequence) {
     let key = a.key();
     let mut first = vec![vec![b"SET".to_vec(), key.clone(), a.value(), b"PX".to_vec(), b"25".to_vec()]];
@@ -167,7 +167,7 @@ fn expiring(a: &mut Arguments, connection: usize, sequence: &mut Sequence) {
     sequence.push(Step::Send { connection, commands: first });
     sequence.push(Step::Wait { ms: 30 });
     let mut then: Vec<Command> = if watched { vec![vec![b"MULTI".to_vec()]] } else { vec![] };
-    // The first look must be one that removes the key for real in Redis too, so that DBSIZE agrees.
+    // The first read must be one that removes the key for real in Redis too, so that DBSIZE agrees.
     let look: Make = *a.random.pick(&[
         |a: &mut Arguments| vec![a.word("EXISTS")],
         |a: &mut Arguments| vec![a.word("GET")],
@@ -187,7 +187,7 @@ fn expiring(a: &mut Arguments, connection: usize, sequence: &mut Sequence) {
     sequence.push(Step::Send { connection, commands: then });
 }
 
-/// Case number `case` of `seed`.
+/// Returns case number `case` of `seed`.
 pub fn generate(seed: u64, case: u64) -> Sequence {
     let mut random = Random::of_part(seed, case);
     let large = random.percent(12);
@@ -253,7 +253,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     sequence
 }
 
-/// What clients send when they connect.
+/// Returns commands that clients send when they connect.
 fn preamble(a: &mut Arguments) -> Vec<Command> {
     let words = |line: &str| line.split_whitespace().map(|w| w.as_bytes().to_vec()).collect::<Command>();
     let mut commands = vec![match a.random.below(4) {
@@ -298,8 +298,8 @@ fn next(a: &mut Arguments, table: &[&(u64, Make)], total: u64, in_multi: &mut bo
     command
 }
 
-/// COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, and CLIENT NO-TOUCH, which 7.2 runs: in a block, its refusal
-/// would end the whole block on one side only.
+/// Returns whether 7.0 refuses a command that 7.2 runs (COMMAND GETKEYS and GETKEYSANDFLAGS of a single word, and
+/// CLIENT NO-TOUCH): in a block, the refusal would end the whole block on one side only.
 fn is_refused_by_7_0(command: &Command) -> bool {
     if command[0].eq_ignore_ascii_case(b"client") && command.get(1).is_some_and(|w| w.eq_ignore_ascii_case(b"no-touch"))
     {

@@ -1,11 +1,11 @@
-//! The commands on positions, for `generate`: a few keys of their own, members that crowd around a few centers so that
-//! searches find some, and the corners of the map. No two members are at one position: which of equally distant ones
-//! Redis returns where fewer than all are asked for is not defined.
+//! The geospatial commands, for `generate`: a few keys of their own, members that crowd around a few centers so that
+//! searches find some, and the corners of the map. No two members are at one position: which of several equally distant
+//! ones Redis returns is not defined where fewer than all are asked for.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 
-/// Where members crowd: longitude, latitude.
+/// The centers of crowds: longitude, latitude.
 const CENTERS: &[(f64, f64)] = &[
     (13.4, 38.1),
     (15.0, 37.5),
@@ -49,7 +49,7 @@ fn member(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// Degrees around a value, as text with some digits.
+/// Returns degrees around a value, as text with some digits.
 fn around(a: &mut Arguments, degrees: f64, spread: f64, max: f64) -> Vec<u8> {
     let part = a.random.below(1 << 30) as f64 / (1u64 << 29) as f64 - 1.0;
     let value = (degrees + part * spread).clamp(-max, max);
@@ -63,7 +63,7 @@ fn place(a: &mut Arguments) -> [Vec<u8>; 2] {
     [around(a, longitude, spread, 180.0), around(a, latitude, spread, 85.05)]
 }
 
-/// A position that may be none.
+/// Returns a position that may be malformed.
 fn some_place(a: &mut Arguments) -> [Vec<u8>; 2] {
     match a.random.below(25) {
         0 => [a.odd(), place(a)[1].clone()],
@@ -79,7 +79,7 @@ fn some_place(a: &mut Arguments) -> [Vec<u8>; 2] {
 pub(super) fn geoadd(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("GEOADD"), key(a)];
     if !command[1].starts_with(b"geo") {
-        // The other commands on sorted sets have few scores, whose digits are the same in all versions.
+        // Other commands on sorted sets use few scores, whose digits are equal in all versions.
         command.push(a.word("XX"));
     }
     while a.random.percent(20) {
@@ -87,7 +87,7 @@ pub(super) fn geoadd(a: &mut Arguments) -> Command {
         command.push(a.word(option));
     }
     let count = match a.random.below(20) {
-        // Around the bounds of a packed row, of a listpack, and of a set without rank tree.
+        // The counts are around the bounds of a packed row, of a listpack, and of a set without rank tree.
         0 => a.random.between(60, 70),
         1 => a.random.between(120, 135),
         2 if a.large => a.random.between(250, 330),
@@ -114,7 +114,7 @@ pub(super) fn geoadd(a: &mut Arguments) -> Command {
     command
 }
 
-/// The corners belong to their own members.
+/// Replaces the text of a corner: corners belong to their own members.
 fn not_a_corner(a: &mut Arguments, text: Vec<u8>) -> Vec<u8> {
     let is_corner = CORNERS.iter().any(|(one, other)| text == one.as_bytes() || text == other.as_bytes());
     if is_corner { a.odd() } else { text }
@@ -142,7 +142,7 @@ fn length(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// COUNT, the order and what else comes with any search. A count is only given for keys whose positions all differ.
+/// Adds COUNT, the order and the other options of a search. COUNT is only given for keys whose positions all differ.
 fn options(a: &mut Arguments, command: &mut Command, counts: bool, with: bool) {
     let mut parts: Vec<Vec<Vec<u8>>> = Vec::new();
     if counts && a.random.percent(40) {
@@ -215,7 +215,8 @@ fn geosearch(a: &mut Arguments) -> Command {
     command
 }
 
-/// Where results go: distances to a key that no other command reads, because 7.0 prints their scores with more digits.
+/// Returns the key for results: for distances one that no other command reads, because 7.0 prints their scores with
+/// more digits.
 fn target(a: &mut Arguments, distances: bool) -> Vec<u8> {
     if distances { b"distances".to_vec() } else { a.random.pick(&[&b"geo2"[..], b"geo3", b"found"]).to_vec() }
 }
@@ -259,7 +260,7 @@ fn members(a: &mut Arguments, name: &str) -> Command {
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// All but GEOADD.
+/// All commands but GEOADD.
 const OTHERS: &[(u64, Make)] = &[
     (3, |a| members(a, "GEOPOS")),
     (2, |a| members(a, "GEOHASH")),

@@ -1,13 +1,13 @@
-//! The commands on consumer groups, for `generate`: few groups and consumers, so that they meet. Idle times are none or
-//! far beyond what a case takes, so that both servers find the same. And how what is told of groups is compared, where
-//! times run and 7.2 says more than 7.0.
+//! The commands on consumer groups, for `generate`: few groups and consumers, so that they meet. Idle times are zero or
+//! far beyond the length of a case, so that both servers agree. The module also has the rules that compare replies
+//! about groups, where times run and 7.2 says more than 7.0.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 use super::streams::id;
 use crate::client::Reply;
 
-/// Mostly one of two that other commands seldom meet: streams with groups take some commands to come to be.
+/// Returns a key, mostly one of two that other commands seldom meet: a stream gets its groups by several commands.
 fn key(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(10) {
         0 => a.key(),
@@ -26,7 +26,7 @@ fn group(a: &mut Arguments) -> Vec<u8> {
     group.to_vec()
 }
 
-/// What most of the other commands need.
+/// Returns the commands that create the groups most other commands need.
 pub(super) fn beginning(a: &mut Arguments) -> Vec<Command> {
     let pairs = [("events", "g"), ("events", "h"), ("jobs", "g")];
     let words = |pair: (&str, &str)| [pair.0, pair.1, "0"].map(|word| word.as_bytes().to_vec());
@@ -58,7 +58,7 @@ fn count(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// No time, or one that nothing has been idle for, unless an IDLE said so.
+/// Returns an idle time, mostly zero or one that no entry reaches, unless an IDLE set it.
 fn idle(a: &mut Arguments) -> Vec<u8> {
     let idle = match a.random.below(20) {
         0 => return a.odd(),
@@ -103,7 +103,7 @@ fn of_consumer(a: &mut Arguments, name: &str) -> Command {
     vec![a.word("XGROUP"), a.word(name), key(a), group(a), consumer(a)]
 }
 
-/// Without BLOCK, which `blocking` has.
+/// Makes XREADGROUP without BLOCK, which `blocking` has.
 pub(super) fn xreadgroup(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("XREADGROUP"), a.word("GROUP"), group(a), consumer(a)];
     if a.random.percent(60) {
@@ -160,7 +160,7 @@ fn xclaim(a: &mut Arguments) -> Command {
     while a.random.percent(45) {
         match a.random.below(8) {
             0 => command.extend([a.word("IDLE"), idle(a)]),
-            // Long ago, and a time to come.
+            // The times are long ago and in the future.
             1 => {
                 let time = *a.random.pick(&["1", "1000", "99999999999999", "-5"]);
                 command.extend([a.word("TIME"), time.as_bytes().to_vec()]);
@@ -178,7 +178,7 @@ fn xautoclaim(a: &mut Arguments) -> Command {
     let from = if a.random.percent(60) { b"0".to_vec() } else { end(a) };
     let mut command = vec![a.word("XAUTOCLAIM"), key(a), group(a), consumer(a), idle(a), from];
     if a.random.percent(60) {
-        // Redis takes memory for as many.
+        // Redis allocates memory for as many entries.
         let count = *a.random.pick(&["1", "2", "3", "10", "0", "-1", "x"]);
         command.extend([a.word("COUNT"), count.as_bytes().to_vec()]);
     }
@@ -232,8 +232,8 @@ pub(super) fn other(a: &mut Arguments) -> Command {
     unreachable!("the ticket is below the sum of the weights")
 }
 
-/// What XINFO and XPENDING say, without times, and without what only one of the versions says: consumers that nothing
-/// is pending for, which 7.2 makes where 7.0 does not, and the fields that are new.
+/// Returns a reply of XINFO or XPENDING without times, and without what only one of the versions has: consumers without
+/// pending entries, which 7.2 makes where 7.0 does not, and new fields.
 pub fn timeless(reply: &Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => Reply::Map(pairs.iter().filter_map(|(key, value)| field(key, value)).collect()),
@@ -249,7 +249,7 @@ pub fn timeless(reply: &Reply) -> Reply {
     }
 }
 
-/// A pending entry as XPENDING shows it: id, consumer, how long ago, how often.
+/// Returns a pending entry of XPENDING without its idle time: id, consumer, and the number of deliveries.
 pub fn timeless_pending(reply: &Reply) -> Reply {
     match reply {
         Reply::Array(items) => match &items[..] {
@@ -274,7 +274,7 @@ fn field(key: &Reply, value: &Reply) -> Option<(Reply, Reply)> {
             return None;
         }
         (b"consumers", Reply::Integer(_)) => return None,
-        // Of a group and of a consumer, with XINFO STREAM FULL: what is behind the second last is a time.
+        // In XINFO STREAM FULL the second last field of a group's and of a consumer's pending entry is a time.
         (b"pending", Reply::Array(entries)) => Reply::Array(entries.iter().map(without_time).collect()),
         (b"entries", value) => value.clone(),
         (_, value) => timeless(value),
@@ -292,7 +292,7 @@ fn without_time(entry: &Reply) -> Reply {
     }
 }
 
-/// A consumer of XINFO CONSUMERS or FULL that nothing is pending for.
+/// Returns whether an item is a consumer of XINFO CONSUMERS or FULL without pending entries.
 fn is_idle_consumer(item: &Reply) -> bool {
     let pairs: Vec<(&Reply, &Reply)> = match item {
         Reply::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),

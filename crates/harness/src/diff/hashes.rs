@@ -1,5 +1,5 @@
 //! The commands on hashes, for `generate`: few fields so that commands meet, and now and then so many, or so long ones,
-//! that every way to hold a hash is met.
+//! that every encoding of a hash is met.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -8,7 +8,7 @@ const FIELDS: &[&[u8]] = &[b"f", b"g", b"h", b"1", b"-5", b"", b"\x00\xff\r\n", 
 
 pub(super) fn field(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(20) {
-        // Around the limit of a listpack.
+        // The lengths are around the limit of a listpack.
         0 => {
             let length = a.random.between(62, 67);
             a.bytes(length)
@@ -41,7 +41,7 @@ pub(super) fn hset(a: &mut Arguments) -> Command {
     let name = if a.random.percent(80) { "HSET" } else { "HMSET" };
     let mut command = vec![a.word(name), a.key()];
     let fields = match a.random.below(40) {
-        // Around the bounds of a packed row, and of a listpack.
+        // The counts are around the bounds of a packed row, and of a listpack.
         0 => a.random.between(60, 70),
         1 if a.large => a.random.between(505, 520),
         2..=5 => a.random.between(5, 30),
@@ -71,7 +71,7 @@ fn fields(a: &mut Arguments, name: &str) -> Command {
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// All but HSET.
+/// All commands but HSET.
 const OTHERS: &[(u64, Make)] = &[
     (3, |a| vec![a.word("HSETNX"), a.key(), field(a), value(a)]),
     (5, |a| vec![a.word("HGET"), a.key(), field(a)]),

@@ -1,13 +1,13 @@
 //! The commands on HyperLogLogs, for `generate`: few elements and many, so that HyperLogLogs are sparse, dense, and
-//! become dense, and HyperLogLogs that a client sets, whole and broken. Replies of GET show whether the bytes are the
-//! same.
+//! become dense, and HyperLogLogs that a client sets, whole and broken. Replies of GET show whether the bytes are
+//! equal.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// All but PFADD.
+/// All commands but PFADD.
 const OTHERS: &[(u64, Make)] = &[
     (6, |a| keys(a, "PFCOUNT", 3)),
     (5, |a| keys(a, "PFMERGE", 4)),
@@ -31,15 +31,15 @@ pub(super) fn other(a: &mut Arguments) -> Command {
     unreachable!("the ticket is below the sum of the weights")
 }
 
-/// A key whose HyperLogLog is often broken. Of several elements that are added to one, Redis keeps those before the
-/// first that cannot be added, and we none.
+/// A key whose HyperLogLog is often broken. Where PFADD meets an element that cannot be added, Redis keeps the elements
+/// before it, and we keep none.
 const BROKEN: &[u8] = b"broken";
 
 fn own(a: &mut Arguments) -> Vec<u8> {
     format!("pf{}", a.random.below(4)).into_bytes()
 }
 
-/// Mostly one of those that other types do not meet.
+/// Returns a key, mostly one that other types do not meet.
 fn key(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(20) {
         0..=1 => BROKEN.to_vec(),
@@ -53,7 +53,7 @@ pub(super) fn pfadd(a: &mut Arguments) -> Command {
     let (count, below) = match a.random.below(30) {
         _ if !command[1].starts_with(b"pf") => (1, 100),
         0 => (0, 1),
-        // A sparse one is about full with a thousand elements.
+        // A sparse HyperLogLog is about full with a thousand elements.
         1..=3 if a.large => (a.random.between(500, 3000), 100_000),
         4..=6 => (a.random.between(20, 300), 2000),
         _ => (a.random.between(1, 5), *a.random.pick(&[10, 100, 100_000])),
@@ -81,7 +81,7 @@ fn pfdebug(a: &mut Arguments) -> Command {
     vec![a.word("PFDEBUG"), a.word(subcommand), key(a)]
 }
 
-/// Whole ones first.
+/// Registers, valid ones first.
 const REGISTERS: &[&[u8]] = &[
     b"\x7f\xff",
     b"\x7f\xff",
@@ -94,7 +94,7 @@ const REGISTERS: &[&[u8]] = &[
     b"",
 ];
 
-/// What a client may SET: a whole HyperLogLog, or one that is not.
+/// Returns the value of a SET: a valid HyperLogLog, or a broken one.
 fn hll(a: &mut Arguments) -> Vec<u8> {
     let registers = *a.random.pick(REGISTERS);
     let mut header = *b"HYLL\x01\0\0\0\x05\0\0\0\0\0\0\0";

@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use super::sequence::Command;
 
-/// A command over several keys, each with a value if `pairs`.
+/// Returns a command over several keys, each with a value if `pairs`.
 pub(super) fn many(a: &mut Arguments, name: &str, pairs: bool) -> Command {
     let mut command = vec![a.word(name)];
     for _ in 0..a.random.between(1, 4) {
@@ -45,7 +45,7 @@ pub(super) fn scan(a: &mut Arguments) -> Command {
     command
 }
 
-/// MATCH, COUNT and TYPE; only right ones if `right`.
+/// Adds MATCH, COUNT and TYPE; only valid ones if `right`.
 pub(super) fn scan_options(a: &mut Arguments, command: &mut Command, right: bool) {
     while a.random.percent(45) {
         let (word, value) = match a.random.below(7) {

@@ -1,5 +1,5 @@
 //! The commands on lists, for `generate`: few elements so that they are found and removed, and now and then so many, or
-//! so long ones, that every way to hold a list is met.
+//! so long ones, that every encoding of a list is met.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -22,7 +22,7 @@ fn push(a: &mut Arguments) -> Command {
     let name = *a.random.pick(&["LPUSH", "RPUSH", "LPUSH", "RPUSH", "LPUSHX", "RPUSHX"]);
     let mut command = vec![a.word(name), a.key()];
     let count = match a.random.below(40) {
-        // Around the bound of a packed row, and where replies become long.
+        // The counts are around the bound of a packed row, and where replies become long.
         0 => a.random.between(55, 75),
         1 if a.large => a.random.between(900, 1100),
         2..=9 => a.random.between(5, 30),
@@ -32,7 +32,7 @@ fn push(a: &mut Arguments) -> Command {
     command
 }
 
-/// An index: mostly one that is met in short lists.
+/// Returns an index, mostly one within short lists.
 fn index(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(12) {
         0 => a.number(),
@@ -68,7 +68,8 @@ fn lmpop(a: &mut Arguments) -> Command {
     command
 }
 
-/// Redis 7.0 computes with a number of keys before it looks whether so many are there: none that overflows.
+/// Returns a number of keys; none that overflows, because Redis 7.0 computes with it before it checks whether there are
+/// so many keys.
 fn count_of_keys(a: &mut Arguments) -> Vec<u8> {
     a.random.pick(&["0", "1", "2", "3", "4", "-1", "100", "2147483648", "x", ""]).as_bytes().to_vec()
 }

@@ -1,4 +1,4 @@
-//! What is wrong on purpose: commands that are spoiled or unknown, and bytes that are no tidy protocol.
+//! Wrong input on purpose: commands that are spoiled or unknown, and bytes that are no tidy protocol.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -6,7 +6,7 @@ use super::sequence::Command;
 /// Loses, doubles, replaces, swaps or adds an argument; not where that might do harm, nor where `hello` says why.
 pub(super) fn spoil(a: &mut Arguments, command: &mut Command) {
     let names = |command: &Command| command.iter().any(|word| word.eq_ignore_ascii_case(b"setname"));
-    // A wait may become one for ever, a node a replica of another, and no pause a long one.
+    // A spoiled wait may never end, a node may become a replica of another, and a pause may become a long one.
     let dangerous: [&[u8]; 5] = [b"shutdown", b"wait", b"replicaof", b"slaveof", b"client"];
     if dangerous.iter().any(|name| command[0].eq_ignore_ascii_case(name))
         || command[0].eq_ignore_ascii_case(b"hello") && names(command)
@@ -35,7 +35,7 @@ pub(super) fn unknown(a: &mut Arguments) -> Command {
     command
 }
 
-/// Bytes that are not tidy RESP arrays: inline commands, and what parsers must refuse.
+/// Bytes that are not tidy RESP arrays: inline commands, and input that parsers must refuse.
 pub(super) const RAW: &[&[u8]] = &[
     b"PING\r\n",
     b"PING\n",

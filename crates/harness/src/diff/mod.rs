@@ -1,9 +1,8 @@
 //! The differential test: generated sequences of commands run against redis-server and against ours, replies compared.
 //!
-//! `sequence` is what is played and its text form, `generate` makes sequences, `play` runs them on both servers,
-//! `compare` and `exceptions` judge, `shrink` makes a failure small; `channels` has cases of another kind, about what
-//! connections hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh
-//! servers first.
+//! `sequence` defines a case and its text form, `generate` makes sequences, `play` runs them on both servers, `compare`
+//! and `exceptions` judge, `shrink` makes a failure small; `channels` has cases of another kind, about what connections
+//! hear of each other, `blocking` those in which they wait for keys. A failure is confirmed on fresh servers first.
 
 mod administration;
 mod arguments;
@@ -45,12 +44,12 @@ use generate::generate;
 use play::{Difference, Pair};
 use sequence::{Sequence, Step, to_short_text, to_text};
 
-/// Directives of our server with which a few megabytes of writing move what came before to the base.
+/// Directives of our server with which a few megabytes of writes move older data to the base.
 pub const SMALL_STORE: &str = "--maxmemory 64mb --memtable-size 1mb --row-cache-size 1mb";
 
-/// What to compare.
+/// The servers and cases of a run.
 pub struct Options {
-    /// The server that is right.
+    /// The reference server.
     pub base: Template,
     /// The server under test.
     pub server: Template,
@@ -59,27 +58,27 @@ pub struct Options {
     pub first_case: u64,
     pub cases: u64,
     pub kind: Kind,
-    /// The run ends after so many failing sequences.
+    /// The number of failing sequences that ends the run.
     pub failures_max: u64,
-    /// Where a failing sequence is written.
+    /// The file for a failing sequence.
     pub save_to: PathBuf,
 }
 
-/// Which cases a run has.
+/// The kinds of cases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Of eight, one is of channels and one of blocking.
+    /// One case in eight is of channels, one of blocking.
     All,
     /// Commands and their replies.
     Commands,
-    /// What connections hear of each other.
+    /// Messages and events between connections.
     Channels,
-    /// Who waits for keys is served, in order.
+    /// Connections that wait for keys, and the order in which they are served.
     Blocking,
 }
 
 impl Kind {
-    /// Case number `case` of `seed`.
+    /// Returns case number `case` of `seed`.
     fn generate(self, seed: u64, case: u64) -> Sequence {
         match (self, case % 8) {
             (Kind::Channels, _) | (Kind::All, 3) => channels::generate(seed, case),
@@ -89,7 +88,7 @@ impl Kind {
     }
 }
 
-/// Two running servers, and the places where they keep their files.
+/// Two running servers, and the directories of their files.
 struct Servers {
     pair: Pair,
     base: Server,
@@ -117,7 +116,7 @@ impl Servers {
     }
 }
 
-/// Plays the cases; true if all were the same. Prints what it finds, and totals.
+/// Plays the cases, prints differences and totals; returns true if there was no difference.
 pub fn run(options: &Options) -> Result<bool> {
     println!("diff: seed {}, cases {}..{}", options.seed, options.first_case, options.first_case + options.cases);
     let begin = Instant::now();
@@ -169,7 +168,7 @@ impl Totals {
     }
 }
 
-/// Plays given sequences, as from a file of kept ones; the names of those that differ.
+/// Plays given sequences, as from a file of kept ones; returns the names of those that differ.
 pub fn replay(base: &Template, server: &Template, kept: &[sequence::Kept]) -> Result<Vec<String>> {
     let mut servers = Servers::start(base, server)?;
     let mut failed = Vec::new();
@@ -186,7 +185,7 @@ pub fn replay(base: &Template, server: &Template, kept: &[sequence::Kept]) -> Re
     Ok(failed)
 }
 
-/// The exceptions, as a table for the documentation.
+/// Returns the exceptions, as a table for the documentation.
 pub fn exceptions_table() -> String {
     let rows = EXCEPTIONS.iter().map(|e| format!("| {} | {} |\n", e.name, e.reason));
     format!("| rule | reason |\n|---|---|\n{}", rows.collect::<String>())
@@ -205,13 +204,13 @@ fn report(
         println!("diff: the server under test ended: {status}\n{}", servers.our_place.log_tail());
     }
     let path = options.save_to.join(format!("diff-{}.txt", name.replace(' ', "-")));
-    // A server that died or hangs must not spoil the trials after it: whoever fails a trial is replaced.
+    // A server that died or hangs must not spoil the trials after it: a server that fails a trial is replaced.
     let mut fresh = Servers::start(&options.base, &options.server)?;
     let kind = |sequence: &[Step]| (channels::is_of_channels(sequence), blocking::is_of_blocking(sequence));
     let is_of = kind(&sequence);
     let mut fails = |sequence: &Sequence| -> Result<bool> {
         if is_of != kind(sequence) {
-            // Without its mark it would be another case.
+            // Without its mark the sequence would be a case of another kind.
             return Ok(false);
         }
         let differs = match fresh.pair.play(sequence) {
@@ -236,7 +235,7 @@ fn report(
     Ok(())
 }
 
-/// Whether the server under test still runs and answers.
+/// Returns whether the server under test still runs and answers.
 fn alive(servers: &mut Servers) -> bool {
     let running = matches!(servers.ours.ended(), Ok(None));
     running && servers.ours.client().and_then(|mut c| Ok(c.command("PING")?)).is_ok_and(|r| r.error().is_none())

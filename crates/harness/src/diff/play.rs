@@ -15,19 +15,19 @@ use crate::client::{Client, Reply, info_field};
 use crate::quoted::{abbreviate, quote_short};
 use crate::server::Server;
 
-/// A server that is silent for so long differs from one that is not.
+/// The time after which a server counts as silent.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How many steps go by between two looks at the whole keyspace.
+/// Steps between two comparisons of the whole keyspace.
 const STEPS_PER_LOOK: usize = 16;
-/// As many pages as no iteration over the few keys of a case can need.
+/// More pages than an iteration over the few keys of a case can need.
 const PAGES_MAX: usize = 10_000;
 const DATABASES: usize = 16;
 /// Values of a hundred kilobytes that fill more than one small memtable.
 const DISPLACING_VALUES: u32 = 24;
-/// A flush that takes longer is not waited for: the sequence goes on while it runs.
+/// The longest wait for a flush: the sequence goes on while a slower one runs.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-/// The two servers, and what was counted over all sequences.
+/// The two servers, and the counts over all sequences.
 pub struct Pair {
     pub(super) theirs: Side,
     pub(super) ours: Side,
@@ -43,10 +43,10 @@ pub struct Difference {
     pub text: String,
 }
 
-/// One of them.
+/// One of the two servers.
 pub(super) struct Side {
     pub(super) port: u16,
-    /// A connection for what is no part of a case.
+    /// The connection for commands that are no part of a case.
     pub(super) admin: Client,
 }
 
@@ -121,7 +121,7 @@ impl Pair {
     }
 }
 
-/// A connection to both servers, and what it has queued.
+/// A connection to each server, and the commands that it has queued.
 struct Both {
     theirs: Client,
     ours: Client,
@@ -145,13 +145,13 @@ impl Game<'_> {
             Step::Send { connection, commands } => self.send(*connection, commands),
             Step::Scan { connection, command } => self.scan(*connection, command),
             Step::Wait { ms } => {
-                // Time itself is what the step is about: deadlines of both servers pass.
+                // The step is about time itself: deadlines pass on both servers.
                 sleep(Duration::from_millis(*ms));
                 Ok(None)
             }
             Step::Raw { bytes } => self.raw(bytes),
             Step::Cool => self.cool(),
-            // Only at the beginning it means something.
+            // The mark has a meaning only at the beginning.
             Step::Channels | Step::Blocking => Ok(None),
         }
     }
@@ -255,7 +255,7 @@ impl Game<'_> {
             return Ok(None);
         }
         if self.excepted(command, transaction.as_deref(), theirs, ours) {
-            // What the base refuses to queue makes its EXEC fail.
+            // A command that the base refuses to queue makes its EXEC fail.
             self.has_ended |= matches!(ours, Reply::Simple(text) if text == b"QUEUED");
             return Ok(None);
         }
@@ -264,7 +264,7 @@ impl Game<'_> {
         Ok(Some(text + &detail.unwrap_or_default()))
     }
 
-    /// Whether exceptions explain the difference, in a transaction that of every command that differs.
+    /// Returns whether exceptions explain the difference; in a transaction, that of every command that differs.
     fn excepted(&mut self, command: &Command, queued: Option<&[Command]>, theirs: &Reply, ours: &Reply) -> bool {
         let parts: Vec<(&Command, &Reply, &Reply)> = match (queued, theirs, ours) {
             (Some(queued), Reply::Array(a), Reply::Array(b)) if a.len() == b.len() => {
@@ -291,7 +291,8 @@ impl Game<'_> {
         true
     }
 
-    /// A full iteration on both sides, the sets of keys compared. Skipped in a transaction, where there is no cursor.
+    /// Iterates to the end on both sides and compares the sets of keys. Skipped in a transaction, where there is no
+    /// cursor.
     fn scan(&mut self, connection: usize, command: &Command) -> Result<Option<String>> {
         let both = self.both(connection)?;
         if both.queued.is_some() {
@@ -321,7 +322,7 @@ impl Game<'_> {
         let result = flushes(ours).and_then(|before| {
             displace(ours)?;
             let begin = Instant::now();
-            // Polling is the only way to hear of it; a server that is not ours has no flushes to wait for.
+            // Only polling shows a flush; a server that is not ours has no flushes to wait for.
             while before.is_some() && flushes(ours)? <= before && begin.elapsed() < FLUSH_MAX {
                 sleep(Duration::from_millis(2));
             }
@@ -342,7 +343,7 @@ impl Game<'_> {
         Ok((theirs != ours).then(|| differ(format!("raw {}", abbreviate(bytes)), theirs, ours)))
     }
 
-    /// The whole keyspace of both, compared key by key.
+    /// Compares the whole keyspaces of both servers key by key.
     fn look(&mut self) -> Result<Option<String>> {
         let theirs = Keyspace::read(&mut self.pair.theirs.admin).context("the keyspace of the base")?;
         let ours = match Keyspace::read(&mut self.pair.ours.admin) {
@@ -353,12 +354,12 @@ impl Game<'_> {
     }
 }
 
-/// The text of a difference.
+/// Returns the text of a difference.
 fn differ(title: String, theirs: String, ours: String) -> String {
     format!("{title}\n  theirs: {theirs}\n  ours:   {ours}")
 }
 
-/// A reply for a terminal.
+/// Returns a reply as a short text for a terminal.
 fn cut(reply: &Reply) -> String {
     const CHARACTERS_MAX: usize = 600;
     let mut text: String = reply.to_string();
@@ -390,7 +391,7 @@ fn flushes(admin: &mut Client) -> Result<Option<u64>> {
     Ok(info_field(&info, "flushes_completed").and_then(|count| count.parse().ok()))
 }
 
-/// Which of a transaction's replies differ.
+/// Says which of a transaction's replies differ.
 fn inside(queued: &[Command], theirs: &Reply, ours: &Reply, rules: &Rules) -> String {
     let (Reply::Array(a), Reply::Array(b)) = (theirs, ours) else { return String::new() };
     let pairs = queued.iter().zip(a.iter().zip(b));
@@ -401,7 +402,7 @@ fn inside(queued: &[Command], theirs: &Reply, ours: &Reply, rules: &Rules) -> St
     differing.map(line).collect()
 }
 
-/// All keys of an iteration, or the error it was answered with.
+/// Returns all keys of an iteration, or the error that it was answered with.
 fn iterate(client: &mut Client, command: &Command) -> Result<std::result::Result<BTreeSet<Vec<u8>>, Reply>> {
     let mut found = BTreeSet::new();
     let mut cursor = 0;
@@ -424,12 +425,12 @@ fn iterate(client: &mut Client, command: &Command) -> Result<std::result::Result
     Err(anyhow!("an iteration did not end within {PAGES_MAX} pages"))
 }
 
-/// A key as a server tells of it.
+/// A key as a server reports it.
 struct Content {
     kind: Reply,
     /// The answer of GET: a string's value.
     value: Reply,
-    /// In milliseconds, or a negative number.
+    /// The deadline in milliseconds, or a negative number.
     deadline: Reply,
     digest: Reply,
     encoding: Reply,
@@ -441,7 +442,8 @@ impl Content {
         Ok(Content { kind: next()?, value: next()?, deadline: next()?, digest: next()?, encoding: next()? })
     }
 
-    /// How Redis holds a string depends on what was done to it, and 7.0 knows one way to hold a list only.
+    /// Returns whether two keys are alike. The encoding of a string in Redis depends on what was done to it, and 7.0
+    /// has a single encoding for lists: neither is compared.
     fn is_like(&self, other: &Content, rules: &Rules) -> bool {
         let is_a = |name: &[u8]| matches!(&self.kind, Reply::Simple(kind) if kind == name);
         let is_encoding_of_7_2 = is_a(b"set") && is_set_of_7_2(&self.encoding, &other.encoding);
@@ -507,8 +509,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// The first difference. A database's size counts keys whose deadline has passed until they are removed, at a time
-    /// that is each server's own: sizes are compared only where there is none.
+    /// Returns the first difference. A database's size counts keys whose deadline has passed until they are removed, at
+    /// a time that is each server's own: sizes are compared only where there is no such key.
     fn difference(&self, ours: &Keyspace, rules: &Rules) -> Option<String> {
         let show = |content: Option<&Content>| match content {
             Some(Content { kind, value, deadline, digest, encoding }) => {

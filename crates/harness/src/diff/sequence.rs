@@ -1,12 +1,12 @@
-//! What a differential case is: steps on a few connections, and their text form, which is kept and replayed.
+//! A differential case: steps on a few connections, and their text form, which is kept and replayed.
 //!
 //! The text is lines of commands as redis-cli reads them (`quoted`), with directives in lines that begin with `#@`:
-//! `connection N` (what follows goes there), `pipeline N` (the next N commands are sent at once), `scan` (the next line
-//! is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its own),
-//! `cool` (what was written so far moves from memory to the base), `channels` and `blocking` (the case is played by the
-//! module of that name). RESTORE may have words for a payload that DUMP answered before (`dumps`). Other lines that
-//! begin with `#` are comments. A sequence of one connection without directives can be piped to redis-cli after `grep
-//! -v '^#'`.
+//! `connection N` (the commands below go there), `pipeline N` (the next N commands are sent at once), `scan` (the next
+//! line is a SCAN without its cursor, run to its end), `wait N` (milliseconds), `raw "BYTES"` (on a connection of its
+//! own), `cool` (all data written so far moves from memory to the base), `channels` and `blocking` (the case is played
+//! by the module of that name). RESTORE may have words for a payload that DUMP answered before (`dumps`). Other lines
+//! that begin with `#` are comments. A sequence of one connection without directives can be piped to redis-cli after
+//! `grep -v '^#'`.
 
 use std::fmt::Write;
 
@@ -28,25 +28,25 @@ pub enum Step {
     /// Bytes on a connection of their own, which is then closed for writing.
     Raw { bytes: Vec<u8> },
     /// Other data is written to the last database, and removed, until a server with a base below its memtable has moved
-    /// there what was written before.
+    /// all older data there.
     Cool,
-    /// At the beginning: what follows is a case of `channels`, where every connection is heard after each step.
+    /// The mark of a case of `channels`, at the beginning: every connection is heard after each step.
     Channels,
-    /// At the beginning: what follows is a case of `blocking`, where connections may wait.
+    /// The mark of a case of `blocking`, at the beginning: connections may wait.
     Blocking,
 }
 
 pub type Sequence = Vec<Step>;
 
-/// How many connections a sequence may use.
+/// The most connections that a sequence may use.
 pub const CONNECTIONS: usize = 4;
 
-/// The text of a sequence, complete.
+/// Returns the text of a sequence, complete.
 pub fn to_text(sequence: &[Step]) -> String {
     text_with(sequence, quote_all)
 }
 
-/// The text of a sequence for a terminal: long arguments are cut, so that it cannot be replayed.
+/// Returns the text of a sequence for a terminal: long arguments are cut, so that it cannot be replayed.
 pub fn to_short_text(sequence: &[Step]) -> String {
     text_with(sequence, quote_short)
 }

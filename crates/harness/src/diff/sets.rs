@@ -1,8 +1,8 @@
 //! The commands on sets, for `generate`: few members so that sets have much in common, and now and then so many, or
-//! such long ones, that every way to hold a set is met.
+//! such long ones, that every encoding of a set is met.
 //!
-//! What is taken out at random is not the same on two servers: SPOP comes only where it empties the set, or where the
-//! key goes right after it.
+//! Two servers remove different random members: SPOP comes only where it empties the set, or where the key goes right
+//! after it.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
@@ -11,7 +11,7 @@ const MEMBERS: &[&[u8]] = &[b"a", b"b", b"c", b"1", b"2", b"-5", b"07", b"", b"\
 
 fn member(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(24) {
-        // Around the limit of a listpack.
+        // The lengths are around the limit of a listpack.
         0 => {
             let length = a.random.between(62, 67);
             a.bytes(length)
@@ -32,7 +32,8 @@ fn member(a: &mut Arguments) -> Vec<u8> {
 
 fn members(a: &mut Arguments, command: &mut Command) {
     let count = match a.random.below(30) {
-        // Around the bounds of a packed row and of a listpack, and, all of them integers, of an intset.
+        // The counts are around the bounds of a packed row and of a listpack, and, if all members are integers, of an
+        // intset.
         0 => a.random.between(60, 70),
         1 => a.random.between(125, 132),
         2 if a.large => a.random.between(508, 516),
@@ -53,7 +54,7 @@ pub(super) fn sadd(a: &mut Arguments) -> Command {
     command
 }
 
-/// A command on several sets.
+/// Returns a command on several sets.
 fn operation(a: &mut Arguments, name: &str) -> Command {
     let mut command = vec![a.word(name)];
     for _ in 0..a.random.between(1, 4) {
@@ -88,7 +89,7 @@ fn srandmember(a: &mut Arguments) -> Command {
     command
 }
 
-/// All members at once, or none, or an error.
+/// Makes SPOP of all members at once, of none, or with an error.
 fn spop(a: &mut Arguments) -> Command {
     let count = *a.random.pick(&["0", "100000", "9223372036854775807", "-1", "x", "9223372036854775808", ""]);
     vec![a.word("SPOP"), a.key(), count.into()]
@@ -107,7 +108,7 @@ fn sscan(a: &mut Arguments) -> Command {
     command
 }
 
-/// A set that SPOP takes from, and what is the same on all servers whatever it took.
+/// Returns commands on a set that SPOP takes from, with replies that do not depend on the members it took.
 pub(super) fn popped(a: &mut Arguments) -> Vec<Command> {
     let (key, mut add) = (b"popped".to_vec(), sadd(a));
     add[1].clone_from(&key);
@@ -126,7 +127,7 @@ pub(super) fn popped(a: &mut Arguments) -> Vec<Command> {
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// All but SADD.
+/// All commands but SADD.
 const OTHERS: &[(u64, Make)] = &[
     (6, |a| {
         let mut command = vec![a.word("SREM"), a.key()];

@@ -1,6 +1,6 @@
 //! Makes a failing sequence small: drops steps ("ddmin", Zeller and Hildebrandt 2002), takes pipelines apart, then
-//! drops and shortens arguments, as long as it still fails. It knows nothing of servers: whether a sequence fails is
-//! asked.
+//! drops and shortens arguments, as long as it still fails. The module knows nothing of servers: its caller says
+//! whether a sequence fails.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use anyhow::Result;
 
 use super::sequence::{Sequence, Step};
 
-/// Shrinking ends after so many trials or so much time, with what it has by then.
+/// The bounds of shrinking, in trials and in time; the smallest sequence by then is the result.
 const TRIALS_MAX: u32 = 3000;
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The smallest sequence found for which `fails` is true, beginning with one for which it is.
+/// Returns the smallest sequence found for which `fails` is true, beginning with one for which it is.
 pub fn shrink(sequence: Sequence, fails: impl FnMut(&Sequence) -> Result<bool>) -> Result<Sequence> {
     let mut shrinker = Shrinker { best: sequence, fails, trials: 0, begin: Instant::now() };
     shrinker.drop_steps()?;
@@ -71,7 +71,8 @@ impl<F: FnMut(&Sequence) -> Result<bool>> Shrinker<F> {
         }
     }
 
-    /// Sends one command per step, if the failure does not need them sent at once; else drops what it can inside.
+    /// Sends one command per step, if the failure does not need a pipeline; else drops as many of its commands as
+    /// possible.
     fn take_pipelines_apart(&mut self) -> Result<()> {
         let apart = self.best.iter().flat_map(|step| match step {
             Step::Send { connection, commands } => {
@@ -134,7 +135,7 @@ impl<F: FnMut(&Sequence) -> Result<bool>> Shrinker<F> {
         }
     }
 
-    /// Offers the sequence with one step's commands changed; false if that changes nothing.
+    /// Offers the sequence with one step's commands changed; returns false if that changes nothing.
     fn try_edit(&mut self, step: usize, edit: impl FnOnce(&mut Vec<Vec<Vec<u8>>>)) -> Result<bool> {
         let mut candidate = self.best.clone();
         let Step::Send { commands, .. } = &mut candidate[step] else { return Ok(false) };

@@ -1,15 +1,15 @@
-//! SORT and SORT_RO, for `generate`. What Redis leaves open is not asked for: its ALPHA compares up to the first NUL
-//! where nothing is stored, and equal texts come in any order.
+//! SORT and SORT_RO, for `generate`, without forms whose result Redis leaves open: its ALPHA compares up to the first
+//! NUL where nothing is stored, and equal texts come in any order.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 
 const PATTERNS: &[&[u8]] = &[b"*", b"k*", b"*->f", b"k*->f", b"a*->", b"*->none", b"{tag}*"];
 
-/// A key of its own, which is never a sorted set: Redis changes the encoding of one that it sorts.
+/// A key that is never a sorted set: Redis changes the encoding of one that it sorts.
 const SORTED: &[u8] = b"sorted";
 
-/// Another one, which is always a list: without sorting it has an order.
+/// A key that is always a list, which has an order without sorting.
 pub(super) const SORTED_LIST: &[u8] = b"sorted-list";
 
 pub(super) fn sort(a: &mut Arguments) -> Command {

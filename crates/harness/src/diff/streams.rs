@@ -1,10 +1,10 @@
-//! The commands on streams, for `generate`: few ids, small ones, so that they are met again. No id is taken from the
+//! The commands on streams, for `generate`: few IDs, small ones, so that they are met again. No ID is taken from the
 //! clock: two servers would not agree on it.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 
-/// A time of few.
+/// Returns the milliseconds of an ID, one of few.
 fn ms(a: &mut Arguments) -> u64 {
     match a.random.below(20) {
         0 => a.random.below(3),
@@ -13,7 +13,7 @@ fn ms(a: &mut Arguments) -> u64 {
     }
 }
 
-/// An id, mostly one that is right.
+/// Returns an ID, mostly a valid one.
 pub(super) fn id(a: &mut Arguments) -> Vec<u8> {
     let seq = if a.random.percent(3) { u64::MAX - a.random.below(2) } else { a.random.below(4) };
     let text = match a.random.below(40) {
@@ -31,7 +31,7 @@ pub(super) fn id(a: &mut Arguments) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An end of a range.
+/// Returns an end of a range.
 fn end(a: &mut Arguments, whole: &str) -> Vec<u8> {
     match a.random.below(10) {
         0..=3 => whole.as_bytes().to_vec(),
@@ -50,8 +50,8 @@ fn count(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// MAXLEN or MINID. What an approximate trim leaves depends on Redis's nodes; of a stream that is one node all goes or
-/// nothing.
+/// Adds MAXLEN or MINID. The effect of an approximate trim depends on Redis's nodes; of a stream that is one node all
+/// entries go or none.
 fn trim(a: &mut Arguments, command: &mut Command) {
     let by_length = a.random.percent(50);
     command.push(a.word(if by_length { "MAXLEN" } else { "MINID" }));
@@ -116,7 +116,7 @@ fn xtrim(a: &mut Arguments) -> Command {
     command
 }
 
-/// Without BLOCK, which `blocking` has, and with `$` only where nothing is there to come.
+/// Makes XREAD without BLOCK, which `blocking` has: an ID `$` finds no entry.
 fn xread(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("XREAD")];
     if a.random.percent(40) {
@@ -143,7 +143,7 @@ fn xsetid(a: &mut Arguments) -> Command {
     command
 }
 
-/// Radix trees are Redis's own: `compare` leaves their figures out.
+/// Makes XINFO STREAM. Radix trees are Redis's own: `compare` leaves their figures out.
 fn xinfo(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("XINFO"), a.word("STREAM"), a.key()];
     if a.random.percent(50) {

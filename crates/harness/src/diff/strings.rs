@@ -17,7 +17,7 @@ pub(super) fn set(a: &mut Arguments) -> Command {
     command
 }
 
-/// EX, PX, EXAT or PXAT and its argument.
+/// Adds EX, PX, EXAT or PXAT and its argument.
 fn deadline_option(a: &mut Arguments, command: &mut Command) {
     let (word, value): (&str, Vec<u8>) = match a.random.below(4) {
         0 => ("EX", a.ttl(1000)),

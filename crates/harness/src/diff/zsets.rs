@@ -1,12 +1,12 @@
 //! The commands on sorted sets, for `generate`: few members with few scores so that commands meet and scores are equal,
-//! and now and then so many, or such long ones, that every way to hold a sorted set is met.
+//! and now and then so many, or such long ones, that every encoding of a sorted set is met.
 
 use super::arguments::Arguments;
 use super::sequence::Command;
 
 const MEMBERS: &[&[u8]] = &[b"m", b"n", b"o", b"p", b"1", b"-5", b"", b"\x00\xff\r\n", b"mm", b"member*"];
 
-/// Scores whose digits are the same in 7.0, which prints 17 of them, and in 7.2, which prints as few as it can.
+/// Scores whose digits are equal in 7.0, which prints 17 of them, and in 7.2, which prints as few as possible.
 const SCORES: &[&str] = &[
     "0",
     "1",
@@ -32,7 +32,7 @@ const SCORES: &[&str] = &[
 
 fn member(a: &mut Arguments) -> Vec<u8> {
     match a.random.below(20) {
-        // Around the limit of a listpack.
+        // The lengths are around the limit of a listpack.
         0 => {
             let length = a.random.between(62, 67);
             a.bytes(length)
@@ -75,8 +75,8 @@ fn lex(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
-/// Sets that all commands on ranges of members share: their members have one score, because what Redis does with
-/// several is not defined.
+/// Returns one of the sets that all commands on ranges of members share: their members have one score, because the
+/// result with several is not defined in Redis.
 fn key_of_lex(a: &mut Arguments) -> Vec<u8> {
     a.random.pick(&[&b"lex"[..], b"lexi"]).to_vec()
 }
@@ -90,7 +90,7 @@ fn add_lex(a: &mut Arguments) -> Command {
     command
 }
 
-/// A command on a range of members.
+/// Returns a command on a range of members.
 fn by_lex(a: &mut Arguments) -> Command {
     let name =
         *a.random.pick(&["ZRANGE", "ZRANGESTORE", "ZRANGEBYLEX", "ZREVRANGEBYLEX", "ZLEXCOUNT", "ZREMRANGEBYLEX"]);
@@ -131,7 +131,7 @@ fn small(a: &mut Arguments) -> Vec<u8> {
 pub(super) fn zadd(a: &mut Arguments) -> Command {
     let mut command = vec![a.word("ZADD"), a.key()];
     let pairs = match a.random.below(40) {
-        // Around the bounds of a packed row, of a listpack, and of a set without rank tree.
+        // The counts are around the bounds of a packed row, of a listpack, and of a set without rank tree.
         0 => a.random.between(60, 70),
         1 => a.random.between(120, 135),
         2 | 3 if a.large => a.random.between(250, 330),
@@ -176,7 +176,7 @@ fn with_scores(a: &mut Arguments, command: &mut Command) {
     }
 }
 
-/// The two bounds of a range and what says of which kind they are, as ZRANGE takes them.
+/// Adds the two bounds of a range and the word for their kind, as ZRANGE takes them.
 fn range(a: &mut Arguments, command: &mut Command) {
     let (by, mut bounds): (Option<&str>, [Vec<u8>; 2]) = match a.random.below(4) {
         0 | 1 => (None, [small(a), small(a)]),
@@ -305,7 +305,7 @@ fn zscan(a: &mut Arguments) -> Command {
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// All but ZADD.
+/// All commands but ZADD.
 const OTHERS: &[(u64, Make)] = &[
     (4, |a| vec![a.word("ZINCRBY"), a.key(), score(a), member(a)]),
     (5, |a| members(a, "ZREM")),

@@ -1,9 +1,9 @@
-//! Makes the cases of `blocking`: over few keys, so that those who wait and those who push meet.
+//! Makes the cases of `blocking`: over few keys, so that waiting and pushing connections meet.
 //!
 //! In 7.2 a client that waits for several keys runs its command once more and looks at them in its own order, in 7.0 it
-//! gets what came first. So that both say the same, a block and a pipeline make one key at most, what commands move
-//! elements to is waited for by itself, and the key that changes its type is the last one of those that a command waits
-//! for: the others are lists or sorted sets, for ever.
+//! gets the key that was ready first. So that both give one answer, a block and a pipeline make one key at most, a
+//! target of moves is waited for by itself, and the key that changes its type is the last one of those that a command
+//! waits for: the others stay lists or sorted sets.
 
 use crate::diff::arguments::Arguments;
 use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
@@ -14,11 +14,11 @@ pub(super) mod streams;
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// Sets these cases apart from those of the other kinds with the same seed.
+/// The part of the seed that sets these cases apart from the other kinds.
 const STREAM: u64 = 0x00b1_0c4e_dca5_e500;
 
-/// All keys of these cases: first those that elements are pushed to, then those that they are moved to, at last the one
-/// that changes its type.
+/// All keys of these cases: first those that elements are pushed to, then the targets of moves, at last the key that
+/// changes its type.
 pub(super) const KEYS: &[&[u8]] = &[b"a", b"b", b"c", b"d", b"e", b"z"];
 const PUSHED: &[&[u8]] = &[b"a", b"b", b"c"];
 const LISTS: &[&[u8]] = &[b"a", b"b"];
@@ -26,9 +26,9 @@ const SORTED_SETS: &[&[u8]] = &[b"c"];
 const MOVED_TO: &[&[u8]] = &[b"d", b"e"];
 const CHANGING: &[u8] = b"z";
 
-/// For ever, and times that are over soon.
+/// No timeout, and short ones.
 const TIMEOUTS: &[&str] = &["0", "0", "0", "0", "0", "100", "0.01", "1e-3", "0.02", "0x1p-7", "-0.0001", "0.0"];
-/// What is beyond 64 bits is negative to 7.0, or no error.
+/// Timeouts that are refused. A timeout beyond 64 bits is left out: 7.0 takes it for negative, or for right.
 const ODD_TIMEOUTS: &[&str] = &["-1", "x", "", "-inf", "nan", "1 ", "-1e30"];
 
 const WAITING: &[(u64, Make)] = &[
@@ -104,7 +104,7 @@ fn key_but(a: &mut Arguments, others: &[&[u8]]) -> Vec<u8> {
     }
 }
 
-/// Makes this key.
+/// Returns a command that makes this key.
 fn making(a: &mut Arguments, key: &[u8]) -> Command {
     let (is_list, is_zset) = (LISTS.contains(&key), SORTED_SETS.contains(&key));
     if is_zset || !is_list && a.random.percent(30) {
@@ -136,7 +136,7 @@ fn timeout(a: &mut Arguments) -> Vec<u8> {
     a.random.pick(among).as_bytes().to_vec()
 }
 
-/// The keys that a command waits for.
+/// Returns the keys that a command waits for.
 fn awaited(a: &mut Arguments, among: &[&[u8]]) -> Vec<Vec<u8>> {
     if a.random.percent(25) {
         return vec![one_of(a, MOVED_TO)];
@@ -148,7 +148,7 @@ fn awaited(a: &mut Arguments, among: &[&[u8]]) -> Vec<Vec<u8>> {
     keys
 }
 
-/// The keys whose type is the one that a command waits for, by its name.
+/// Returns the keys of the type that a command waits for, by its name.
 fn fitting(name: &str) -> &'static [&'static [u8]] {
     if name.starts_with("BZ") { SORTED_SETS } else { LISTS }
 }
@@ -190,7 +190,7 @@ fn scored(a: &mut Arguments, key: Vec<u8>) -> Command {
     command
 }
 
-/// MULTI, what is in it, and EXEC.
+/// Returns MULTI, some commands, and EXEC.
 fn block(a: &mut Arguments) -> Vec<Command> {
     let key = key(a);
     let mut commands = vec![vec![a.word("MULTI")]];
@@ -208,7 +208,7 @@ fn block(a: &mut Arguments) -> Vec<Command> {
     commands
 }
 
-/// A database takes another one's place, with one key in it.
+/// Returns commands that fill a database with one key and swap another one with it.
 fn swap(a: &mut Arguments) -> Vec<Command> {
     let key = one_of(a, PUSHED);
     let make = making(a, &key);
@@ -216,7 +216,7 @@ fn swap(a: &mut Arguments) -> Vec<Command> {
     vec![words("SELECT 1"), words("FLUSHDB"), make, words("SELECT 0"), words("SWAPDB 0 1")]
 }
 
-/// Case number `case` of `seed`.
+/// Returns case number `case` of `seed`.
 pub fn generate(seed: u64, case: u64) -> Sequence {
     let mut a = Arguments { random: Random::of_part(seed ^ STREAM, case), large: false };
     let mut sequence = vec![Step::Blocking];
@@ -256,7 +256,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             95..=96 => block(&mut a),
             97 => swap(&mut a),
             98 => vec![vec![super::LEAVE.to_vec()]],
-            // What was pushed is looked for in the same breath.
+            // The element is popped in the pipeline that pushes it.
             99 => {
                 let key = key_but(&mut a, SORTED_SETS);
                 let push = elements(&mut a, "RPUSH", key);

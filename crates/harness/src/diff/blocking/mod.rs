@@ -1,12 +1,12 @@
 //! The third kind of case: connections that wait for keys, and others that make them, end their waits, or go.
 //!
-//! What is sent has a PING behind it. After each step a server is looked at until every connection has answered its
-//! PINGs or is blocked: as many as have not are blocked, says the server. All that came until then was heard in that
-//! step, and is compared connection by connection; so it is seen who was served, with what, and when. A server with
-//! several threads may say that a client is blocked again before what it was served with has arrived: ours is looked at
-//! until it has said what the base has, for as long as that may come. Steps are those of `sequence`, behind the mark
-//! [`Step::Blocking`]. `{id:N}` in an argument is the id of connection N, a command `{leave}` closes the connection
-//! without a word. `cases` makes them.
+//! A PING follows the commands of a step. After each step a server is observed until every connection has answered its
+//! PINGs or is blocked: the server says how many are blocked, and as many have not answered. All replies that came
+//! until then belong to the step, and are compared connection by connection: so a case shows who was served, with what,
+//! and when. A server with several threads may say that a client is blocked again before the reply that served it has
+//! arrived: ours is observed until it has said what the base has, for as long as a reply may take. Steps are those of
+//! `sequence`, behind the mark [`Step::Blocking`]. `{id:N}` in an argument is the id of connection N, a command
+//! `{leave}` closes the connection without a word. `cases` makes the sequences.
 
 mod cases;
 
@@ -22,17 +22,17 @@ use super::sequence::{CONNECTIONS, Command, Sequence, Step};
 use crate::client::{Client, Reply, info_field};
 use crate::quoted::quote_short;
 
-/// What has not come by then does not come.
+/// The time after which a reply counts as missing.
 const SILENCE: Duration = Duration::from_secs(5);
-/// The same for what only one of the servers has said.
+/// The time after which a reply that only one of the servers gave counts as missing on the other.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A wait for less than this, in seconds, is seen to its end in the step that begins it.
+/// A wait for less than this, in seconds, ends in the step that begins it.
 const SHORT_S: f64 = 1.0;
 
 /// A command that closes its connection.
 const LEAVE: &[u8] = b"{leave}";
 
-/// Whether a sequence is of this kind.
+/// Returns whether a sequence is of this kind.
 pub fn is_of_blocking(sequence: &[Step]) -> bool {
     sequence.first() == Some(&Step::Blocking)
 }
@@ -46,7 +46,7 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
     };
     for (number, step) in sequence.iter().enumerate() {
         let Step::Send { connection, commands } = step else { continue };
-        // What is behind one that waits runs beside what others do then, in any order.
+        // Commands behind a blocked one would run beside those of other connections, in any order.
         if theirs.is_blocked(*connection) && !commands.iter().any(|command| command[0] == LEAVE) {
             continue;
         }
@@ -54,7 +54,7 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
             theirs.step(*connection, commands, None).with_context(|| format!("the base, step {number}"))?;
         let expected = Expected { heard: &they_heard, blocked: theirs.blocked() };
         pair.commands += commands.len() as u64;
-        // Who says hello hears who it talks to.
+        // The reply to HELLO names the server and is not compared.
         let says_hello = commands.iter().all(|command| command[0].eq_ignore_ascii_case(b"hello"));
         let text = match ours.step(*connection, commands, (!says_hello).then_some(&expected)) {
             Ok(_) if says_hello => None,
@@ -78,9 +78,9 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
     Ok(text.map(|text| Difference { step: sequence.len() - 1, text }))
 }
 
-/// What the base has said in a step.
+/// The replies of the base in a step.
 struct Expected<'a> {
-    /// By connection.
+    /// The replies by connection.
     heard: &'a [Vec<Reply>],
     blocked: Vec<usize>,
 }
@@ -88,17 +88,17 @@ struct Expected<'a> {
 /// All connections to one server.
 struct Party {
     port: u16,
-    /// Asks who is blocked; never is.
+    /// The client that asks which clients are blocked; never blocked itself.
     admin: Client,
     connections: Vec<Connection>,
-    /// PINGs that were sent.
+    /// The number of PINGs that were sent.
     sentinels: u64,
 }
 
 struct Connection {
     client: Client,
     id: i64,
-    /// PINGs that were not answered.
+    /// The PINGs that were not answered.
     outstanding: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ impl Party {
         (0..CONNECTIONS).filter(|connection| self.is_blocked(*connection)).collect()
     }
 
-    /// What each connection hears when one of them sends these commands.
+    /// Sends commands on one connection and returns what each connection hears.
     fn step(
         &mut self,
         sender: usize,
@@ -151,13 +151,13 @@ impl Party {
         self.sentinels += 1;
         let (sentinel, connection) = (format!("sentinel:{}", self.sentinels), &mut self.connections[sender]);
         connection.client.push(&["PING", &sentinel]);
-        // One that others have closed is seen when it is read.
+        // A connection that others have closed is noticed when it is read.
         let _ = connection.client.flush();
         connection.outstanding.push(sentinel);
         self.settle(commands.iter().any(is_short).then_some(sender), expected)
     }
 
-    /// A word with the ids that it names.
+    /// Returns a word with the ids that it names.
     fn with_ids(&self, word: &[u8]) -> Vec<u8> {
         let number = word.strip_prefix(b"{id:").and_then(|rest| rest.strip_suffix(b"}"));
         let number = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<usize>().ok());
@@ -167,8 +167,8 @@ impl Party {
         }
     }
 
-    /// Reads until every connection has answered or is blocked; `must_answer` has to. And until all that is expected
-    /// has come, if it may.
+    /// Reads until every connection has answered or is blocked (`must_answer` has to answer), and until all that is
+    /// expected has come, as long as it may come.
     fn settle(&mut self, must_answer: Option<usize>, expected: Option<&Expected<'_>>) -> Result<Vec<Vec<Reply>>> {
         let mut heard: Vec<Vec<Reply>> = self.connections.iter().map(|_| Vec::new()).collect();
         let begin = Instant::now();
@@ -180,7 +180,7 @@ impl Party {
             let owes = must_answer.is_some_and(|number| self.is_blocked(number));
             let is_quiet = !owes && blocked(&mut self.admin)? == outstanding;
             if is_quiet {
-                // What was written before that was said.
+                // These replies were written before the server said how many are blocked.
                 for (connection, heard) in self.connections.iter_mut().zip(&mut heard) {
                     connection.hear(self.port, heard)?;
                 }
@@ -198,7 +198,7 @@ impl Party {
         }
     }
 
-    /// Everybody goes; what is there then.
+    /// Closes all connections and returns the keys that are left.
     fn finish(mut self) -> Result<Vec<Reply>> {
         self.connections.clear();
         let begin = Instant::now();
@@ -226,7 +226,7 @@ impl Party {
 }
 
 impl Connection {
-    /// Takes what has come. One that was closed is made anew.
+    /// Takes the replies that have come, and replaces a connection that was closed.
     fn hear(&mut self, port: u16, heard: &mut Vec<Reply>) -> Result<()> {
         loop {
             let reply = match self.client.has_input() {
@@ -259,8 +259,8 @@ impl Connection {
     }
 }
 
-/// 7.0 has errors of its own for who waits for a consumer group that goes; 7.2 tries the command again, which says what
-/// it always says without the group.
+/// Makes one reply of two versions' for clients that wait for a consumer group when it goes: 7.0 has errors of its own,
+/// 7.2 tries the command again, which fails as it always does without the group.
 fn of_either_version(reply: Reply) -> Reply {
     let says = |text: &str| reply.error().is_some_and(|error| error.starts_with(text));
     if says("UNBLOCKED the stream key no longer exists") || says("NOGROUP ") {
@@ -274,19 +274,19 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// How many clients a server says are blocked.
+/// Returns how many clients a server says are blocked.
 fn blocked(admin: &mut Client) -> Result<usize> {
     let info = admin.info("clients")?.context("there is a section clients")?;
     info_field(&info, "blocked_clients").and_then(|count| count.parse().ok()).context("a field blocked_clients")
 }
 
-/// Whether it is a blocking command whose time is over soon.
+/// Returns whether a command blocks for a short time only.
 fn is_short(command: &Command) -> bool {
     let is = |names: &[&[u8]]| names.iter().any(|name| command[0].eq_ignore_ascii_case(name));
     let timeout = if is(&[b"blmpop", b"bzmpop"]) {
         command.get(1)
     } else if is(&[b"xread", b"xreadgroup"]) {
-        // In milliseconds.
+        // The timeout of BLOCK is in milliseconds.
         let at = command.iter().position(|word| word.eq_ignore_ascii_case(b"block"));
         let timeout = at.and_then(|at| std::str::from_utf8(command.get(at + 1)?).ok()?.parse::<u64>().ok());
         return timeout.is_some_and(|ms| ms > 0 && (ms as f64) < SHORT_S * 1000.0);
@@ -296,7 +296,7 @@ fn is_short(command: &Command) -> bool {
         None
     };
     let Some(text) = timeout.and_then(|text| std::str::from_utf8(text).ok()) else { return false };
-    // Those in hexadecimal digits all are.
+    // All timeouts in hexadecimal digits are short.
     text.starts_with("0x") || text.parse().is_ok_and(|seconds: f64| seconds > 0.0 && seconds < SHORT_S)
 }
 
@@ -308,7 +308,7 @@ fn shown(heard: &[Reply]) -> String {
     heard.iter().map(Reply::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the two first differ, in words.
+/// Returns the first difference, in words.
 fn differ(commands: &[Command], theirs: &[Vec<Reply>], ours: &[Vec<Reply>]) -> Option<String> {
     let connection = theirs.iter().zip(ours).position(|(a, b)| a != b)?;
     let (theirs, ours) = (shown(&theirs[connection]), shown(&ours[connection]));

@@ -1,15 +1,14 @@
 //! Cases of `blocking` with streams: readers and consumers of groups that wait, entries that come, groups and streams
 //! that go.
 //!
-//! In 7.2 a client that waits for several streams reads all of them when one has come to be ready, in 7.0 that one
-//! only: so entries come for one stream at a time. And ids rise from step to step, so that both servers give the same
-//! ones.
+//! In 7.2 a client that waits for several streams reads all of them when one becomes ready, in 7.0 that one only: so
+//! entries are added to one stream at a time. IDs rise from step to step, so that both servers give equal ones.
 
 use super::connection;
 use crate::diff::arguments::Arguments;
 use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
 
-/// Streams of these cases; groups of each are `g` and `h`.
+/// The streams of these cases; each has the groups `g` and `h`.
 pub(in super::super) const STREAMS: &[&[u8]] = &[b"s", b"t"];
 
 const TIMEOUTS: &[&str] = &["0", "0", "0", "0", "100000", "10", "20", "1", "-1", "x", "1.5"];
@@ -85,7 +84,7 @@ fn other(a: &mut Arguments, connection_number: usize, step: usize) -> Command {
     }
 }
 
-/// The steps of a case, behind its mark.
+/// Adds the steps of a case, behind its mark.
 pub(super) fn generate(a: &mut Arguments, sequence: &mut Sequence) {
     let send = |connection, commands| Step::Send { connection, commands };
     for name in STREAMS {

@@ -1,7 +1,7 @@
-//! Makes the cases of `channels`: a few connections with roles that change, over few names, so that they meet.
+//! Makes the cases of `channels`: a few connections with roles that change, over few names, so that these meet.
 //!
 //! Blocks of MULTI are sent whole, because what a connection hears in the middle of one is compared with its end. No
-//! deadline comes to pass in a case: Redis tells of an expired key when somebody looks at it.
+//! deadline passes in a case: Redis tells of an expired key when a client looks at it.
 
 use crate::diff::arguments::Arguments;
 use crate::diff::clients::{hello, ping};
@@ -14,7 +14,7 @@ use crate::random::Random;
 
 type Make = fn(&mut Arguments) -> Command;
 
-/// Sets these cases apart from those of `generate` with the same seed.
+/// The part of the seed that sets these cases apart from those of `generate`.
 const STREAM: u64 = 0x00c4_a11e_15ca_5e50;
 
 const CHANNELS: &[&[u8]] =
@@ -35,7 +35,7 @@ const PATTERNS: &[&[u8]] = &[
     b"\x00*",
 ];
 
-/// What a connection does with channels.
+/// Commands on subscriptions.
 const LISTENING: &[(u64, Make)] = &[
     (8, |a| names(a, "SUBSCRIBE", CHANNELS, 1)),
     (8, |a| names(a, "PSUBSCRIBE", PATTERNS, 1)),
@@ -57,7 +57,7 @@ const SPEAKING: &[(u64, Make)] = &[
     (1, |a| vec![a.word("AUTH"), a.value()]),
 ];
 
-/// What makes events, or must make none.
+/// Commands that make events, or must make none.
 const DATA: &[(u64, Make)] = &[
     (6, |a| vec![a.word("GET"), a.key()]),
     (14, set),
@@ -103,7 +103,7 @@ const DATA: &[(u64, Make)] = &[
 ];
 
 fn name(a: &mut Arguments, of: &[&[u8]]) -> Vec<u8> {
-    // The first few more often, so that subscribers and publishers meet.
+    // The first few names come more often, so that subscribers and publishers meet.
     let among = if a.random.percent(60) { &of[..4] } else { of };
     a.random.pick(among).to_vec()
 }
@@ -164,8 +164,8 @@ fn one_of(a: &mut Arguments, table: &[(u64, Make)]) -> Command {
     });
     let (_, make) = make.expect("the ticket is below the sum of the weights");
     let mut command = make(a);
-    // HELLO with several things wrong is another matter in 7.0 (`hello-auth-order`). An LCS that fails has looked up
-    // its keys in Redis, which tells of what it missed; here what fails tells of nothing.
+    // HELLO with several errors is another matter in 7.0 (`hello-auth-order`). An LCS that fails has looked up its keys
+    // in Redis, which tells of missing keys; here a command that fails tells of nothing.
     let whole = [&b"client"[..], b"hello", b"lcs"].iter().any(|name| command[0].eq_ignore_ascii_case(name));
     if !whole && a.random.percent(3) {
         spoil(a, &mut command);
@@ -176,8 +176,8 @@ fn one_of(a: &mut Arguments, table: &[(u64, Make)]) -> Command {
     command
 }
 
-/// Which classes of events are told: all, some or none, by either channel or by both. Never a wrong one: 7.0 goes back
-/// to what was set before, but for the class `n` beside `A`.
+/// Sets the classes of events that are told: all, some or none, by either channel or by both. A wrong class is never
+/// set: 7.0 goes back to the classes that were set before, but for the class `n` beside `A`.
 fn classes(a: &mut Arguments) -> Command {
     let mut letters: String = a.random.pick(&["KE", "KE", "K", "E", ""]).to_string();
     if a.random.percent(50) {
@@ -191,7 +191,7 @@ fn classes(a: &mut Arguments) -> Command {
     ["CONFIG", "SET", "notify-keyspace-events", &letters].map(|word| word.as_bytes().to_vec()).to_vec()
 }
 
-/// What a case does how often, in a hundred.
+/// The frequencies of a case's actions, in a hundred.
 struct Mood {
     listening: u64,
     speaking: u64,
@@ -210,7 +210,7 @@ impl Mood {
     }
 }
 
-/// Case number `case` of `seed`.
+/// Returns case number `case` of `seed`.
 pub fn generate(seed: u64, case: u64) -> Sequence {
     let mut a = Arguments { random: Random::of_part(seed ^ STREAM, case), large: false };
     let mood = Mood {
@@ -238,14 +238,14 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
         monitor = Some(connection);
     }
     for _ in 0..a.random.between(10, 45) {
-        // The first ones do most, so that the others listen.
+        // The first connections do most, so that the others listen.
         let connections = if a.random.percent(50) { 2 } else { CONNECTIONS };
         let connection = a.random.below(connections as u64) as usize;
         let commands = match a.random.below(100) {
             0 => vec![classes(&mut a)],
-            // Here MONITOR goes on while replies are off.
+            // MONITOR goes on here while replies are off.
             1..=3 if monitor != Some(connection) => silent(&mut a, &mood),
-            // Its own lines would come in the middle of the reply to its block.
+            // A block's own lines of MONITOR would come in the middle of its reply.
             n if n < 4 + mood.blocks && monitor != Some(connection) => block(&mut a),
             n if n > 85 => (0..a.random.between(2, 6)).map(|_| mood.command(&mut a)).collect(),
             _ => vec![mood.command(&mut a)],
@@ -255,8 +255,8 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
     sequence
 }
 
-/// MULTI, what is in it, and its end. What it does to keys, to subscriptions and to subscribers takes effect at its
-/// end, one after the other: a block does one of them (docs/compatibility.md).
+/// Returns MULTI, some commands, and its end. Effects on keys, on subscriptions and on subscribers happen at the end of
+/// a block, one kind after the other: so a block has one kind only (docs/compatibility.md).
 fn block(a: &mut Arguments) -> Vec<Command> {
     let table = *a.random.pick(&[LISTENING, SPEAKING, DATA, DATA]);
     let mut commands = vec![vec![a.word("MULTI")]];
@@ -264,7 +264,7 @@ fn block(a: &mut Arguments) -> Vec<Command> {
         let command = one_of(a, table);
         // A reply that is left out would shift the others.
         let shifts = is(&command, "client", "reply");
-        // What the block has done to its own client so far does not show in there yet.
+        // CLIENT LIST and INFO do not show yet what the block has done to its own client.
         let looks = ["list", "info"].iter().any(|word| is(&command, "client", word));
         if !(shifts || looks && commands.len() > 1) {
             commands.push(command);
@@ -280,8 +280,8 @@ fn is(command: &Command, name: &str, subcommand: &str) -> bool {
     has(0, name) && has(1, subcommand)
 }
 
-/// Commands whose replies nobody wants; messages come all the same. A client that RESP2 binds could not turn replies on
-/// again, so that none of them subscribes.
+/// Returns commands with replies turned off; messages come all the same. No command subscribes: a client that RESP2
+/// binds to subscriptions could not turn replies on again.
 fn silent(a: &mut Arguments, mood: &Mood) -> Vec<Command> {
     let reply = |a: &mut Arguments, word: &str| ["CLIENT", "REPLY", word].map(|part| a.word(part)).to_vec();
     if a.random.percent(40) {

@@ -1,10 +1,10 @@
-//! What a connection heard, in the form in which two servers are compared: all of it, in its order, but for what Redis
-//! leaves to the order of its hash tables, and for what tells servers and connections apart.
+//! The normal form of what a connection heard, in which two servers are compared: all of it, in its order, but for what
+//! Redis leaves to the order of its hash tables, and for what tells servers and connections apart.
 
 use crate::client::Reply;
 use crate::diff::sequence::Command;
 
-/// Knows the connections of one server by their ports.
+/// The connections of one server, known by their ports.
 pub struct Hearing {
     pub ports: Vec<u16>,
 }
@@ -14,7 +14,7 @@ const FIELDS: &[&str] = &["flags", "db", "name", "sub", "psub", "ssub", "multi",
 const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 
 impl Hearing {
-    /// What each connection heard in the step of these commands.
+    /// Returns the normal form of what each connection heard in the step of these commands.
     pub fn normal(&self, heard: Vec<Vec<Reply>>, commands: &[Command]) -> Vec<Vec<Reply>> {
         let has = |test: fn(&Command) -> bool| commands.iter().any(test);
         let nameless =
@@ -35,7 +35,7 @@ impl Hearing {
         heard.into_iter().map(of_connection).collect()
     }
 
-    /// Takes out of a reply what is each server's own.
+    /// Takes the details that are each server's own out of a reply.
     fn anonymous(&self, reply: &mut Reply, listed: bool) {
         match reply {
             Reply::Bulk(text) | Reply::Verbatim(text) if contains(text, b" addr=") => {
@@ -62,7 +62,7 @@ impl Hearing {
         }
     }
 
-    /// The lines of CLIENT LIST that are about our connections, by their numbers.
+    /// Returns the lines of CLIENT LIST that are about our connections, by their numbers.
     fn clients(&self, text: &str) -> String {
         let line = |line: &str| {
             let fields: Vec<(&str, &str)> = line.split(' ').filter_map(|field| field.split_once('=')).collect();
@@ -76,19 +76,19 @@ impl Hearing {
         lines.iter().map(|(number, fields)| format!("{number}:{fields}\n")).collect()
     }
 
-    /// Which of our connections has this address.
+    /// Returns the number of the connection with this address.
     fn number(&self, address: &str) -> Option<usize> {
         let port = address.rsplit(':').next()?.parse().ok()?;
         self.ports.iter().position(|known| *known == port)
     }
 
-    /// A line of MONITOR without its time, its client by its number.
+    /// Returns a line of MONITOR without its time, its client by its number.
     fn monitored(&self, line: &str) -> String {
         let parts = || {
             let (_, rest) = line.split_once(" [")?;
             let (who, what) = rest.split_once("] ")?;
             let (database, address) = who.split_once(' ')?;
-            // Redis shows the secrets of a HELLO that it refuses; here none is ever shown.
+            // Redis shows the secrets of a HELLO that it refuses; our server never shows one.
             let is_hello = what.get(..7).is_some_and(|name| name.eq_ignore_ascii_case("\"hello\""));
             let what = if is_hello { "\"hello\"" } else { what };
             Some(format!("[{database} {:?}] {what}", self.number(address)))
@@ -101,7 +101,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// Of HELLO's fields, the version and the number of the connection are each server's own.
+/// Removes the version and the connection's number from HELLO's fields: both are each server's own.
 fn hello<'a>(fields: impl Iterator<Item = (&'a Reply, &'a mut Reply)>) {
     fields
         .filter(|(key, _)| matches!(key.bytes(), Some(b"version" | b"id")))
@@ -112,9 +112,10 @@ fn is_message(items: &[Reply]) -> bool {
     items.first().and_then(Reply::bytes).is_some_and(|word| word.ends_with(b"message"))
 }
 
-/// What was heard, by its kind. 7.0 sends a client what itself has caused before the reply to that, 7.2 afterwards, and
-/// 7.0 even in the middle of an array, whose last elements then stand behind it: arrays are taken apart, so that they
-/// compare as they were sent. A line of MONITOR follows what its command has sent in Redis, and precedes it here.
+/// The replies and messages of a step, by kind. 7.0 sends a client the messages that it has caused itself before the
+/// reply, 7.2 afterwards, and 7.0 even in the middle of an array, whose last elements then stand behind it: arrays are
+/// taken apart, so that they compare as they were sent. A line of MONITOR follows the messages of its command in Redis,
+/// and precedes them here.
 #[derive(Default)]
 struct Parts {
     replies: Vec<Reply>,
@@ -136,7 +137,7 @@ impl Parts {
     }
 }
 
-/// What patterns brought of one message has no order among itself.
+/// Sorts the messages that several patterns brought of one PUBLISH: their order is not defined.
 fn sort_patterns(heard: &mut [Reply]) {
     let message = |reply: &Reply| match reply.elements() {
         Some([word, _, rest @ ..]) if word.bytes() == Some(b"pmessage") => Some(rest.to_vec()),
@@ -147,9 +148,9 @@ fn sort_patterns(heard: &mut [Reply]) {
     }
 }
 
-/// Who ends all subscriptions of a kind is told of each, in no order: the names are sorted, the counts stay where they
-/// are. In RESP2 a block answers with more elements than it has announced, which then stand beside it: all levels are
-/// taken together.
+/// Sorts the names in the replies to an UNSUBSCRIBE from everything: Redis names the subscriptions in no order. Only
+/// names are sorted, the counts stay where they are. In RESP2 a block answers with more elements than it has announced,
+/// which then stand beside it: names of all levels are sorted together.
 fn sort_names(heard: &mut [Reply], word: &[u8]) {
     let mut names = Vec::new();
     each_name(heard, word, &mut |name| names.push(name.clone()));
