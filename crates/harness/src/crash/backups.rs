@@ -1,9 +1,9 @@
-//! Backups under load: taken while all write and while the server is killed, then opened.
+//! Backups under load: taken while writers write and while the server is killed, then opened.
 //!
-//! A backup that is visible must be whole: the state of one moment, between the last write that was acknowledged before
-//! it was asked for and the last one that was sent before it was seen complete, of each writer and, by a pair of keys
-//! that are written in turn over two connections, across them. It is opened as a copy, so that the backup itself can be
-//! opened again rounds later, when the server that made it has gone on.
+//! A visible backup must be whole: the state of one moment. For each writer that moment lies between the last write
+//! that was acknowledged before the backup was asked for and the last write that was sent before the backup was seen
+//! complete; across writers a pair of keys shows it, which are written in turn over two connections. A backup is opened
+//! as a copy, so that it can be opened again rounds later, when the server that made it has gone on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,37 +23,37 @@ use crate::client::{Client, info_field};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 
-/// A database that no writer uses.
+/// The database of the pair of keys, which no writer uses.
 const RULER: Database = 5;
 
-/// The longest wait for what a killed backup has left to be removed.
+/// The longest wait until the remains of a killed backup are removed.
 const TIDY_MAX: Duration = Duration::from_secs(20);
 
-/// Backups of earlier rounds that are remembered, to be opened again.
+/// The number of earlier backups that are remembered, to be opened again.
 const REMEMBERED: usize = 8;
 
 /// A SAVE or BGSAVE that was sent.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Operations of each writer that were acknowledged before.
+    /// Operations of each writer that were acknowledged before the attempt.
     acknowledged: Vec<u64>,
     ruler: u64,
-    /// What was made, and what each writer had sent by then; nothing if the server died first.
+    /// The backup's name, and the operations that each writer had sent by then; nothing if the server died first.
     made: Option<(String, Vec<u64>)>,
 }
 
-/// What one round's threads share.
+/// The state that one round's threads share.
 pub struct Watch {
     progress: Vec<Arc<Progress>>,
-    /// The last number that was acknowledged for both keys.
+    /// The last number that was acknowledged for both keys of the ruler.
     ruler: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub struct Backups {
-    /// Names that belong to rounds before.
+    /// The names of backups of earlier rounds.
     known: BTreeSet<String>,
-    /// What was found in some of them.
+    /// The contents of some of them, as found at first.
     remembered: Vec<(String, Vec<State>)>,
     /// The next number of the ruler, of all rounds.
     number: u64,
@@ -72,7 +72,8 @@ impl Watch {
         self.progress.iter().map(|progress| progress.acknowledged.load(Ordering::Acquire)).collect()
     }
 
-    /// Asks for one backup after the other until told to stop or until the server dies. Waits up to so long in between.
+    /// Asks for one backup after the other until told to stop or until the server dies, with random pauses between
+    /// them.
     pub fn take(&self, port: u16, mut random: Random, stop: &AtomicBool) -> Result<Vec<Attempt>> {
         let pause = *random.pick(&[0, 0, 50, 400]);
         let mut attempts = Vec::new();
@@ -91,7 +92,8 @@ impl Watch {
         Ok(attempts)
     }
 
-    /// Writes ascending numbers to two keys, each over its own connection, the second when the first is acknowledged.
+    /// Writes ascending numbers to two keys, each over its own connection, to the second key once the first is
+    /// acknowledged.
     pub fn rule(&self, port: u16, stop: &AtomicBool) -> Result<()> {
         let connect = || -> std::io::Result<Client> {
             let mut client = Client::connect(port, REPLY_TIMEOUT)?;
@@ -113,7 +115,7 @@ impl Watch {
     }
 }
 
-/// Waits for the end of a backup; its name, unless the connection breaks.
+/// Waits for the end of a backup; returns its name, unless the connection breaks.
 fn wait_made(client: &mut Client) -> Result<std::io::Result<String>> {
     let begin = Instant::now();
     loop {
@@ -132,8 +134,8 @@ fn wait_made(client: &mut Client) -> Result<std::io::Result<String>> {
 }
 
 impl Backups {
-    /// Before the writers of a round begin: what they and who takes backups share. Nothing if the server makes no
-    /// backups.
+    /// Begins a round before its writers do, and returns what they share with the thread that takes backups. Returns
+    /// nothing if the server makes no backups.
     pub fn begin(&mut self, server: &Server, writers: &mut [Writer]) -> Result<Option<Watch>> {
         let mut client = server.client()?;
         let info = client.info("persistence")?.unwrap_or_default();
@@ -149,7 +151,7 @@ impl Backups {
         Ok(Some(Watch { progress, ruler: AtomicU64::new(number) }))
     }
 
-    /// After a round: opens every new backup, and now and then an old one.
+    /// Opens every new backup of a round, and now and then an old one.
     pub fn check(
         &mut self,
         watch: &Watch,
@@ -158,7 +160,7 @@ impl Backups {
         (server, place): (&Template, &Workplace),
         random: &mut Random,
     ) -> Result<()> {
-        // One more may be in flight.
+        // One more number may be in flight.
         self.number = self.number.max(watch.ruler.load(Ordering::Acquire)) + 1;
         self.attempts += attempts.len() as u64;
         let sent = watch.sent();
@@ -167,7 +169,7 @@ impl Backups {
             let of_name = |attempt: &&Attempt| attempt.made.as_ref().is_some_and(|(made, _)| made == name);
             let attempt = match attempts.iter().find(of_name) {
                 Some(attempt) => attempt,
-                // Complete when the server died, and nobody was told.
+                // The backup was complete when the server died, but not acknowledged.
                 None => match attempts.last().filter(|attempt| attempt.made.is_none()) {
                     Some(attempt) => {
                         self.cut_off += 1;
@@ -221,7 +223,7 @@ fn check_ruler(rulers: [u64; 2], acknowledged: u64, sent: u64) -> Result<()> {
     Ok(())
 }
 
-/// The backups that a user sees.
+/// Returns the names of the backups that a user sees.
 fn visible(data: &Path) -> Result<BTreeSet<String>> {
     let entries = fs::read_dir(data.join("backups")).into_iter().flatten();
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -247,7 +249,7 @@ pub fn check_tidy(data: &Path) -> Result<()> {
     }
 }
 
-/// Starts a server on a copy of a backup, and has looked at what each writer, and the ruler, find there.
+/// Starts a server on a copy of a backup, and passes what each writer, and the ruler, find there to `look`.
 fn open<T>(
     backup: &Path,
     server: &Template,

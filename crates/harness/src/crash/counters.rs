@@ -1,5 +1,5 @@
 //! Counters that many connections raise at once, by WATCH, GET, SET and by INCR, in blocks: an update that is lost
-//! shows as a counter below its acknowledged EXECs. And blocks of which one command changes too much: both of its
+//! shows as a counter below its acknowledged EXECs. Other blocks have a command that changes too much: both of their
 //! counters are raised, or none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,24 +14,24 @@ use crate::client::{Client, Reply};
 use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
-/// A database that no writer uses.
+/// The database of the counters, which no writer uses.
 const HOME: Database = 7;
-/// Few, so that connections meet at them.
+/// The number of counters: few, so that connections meet at them.
 const COUNTERS: usize = 3;
-/// The counters of a refused block: the one before the command that changes too much, and the one behind it.
+/// The counters of a refused block: one before the command that changes too much, and one behind it.
 const PAIR: [&str; 2] = ["pair:before", "pair:behind"];
 const WATCHERS: usize = 4;
 const INCREMENTERS: usize = 2;
 /// Values of the command that changes too much: together more than `txn-bytes-max` of the small store.
 const LARGE_VALUES: usize = 330;
 const LARGE_VALUE_BYTES: usize = 16_000;
-/// Time between two refused blocks, of five megabytes each: others want to write, too.
+/// The pause between two refused blocks, of five megabytes each, which leaves room for other writes.
 const REFUSED_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How a connection raises a counter.
+/// The way in which a connection raises a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// WATCH, GET, MULTI, SET, EXEC, again and again until nothing came between.
+    /// WATCH, GET, MULTI, SET, EXEC, until no other write came between.
     Watch,
     /// MULTI, INCR, EXEC, now and then beside a value that takes long to write.
     Increment,
@@ -39,21 +39,21 @@ enum Way {
     Refused,
 }
 
-/// One connection, and what it knows; it outlives the server.
+/// One connection, and its acknowledged changes; the value outlives the server.
 struct Connection {
     way: Way,
     random: Random,
-    /// By counter. The pair of refused blocks counts as one.
+    /// Acknowledged changes by counter. The pair of refused blocks counts as one.
     acknowledged: [u64; COUNTERS],
     /// The counter of the EXEC without a reply.
     in_flight: Option<usize>,
 }
 
-/// All of them.
+/// All connections and counters.
 pub struct Counters {
     random: Random,
     connections: Vec<Connection>,
-    /// What the counters were at the last look.
+    /// The values of the counters at the last verification.
     found: [u64; COUNTERS],
     pair_found: u64,
     pub raised: u64,
@@ -84,14 +84,14 @@ impl Counters {
         }
     }
 
-    /// Threads that are to run while the server lives. In half of the rounds one connection only watches: then there
-    /// are moments in which nobody does, and a commit that asks too early takes the next WATCH for none.
+    /// Returns the work of threads while the server lives. In half of the rounds a single connection watches: then
+    /// there are moments without any watch, and a commit that asks too early takes the next WATCH for none.
     pub fn tasks(&mut self) -> Vec<Task<'_>> {
         let idle = if self.random.percent(50) { WATCHERS - 1 } else { 0 };
         self.connections.iter_mut().skip(idle).map(Task).collect()
     }
 
-    /// All of it is gone, by FLUSHALL.
+    /// Forgets all counters after a FLUSHALL.
     pub fn forget(&mut self) {
         (self.found, self.pair_found) = ([0; COUNTERS], 0);
         for connection in &mut self.connections {
@@ -99,7 +99,7 @@ impl Counters {
         }
     }
 
-    /// Compares the counters of a server that nobody else writes to with what was acknowledged.
+    /// Compares the counters of a server without other writers with the acknowledged changes.
     pub fn verify(&mut self, client: &mut Client) -> Result<()> {
         client.command(&format!("SELECT {HOME}"))?;
         for number in 0..COUNTERS {
@@ -135,7 +135,7 @@ impl Counters {
         taken.count() as u64
     }
 
-    /// Counts what the refused blocks of the last run were, for the totals.
+    /// Adds to the number of refused blocks, for the totals.
     pub fn note_refused(&mut self, count: u64) {
         self.refused += count;
     }
@@ -158,7 +158,7 @@ fn number(reply: &Reply) -> Option<u64> {
 }
 
 impl Task<'_> {
-    /// Goes on until told to stop or until the connection breaks; how many blocks were refused.
+    /// Runs until told to stop or until the connection breaks; returns how many blocks were refused.
     pub fn run(self, port: u16, stop: &AtomicBool) -> (End, u64) {
         let mut refused = 0;
         let connect = || -> std::io::Result<Client> {
@@ -210,7 +210,7 @@ impl Connection {
         self.execute(client, at, &block)
     }
 
-    /// Runs a block, and counts it where it took effect.
+    /// Runs a block, and counts it if it took effect.
     fn execute(&mut self, client: &mut Client, at: usize, block: &[Vec<String>]) -> Step {
         let reply = self.send(client, at, block)?;
         match &reply {
@@ -228,7 +228,7 @@ impl Connection {
         let raise = |key: &str| vec!["INCR".to_string(), key.to_string()];
         let reply = self.send(client, 0, &[raise(PAIR[0]), large, raise(PAIR[1])])?;
         match (&reply, reply.error()) {
-            // A server without such a bound takes it.
+            // A server without such a bound accepts the block.
             (Reply::Array(replies), _) if replies.iter().all(|reply| reply.error().is_none()) => {
                 self.acknowledged[0] += 1
             }
@@ -239,7 +239,7 @@ impl Connection {
         Ok(Ok(()))
     }
 
-    /// Sends a block; the reply to EXEC.
+    /// Sends a block and returns the reply to EXEC.
     fn send(&mut self, client: &mut Client, at: usize, block: &[Vec<String>]) -> std::io::Result<Reply> {
         client.push(&["MULTI"]);
         block.iter().for_each(|command| client.push(command));

@@ -1,10 +1,10 @@
 //! Consumer groups: a producer adds numbered entries to streams, consumers wait for them, acknowledge some and take
 //! over others, and the server is killed.
 //!
-//! Every entry that was acknowledged to the producer is there afterwards. Each one up to the group's last delivered id
-//! is acknowledged or pending: acknowledged if the reply to XACK came, pending unless an XACK was sent. Each one behind
-//! is neither, and nobody has received it. Nobody ever received an entry as a new one that another one had received so.
-//! `Account` judges that.
+//! Every entry that was acknowledged to the producer is there afterwards. An entry up to the group's last delivered ID
+//! is acknowledged or pending: acknowledged if the reply to XACK came, pending unless an XACK was sent. A later entry
+//! is neither, and no consumer has received it. No entry is ever delivered as a new one twice. `Account` verifies these
+//! rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,7 +19,7 @@ use crate::client::{Client, Reply};
 use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
-/// A database that nobody else uses.
+/// The database of the streams, which no other part uses.
 const HOME: Database = 7;
 const STREAMS: [&str; 2] = ["stream:a", "stream:b"];
 const CONSUMERS: u64 = 3;
@@ -29,19 +29,19 @@ const READ_MAX: u64 = 3;
 /// A stream with more entries is removed once they were verified.
 const ENTRIES_MAX: usize = 20_000;
 
-/// An entry: its stream, and the number that its id begins with.
+/// An entry: its stream, and the number that its ID begins with.
 type Entry = (usize, u64);
 
 struct Consumer {
     number: u64,
     random: Random,
-    /// Received as new ones since the last look.
+    /// Entries received as new ones since the last verification.
     new: Vec<Entry>,
-    /// Received and not acknowledged by this consumer.
+    /// Entries received and not acknowledged by this consumer.
     held: Vec<Entry>,
-    /// Acknowledged with a reply since the last look.
+    /// Entries acknowledged with a reply since the last verification.
     acknowledged: Vec<Entry>,
-    /// Those of an XACK without a reply.
+    /// The entries of an XACK without a reply.
     in_flight: Vec<Entry>,
 }
 
@@ -49,15 +49,15 @@ struct Producer {
     random: Random,
     next: u64,
     acknowledged: Vec<Entry>,
-    /// Of a block without a reply.
+    /// The entries of a block without a reply.
     in_flight: Vec<Entry>,
 }
 
-/// All of them; they outlive the server.
+/// All consumers and the producer; the value outlives the server.
 pub struct Groups {
     consumers: Vec<Consumer>,
     producer: Producer,
-    /// What is known from before the last look.
+    /// The state of all entries at the last verification.
     known: Account,
     pub added: u64,
     pub delivered: u64,
@@ -93,13 +93,13 @@ impl Groups {
         }
     }
 
-    /// What is to run in threads while the server lives.
+    /// Returns the work of threads while the server lives.
     pub fn tasks(&mut self) -> Vec<Task<'_>> {
         let consumers = self.consumers.iter_mut().map(|consumer| Task(Work::Consume(consumer)));
         consumers.chain([Task(Work::Produce(&mut self.producer))]).collect()
     }
 
-    /// All of it is gone, by FLUSHALL.
+    /// Forgets all entries after a FLUSHALL.
     pub fn forget(&mut self) {
         self.known = Account::default();
         for consumer in &mut self.consumers {
@@ -109,7 +109,7 @@ impl Groups {
         (self.producer.acknowledged, self.producer.in_flight) = (vec![], vec![]);
     }
 
-    /// Looks at every entry and every group in a server that nobody else writes to.
+    /// Verifies every entry and every group in a server without other writers.
     pub fn verify(&mut self, client: &mut Client) -> Result<()> {
         client.command(&format!("SELECT {HOME}"))?;
         let added = take(&mut self.producer.acknowledged);
@@ -138,24 +138,24 @@ impl Groups {
     }
 }
 
-/// What is known of all entries.
+/// The known state of all entries.
 #[derive(Default)]
 struct Account {
     added: BTreeSet<Entry>,
-    /// Received by somebody as new ones.
+    /// Entries that a consumer received as new ones.
     delivered: BTreeSet<Entry>,
     acknowledged: BTreeSet<Entry>,
     perhaps_acknowledged: BTreeSet<Entry>,
 }
 
-/// What a server says of a stream and its group.
+/// A stream and its group, as a server reports them.
 #[derive(Default)]
 struct Found {
     entries: BTreeSet<u64>,
     last_delivered: u64,
-    /// By the name of the consumer.
+    /// The names of consumers by entry.
     pending: BTreeMap<u64, String>,
-    /// As it counts them.
+    /// The number of pending entries, as the server counts them.
     pending_count: i64,
     pending_of_consumers: i64,
     lag: Option<i64>,
@@ -168,7 +168,7 @@ fn shown((stream, number): Entry) -> String {
 impl Account {
     fn settle(&mut self, stream: usize, unanswered: &[Entry], found: &Found) -> Result<()> {
         let unanswered: Vec<Entry> = unanswered.iter().copied().filter(|entry| entry.0 == stream).collect();
-        // What is seen of a block without a reply makes it one that happened.
+        // A block without a reply has happened if one of its entries is there.
         if unanswered.iter().any(|entry| found.entries.contains(&entry.1)) {
             self.added.extend(unanswered);
         }
@@ -212,7 +212,7 @@ impl Account {
         Ok(())
     }
 
-    /// A stream was removed.
+    /// Forgets a stream that was removed.
     fn forget(&mut self, stream: usize) {
         for entries in [&mut self.added, &mut self.delivered, &mut self.acknowledged, &mut self.perhaps_acknowledged] {
             entries.retain(|entry| entry.0 != stream);
@@ -228,7 +228,7 @@ impl Found {
             found.entries.extend(entry.elements().and_then(|parts| number(parts.first()?)));
         }
         let groups = client.command(&format!("XINFO GROUPS {name}"))?;
-        // None of the connections had got so far.
+        // No connection had created the group yet.
         let Some([group]) = groups.elements() else { return Ok(found) };
         let field = |of: &Reply, name: &[u8]| {
             let fields = of.elements().unwrap_or_default().chunks_exact(2);
@@ -251,22 +251,22 @@ impl Found {
     }
 }
 
-/// The number that an id begins with.
+/// Returns the number that an ID begins with.
 fn number(id: &Reply) -> Option<u64> {
     std::str::from_utf8(id.bytes()?).ok()?.split('-').next()?.parse().ok()
 }
 
-/// What came, or a text if it cannot be right.
+/// A reply, or a text if it cannot be right.
 type Step = io::Result<Result<(), String>>;
 
 impl Task<'_> {
-    /// Goes on until told to stop or until the connection breaks.
+    /// Runs until told to stop or until the connection breaks.
     pub fn run(self, port: u16, stop: &AtomicBool) -> End {
         let connect = || -> io::Result<Client> {
             let mut client = Client::connect(port, REPLY_TIMEOUT)?;
             client.command(&format!("SELECT {HOME}"))?;
             for name in STREAMS {
-                // One of all connections makes it.
+                // The first of all connections creates the group.
                 client.command(&format!("XGROUP CREATE {name} g 0 MKSTREAM"))?;
             }
             Ok(client)
@@ -326,7 +326,7 @@ impl Consumer {
         Ok(Ok(()))
     }
 
-    /// Some of what it has received, perhaps of what others have acknowledged meanwhile.
+    /// Acknowledges some entries that this consumer has received; others may have acknowledged them meanwhile.
     fn acknowledge(&mut self, client: &mut Client) -> Step {
         let Some(stream) = self.held.last().map(|entry| entry.0) else { return self.read(client) };
         let most = self.random.between(1, 5) as usize;
@@ -342,7 +342,7 @@ impl Consumer {
         Ok(if right { Ok(()) } else { Err(format!("{command} was answered by {reply}")) })
     }
 
-    /// Takes over what is pending, whoever has it.
+    /// Takes over pending entries, of whatever consumer.
     fn take_over(&mut self, client: &mut Client) -> Step {
         let stream = self.random.below(2) as usize;
         let command = format!("XAUTOCLAIM {} g c{} 0 0 COUNT 2 JUSTID", STREAMS[stream], self.number);
@@ -359,7 +359,7 @@ impl Consumer {
 }
 
 impl Producer {
-    /// One entry, or a block of some for both streams.
+    /// Adds one entry, or a block of several to both streams.
     fn add(&mut self, client: &mut Client) -> Step {
         let count = if self.random.percent(80) { 1 } else { self.random.between(2, ADDED_MAX) };
         let first_stream = self.random.below(2) as usize;

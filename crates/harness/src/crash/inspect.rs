@@ -1,5 +1,5 @@
-//! Reads one collection, and has everything that a user may ask about it agree: the number that the header has with the
-//! elements that are read, whole pages with single elements, ranks with scores.
+//! Reads one collection, and checks that all replies about it agree: the count in the header with the elements that are
+//! read, whole pages with single elements, ranks with scores.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::model::{Entry, Millis};
 use super::value::{Bytes, Field, Hash, Id, List, Set, Stream, Value, Zset, ranked};
 use crate::client::{Client, Reply};
 
-/// How many elements of one collection are asked for one by one.
+/// The most elements of one collection that are asked for one by one.
 const SINGLES_MAX: usize = 40;
 
-/// The collection of this type; nothing if its deadline passed meanwhile.
+/// Reads the collection of this type; nothing if its deadline passed meanwhile.
 pub fn inspect(client: &mut Client, key: &[u8], kind: &[u8]) -> Result<Option<Entry>> {
     let (count, all): (&str, &[&str]) = match kind {
         b"hash" => ("HLEN", &["HGETALL"]),
@@ -57,7 +57,7 @@ pub fn inspect(client: &mut Client, key: &[u8], kind: &[u8]) -> Result<Option<En
         let fields = std::sync::Arc::make_mut(hash);
         field_deadlines(client, key, fields)?;
     }
-    // What was asked first and what was asked last agree only if the key has not gone in between.
+    // The first and the last replies agree only if the key has not gone in between.
     client.push(&[b"EXISTS", key]);
     client.flush()?;
     if deadline.is_some() && client.read()?.integer() == Some(0) {
@@ -70,7 +70,7 @@ pub fn inspect(client: &mut Client, key: &[u8], kind: &[u8]) -> Result<Option<En
     Ok(Some(entry))
 }
 
-/// A stream, which may be empty: entries, up and down, and what XINFO says of it.
+/// Reads a stream, which may be empty: entries in both directions, and the fields of XINFO.
 fn stream(client: &mut Client, key: &[u8]) -> Result<Option<Entry>> {
     client.push(&[&b"XRANGE"[..], key, b"-", b"+"]);
     client.push(&[&b"XREVRANGE"[..], key, b"+", b"-"]);
@@ -115,7 +115,7 @@ fn id_of(reply: &Reply) -> Result<Id> {
     Ok((ms.parse()?, seq.parse()?))
 }
 
-/// Questions about single elements, sent together, and what they must be answered by.
+/// Questions about single elements, sent together, and their right answers.
 struct Asked<'a> {
     client: &'a mut Client,
     key: &'a [u8],
@@ -129,7 +129,7 @@ impl Asked<'_> {
         self.questions.push((command, expected));
     }
 
-    /// The outer result is the connection's, the inner one the data's.
+    /// Asks all questions. The outer result is the connection's, the inner one the data's.
     fn check(self) -> Result<Result<(), String>> {
         self.questions.iter().for_each(|(command, _)| self.client.push(command));
         self.client.flush()?;
@@ -145,7 +145,7 @@ impl Asked<'_> {
     }
 }
 
-/// A command with the key behind its name.
+/// Returns a command with the key behind its name.
 fn on(key: &[u8], words: &[&str]) -> Vec<Bytes> {
     let mut command: Vec<Bytes> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     command.insert(1, key.to_vec());
@@ -157,7 +157,7 @@ fn bytes_of(reply: &Reply) -> Result<Vec<Bytes>> {
     items.iter().map(|item| item.bytes().map(<[u8]>::to_vec).context("an element that is no string")).collect()
 }
 
-/// Which of so many elements are asked for one by one.
+/// Returns the indexes of the elements that are asked for one by one.
 fn singles(length: usize) -> impl Iterator<Item = usize> {
     (0..length).step_by(length.div_ceil(SINGLES_MAX).max(1))
 }
@@ -173,7 +173,7 @@ fn hash(asked: &mut Asked, elements: &[Bytes]) -> Result<Hash> {
     Ok(hash)
 }
 
-/// The deadlines of all fields, if the server knows of such.
+/// Reads the deadlines of all fields, if the server supports these.
 fn field_deadlines(client: &mut Client, key: &[u8], hash: &mut Hash) -> Result<()> {
     let count = hash.len().to_string();
     let mut command = on(key, &["HPEXPIRETIME", "FIELDS", &count]);
@@ -187,7 +187,7 @@ fn field_deadlines(client: &mut Client, key: &[u8], hash: &mut Hash) -> Result<(
     for (field, deadline) in hash.values_mut().zip(deadlines) {
         field.deadline = match deadline.integer() {
             Some(at) if at >= 0 => Some(at as Millis),
-            // -2: the key is gone, which is noticed next.
+            // -2 means that the key is gone, which is noticed next.
             Some(-1 | -2) => None,
             _ => bail!("HPEXPIRETIME gave {deadline}"),
         };

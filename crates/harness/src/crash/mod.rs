@@ -2,10 +2,10 @@
 //! the same directory, and every acknowledged write, every transaction, every deadline and every count is checked.
 //!
 //! `model` says what must have survived, `writer` writes (`strings`, `collections`, `transactions` make its
-//! operations), `observe` reads everything back, collections by `inspect`. `backups` has backups taken meanwhile and
-//! opens them, `pops` has elements wander through blocked pops, `groups` entries through consumer groups, `counters`
-//! has connections raise counters that others raise meanwhile; `short_disk` is a program of its own. A loss ends the
-//! run and leaves the data directory where it is.
+//! operations), `observe` reads everything back, collections by `inspect`. `backups` takes backups meanwhile and opens
+//! them, `pops` moves elements through blocked pops, `groups` entries through consumer groups, `counters` raises
+//! counters over several connections at once; `short_disk` is a program of its own. A loss ends the run and leaves the
+//! data directory where it is.
 
 pub mod model;
 mod value;
@@ -57,17 +57,17 @@ pub const SMALL_STORE: &str =
 const SHARED: u64 = 4;
 const FLUSHED: [Database; 2] = [8, 9];
 const SWAPPED: [Database; 2] = [10, 11];
-/// All that writers use.
+/// All databases of writers.
 const USED: [Database; 8] = [0, 1, 2, 3, 8, 9, 10, 11];
 
-/// How a round ends.
+/// The way in which a round ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// SIGKILL while all write.
+    /// SIGKILL while writers write.
     Kill,
-    /// SIGKILL as soon as they have begun.
+    /// SIGKILL as soon as writers have begun.
     EarlyKill,
-    /// SIGTERM while all write.
+    /// SIGTERM while writers write.
     Stop,
     /// SIGTERM, and SIGKILL before it has stopped.
     KillWhileStopping,
@@ -95,7 +95,7 @@ struct Totals {
     check_seconds: f64,
 }
 
-/// Runs until the time is over; true if nothing was lost. Prints totals, and what was lost.
+/// Runs until the time is over and prints totals and losses; returns true if nothing was lost.
 pub fn run(options: &Options) -> Result<bool> {
     println!("crash: seed {}, {} writers, {} s", options.seed, options.writers, options.time.as_secs());
     let mut run = Run::new(options)?;
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Start, verify, write, kill.
+    /// Runs one round: start, verify, write, kill.
     fn round(&mut self) -> Result<()> {
         self.totals.rounds += 1;
         self.kill_while_starting()?;
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Has everything that the server left behind verified, if it is ours.
+    /// Has our server's `check` verify the directory, if the server is ours.
     fn check_directory(&mut self) -> Result<()> {
         let begin = Instant::now();
         self.totals.checks += u64::from(self.options.server.check(&self.place.data())?);
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets all writers write, and ends the server in the given way. What they have in flight stays with them.
+    /// Lets all writers write, and ends the server in the given way. Operations in flight stay with their writers.
     fn write_until(&mut self, ending: Ending) -> Result<()> {
         let mut server = self.server.take().context("a round begins with a server")?;
         let port = server.port();
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
                 threads.iter().chain(&pops).chain(&groups).any(|thread| thread.is_finished())
                     || counters.iter().any(|thread| thread.is_finished())
             };
-            // The moment of the kill is what the seed decides; nothing is waited for.
+            // The seed decides the moment of the kill; nothing is waited for.
             let begin = Instant::now();
             while begin.elapsed() < time && !finished() {
                 sleep((time - begin.elapsed().min(time)).min(Duration::from_millis(20)));
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// All or nothing of everything: sends FLUSHALL, kills, and expects one of the two.
+    /// Sends FLUSHALL and kills the server, and expects all data or none.
     fn kill_in_flushall(&mut self, mut server: Server) -> Result<()> {
         let mut client = server.client()?;
         client.push(&["FLUSHALL"]);
@@ -384,7 +384,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What was seen of each writer's keys; all keys are some writer's.
+/// Divides the keys that were seen by writer; every key belongs to one.
 fn by_writer(seen: Seen, writers: &[Writer]) -> Result<Vec<Seen>> {
     let (from, until) = (seen.from, seen.until);
     let mut parts: BTreeMap<String, Seen> = BTreeMap::new();
@@ -417,7 +417,7 @@ fn end_server(server: &mut Server, ending: Ending, stop: &AtomicBool, random: &m
     }
 }
 
-/// A writer whose connection broke before anything was done to the server has found a failure.
+/// Turns a connection that broke before the server was ended into a failure.
 fn mark_early(ends: Vec<End>) -> Vec<End> {
     let mark = |end| match end {
         End::Broken(error) => End::Wrong(format!("lost its connection before the server was ended: {error}")),
@@ -426,7 +426,7 @@ fn mark_early(ends: Vec<End>) -> Vec<End> {
     ends.into_iter().map(mark).collect()
 }
 
-/// A number from INFO; 0 if the server does not say.
+/// Returns a number from INFO; 0 if the server does not report it.
 fn field(port: u16, section: &str, name: &str) -> u64 {
     let client = Client::connect(port, REPLY_TIMEOUT);
     let info = client.and_then(|mut client| client.info(section));

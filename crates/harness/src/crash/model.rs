@@ -1,10 +1,10 @@
-//! What one writer's part of the data must be: keys with values (`value`) and deadlines, and operations that change
+//! The model of one writer's part of the data: keys with values (`value`) and deadlines, and operations that change
 //! them.
 //!
 //! Each writer owns the keys that begin with its prefix, in databases of its choice, and writes them through one
 //! connection. The server runs one connection's commands in order, so after a crash the writer's part must equal the
-//! state after the last acknowledged operation, or that state and a run of the operations in flight, none of them in
-//! half. That is the whole contract, and `find_survivor` checks it.
+//! state after the last acknowledged operation and a run, perhaps empty, of the operations in flight, each of them
+//! whole. `find_survivor` checks this contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,13 +28,13 @@ impl Entry {
         Entry { value: Value::Text(value.as_ref().into()), deadline: None }
     }
 
-    /// The bytes of a string; a collection has none.
+    /// Returns the bytes of a string; a collection has none.
     pub fn bytes(&self) -> &[u8] {
         self.value.text().unwrap_or_default()
     }
 }
 
-/// A change whose outcome was known when it was sent, but for a draw's.
+/// A change whose outcome was known when it was sent, except for a draw's.
 #[derive(Clone, Debug)]
 pub enum Effect {
     Put(Place, Entry),
@@ -43,8 +43,8 @@ pub enum Effect {
     Deadline(Place, Option<Millis>),
     /// RENAME.
     Move(Place, Place),
-    /// SPOP of so many members: which ones its reply says. The only effect of its operation, and nothing is sent behind
-    /// it before its reply, which puts edits in its place.
+    /// SPOP of so many members, which its reply names. The only effect of its operation; nothing is sent behind it
+    /// before its reply, which replaces it by edits.
     Draw(Place, usize),
     /// FLUSHDB of a database that only this writer uses.
     Clear(Database),
@@ -52,7 +52,7 @@ pub enum Effect {
     Swap(Database, Database),
 }
 
-/// What is acknowledged, and survives, as one: a command, or a transaction.
+/// A command or a transaction, which is acknowledged, and survives, as a whole.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub commands: Vec<Vec<Vec<u8>>>,
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// The set at a place; empty if there is none.
+    /// Returns the set at a place; empty if there is none.
     pub fn set(&self, place: &Place) -> Set {
         match self.keys.get(place).map(|entry| &entry.value) {
             Some(Value::Set(set)) => Set::clone(set),
@@ -115,13 +115,13 @@ impl State {
         }
     }
 
-    /// Forgets keys whose deadline has passed: they are gone for good.
+    /// Forgets keys whose deadline has passed: they stay gone.
     pub fn forget_expired(&mut self, now: Millis) {
         self.keys.retain(|_, entry| entry.deadline.is_none_or(|deadline| deadline > now));
     }
 }
 
-/// What a server was seen to hold of one writer's keys, read between two moments.
+/// One writer's keys in a server, read between two moments.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub keys: BTreeMap<Place, Entry>,
@@ -130,7 +130,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether a place holds what it should. A key must be there until its deadline and be gone after it.
+    /// Returns whether a place holds the expected entry. A key must be there until its deadline and be gone after it.
     fn agrees(&self, place: &Place, expected: Option<&Entry>) -> bool {
         match (expected, self.keys.get(place)) {
             (None, None) => true,
@@ -141,7 +141,8 @@ impl Seen {
     }
 }
 
-/// The state that `seen` shows, and how many of the operations in flight are in it; or what is wrong with the nearest.
+/// Returns the state that `seen` shows, and how many of the operations in flight are in it; or the errors in the
+/// nearest one.
 pub fn find_survivor(acknowledged: &State, in_flight: &[Operation], seen: &Seen) -> Result<(State, usize), String> {
     let mut state = acknowledged.clone();
     let mut wrong = wrong_places(&state, seen);
@@ -211,8 +212,8 @@ pub fn find_survivor(acknowledged: &State, in_flight: &[Operation], seen: &Seen)
     Err(text)
 }
 
-/// The edits of a draw whose reply was lost: the members that are no longer seen, or if these are not as many as were
-/// drawn, any, which then are wrong.
+/// Returns the edits of a draw whose reply was lost: the members that are no longer seen, or, if their number is not
+/// that of the draw, any members, which then count as wrong.
 fn drawn(set: &Set, count: usize, seen: &Seen, place: &Place) -> Vec<Effect> {
     let left = match seen.keys.get(place).map(|entry| &entry.value) {
         Some(Value::Set(left)) => Some(left),

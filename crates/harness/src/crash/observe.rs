@@ -1,5 +1,5 @@
-//! Reads everything that a restarted server holds, by the commands a user has for that, and checks that they agree with
-//! each other: SCAN, TYPE, GET, PEXPIRETIME, DBSIZE. Collections are read by `inspect`.
+//! Reads everything that a restarted server holds, by the commands that a user has, and checks that their replies
+//! agree: SCAN, TYPE, GET, PEXPIRETIME, DBSIZE. Collections are read by `inspect`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
@@ -14,12 +14,12 @@ use crate::client::Client;
 use crate::diff::compare::scan_page;
 use crate::quoted::abbreviate;
 
-/// How many keys are asked for in one pipeline.
+/// The number of keys in one pipeline.
 const PIPELINE: usize = 200;
 /// The time within which active expiry must have removed the last expired key.
 const EXPIRY_MAX: Duration = Duration::from_secs(20);
 
-/// The keys of the given databases.
+/// Reads the keys of the given databases.
 pub fn observe(client: &mut Client, databases: &[Database]) -> Result<Seen> {
     let mut seen = Seen { keys: BTreeMap::new(), from: now_ms(), until: 0 };
     for &database in databases {
@@ -76,7 +76,7 @@ fn observe_strings<'a>(
             (Some(value), Some(at)) if at >= 0 => {
                 seen.keys.insert(place, Entry { deadline: Some(at as u64), ..Entry::text(value) })
             }
-            // Its deadline passed between TYPE and GET, or between GET and PEXPIRETIME.
+            // The key's deadline passed between TYPE and GET, or between GET and PEXPIRETIME.
             (None, Some(-2)) if value.is_nil() => None,
             (Some(_), Some(-2)) => None,
             _ => bail!("GET {} gave {value}, PEXPIRETIME {deadline}", abbreviate(name)),
@@ -85,8 +85,8 @@ fn observe_strings<'a>(
     Ok(())
 }
 
-/// DBSIZE must be the number of keys that SCAN finds, once expired keys are removed. `expiring` says whether there may
-/// be any, which may also go between the two questions; if not, it must be so at once.
+/// Compares DBSIZE with the number of keys that SCAN finds, once expired keys are removed. `expiring` says whether
+/// there may be such keys, which may also go between the two commands; if not, the numbers must be equal at once.
 pub fn check_sizes(client: &mut Client, databases: &[Database], expiring: bool) -> Result<()> {
     let begin = Instant::now();
     for &database in databases {
@@ -115,7 +115,7 @@ fn select(client: &mut Client, database: Database) -> Result<()> {
     Ok(())
 }
 
-/// A full iteration. Nothing writes meanwhile, so no key may come twice.
+/// Iterates over all keys. Nothing writes meanwhile, so no key may come twice.
 fn scan(client: &mut Client) -> Result<BTreeSet<Vec<u8>>> {
     let mut found = BTreeSet::new();
     let mut cursor = 0;

@@ -1,6 +1,7 @@
-//! The crash test on a disk that is short: others fill it and empty it again while many connections write and delete,
-//! and the server is stopped or killed and started again, wherever that leaves it. What was acknowledged is there, a
-//! block took effect as a whole or not at all, what was refused had no effect, and in the end all room comes back.
+//! The crash test on a disk that is short of room: other files fill it and go again while many connections write and
+//! delete, and the server is stopped or killed and started again, wherever that leaves it. Acknowledged writes are
+//! there, a block took effect as a whole or not at all, a refused write had no effect, and in the end all room comes
+//! back.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +24,7 @@ const DISK_BYTES: u64 = 400 << 20;
 /// Triples of keys that each writer has.
 const TRIPLES: u64 = 6;
 
-/// How long the server may take to give the room back that FLUSHALL has freed.
+/// The longest time until the server gives back the room that FLUSHALL has freed.
 const ROOM_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -37,18 +38,18 @@ struct Totals {
     deletions_refused: AtomicU64,
 }
 
-/// Three keys that are always written and deleted together.
+/// A writer of triples: three keys that are always written and deleted together.
 struct Writer {
     number: u64,
     random: Random,
-    /// What each triple holds, by the number of the value; 0 for nothing.
+    /// The acknowledged value of each triple, by its number; 0 for none.
     acknowledged: [u64; TRIPLES as usize],
-    /// What the operation under way makes of a triple.
+    /// The triple that the operation in flight writes, and the number of its value.
     in_flight: Option<(usize, u64)>,
     next: u64,
 }
 
-/// A value that no other one is like, and that does not compress.
+/// Returns a value unlike all others, which does not compress.
 fn value(number: u64) -> Vec<u8> {
     let mut random = Random::of_part(number, 0);
     let bytes = if random.percent(8) { random.between(1 << 20, 4 << 20) } else { random.between(10_000, 400_000) };
@@ -57,7 +58,7 @@ fn value(number: u64) -> Vec<u8> {
     value
 }
 
-/// What a server answers to what it has no room for.
+/// Returns whether a reply refuses a command for lack of room.
 fn is_refusal(reply: &Reply) -> bool {
     let refused =
         |text: &str| text.starts_with("MISCONF ") || text.starts_with("EXECABORT ") && text.contains("MISCONF ");
@@ -74,7 +75,7 @@ impl Writer {
         format!("w{}:{triple}{part}", self.number)
     }
 
-    /// Writes until told to stop, or the server is gone; an error is something that cannot be.
+    /// Writes until told to stop, or the server is gone; a reply that cannot be is an error.
     fn run(&mut self, port: u16, stop: &AtomicBool, totals: &Totals) -> Result<()> {
         let Ok(mut client) = Client::connect(port, REPLY_TIMEOUT) else { return Ok(()) };
         while !stop.load(Ordering::Relaxed) {
@@ -89,7 +90,7 @@ impl Writer {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut || error.kind() == io::ErrorKind::WouldBlock => {
                     bail!("writer {}: no reply within {} s", self.number, REPLY_TIMEOUT.as_secs())
                 }
-                // The server is gone, with this under way.
+                // The server is gone, with this operation in flight.
                 Err(_) => return Ok(()),
             };
             let refused = is_refusal(&reply);
@@ -134,7 +135,7 @@ impl Writer {
         client.read()
     }
 
-    /// What the triples hold now: what was acknowledged, or what was under way.
+    /// Checks that each triple holds its acknowledged value, or the one in flight.
     fn verify(&mut self, client: &mut Client) -> Result<()> {
         for triple in 0..TRIPLES as usize {
             let under_way = self.in_flight.filter(|(at, _)| *at == triple).map(|(_, number)| number);
@@ -177,12 +178,12 @@ fn crowd(disk: &SmallDisk, mut random: Random, stop: &AtomicBool) -> Result<()> 
     Ok(())
 }
 
-/// Runs until the time is over; true if nothing was lost and all room came back. Prints totals, and what was lost.
+/// Runs until the time is over and prints totals and losses; returns true if nothing was lost and all room came back.
 pub fn run(options: &Options) -> Result<bool> {
     run_and(options, room_comes_back)
 }
 
-/// Runs until the time is over; true if nothing was lost. How soon room comes back is not looked at.
+/// Runs until the time is over; returns true if nothing was lost. How soon room comes back is not checked.
 pub fn run_for_losses(options: &Options) -> Result<bool> {
     run_and(options, |_, _, _| Ok(()))
 }
@@ -210,19 +211,19 @@ fn run_and(options: &Options, end: impl Fn(&Options, &Workplace, &SmallDisk) -> 
         Err(error) => {
             println!("crash on a short disk: FAILED in round {}: {error:#}", totals.rounds);
             println!("crash on a short disk: the server's last lines:\n{}", place.log_tail());
-            // The disk goes with this process; the server's lines stay.
+            // The disk goes with this process; the server's log stays.
             println!("crash on a short disk: its log is left in {}", place.keep().display());
             Ok(false)
         }
     }
 }
 
-/// Starts the server, on the disk as it is if that can be.
+/// Starts the server, on the disk as it is if possible.
 fn start(options: &Options, place: &Workplace, disk: &SmallDisk, totals: &mut Totals) -> Result<Server> {
     if let Ok((server, _)) = Server::start(&options.server, place) {
         return Ok(server);
     }
-    // Without any room, not even the base's own files, it says so. It starts when there is some.
+    // Without room even for the base's own files the server says so and ends. It starts once there is room.
     ensure!(disk.free_bytes() < 8 << 20, "the server does not start with {} bytes free", disk.free_bytes());
     ensure!(place.log_tail().contains("full") || place.log_tail().contains("No space"), "it does not say why");
     totals.starts_refused += 1;
@@ -230,7 +231,7 @@ fn start(options: &Options, place: &Workplace, disk: &SmallDisk, totals: &mut To
     Ok(Server::start(&options.server, place)?.0)
 }
 
-/// Start, verify, write while others take the room, end.
+/// Runs one round: start, verify, write while another thread takes the room, end.
 fn round(
     options: &Options,
     place: &Workplace,
@@ -279,7 +280,7 @@ fn room_comes_back(options: &Options, place: &Workplace, disk: &SmallDisk) -> Re
     let reply = server.client()?.command("FLUSHALL")?;
     ensure!(reply.is_ok(), "FLUSHALL: {reply}");
     let begin = Instant::now();
-    // A log of two segments, the reserve, and what the base needs for itself.
+    // Room remains taken by a log of two segments, the reserve, and the base's own files.
     while disk.free_bytes() < DISK_BYTES / 2 {
         ensure!(
             begin.elapsed() < ROOM_MAX,

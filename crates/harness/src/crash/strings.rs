@@ -1,4 +1,4 @@
-//! What writers do to strings.
+//! The writers' operations on strings.
 
 use super::model::{Effect, Entry};
 use super::writer::{Plan, Writer, now_ms};
@@ -6,7 +6,7 @@ use crate::client::Reply;
 
 /// The largest string that a writer builds by APPEND and SETRANGE: several chunks.
 const BIG_BYTES_MAX: usize = 200_000;
-/// The longest that a short-lived key lives.
+/// The longest life of a short-lived key.
 pub(super) const MAYFLY_MS_MAX: u64 = 1500;
 
 impl Writer {
@@ -81,7 +81,7 @@ impl Writer {
         self.push(plan, command, reply, vec![Effect::Put(place, entry)]);
     }
 
-    /// Deadlines that no run reaches: set, moved, taken away.
+    /// Adds a command on a deadline, which no run reaches: set, moved, taken away.
     pub(super) fn deadline(&mut self, plan: &mut Plan) {
         let key = self.key("d", 60);
         let place = (plan.database, key.clone());
@@ -156,7 +156,7 @@ impl Writer {
         self.push(plan, vec![name.as_bytes().to_vec(), from, to], reply, effects);
     }
 
-    /// A key that soon expires. Nothing else ever touches it, because what it would find depends on the time.
+    /// Adds a key that soon expires. No other operation touches it, because its result would depend on the time.
     pub(super) fn mayfly(&mut self, plan: &mut Plan) {
         let (key, value) = (self.key("m", 200), self.value());
         let deadline = now_ms() + self.random.between(30, MAYFLY_MS_MAX);

@@ -1,11 +1,11 @@
-//! What writers do in blocks: several keys at once, of all types, also in two databases; and to databases as a whole.
+//! The writers' blocks: over several keys, of all types, also in two databases; and operations on whole databases.
 
 use super::model::{Database, Effect, Operation};
 use super::writer::{Plan, Role, Writer, empty};
 use crate::client::Reply;
 
 impl Writer {
-    /// Several keys that always have the same value, and a counter, changed together.
+    /// Adds a block that sets several keys to one value, and raises a counter with them.
     pub(super) fn transaction(&mut self, plan: &mut Plan) {
         let mut inner = Plan { operation: empty(), database: plan.database };
         let group = self.random.below(20);
@@ -25,7 +25,7 @@ impl Writer {
         self.wrap(plan, inner);
     }
 
-    /// A transaction of which one command fails when it runs; the others stand.
+    /// Adds a transaction of which one command fails when it runs; the others stand.
     pub(super) fn transaction_with_error(&mut self, plan: &mut Plan) {
         let mut inner = Plan { operation: empty(), database: plan.database };
         let key = self.key("text", 5);
@@ -43,7 +43,7 @@ impl Writer {
             self.push(plan, command, Reply::Simple(b"QUEUED".to_vec()), vec![]);
         }
         self.push(plan, vec![b"EXEC".to_vec()], Reply::Array(replies), vec![]);
-        // They were taken into the sent state when they were made.
+        // The effects were applied to the sent state when their commands were made.
         plan.operation.effects.extend(effects);
     }
 
@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// A transaction that writes to two databases.
+    /// Adds a transaction that writes to two databases.
     pub(super) fn across_databases(&mut self, plan: &mut Plan, other: Database) {
         let select = |database: Database| vec![b"SELECT".to_vec(), database.to_string().into_bytes()];
         let mut inner = Plan { operation: empty(), database: plan.database };

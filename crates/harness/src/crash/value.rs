@@ -1,5 +1,5 @@
-//! What a key holds in the model, and the changes of single elements that commands make. A collection that an edit
-//! empties is gone; an edit of a key that is not there makes the collection that it belongs to.
+//! The values of keys in the model, and the changes of single elements that commands make. A collection that an edit
+//! empties is gone; an edit of a missing key makes the collection that the edit belongs to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,20 +11,20 @@ pub type Bytes = Vec<u8>;
 pub type Hash = BTreeMap<Bytes, Field>;
 pub type List = VecDeque<Bytes>;
 pub type Set = BTreeSet<Bytes>;
-/// Scores are whole numbers, which every server prints alike.
+/// The members and scores of a sorted set. Scores are whole numbers, which every server prints alike.
 pub type Zset = BTreeMap<Bytes, i64>;
 
-/// The id of a stream's entry.
+/// The ID of a stream's entry.
 pub type Id = (u64, u64);
 
-/// It stays when its last entry goes.
+/// A stream, which stays when its last entry goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
     /// Fields and values in turn.
     pub entries: BTreeMap<Id, Vec<Bytes>>,
-    /// The highest id that was ever given out.
+    /// The highest ID that was ever given out.
     pub last: Id,
-    /// The highest one that XDEL removed.
+    /// The highest ID that XDEL removed.
     pub max_deleted: Id,
     pub added: u64,
 }
@@ -41,7 +41,7 @@ impl From<Bytes> for Field {
     }
 }
 
-/// Collections are shared between states until one of them is edited.
+/// A value. Collections are shared between states until one of them is edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Text(Arc<[u8]>),
@@ -55,25 +55,25 @@ pub enum Value {
 /// A change of one element.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Of a hash: its value and deadline.
+    /// Sets a field of a hash: its value and deadline.
     Field(Bytes, Field),
-    /// Of a list: comes in at this index.
+    /// Inserts an element into a list at this index.
     Insert(usize, Bytes),
-    /// Of a list: goes from this index.
+    /// Removes the element of a list at this index.
     Take(usize),
-    /// Of a set.
+    /// Adds a member to a set.
     Member(Bytes),
-    /// Of a sorted set.
+    /// Sets a member's score in a sorted set.
     Score(Bytes, i64),
-    /// A field or member goes, of a hash, set or sorted set.
+    /// Removes a field or member of a hash, set or sorted set.
     Drop(Bytes),
-    /// Of a stream: comes behind the others.
+    /// Appends an entry to a stream.
     Entry(Id, Vec<Bytes>),
-    /// Of a stream: XDEL.
+    /// Removes an entry of a stream by XDEL.
     Deleted(Id),
-    /// Of a stream: goes with a trim.
+    /// Removes an entry of a stream by a trim.
     Trimmed(Id),
-    /// Of a stream: XSETID.
+    /// Sets the last ID of a stream by XSETID.
     Last(Id),
 }
 
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// What an edit of a key that is not there begins with.
+    /// Returns the empty value that an edit of a missing key begins with.
     pub fn empty_for(edit: &Edit) -> Value {
         match edit {
             Edit::Field(..) => Value::Hash(Arc::default()),
@@ -138,7 +138,7 @@ impl Value {
         }
     }
 
-    /// The first elements of this value that another of its type has not, or has otherwise.
+    /// Describes the first elements of this value that another of its type lacks or has with another value.
     pub fn lacking_in(&self, other: &Value) -> Vec<String> {
         let show = |name: &Bytes, value: String| format!("{} = {value}", abbreviate(name));
         let field = |f: &Field| format!("{} until {:?}", abbreviate(&f.value), f.deadline);
@@ -184,10 +184,10 @@ impl Stream {
     }
 }
 
-/// The members in the order of their ranks.
+/// Returns the members in the order of their ranks.
 pub fn ranked(zset: &Zset) -> Vec<(&Bytes, i64)> {
     let mut all: Vec<(&Bytes, i64)> = zset.iter().map(|(member, score)| (member, *score)).collect();
-    // Members come in the order of their bytes, which is that of members with equal scores.
+    // Members iterate in the order of their bytes, which is the order of members with equal scores.
     all.sort_by_key(|(_, score)| *score);
     all
 }

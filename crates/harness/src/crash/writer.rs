@@ -1,5 +1,5 @@
 //! One writer: makes operations on its own keys from its seed, sends them in pipelines, and checks every reply against
-//! what its model says. It outlives the server: what it knows is carried from one run of the server to the next.
+//! its model. The writer outlives the server: its state is carried from one run of the server to the next.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -15,10 +15,10 @@ use crate::random::Random;
 
 /// The most operations in one pipeline.
 const PIPELINE_MAX: u64 = 64;
-/// How often a pipeline ends in a draw.
+/// The percentage of pipelines that end in a draw.
 const DRAW_PERCENT: u64 = 25;
 
-/// What a writer does, and how often.
+/// The operations of a writer, and how often each comes.
 const OPERATIONS: &[(u64, fn(&mut Writer, &mut Plan))] = &[
     (200, Writer::set),
     (350, Writer::collection),
@@ -43,36 +43,36 @@ pub fn now_ms() -> Millis {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
-/// What a writer may do beside plain writes.
+/// The operations that a writer may do beside plain writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Shares its database with others.
     Plain,
-    /// Has a database alone, and flushes it.
+    /// Has a database of its own, and flushes it.
     Flusher,
-    /// Has two databases alone, and swaps them.
+    /// Has two databases of its own, and swaps them.
     Swapper(Database),
 }
 
-/// Why a run of a writer ended.
+/// The reason why a run of a writer ended.
 #[derive(Debug)]
 pub enum End {
-    /// It was told to stop and has read all replies.
+    /// The writer was told to stop and has read all replies.
     Stopped,
     /// The connection broke; operations are in flight.
     Broken(io::Error),
-    /// A reply that cannot be.
+    /// A reply was wrong.
     Wrong(String),
 }
 
-/// How far a writer is in its journal, for those who look from other threads.
+/// A writer's progress in its journal, for other threads.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub sent: AtomicU64,
     pub acknowledged: AtomicU64,
 }
 
-/// The effects of all operations since it was begun, in their order.
+/// The effects of all operations since the journal began, in their order.
 struct Journal {
     before: State,
     operations: Vec<Operation>,
@@ -87,9 +87,9 @@ pub struct Writer {
     /// Whether the server knows deadlines of fields.
     pub(super) field_deadlines: bool,
     pub(super) random: Random,
-    /// After all that was sent.
+    /// The state after all operations that were sent.
     pub(super) sent: State,
-    /// After all that was acknowledged.
+    /// The state after all operations that were acknowledged.
     pub acknowledged: State,
     pub in_flight: VecDeque<Operation>,
     pub operations_sent: u64,
@@ -114,7 +114,7 @@ impl Writer {
         }
     }
 
-    /// Takes over what a restarted server was found to hold.
+    /// Takes over the state that a restarted server was found to hold.
     pub fn resume_from(&mut self, state: State) {
         self.acknowledged = state;
         self.acknowledged.forget_expired(now_ms());
@@ -122,7 +122,7 @@ impl Writer {
         self.in_flight.clear();
     }
 
-    /// Remembers all operations from now on, of which none is in flight.
+    /// Remembers all operations from now on; none may be in flight.
     pub fn begin_journal(&mut self) -> Arc<Progress> {
         let progress = Arc::<Progress>::default();
         let (before, progress_of_journal) = (self.acknowledged.clone(), progress.clone());
@@ -130,7 +130,7 @@ impl Writer {
         progress
     }
 
-    /// The state after so many operations of the journal, and those from there on until another one.
+    /// Returns the state after `from` operations of the journal, and the operations from there to `until`.
     pub fn journal_between(&self, from: u64, until: u64) -> (State, &[Operation]) {
         let Some(journal) = &self.journal else { return (State::default(), &[]) };
         let mut state = journal.before.clone();
@@ -188,7 +188,7 @@ impl Writer {
         self.operations_sent += 1;
     }
 
-    /// Puts what a draw has brought in its place; a text if it cannot have brought that.
+    /// Replaces a draw by the edits that its reply names; returns a text if the reply cannot be right.
     fn on_drawn(&mut self, place: &Place, count: usize, reply: &Reply) -> Result<(), String> {
         let set = self.acknowledged.set(place);
         let drawn: BTreeSet<&[u8]> = match reply.elements() {
@@ -210,7 +210,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads the replies to all that is in flight; a text if one is wrong.
+    /// Reads the replies to all operations in flight; returns a text if one is wrong.
     fn read_replies(&mut self, client: &mut Client) -> io::Result<Option<String>> {
         while let Some(operation) = self.in_flight.front() {
             if let [Effect::Draw(place, count)] = &operation.effects[..] {
@@ -261,7 +261,8 @@ impl Writer {
         self.key("p", 1500)
     }
 
-    /// A value that occurs nowhere else: it begins with the number of its operation. About half of it compresses.
+    /// Returns a value that occurs nowhere else: it begins with the number of its operation. About half of it
+    /// compresses.
     pub(super) fn value(&mut self) -> Vec<u8> {
         let mut value = format!("{}:", self.operations_sent).into_bytes();
         let filler = match self.random.below(40) {

@@ -22,7 +22,7 @@ pub(super) fn step(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
     }
 }
 
-/// A field that holds a number for good.
+/// Returns the name of a field that always holds a number.
 fn number_field(dice: &mut Dice) -> Bytes {
     format!("number:{}", dice.random.below(6)).into_bytes()
 }
@@ -35,7 +35,7 @@ fn set(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
             new.insert(name.clone());
         }
         command.extend([name.clone(), value.clone()]);
-        // What deadline it had is gone with the value.
+        // HSET removes the field's deadline.
         edits.push(Edit::Field(name, value.into()));
     }
     Step::count(command, new.len(), edits)
@@ -51,7 +51,7 @@ fn set_if_new(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
 
 fn delete(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
     let (mut command, mut gone) = (words("HDEL", key), BTreeSet::new());
-    // Now and then all of them, so that the key goes with its last field.
+    // Now and then HDEL takes all fields, so that the key goes with its last one.
     let names: Vec<Bytes> = match dice.random.percent(6) {
         true if !hash.is_empty() => hash.keys().cloned().collect(),
         _ => (0..dice.some()).map(|_| dice.name()).collect(),
@@ -65,7 +65,7 @@ fn delete(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
     Step::count(command, gone.len(), gone.into_iter().map(Edit::Drop).collect())
 }
 
-/// HINCRBY, which leaves the field's deadline.
+/// Makes HINCRBY, which keeps the field's deadline.
 fn increment(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
     let (name, by) = (number_field(dice), dice.random.between(1, 2000) as i64 - 1000);
     let before = hash.get(&name);
@@ -75,7 +75,7 @@ fn increment(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
     Step { command, reply: Reply::Integer(number + by), edits: vec![Edit::Field(name, field)] }
 }
 
-/// Deadlines of fields that no run reaches: set, moved, taken away.
+/// Makes a command on a field's deadline, which no run reaches: set, moved, taken away.
 fn deadline(key: &[u8], hash: &Hash, dice: &mut Dice) -> Step {
     let name = if dice.random.percent(50) { dice.name() } else { number_field(dice) };
     let at = 4_102_444_800_000 + dice.random.below(1_000_000);

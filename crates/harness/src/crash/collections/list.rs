@@ -5,7 +5,7 @@ use crate::client::Reply;
 use crate::crash::value::{Bytes, Edit, List};
 
 pub(super) fn step(key: &[u8], list: &List, dice: &mut Dice) -> Step {
-    // What small keys hold stays in one row, and what outgrew every bound is cut.
+    // A small key's list stays in one row, and a list beyond every bound is cut.
     if list.len() > LIST_MAX || (dice.names < 100 && list.len() > 40) {
         return trim(key, list, dice);
     }
@@ -18,7 +18,7 @@ pub(super) fn step(key: &[u8], list: &List, dice: &mut Dice) -> Step {
             let at = dice.random.below(list.len() as u64) as usize;
             let value = element(dice);
             let command = [words("LSET", key), vec![text(at), value.clone()]].concat();
-            // Not a list of one: that would be gone between the two edits.
+            // A list of one would be gone between the two edits.
             match list.len() {
                 1 => Step::read(words("LLEN", key), Reply::Integer(1)),
                 _ => Step { command, reply: Reply::ok(), edits: vec![Edit::Take(at), Edit::Insert(at, value)] },
@@ -38,7 +38,7 @@ pub(super) fn step(key: &[u8], list: &List, dice: &mut Dice) -> Step {
     }
 }
 
-/// Some are equal, for LREM and LINSERT.
+/// Returns an element; some are equal, for LREM and LINSERT.
 fn element(dice: &mut Dice) -> Bytes {
     if dice.random.percent(40) { pivot(dice) } else { dice.value() }
 }
@@ -88,7 +88,7 @@ fn pop(key: &[u8], list: &List, dice: &mut Dice) -> Step {
     Step { command, reply, edits }
 }
 
-/// LREM from either end.
+/// Makes LREM from either end.
 fn remove(key: &[u8], list: &List, dice: &mut Dice) -> Step {
     let value = pivot(dice);
     let count = dice.random.below(7) as i64 - 3;
@@ -96,7 +96,7 @@ fn remove(key: &[u8], list: &List, dice: &mut Dice) -> Step {
     let most = if count == 0 { equal.len() } else { equal.len().min(count.unsigned_abs() as usize) };
     let taken = if count < 0 { &equal[equal.len() - most..] } else { &equal[..most] };
     let command = [words("LREM", key), vec![text(count), value]].concat();
-    // From the right, so that the places of the others stay.
+    // The edits go from the right, so that the indexes of the others stay.
     Step::count(command, taken.len(), taken.iter().rev().map(|at| Edit::Take(*at)).collect())
 }
 
@@ -111,13 +111,13 @@ fn insert(key: &[u8], list: &List, dice: &mut Dice) -> Step {
     }
 }
 
-/// LTRIM to a half at most, now and then to nothing.
+/// Makes LTRIM to a half at most, now and then to nothing.
 fn trim(key: &[u8], list: &List, dice: &mut Dice) -> Step {
     let from = dice.random.below(list.len() as u64 / 2 + 1) as usize;
     let until = if dice.random.percent(5) { from } else { (from + list.len() / 2).min(list.len()) };
     let command = [words("LTRIM", key), vec![text(from), text(until as i64 - 1)]].concat();
     if from >= until {
-        // An end before the beginning, or -1 as the end where both are 0, which keeps all.
+        // The end is before the beginning, or both are 0 and the end becomes -1, which keeps all.
         let all = until == 0;
         let edits = if all { vec![] } else { (0..list.len()).rev().map(Edit::Take).collect() };
         return Step { command, reply: Reply::ok(), edits };

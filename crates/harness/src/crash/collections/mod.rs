@@ -1,8 +1,8 @@
-//! What writers do to collections. A key of theirs may come to hold any type: a missing one gets a collection of a
-//! random type, DEL, SET, RENAME, COPY and the STORE commands replace it whole.
+//! The writers' operations on collections. A writer's key may come to hold any type: a missing one gets a collection of
+//! a random type, DEL, SET, RENAME, COPY and the STORE commands replace it whole.
 //!
-//! What concerns one key is made by the file of its type, as a function of what the key holds: [`Step`]. What
-//! concerns several is here. Half of the keys stay in one row, the other half outgrow it.
+//! A command on one key is made by the file of its type, as a function of the key's value: [`Step`]. Commands on
+//! several keys are made here. Half of the keys stay in one row, the other half outgrow it.
 
 mod hash;
 mod list;
@@ -21,12 +21,12 @@ use crate::random::Random;
 
 /// Keys of one writer and database.
 const KEYS: u64 = 16;
-/// Fields or members that are drawn from for a key that stays small, and for one that grows past every threshold.
+/// Names of fields or members to choose from, for a key that stays small, and for one that grows past every threshold.
 const NAMES: [u64; 2] = [12, 400];
 /// A list longer than this is trimmed.
 const LIST_MAX: usize = 500;
 
-/// One command on one key, its reply, and what it changes.
+/// One command on one key, its reply, and its changes.
 struct Step {
     command: Vec<Bytes>,
     reply: Reply,
@@ -34,7 +34,7 @@ struct Step {
 }
 
 impl Step {
-    /// A command that changes nothing.
+    /// Makes a command that changes nothing.
     fn read(command: Vec<Bytes>, reply: Reply) -> Step {
         Step { command, reply, edits: Vec::new() }
     }
@@ -44,10 +44,10 @@ impl Step {
     }
 }
 
-/// Where the names and values of elements come from.
+/// The source of the names and values of elements.
 struct Dice<'a> {
     random: &'a mut Random,
-    /// The operation's, which makes its elements new ones.
+    /// The number of the operation, which makes its elements unique.
     number: u64,
     /// How many fields or members there are to choose from.
     names: u64,
@@ -55,10 +55,10 @@ struct Dice<'a> {
 }
 
 impl Dice<'_> {
-    /// A field or member.
+    /// Returns the name of a field or member.
     fn name(&mut self) -> Bytes {
         match self.random.below(self.names) {
-            // Numbers look different in a set, and long names outgrow a row by their bytes.
+            // A set encodes numbers differently, and long names outgrow a row by their bytes.
             n if n % 3 == 0 => n.to_string().into_bytes(),
             n if n % 41 == 1 => format!("{n:~>300}").into_bytes(),
             n => format!("name:{n}").into_bytes(),
@@ -76,7 +76,7 @@ impl Dice<'_> {
         value
     }
 
-    /// How many elements a command adds or removes: few, now and then many.
+    /// Returns how many elements a command adds or removes: few, now and then many.
     fn some(&mut self) -> u64 {
         if self.random.percent(8) { self.random.between(20, 90) } else { self.random.between(1, 4) }
     }
@@ -103,7 +103,7 @@ impl Writer {
         self.key("c", KEYS)
     }
 
-    /// Something to a collection.
+    /// Adds a command on a collection.
     pub(super) fn collection(&mut self, plan: &mut Plan) {
         let key = self.collection_key();
         match self.random.below(100) {
@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// A command of the key's own type.
+    /// Adds a command of the key's own type.
     fn step(&mut self, plan: &mut Plan, key: Bytes) {
         let place = (plan.database, key);
         let small = place.1.last().is_none_or(|last| last % 2 == 0);
@@ -172,7 +172,7 @@ impl Writer {
         self.push(plan, command, wrong_type(), vec![]);
     }
 
-    /// Deadlines that no run reaches.
+    /// Adds a command on the key's deadline, which no run reaches.
     fn collection_deadline(&mut self, plan: &mut Plan, key: Bytes) {
         let place = (plan.database, key.clone());
         let before = self.get(&place);
@@ -200,7 +200,7 @@ impl Writer {
         self.push(plan, command, reply, effects);
     }
 
-    /// A STORE command over two keys of the same type, which replaces whatever the third holds.
+    /// Adds a STORE command over two keys of one type, which replaces the value of a third key.
     fn store(&mut self, plan: &mut Plan, to: Bytes) {
         let (a, b) = (self.collection_key(), self.collection_key());
         let values = [&a, &b].map(|key| self.get(&(plan.database, key.clone())).map(|entry| entry.value));
@@ -229,7 +229,8 @@ impl Writer {
         self.push(plan, command, Reply::Integer(count as i64), vec![effect]);
     }
 
-    /// LMOVE or SMOVE from a key to itself, to another one of its type, to a missing one, or to one of a wrong type.
+    /// Adds LMOVE or SMOVE from a key to itself, to another one of its type, to a missing one, or to one of a wrong
+    /// type.
     fn between_two(&mut self, plan: &mut Plan, from: Bytes) {
         let to = self.collection_key();
         let (source, target) = ((plan.database, from.clone()), (plan.database, to.clone()));
@@ -279,7 +280,7 @@ impl Writer {
         let command = [words("LMOVE", &source.1), vec![target.1.clone(), side(left), side(to_left)]].concat();
         let element = list[at].clone();
         let insert = Edit::Insert(if to_left { 0 } else { length }, element.clone());
-        // A list of one element that is moved onto itself keeps its deadline: it is never gone.
+        // A list of one element that is moved onto itself keeps its deadline: the key is never gone.
         let effects = match own {
             true if list.len() == 1 => vec![],
             _ => vec![Effect::Edit(source, Edit::Take(at)), Effect::Edit(target, insert)],
@@ -287,7 +288,7 @@ impl Writer {
         self.push(plan, command, Reply::Bulk(element), effects);
     }
 
-    /// A collection that soon expires, under a name that nothing else ever touches.
+    /// Adds a collection that soon expires, under a name that no other operation touches.
     pub(super) fn collection_mayfly(&mut self, plan: &mut Plan) {
         let key = format!("{}mc{}", self.prefix, self.operations_sent).into_bytes();
         let place = (plan.database, key.clone());
@@ -300,9 +301,9 @@ impl Writer {
         self.wrap(plan, inner);
     }
 
-    /// SPOP from one of the sets, if there is any.
+    /// Makes SPOP from one of the sets, if there is any.
     pub(super) fn draw(&mut self) -> Option<Operation> {
-        // A mayfly's set may go before the draw.
+        // The set of a mayfly may go before the draw.
         let lasting = format!("{}c", self.prefix).into_bytes();
         let of_set = |(place, entry): (&'_ Place, &Entry)| match &entry.value {
             Value::Set(set) if place.0 == self.home && place.1.starts_with(&lasting) => {

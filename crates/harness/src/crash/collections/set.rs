@@ -1,4 +1,4 @@
-//! Commands of sets, but for SPOP, whose outcome nobody knows beforehand (`Writer::draw`).
+//! Commands of sets, but for SPOP, whose outcome is random (`Writer::draw`).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) fn step(key: &[u8], set: &Set, dice: &mut Dice) -> Step {
             Step::count([words("SADD", key), members].concat(), edits.len(), edits)
         }
         11..=16 => {
-            // Now and then all of them, so that the key goes with its last member.
+            // Now and then SREM takes all members, so that the key goes with its last one.
             let members: Vec<Bytes> = match dice.random.percent(4) {
                 true if !set.is_empty() => set.iter().cloned().collect(),
                 _ => (0..dice.some()).map(|_| dice.name()).collect(),

@@ -1,11 +1,11 @@
-//! Commands of streams. No id is taken from the clock, so that each is known when it is sent.
+//! Commands of streams. No ID is taken from the clock, so that each is known when it is sent.
 
 use super::{Dice, Step, text, words};
 use crate::client::Reply;
 use crate::crash::value::{Bytes, Edit, Id, Stream};
 
 pub(super) fn step(key: &[u8], stream: &Stream, dice: &mut Dice) -> Step {
-    // What small keys hold stays small.
+    // A small key's stream stays small.
     let most = if dice.names < 100 { 40 } else { 600 };
     if stream.entries.len() > most {
         return trim(key, stream, dice);
@@ -34,7 +34,7 @@ fn fields(dice: &mut Dice) -> Vec<Bytes> {
     (0..pairs).flat_map(|_| [dice.name(), dice.value()]).collect()
 }
 
-/// XADD, now and then with a trim.
+/// Makes XADD, now and then with a trim.
 fn add(key: &[u8], stream: &Stream, dice: &mut Dice) -> Step {
     let (ms, seq) = stream.last;
     let (asked, id) = match dice.random.below(4) {
@@ -66,7 +66,7 @@ fn add(key: &[u8], stream: &Stream, dice: &mut Dice) -> Step {
     Step { command, reply: Reply::Bulk(shown(id)), edits }
 }
 
-/// An id that was given out before: never again, whether its entry is there or not.
+/// Makes XADD with an ID that was given out before: it is refused, whether the entry still exists or not.
 fn too_low(key: &[u8], stream: &Stream, dice: &mut Dice) -> Step {
     let id = match dice.random.percent(50) {
         true => stream.last,

@@ -24,7 +24,7 @@ pub(super) fn step(key: &[u8], zset: &Zset, dice: &mut Dice) -> Step {
     }
 }
 
-/// Many are equal; some are far apart and below zero.
+/// Returns a score: many are equal; some are far apart and below zero.
 fn score(dice: &mut Dice) -> i64 {
     match dice.random.below(10) {
         0 => dice.random.below(2_000_000_000) as i64 - 1_000_000_000,
@@ -80,7 +80,7 @@ fn pop(key: &[u8], zset: &Zset, dice: &mut Dice) -> Step {
     Step { command, reply, edits: all.into_iter().map(|(member, _)| Edit::Drop(member.clone())).collect() }
 }
 
-/// ZREMRANGEBYRANK, counted from either end.
+/// Makes ZREMRANGEBYRANK, counted from either end.
 fn by_rank(key: &[u8], zset: &Zset, dice: &mut Dice) -> Step {
     let all = ranked(zset);
     let from = dice.random.below(all.len() as u64 + 1) as usize;

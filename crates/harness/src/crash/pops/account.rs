@@ -1,17 +1,17 @@
-//! Where every element of one kind must be after a kill: with a consumer or in a list, once.
+//! The place of every element of one kind after a kill: with a consumer or in a list, once.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 
-/// What is known of the elements of one kind.
+/// The known state of the elements of one kind.
 #[derive(Default)]
 pub struct Account {
-    /// Acknowledged to their producers, and not gone before.
+    /// Elements acknowledged to their producers, and not gone before.
     pub known: BTreeSet<String>,
     /// Pushes without a reply, each of which happened as a whole or not at all.
     pub unanswered: Vec<Vec<String>>,
-    /// What each source holds.
+    /// The elements of each source.
     pub sources: Vec<Vec<String>>,
     pub consumers: Vec<Received>,
     /// Whether consumers have elements moved to lists of their own.
@@ -20,9 +20,9 @@ pub struct Account {
 
 #[derive(Default)]
 pub struct Received {
-    /// By replies.
+    /// The elements that replies brought.
     pub elements: Vec<String>,
-    /// What the consumer's own list holds.
+    /// The elements of the consumer's own list.
     pub own: Vec<String>,
     /// The most elements of the pop without a reply.
     pub in_flight: usize,
@@ -30,10 +30,10 @@ pub struct Received {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// In the sources.
+    /// Elements in the sources.
     pub left: BTreeSet<String>,
     pub received: usize,
-    /// Gone with a reply that was lost.
+    /// The number of elements that are gone with a lost reply.
     pub underway: usize,
 }
 
@@ -58,7 +58,7 @@ impl Account {
             }
         }
         for push in &self.unanswered {
-            // What is seen of it in one place makes it one that happened.
+            // A push without a reply has happened if one of its elements is found.
             if push.iter().any(|element| found.contains(element) || received.contains(element)) {
                 self.known.extend(push.iter().cloned());
             }
@@ -67,7 +67,7 @@ impl Account {
             ensure!(self.known.contains(element), "{element} turned up: nobody pushed it, or it was gone before");
         }
         let missing: Vec<_> = self.known.iter().filter(|e| !found.contains(*e) && !received.contains(*e)).collect();
-        // Of what is moved nothing may be missing: the move whose reply was lost has left it in the list or moved it.
+        // No moved element may be missing: a move without a reply left its element in the source or moved it.
         let missing_max = if self.moves { 0 } else { self.consumers.iter().map(|consumer| consumer.in_flight).sum() };
         ensure!(
             missing.len() <= missing_max,
@@ -87,7 +87,8 @@ mod tests {
         text.split_whitespace().map(str::to_string).collect()
     }
 
-    /// `a b c` are known, `d e` were one push without a reply; `received` and `own` are one consumer's.
+    /// Verifies that `a b c` are known, and `d e` are one push without a reply; `received` and `own` are one
+    /// consumer's.
     fn settle(moves: bool, source: &str, received: &str, own: &str, in_flight: usize) -> Option<usize> {
         let consumer = Received { elements: names(received), own: names(own), in_flight };
         let account = Account {

@@ -1,8 +1,8 @@
 //! Blocked pops: producers push numbered elements while consumers wait for them, and the server is killed.
 //!
-//! An element whose push was acknowledged is afterwards with a consumer or still there, and never both, nor twice. Only
-//! elements of the pop that a consumer had in flight may be missing: its reply may have been on the way when the server
-//! died. What is moved from list to list is never missing, whatever was on the way. `account` judges that.
+//! After a kill an element whose push was acknowledged is with a consumer or still in a list, and never twice. Only
+//! elements of the pop that a consumer had in flight may be missing: the server may have died before its reply arrived.
+//! An element that moves from list to list is never missing. `account` verifies these rules.
 
 mod account;
 
@@ -21,13 +21,14 @@ use crate::quoted::quote_short;
 use crate::random::Random;
 use crate::server::REPLY_TIMEOUT;
 
-/// A database that no writer uses.
+/// The database of the elements, which no writer uses.
 const HOME: Database = 6;
 /// The most elements that one push adds, and one pop takes.
 const PUSH_MAX: u64 = 4;
 const POP_MAX: u64 = 3;
 
-/// Where elements go in, and how they come out. Elements of one kind never meet those of another.
+/// A kind of element: the type of its keys, and the commands that pop it. Elements of one kind never meet those of
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// BLPOP, BRPOP, BLMPOP.
@@ -39,12 +40,12 @@ enum Kind {
 }
 
 const KINDS: [Kind; 3] = [Kind::List, Kind::Move, Kind::Zset];
-/// More than producers, so that most of them wait.
+/// The number of consumers: more than producers, so that most of them wait.
 const CONSUMERS: u64 = 3;
 const PRODUCERS: u64 = 1;
 
 impl Kind {
-    /// The two keys that elements are pushed to.
+    /// Returns the two keys that elements are pushed to.
     fn sources(self) -> [&'static str; 2] {
         match self {
             Kind::List => ["list:a", "list:b"],
@@ -54,7 +55,7 @@ impl Kind {
     }
 }
 
-/// What one consumer was told, and what it had asked for when its connection broke.
+/// One consumer: the elements that it received, and the pop in flight when its connection broke.
 struct Consumer {
     kind: Kind,
     number: u64,
@@ -72,15 +73,15 @@ struct Producer {
     in_flight: Vec<String>,
 }
 
-/// All of them; they outlive the server.
+/// All consumers and producers; the value outlives the server.
 pub struct Pops {
     consumers: Vec<Consumer>,
     producers: Vec<Producer>,
-    /// What is known to be in a source or a list of a consumer since the last look.
+    /// The elements that were in a source or in a consumer's list at the last verification.
     left: BTreeMap<Kind, BTreeSet<String>>,
     pub pushed: u64,
     pub received: u64,
-    /// Popped, and the reply was lost with the connection.
+    /// Popped elements whose reply was lost with the connection.
     pub underway: u64,
 }
 
@@ -114,20 +115,20 @@ impl Pops {
         }
     }
 
-    /// What is to run in threads while the server lives.
+    /// Returns the work of threads while the server lives.
     pub fn tasks(&mut self) -> Vec<Task<'_>> {
         let consumers = self.consumers.iter_mut().map(|consumer| Task(Work::Consume(consumer)));
         consumers.chain(self.producers.iter_mut().map(|producer| Task(Work::Produce(producer)))).collect()
     }
 
-    /// All of it is gone, by FLUSHALL.
+    /// Forgets all elements after a FLUSHALL.
     pub fn forget(&mut self) {
         self.left.clear();
         self.consumers.iter_mut().for_each(|consumer| (consumer.received, consumer.in_flight) = (vec![], 0));
         self.producers.iter_mut().for_each(|producer| (producer.acknowledged, producer.in_flight) = (vec![], vec![]));
     }
 
-    /// Looks for every element in a server that nobody else writes to, and empties the consumers' own lists.
+    /// Looks for every element in a server without other writers, and empties the consumers' own lists.
     pub fn verify(&mut self, client: &mut Client) -> Result<()> {
         client.command(&format!("SELECT {HOME}"))?;
         for kind in KINDS {
@@ -181,7 +182,7 @@ fn target(number: u64) -> String {
 }
 
 impl Task<'_> {
-    /// Goes on until told to stop or until the connection breaks.
+    /// Runs until told to stop or until the connection breaks.
     pub fn run(self, port: u16, stop: &AtomicBool) -> End {
         let connect = || -> std::io::Result<Client> {
             let mut client = Client::connect(port, REPLY_TIMEOUT)?;
@@ -209,7 +210,7 @@ impl Task<'_> {
 }
 
 impl Consumer {
-    /// One blocking pop, and what it brought. The waits are short, so that they end by themselves once nobody pushes.
+    /// Runs one blocking pop and keeps its elements. The timeouts are short, so that waits end once all pushes have.
     fn pop(&mut self, client: &mut Client) -> std::io::Result<Result<(), String>> {
         let random = &mut self.random;
         let [mut a, mut b] = self.kind.sources();
@@ -235,7 +236,8 @@ impl Consumer {
         match (&reply, reply.elements()) {
             (Reply::NullArray | Reply::NullBulk, _) => return Ok(Ok(())),
             (Reply::Bulk(_), _) if self.kind == Kind::Move => self.received.extend(text(&reply)),
-            // BLPOP: key and element; BZPOPMIN: key, member and score; BLMPOP and BZMPOP: key and all that was popped.
+            // BLPOP brings key and element; BZPOPMIN key, member and score; BLMPOP and BZMPOP the key and all popped
+            // elements.
             (_, Some([_, Reply::Array(popped)])) => {
                 self.received.extend(popped.iter().filter_map(|one| text(one.elements().map_or(one, |pair| &pair[0]))))
             }
@@ -248,9 +250,9 @@ impl Consumer {
 }
 
 impl Producer {
-    /// One push, or a block of two, of elements that never were before.
+    /// Pushes one element, or several in a block of two commands; all elements are new.
     fn push(&mut self, client: &mut Client) -> std::io::Result<Result<(), String>> {
-        // Mostly one, for which somebody waits.
+        // The count is mostly one, for which a consumer waits.
         let count = if self.random.percent(85) { 1 } else { self.random.between(2, PUSH_MAX) };
         let elements: Vec<String> =
             (self.next..self.next + count).map(|number| format!("{:?}:{number}", self.kind)).collect();
