@@ -1,14 +1,14 @@
-//! What the allocator says of itself, and how it gives memory back.
+//! The allocator's statistics, and how it gives memory back.
 
 use haypile_engine::Allocator;
 use std::fmt::Write;
 use tikv_jemalloc_ctl::{Access, AsName, arenas, background_thread, epoch, stats};
 
-/// Bytes by what they are to the allocator.
+/// The allocator's figures, for INFO and MEMORY.
 pub const JEMALLOC: Allocator = Allocator { figures, purge, report };
 
-/// `allocated`, `active`, `resident`: what was given out, the pages that it lies in, and all pages that are the
-/// process's.
+/// Returns `allocated`, `active`, `resident`: the bytes given out, the pages that they lie in, and all pages that are
+/// the process's.
 fn figures() -> [u64; 3] {
     // The statistics are renewed with the epoch; without them the figures are 0.
     let _ = epoch::advance();
@@ -16,18 +16,18 @@ fn figures() -> [u64; 3] {
         .map(|bytes| bytes.map_or(0, |bytes| bytes as u64))
 }
 
-/// How long memory that was given back is kept for the next who asks. A generation of the memtable is given back at
-/// once, and with jemalloc's ten seconds the process held a fifth of a small budget twice.
+/// How long freed memory is kept for reuse. A generation of the memtable is freed at once, and with jemalloc's default
+/// a part of a small budget would be held twice.
 const KEPT_MS: isize = 1000;
 
-/// Sets [`KEPT_MS`], for the arenas that are there and those to come, and has a thread of jemalloc see to it.
+/// Sets [`KEPT_MS`], for existing and future arenas, and starts a thread of jemalloc that enforces it.
 ///
 /// Called once, after the process went to the background: threads do not come along there.
 pub fn keep_little() -> Result<(), String> {
     let later = "arenas.dirty_decay_ms\0".to_string();
     let count = arenas::narenas::read().map_err(|error| error.to_string())?;
     for name in std::iter::once(later).chain((0..count).map(|arena| format!("arena.{arena}.dirty_decay_ms\0"))) {
-        // An arena that nobody has used yet takes none, and will have the value of those to come.
+        // An unused arena refuses the setting, and will have the value of future ones.
         if Access::<isize>::read(name.name()).is_ok() {
             Access::write(name.name(), KEPT_MS).map_err(|error| error.to_string())?;
         }
@@ -43,8 +43,8 @@ fn purge() -> Result<(), String> {
     for arena in 0..count {
         for decay in DECAYS {
             let name = format!("arena.{arena}.{decay}\0");
-            // An arena that nobody has used yet has nothing to give back, and is an error. (Not `update`: it hands
-            // jemalloc one place for the old value and the new one.)
+            // An unused arena has nothing to give back, and is an error. (Not `update`: that hands jemalloc one place
+            // for the old value and the new one.)
             let Ok(before) = Access::<isize>::read(name.name()) else { continue };
             for decay_ms in [0, before] {
                 Access::write(name.name(), decay_ms).map_err(|error| error.to_string())?;
@@ -54,7 +54,7 @@ fn purge() -> Result<(), String> {
     Ok(())
 }
 
-/// The figures as lines for people.
+/// Returns the figures as lines for people.
 fn report() -> String {
     let [allocated, active, resident] = figures();
     let other = [stats::metadata::read(), stats::mapped::read(), stats::retained::read()];

@@ -1,9 +1,9 @@
-//! The directory of backups: how one comes to be there, whole or not at all, and how old ones go.
+//! The directory of backups: how a backup is made, whole or not at all, and how old ones are removed.
 //!
 //! A backup is a data directory of its own, `backups/<time>-<index>`. It is made under a name that begins with a dot,
-//! synced with all that is in it, and renamed. One that is not wanted any more gets such a name first; whatever has
-//! one, also what a crash has left, is removed file by file, at a pace that leaves the disk to others. A backup that a
-//! server was started on is somebody's data, and is neither counted nor removed.
+//! synced with all that is in it, and renamed. A backup to be removed gets such a name first; every directory with one,
+//! also one that a crash has left, is removed file by file, at a pace that leaves the disk to others. A backup that a
+//! server was started on holds that server's data, and is neither counted nor removed.
 
 use crate::datadir;
 use haypile_config::{Config, Settings};
@@ -16,17 +16,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How names begin that nobody is meant to see: one that is being made, one that is being removed.
+/// Beginnings of hidden names: of a backup being made, and of one being removed.
 const MAKING: &str = ".new-";
 const GONE: &str = ".gone-";
 
-/// At least so many bytes are removed in a second, as in the base.
+/// The least rate of removal, as in the base.
 const REMOVAL_BYTES_PER_S: u64 = 256 << 20;
 
-/// A file is made shorter by so much at a time before it goes.
+/// Bytes by which a file is made shorter at a time before it is removed.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Room beside the log's part of a backup, for what the base copies instead of linking it.
+/// Room beside the log's part of a backup, for files that the base copies instead of linking them.
 const SPARE_BYTES: u64 = 16 << 20;
 
 pub struct Backups {
@@ -63,7 +63,7 @@ impl Name {
     }
 }
 
-/// Year, month and day of a day since 1970, in the calendar that goes on as it is now.
+/// Returns year, month and day of a day since 1970, in the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut year, mut day) = (1970, days);
@@ -86,7 +86,7 @@ impl Backups {
         Backups { settings }
     }
 
-    /// Fills `path` with a backup that is on the disk when this returns; its index and its bytes.
+    /// Fills `path` with a backup that is on the disk when this returns; returns its index and its bytes.
     fn fill(
         path: &Path,
         config: &Config,
@@ -102,7 +102,7 @@ impl Backups {
         Ok((made.index, bytes))
     }
 
-    /// Takes the oldest ones out of sight when there are more than wanted; `tidy` removes them.
+    /// Hides the oldest backups when there are more than wanted; `tidy` removes them.
     fn retire(dir: &Path, keep: usize) -> io::Result<()> {
         let mut kept: Vec<Name> = names(dir)?.iter().filter_map(|name| Name::parse(name)).collect();
         kept.retain(|name| !datadir::was_started(&dir.join(name.text())));
@@ -130,7 +130,7 @@ impl Archive for Backups {
         let aside = dir.join(format!("{MAKING}{}-{begun_s}", std::process::id()));
         let filled = Backups::fill(&aside, &config, store, goes_on);
         let named = filled.and_then(|(index, bytes)| {
-            // Two of one second may have the same index.
+            // Two backups of one second may have the same index.
             let name = (begun_s..).map(|s| Name::new(s, index.0).text()).find(|name| !dir.join(name).exists());
             let name = name.unwrap_or_default();
             fs::rename(&aside, dir.join(&name)).and_then(|()| sync_dir(&dir)).map_err(failed)?;
@@ -144,7 +144,7 @@ impl Archive for Backups {
                 Ok(made)
             }
             Err(why) => {
-                // What cannot be removed now is tried again later: its name says that it is nothing.
+                // A directory that cannot be removed now is removed later: its name says that it is no backup.
                 let _ = fs::remove_dir_all(&aside);
                 Err(why)
             }
@@ -165,7 +165,7 @@ impl Archive for Backups {
     }
 }
 
-/// A backup must not be what fills the disk: writes would stop.
+/// Checks that a backup does not fill the disk: writes would stop.
 fn check_room(store: &Store) -> Result<(), String> {
     let (free, keep_free) = store.disk_room();
     let needed = store.backup_log_bytes() + SPARE_BYTES;
@@ -177,7 +177,7 @@ fn check_room(store: &Store) -> Result<(), String> {
     }
 }
 
-/// Makes all files below `path` durable that are not links to files which are, and says how many bytes there are.
+/// Makes all files below `path` durable, but for links to files that are, and returns how many bytes there are.
 fn sync_tree(path: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(path)? {
@@ -199,7 +199,7 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The names in a directory; none where there is no directory.
+/// Returns the names in a directory; none where there is no directory.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -208,8 +208,8 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
     entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Removes one file below `path`, or a piece of it, or the directory when it is empty; how many bytes the disk got
-/// back.
+/// Removes one file below `path`, or a piece of it, or the directory when it is empty; returns how many bytes the disk
+/// got back.
 fn remove_piece(path: &Path) -> io::Result<u64> {
     let mut dir: PathBuf = path.to_owned();
     loop {
@@ -225,7 +225,7 @@ fn remove_piece(path: &Path) -> io::Result<u64> {
             return fs::remove_file(entry.path()).map(|()| 0);
         }
         if about.len() > PIECE_BYTES {
-            // Nobody else has it: who makes a link to a file of a backup does not take one that has this name.
+            // No other link to the file exists: a file under such a name is never linked.
             File::options().write(true).open(entry.path())?.set_len(about.len() - PIECE_BYTES)?;
             return Ok(PIECE_BYTES);
         }

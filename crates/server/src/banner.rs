@@ -1,9 +1,9 @@
-//! What the log says when a server starts and when it is ready.
+//! Log lines about the start of a server.
 
 use crate::storage::Budget;
 use haypile_config::{Config, Engine};
 
-/// Version, data directory and how the memory is split.
+/// Logs the version, the data directory and how the memory is split.
 pub fn starting(config: &Config, workers: usize, budget: &Budget) {
     let mib = |bytes: u64| format!("{} MB", bytes >> 20);
     let engine = match config.engine {

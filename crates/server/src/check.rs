@@ -1,6 +1,6 @@
-//! `haypile check DIR`: whether a data directory is what docs/format says. Changes nothing. What is checked is the
-//! business of `haypile_store::check` and `haypile_types::check`; this file opens the directory, prints, and says how
-//! it ended.
+//! `haypile check DIR`: checks that a data directory is as docs/format says, and changes nothing.
+//! `haypile_store::check` and `haypile_types::check` have the rules; this file opens the directory, prints, and returns
+//! the exit code.
 
 use crate::datadir;
 use haypile_log::{Cut, ReadOnlyFiles};
@@ -24,7 +24,7 @@ const UNREADABLE: u8 = 2;
 
 pub fn run(dir: &Path, out: &mut impl Write) -> ExitCode {
     let mut print = |line: &dyn std::fmt::Display| {
-        // Whoever reads has seen enough; the exit code says the rest.
+        // The reader may have closed the pipe; the exit code says the rest.
         let _ = writeln!(out, "{line}");
     };
     let mut tell = |finding: &Finding| print(finding);
@@ -73,7 +73,7 @@ pub fn run(dir: &Path, out: &mut impl Write) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What a check has seen that came to its end.
+/// The results of a check that came to its end.
 struct Whole {
     seen: Seen,
     records: u64,
@@ -111,7 +111,7 @@ fn progress_line(progress: &Progress) -> String {
     format!("checking: {rows} rows, {mb:.0} MB, {mb_per_s:.1} MB/s, {:.0} % of all", share * 100.0)
 }
 
-/// What is no defect; None where there is nothing.
+/// Returns the line about garbage, which is no defect; `None` where there is none.
 fn garbage_line(garbage: &Garbage) -> Option<String> {
     let Garbage { dead_space_rows, dead_space_bytes, objects, object_rows, object_bytes, stale_deadlines } = garbage;
     let parts = [

@@ -1,9 +1,9 @@
-//! One client's connection: reads, runs what it has read, waits for what its session waits for.
+//! One client's connection: reads, runs the requests it has read, waits where its session waits.
 //!
 //! An idle connection holds no buffers: it reads into its event loop's scratch, keeps only the rest of an incomplete
 //! request, and gets an output buffer when it has replies. A client that does not read its replies is not read from
-//! beyond a bound. Replies leave in the tick or before it (`event_loop`); what a socket does not take at once is
-//! written by a task of its own.
+//! beyond a bound. Replies leave in the tick or before it (`event_loop`); a task of its own writes the bytes that a
+//! socket does not take at once.
 
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::{Output, SPARE_BYTES_MAX};
@@ -21,60 +21,61 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::ReadBuf;
 
-/// The rest of a request that is larger than this is not kept for the next one.
+/// The size above which the buffer of a request's rest is not kept for the next one.
 const REST_BYTES_KEPT: usize = 4 << 10;
 
-/// Replies of so many bytes leave before other connections have their turn, if they need not wait for the log: what
-/// they gain by leaving together is little beside the memory of all of them.
+/// The size from which replies leave before other connections have their turn, if they need not wait for the log:
+/// leaving together gains little beside the memory of all of them.
 const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
 
-/// Room that is made for an announced argument in one go: as it arrives, the next as much follows.
+/// Room that is made for an announced argument at a time; more is made as the bytes arrive.
 const REST_STEP_BYTES: usize = 1 << 20;
 
-/// A client that takes more than this is read from slowly while clients have little room left together.
+/// The memory above which a client is read from slowly while clients have little room left together.
 const WAITS_FOR_ROOM_BYTES: u64 = 64 << 10;
 
-/// How long such a client waits before each read. It does go on: the room may be its own and its like's.
+/// How long such a client waits before each read. It does go on: its own memory may be what fills the room.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
 
-/// How long it waits at most while others are being closed, whose room comes back with them.
+/// The longest wait while others are being closed, whose room comes back with them.
 const CLOSING_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How often it looks whether there is room again.
+/// The time between looks whether there is room again.
 const ROOM_POLL: Duration = Duration::from_millis(10);
 
-/// Bytes that one write gives to a socket: all that is usual, and no more than fits a round.
+/// The most bytes that one write gives to a socket: more than usual replies, and no more than fits a round.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// Replies up to this length count for no limit: they lie in a buffer that each client of Redis has anyway.
+/// The length up to which replies count for no limit: each client of Redis has a buffer for as much anyway.
 const UNLIMITED_BYTES: usize = 16 << 10;
 
-/// What a blocked client may send ahead; the rest stays in its socket, and it is not noticed any more that it has gone.
+/// Bytes that a blocked client may send ahead; the rest stays in its socket, and the end of the client is not noticed
+/// any more.
 const BLOCKED_BYTES_MAX: usize = 1 << 20;
 
 /// One client.
 pub struct Connection {
     pub id: u64,
-    /// What others know of it.
+    /// The client's state that other threads see.
     client: Arc<Client>,
     writer: Writer,
     state: RefCell<State>,
-    /// Wakes the task that serves the connection, whatever it waits for.
+    /// Wakes the task that serves the connection, in any of its waits.
     waker: RefCell<Option<Waker>>,
-    /// It is on the list of the coming tick.
+    /// Whether it is on the list of the coming tick.
     dirty: Cell<bool>,
-    /// It is on the list of those that wait for the log.
+    /// Whether it is on the list of those that wait for the log.
     pub gated: Cell<bool>,
-    /// The serving task goes on when no more than so many bytes have still to leave.
+    /// The number of unsent bytes at which the serving task goes on.
     drained_at: Cell<Option<usize>>,
-    /// A task writes what the socket did not take at once.
+    /// Whether a task writes the bytes that the socket did not take at once.
     draining: Cell<bool>,
-    /// The client is gone, or is to be: nothing is written any more.
+    /// Whether the client is gone, or is to be: nothing is written any more.
     lost: Cell<bool>,
     last_active_us: Cell<u64>,
-    /// Since when more replies are unread than the soft limit allows; 0 is not at all.
+    /// The time since when more replies are unread than the soft limit allows; 0 is not at all.
     unread_since_us: Cell<u64>,
-    /// Since the last tick: when the first turn began, how many commands have run, and whether they had to wait.
+    /// The turns since the last tick: when the first began, how many commands have run, and whether they had to wait.
     turns: Cell<Turns>,
 }
 
@@ -84,13 +85,13 @@ struct State {
 }
 
 impl State {
-    /// What the client has still to read, with what is known to come.
+    /// Returns the bytes that the client has still to read, with those known to come.
     fn unread_bytes(&self) -> usize {
         self.output.unsent() + self.session.coming_bytes()
     }
 
-    /// Bytes of the output's buffer that are the connection's own. A small one goes back to its event loop in the same
-    /// round.
+    /// Returns the bytes of the output's buffer that are the connection's own. A small buffer goes back to its event
+    /// loop in the same round.
     fn output_bytes(&self, is_draining: bool) -> usize {
         let capacity = self.output.capacity();
         if is_draining || capacity > SPARE_BYTES_MAX { capacity } else { 0 }
@@ -104,19 +105,19 @@ struct Turns {
     waited: bool,
 }
 
-/// The client has closed, or its connection broke.
+/// The error when the client has closed, or its connection broke.
 struct Lost;
 
-/// How far a socket has taken what may leave.
+/// How much of the output that may leave a socket has taken.
 enum Sent {
     All,
-    /// It takes no more for now.
+    /// The socket takes no more for now.
     Full,
     /// The round is over.
     Later,
 }
 
-/// Appends to the rest of a request. A long one grows by a quarter, not to the double: there may be thousands of them.
+/// Appends to the rest of a request. A long rest grows by a quarter, not to the double: there may be thousands of them.
 fn extend(rest: &mut Vec<u8>, input: &[u8]) {
     if rest.len() + input.len() > rest.capacity() && rest.len() > REST_STEP_BYTES {
         rest.reserve_exact(rest.len() / 4 + input.len());
@@ -127,7 +128,7 @@ fn extend(rest: &mut Vec<u8>, input: &[u8]) {
 /// Serves a connection to its end.
 pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut reader: Reader) {
     let mut rest = Vec::new();
-    // Ends when the client does, or when it is to.
+    // The loop ends when the client does, or when the connection is to be closed.
     let _ = connection.run(&event_loop, &mut reader, &mut rest).await;
     connection.lost.set(true);
     event_loop.forget(&connection);
@@ -159,7 +160,7 @@ impl Connection {
         rest: &mut Vec<u8>,
     ) -> Result<(), Lost> {
         poll_fn(|cx| {
-            // All that is awaited here is awaited by one task.
+            // One task awaits all events of this connection.
             *self.waker.borrow_mut() = Some(cx.waker().clone());
             Poll::Ready(())
         })
@@ -174,7 +175,7 @@ impl Connection {
                     Next::Read => break,
                     Next::Yield => {
                         tokio::task::yield_now().await;
-                        // Of a command that goes step by step nothing is under way.
+                        // A command that takes steps has nothing under way between them.
                         if self.lost.get() && self.state.borrow().session.takes_steps() {
                             return Err(Lost);
                         }
@@ -217,7 +218,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has arrived and runs it.
+    /// Reads the bytes that have arrived and runs them.
     fn poll_read(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
@@ -260,8 +261,8 @@ impl Connection {
         Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
     }
 
-    /// Waits for an event or the end of `time`. What the client sends meanwhile is kept, up to a bound, so that its end
-    /// is noticed: nothing is left of one that has gone.
+    /// Waits for an event or the end of `time`. Bytes that the client sends meanwhile are kept, up to a bound, so that
+    /// its end is noticed: a command of a client that has gone ends.
     async fn stay_blocked(
         &self,
         event_loop: &EventLoop,
@@ -270,7 +271,7 @@ impl Connection {
         time: Option<Duration>,
     ) -> Result<(), Lost> {
         let mut ended = false;
-        // A command that has not begun, or that takes what it gets from others.
+        // A command that has not begun, or waits for keys, ends with its client.
         let ends_with_client = {
             let session = &self.state.borrow().session;
             session.is_paused() || session.waits_for_keys()
@@ -291,7 +292,7 @@ impl Connection {
                 match reader.poll_read(cx, &mut buffer) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Lost)),
-                    // One that has only closed its own direction gets its reply, if there is going to be one soon.
+                    // A client that has only closed its own direction gets its reply, if there is going to be one soon.
                     Poll::Ready(Ok(())) if buffer.filled().is_empty() && (time.is_none() || ends_with_client) => {
                         return Poll::Ready(Err(Lost));
                     }
@@ -309,8 +310,8 @@ impl Connection {
         }
     }
 
-    /// Runs what is left of earlier reads. Of a client that was closed meanwhile only what is under way goes on: it
-    /// ends.
+    /// Runs the rest of earlier reads. For a client that was closed meanwhile, only the command under way goes on to
+    /// its end.
     fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Vec<u8>) -> Next {
         if self.lost.get() {
             rest.clear();
@@ -326,7 +327,7 @@ impl Connection {
         next
     }
 
-    /// Counts what was read and has not run.
+    /// Counts the bytes that were read and have not run.
     fn show_input(&self, event_loop: &EventLoop, rest: &Vec<u8>) {
         self.client.input_bytes.store(rest.len(), Ordering::Relaxed);
         if self.client.input_capacity.swap(rest.capacity(), Ordering::Relaxed) != rest.capacity() {
@@ -334,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// Counts what the client takes; where that is too much for all of them together, some are closed, soon.
+    /// Counts the client's memory; where all clients together have too much, some are closed, soon.
     #[inline]
     fn count(&self, event_loop: &EventLoop, state: &State) {
         let own = state.output_bytes(self.draining.get()) + self.client.input_capacity.load(Ordering::Relaxed);
@@ -396,7 +397,7 @@ impl Connection {
         (turn.consumed, turn.next)
     }
 
-    /// Writes what may leave; whether there is something that has to wait for the log.
+    /// Writes the bytes that may leave; returns whether some have to wait for the log.
     pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, durable: Index) -> bool {
         self.dirty.set(false);
         let mut state = self.state.borrow_mut();
@@ -416,7 +417,7 @@ impl Connection {
         waits
     }
 
-    /// Sends what may leave, and sees to it that the rest follows.
+    /// Sends the bytes that may leave, and sees to it that the rest follows.
     fn send(self: &Rc<Self>, event_loop: &Rc<EventLoop>, output: &mut Output) {
         let sent = self.write(event_loop, output);
         self.draining.set(!matches!(sent, Sent::All));
@@ -427,7 +428,7 @@ impl Connection {
         }
     }
 
-    /// The next round: goes on with what did not leave in the one before.
+    /// Sends in the next round the bytes that did not leave in the one before.
     pub fn go_on_sending(self: &Rc<Self>, event_loop: &Rc<EventLoop>) {
         let mut state = self.state.borrow_mut();
         match self.lost.get() {
@@ -437,7 +438,7 @@ impl Connection {
         self.show_output(event_loop, &state);
     }
 
-    /// Counts what has not left.
+    /// Counts the bytes that have not left.
     fn show_output(&self, event_loop: &EventLoop, state: &State) {
         let (messages, message_bytes) = state.output.shared();
         self.client.output_bytes.store(state.output.unsent(), Ordering::Relaxed);
@@ -447,7 +448,7 @@ impl Connection {
         self.count(event_loop, state);
     }
 
-    /// Something that comes unasked.
+    /// Takes a message that was not asked for.
     pub fn take(self: &Rc<Self>, event_loop: &Rc<EventLoop>, delivery: Delivery<'_>) {
         let mut state = self.state.borrow_mut();
         match delivery {
@@ -461,7 +462,7 @@ impl Connection {
                     self.wake();
                 }
             }
-            // The order to close may stand behind much that it would be sent.
+            // The order to close may stand behind many messages.
             Delivery::Push { .. } if self.client.is_evicted() => {
                 self.close(&mut state.output);
                 self.show_output(event_loop, &state);
@@ -479,7 +480,7 @@ impl Connection {
         }
     }
 
-    /// Writes what may leave.
+    /// Writes the bytes that may leave.
     fn write(&self, event_loop: &EventLoop, output: &mut Output) -> Sent {
         loop {
             let ready = output.ready();
@@ -509,7 +510,7 @@ impl Connection {
         }
     }
 
-    /// Goes on when the socket takes more.
+    /// Goes on sending when the socket takes more.
     async fn drain(self: Rc<Self>, event_loop: Rc<EventLoop>) {
         if self.writer.writable().await.is_err() {
             self.lost.set(true);
@@ -517,7 +518,7 @@ impl Connection {
         self.go_on_sending(&event_loop);
     }
 
-    /// Nothing more can be written: the serving task ends, when what it waits for elsewhere has come.
+    /// Marks the connection as lost: the serving task ends when the event that it waits for has come.
     fn close(&self, output: &mut Output) {
         self.lost.set(true);
         self.draining.set(false);
@@ -533,7 +534,7 @@ impl Connection {
         }
     }
 
-    /// An event for the session.
+    /// Delivers an event to the session.
     pub fn deliver(&self, event: Event) {
         self.state.borrow_mut().session.deliver(event);
         self.wake();
@@ -543,7 +544,7 @@ impl Connection {
         if self.state.borrow().session.has_event() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Ready when no more than `bytes` have still to leave.
+    /// Returns ready when no more than `bytes` have still to leave.
     fn poll_drained(&self, bytes: usize) -> Poll<Result<(), Lost>> {
         if self.lost.get() {
             return Poll::Ready(Err(Lost));
@@ -561,7 +562,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if its client has not said a word for so long; one that waits for us is not idle.
+    /// Closes the connection if its client has sent nothing for so long; one that waits for us is not idle.
     pub fn close_if_idle(&self, now_us: u64, timeout_us: u64) {
         let mut state = self.state.borrow_mut();
         let is_idle = now_us.saturating_sub(self.last_active_us.get()) > timeout_us;
@@ -585,8 +586,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as they
-    /// say.
+    /// Closes the connection if its client has left more unread than the limits allow, at once or for as long as the
+    /// limits say.
     pub fn close_if_unread(&self, now_us: u64, limits: &OutputLimits) {
         if self.lost.get() {
             return;
@@ -616,14 +617,14 @@ impl Connection {
         }
     }
 
-    /// Adds what ran since the last tick to the loop's numbers.
+    /// Adds the turns since the last tick to the loop's numbers.
     pub fn count_turns(&self, counters: &Counters, now_us: u64) {
         let Turns { since_us, commands, waited } = self.turns.take();
         let histogram = if waited { &counters.waited_us } else { &counters.inline_us };
         histogram.add(now_us.saturating_sub(since_us), commands);
     }
 
-    /// The session's last act.
+    /// Ends the session.
     pub fn disconnect(&self, worker: &mut Worker) {
         worker.disconnect(&mut self.state.borrow_mut().session);
     }

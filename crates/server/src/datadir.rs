@@ -1,8 +1,8 @@
-//! The data directory: whose it is, and whether it is ours to use.
+//! The data directory: its owner, and whether it is ours to use.
 //!
 //! `haypile.lock` keeps a second server out and names the first one; `HAYPILE` says that the directory is one of ours,
-//! in which format and for which engine. Nothing is written to a directory that holds something else. What lies in
-//! `log` and `base` is the business of these crates.
+//! in which format and for which engine. Nothing is written to a directory that holds something else. The contents of
+//! `log` and `base` are the business of these crates.
 
 use crate::process::directory_mode;
 use haypile_config::{Config, Engine};
@@ -20,27 +20,27 @@ const LOCK_FILE: &str = "haypile.lock";
 const FORMAT_FILE: &str = "HAYPILE";
 const END_FILE: &str = "haypile.end";
 
-/// Where the log is.
+/// Returns where the log is.
 pub fn log_dir(dir: &Path) -> PathBuf {
     dir.join("log")
 }
 
-/// Where the base is.
+/// Returns where the base is.
 pub fn base_dir(dir: &Path) -> PathBuf {
     dir.join("base")
 }
 
-/// What is held of the disk for what makes room.
+/// Returns the file that reserves disk space for writes that make room.
 pub fn reserve_file(dir: &Path) -> PathBuf {
     dir.join("reserve")
 }
 
-/// Where backups are.
+/// Returns where backups are.
 pub fn backups_dir(dir: &Path) -> PathBuf {
     dir.join("backups")
 }
 
-/// Tells a log what the directory knows of it: how far it has to reach, and where that is noted.
+/// Tells a log the directory's facts: how far the log has to reach, and where that is noted.
 pub fn tell(log: &mut haypile_log::Options, dir: &Path, is_written: bool) -> Result<(), String> {
     let Some(format) = read_format(dir)? else { return Ok(()) };
     log.complete_through = Index(format.complete_through);
@@ -53,7 +53,7 @@ pub fn mark_backup(dir: &Path, engine: Engine, complete_through: u64) -> std::io
     write_format(dir, engine, DirectoryId::random(), complete_through)
 }
 
-/// Whether a server has ever been started on this directory.
+/// Tells whether a server has ever been started on this directory.
 pub fn was_started(dir: &Path) -> bool {
     dir.join(LOCK_FILE).exists()
 }
@@ -67,7 +67,7 @@ impl DataDir {
     /// Takes the directory that `config` names, and makes it one of ours if it is empty.
     ///
     /// # Errors
-    /// A text for people: someone else has it, it holds something else, or it is of another format.
+    /// A text for people: another process has it, it holds something else, or it is of another format.
     pub fn take(config: &Config) -> Result<DataDir, String> {
         let dir = &config.dir;
         std::fs::create_dir_all(dir)
@@ -82,7 +82,7 @@ impl DataDir {
             }
         }
         if config.engine == Engine::Memory {
-            // Nothing of an earlier run is left, as `engine memory` promises.
+            // No data of an earlier run are left, as `engine memory` promises.
             match std::fs::remove_dir_all(log_dir(dir)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(format!("Can't empty the log in {}: {error}", dir.display()));
@@ -98,8 +98,8 @@ impl DataDir {
     }
 }
 
-/// Gives what is there from before the mode that it would be created with. The directory itself is left as it is: it
-/// may be one that others put their files in, too. Files deeper down are behind these.
+/// Gives existing files and directories the mode that they would be created with. The directory itself keeps its mode:
+/// others may put their files in it, too. Files deeper down are behind these.
 fn close_to_others(config: &Config) {
     let (dir, file_mode) = (&config.dir, config.data_file_mode);
     let directories = [log_dir(dir), base_dir(dir), backups_dir(dir)].map(|path| (path, directory_mode(file_mode)));
@@ -119,14 +119,14 @@ fn close_to_others(config: &Config) {
 /// A data directory that is only read, and that no server takes meanwhile.
 pub struct Inspected {
     pub engine: String,
-    /// None where no server was ever started: a backup.
+    /// The lock; none where no server was ever started: a backup.
     _lock: Option<File>,
 }
 
 /// Takes a directory to read it, without changing a byte of it.
 ///
 /// # Errors
-/// A text for people: it is none of ours, a server has it, it is of another format.
+/// A text for people: it is none of ours, a server has it, or it is of another format.
 pub fn inspect(dir: &Path) -> Result<Inspected, String> {
     let Some(format) = read_format(dir)? else {
         return Err(format!(
@@ -151,10 +151,10 @@ pub fn inspect(dir: &Path) -> Result<Inspected, String> {
     Ok(Inspected { engine: format.engine, _lock: lock })
 }
 
-/// Who has the lock, as far as the file says.
+/// Returns the holder of the lock, as far as the file says.
 fn holder(mut file: &File) -> String {
     let mut holder = String::new();
-    // Without it the message is only less helpful.
+    // Without the file's text the message is only less helpful.
     let _ = file.read_to_string(&mut holder);
     match holder.trim() {
         "" => "another process".to_owned(),
@@ -162,7 +162,7 @@ fn holder(mut file: &File) -> String {
     }
 }
 
-/// Locks the directory and leaves our process id for those who come later.
+/// Locks the directory and leaves our process id for servers that come later.
 fn lock(dir: &Path) -> Result<File, String> {
     let path = dir.join(LOCK_FILE);
     let fails = |error: std::io::Error| format!("Can't lock the data directory {}: {error}", dir.display());
@@ -182,14 +182,14 @@ fn lock(dir: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// What `HAYPILE` says.
+/// The contents of the file `HAYPILE`.
 #[derive(Debug, PartialEq, Eq)]
 struct Format {
     version: u32,
     engine: String,
-    /// Tells this directory from all others.
+    /// The identity of this directory.
     id: DirectoryId,
-    /// The last record that a backup was made with; else 0.
+    /// The last record of a backup; else 0.
     complete_through: u64,
 }
 
@@ -201,8 +201,8 @@ fn engine_name(engine: Engine) -> &'static str {
 }
 
 impl Format {
-    /// `haypile data directory`, then `format N`, then `engine NAME`, then `id HEX`; in a backup then `complete through
-    /// INDEX`. Later versions may add lines.
+    /// Parses `haypile data directory`, then `format N`, then `engine NAME`, then `id HEX`; in a backup then `complete
+    /// through INDEX`. Later versions may add lines.
     fn parse(text: &str) -> Option<Format> {
         let mut lines = text.lines();
         if lines.next()? != "haypile data directory" {
@@ -213,7 +213,7 @@ impl Format {
         let id = match lines.next() {
             Some(line) if version == FORMAT => DirectoryId::parse(line.strip_prefix("id ")?)?,
             None if version == FORMAT => return None,
-            // It is refused for its version.
+            // The directory is refused for its version.
             _ => DirectoryId::default(),
         };
         let complete_through = match lines.find_map(|line| line.strip_prefix("complete through ")) {
@@ -277,7 +277,7 @@ fn write_format(dir: &Path, engine: Engine, id: DirectoryId, complete_through: u
     File::open(dir)?.sync_all()
 }
 
-/// An error if the directory holds anything but what a server that is about to start may have put there.
+/// Returns an error if the directory holds anything but the files that a server may have put there before its start.
 fn refuse_foreign(config: &Config) -> Result<(), String> {
     let dir = &config.dir;
     let entries =

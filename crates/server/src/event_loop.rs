@@ -1,12 +1,12 @@
 //! One event loop: a single-threaded runtime with its connections, and the tick that ends each round of them.
 //!
-//! Connections run what they have read and put themselves on the dirty list; none of them writes, except while some
-//! session waits for the disk: then what need not wait for the log leaves at once. The tick is one more task, woken by
-//! the first of them, or because there is something for the I/O pool. Since the runtime's queue is first in, first out,
-//! it runs after all connections that the same poll made ready; it lets the log write once, and then each connection's
-//! replies leave with one write, if the log is as durable as they ask. Those that have to wait stay listed until the
-//! log says that it has got further. What is more than a round may write leaves in rounds of its own, between which
-//! everybody has a turn.
+//! Connections run the requests that they have read and put themselves on the dirty list; none of them writes, except
+//! while some session waits for the disk: then replies that need not wait for the log leave at once. The tick is one
+//! more task, woken by the first of them, or because there is work for the I/O pool. Since the runtime's queue is first
+//! in, first out, the tick runs after all connections that the same poll made ready; it lets the log write once, and
+//! then each connection's replies leave with one write, if the log is as durable as they ask. Connections that have to
+//! wait stay listed until the log says that it has got further. Replies beyond what a round may write leave in rounds
+//! of their own, between which every connection has a turn.
 
 use crate::connection::{self, Connection};
 use crate::mailbox::Mailbox;
@@ -26,24 +26,24 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, LocalOptions};
 
-/// Bytes of the one buffer that all connections of a loop read into. A pipeline of usual commands fits, and so it stays
-/// in the core's cache.
+/// Bytes of the one buffer that all connections of a loop read into. A pipeline of usual commands fits, and so the
+/// buffer stays in the core's cache.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Tasks that run before the runtime looks at its sockets again, if there are so many: more than its default, because
 /// the replies of all of them leave in one tick.
 const TASKS_PER_POLL: u32 = 256;
 
-/// Bytes that leave before everybody has another turn: a millisecond's work, or less.
+/// Bytes that leave before every connection has another turn: a millisecond's work, or less.
 const ROUND_BYTES_MAX: usize = 4 << 20;
 
-/// How often the loop looks after what nobody asks for: expired keys, clients without a word.
+/// The time between looks at work that no client asks for: expired keys, idle clients.
 const CRON: Duration = Duration::from_millis(100);
 
 /// Rounds of `CRON` between looks at idle clients, and at expired keys in the base.
 const SECOND: u64 = 10;
 
-/// What all tasks of an event loop share.
+/// The state that all tasks of an event loop share.
 pub struct EventLoop {
     pub engine: Arc<Engine>,
     pub worker: RefCell<Worker>,
@@ -59,20 +59,20 @@ pub struct EventLoop {
     gated: RefCell<Vec<Rc<Connection>>>,
     /// Wakes the tick's task.
     tick: RefCell<Option<Waker>>,
-    /// There is something to do at the end of the tick that no reply waits for.
+    /// Whether there is work at the end of the tick that no reply waits for.
     tick_is_wanted: Cell<bool>,
-    /// How much a client may leave unread, by its kind, and the version of the settings that say so.
+    /// How much a client may leave unread, by its kind, and the version of the settings that it was read from.
     output_limits: Cell<OutputLimits>,
     limits_version: Cell<u64>,
     /// Bytes that have left in this round.
     round_bytes: Cell<usize>,
-    /// Connections whose replies may leave, and whose sockets may take them, when the next round begins.
+    /// Connections with replies for the next round, which their sockets may take.
     late: RefCell<VecDeque<Rc<Connection>>>,
-    /// Wakes the task that goes on with these.
+    /// Wakes the task that sends for `late`.
     later: RefCell<Option<Waker>>,
 }
 
-/// The `client-output-buffer-limit` of those kinds of clients that there are.
+/// The `client-output-buffer-limit` of the kinds of clients that exist here.
 #[derive(Clone, Copy)]
 pub struct OutputLimits {
     normal: Limit,
@@ -84,8 +84,8 @@ impl OutputLimits {
         OutputLimits { normal: config.normal_output_limit, pubsub: config.pubsub_output_limit }
     }
 
-    /// What a client in MONITOR is sent does not wait until it has read, as replies do: where the normal clients have
-    /// no limit, it has that of subscribers.
+    /// Returns the limit of a session. Messages to a client in MONITOR do not wait until it has read, as replies do:
+    /// where normal clients have no limit, it has that of subscribers.
     pub fn of_client(&self, session: &Session) -> &Limit {
         let is_unlimited = self.normal.hard_bytes == 0 && self.normal.soft_bytes == 0;
         match session.kind() {
@@ -96,7 +96,7 @@ impl OutputLimits {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns the microseconds since 1970.
 pub fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
@@ -113,7 +113,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         .build_local(LocalOptions::default())?;
     let wake = mailbox.clone();
     let worker = Worker::new(engine.clone(), index, Box::new(move || wake.wake.notify_one()));
-    // In this order: settings that change in between are seen by the next look at the version.
+    // The version is read first: settings that change in between are seen by the next look at it.
     let limits_version = engine.settings.version();
     let output_limits = OutputLimits::of(&engine.settings.config());
     let event_loop = Rc::new(EventLoop {
@@ -144,7 +144,7 @@ pub fn run(engine: Arc<Engine>, index: usize, mailbox: Arc<Mailbox>) -> std::io:
         while !mailbox.is_stopped() {
             mailbox.stop.notified().await;
         }
-        // What has run gets its answer, as far as it is durable and the sockets take it.
+        // Commands that have run get their replies, as far as these are durable and the sockets take them.
         event_loop.end_of_tick();
     });
     Ok(())
@@ -161,7 +161,7 @@ impl EventLoop {
         }
     }
 
-    /// Has the tick end even if no reply asks for it.
+    /// Makes the tick end even if no reply asks for it.
     pub fn ask_for_tick(&self) {
         if !self.tick_is_wanted.replace(true) {
             self.wake_tick();
@@ -174,7 +174,7 @@ impl EventLoop {
         }
     }
 
-    /// How much clients may leave unread, as the settings say now.
+    /// Returns how much clients may leave unread, by the settings of this moment.
     pub fn output_limits(&self) -> OutputLimits {
         let version = self.engine.settings.version();
         if version != self.limits_version.get() {
@@ -184,19 +184,19 @@ impl EventLoop {
         self.output_limits.get()
     }
 
-    /// Whether more may leave in this round.
+    /// Tells whether more bytes may leave in this round.
     pub fn has_round(&self) -> bool {
         self.round_bytes.get() < ROUND_BYTES_MAX
     }
 
-    /// So many bytes have left.
+    /// Counts bytes that have left.
     pub fn on_sent(&self, bytes: usize) {
         self.round_bytes.set(self.round_bytes.get() + bytes);
         self.counters().output_bytes.add(bytes as u64);
         self.counters().writes.add(1);
     }
 
-    /// Has a connection go on in the next round, behind those that wait for it already.
+    /// Sends for a connection in the next round, behind those that wait for it already.
     pub fn send_later(&self, connection: Rc<Connection>) {
         self.late.borrow_mut().push_back(connection);
         if let Some(later) = &*self.later.borrow() {
@@ -204,7 +204,7 @@ impl EventLoop {
         }
     }
 
-    /// Goes on with what did not leave in its own round.
+    /// Sends in the next round the bytes that did not leave in their own.
     async fn send_late(self: Rc<Self>) {
         poll_fn(|cx| {
             *self.later.borrow_mut() = Some(cx.waker().clone());
@@ -222,13 +222,13 @@ impl EventLoop {
         }
     }
 
-    /// Whether others have something for clients of this loop. One load.
+    /// Tells whether other threads have notices for clients of this loop. One load.
     #[inline]
     pub fn has_notices(&self) -> bool {
         self.inbox.has_notices()
     }
 
-    /// Hands them what others have for them. No connection is in its turn.
+    /// Hands clients the notices that other threads have for them. Called between the turns of connections.
     #[cold]
     pub fn take_notices(self: &Rc<Self>) {
         let connections = self.connections.borrow();
@@ -239,13 +239,13 @@ impl EventLoop {
         });
     }
 
-    /// This loop's numbers.
+    /// Returns this loop's numbers.
     #[inline]
     pub fn counters(&self) -> &Counters {
         self.engine.counters(self.index)
     }
 
-    /// The tick, again and again.
+    /// Runs the tick again and again.
     async fn ticks(self: Rc<Self>) {
         poll_fn(|cx| {
             *self.tick.borrow_mut() = Some(cx.waker().clone());
@@ -262,7 +262,7 @@ impl EventLoop {
         }
     }
 
-    /// Writes the log once, then lets leave whatever is durable; what the disk is needed for begins after that.
+    /// Writes the log once, then sends all replies that are durable; work for the disk begins after that.
     fn end_of_tick(self: &Rc<Self>) {
         self.tick_is_wanted.set(false);
         self.round_bytes.set(0);
@@ -280,7 +280,7 @@ impl EventLoop {
             !is_gated
         });
         self.count_turns(&round);
-        // The list's memory is kept, unless it is in use again.
+        // The list's memory is kept, unless the list is in use again.
         round.clear();
         let mut dirty = self.dirty.borrow_mut();
         if dirty.is_empty() {
@@ -294,14 +294,14 @@ impl EventLoop {
         self.engine.end_round(self.index);
     }
 
-    /// The replies of these connections have left.
+    /// Counts the turns of connections whose replies have left.
     fn count_turns(&self, connections: &[Rc<Connection>]) {
         let (counters, now_us) = (self.counters(), now_us());
         counters.ticks.add(1);
         connections.iter().for_each(|connection| connection.count_turns(counters, now_us));
     }
 
-    /// Hands what was appended to the operating system; how far the log is durable.
+    /// Hands appended records to the operating system; returns how far the log is durable.
     #[inline]
     fn write_log(&self) -> Index {
         let Some(store) = self.engine.store() else { return Index(u64::MAX) };
@@ -314,7 +314,7 @@ impl EventLoop {
         log.durable()
     }
 
-    /// How far the log is durable: replies that depend on no more may leave.
+    /// Returns how far the log is durable: replies that depend on no more may leave.
     #[inline]
     pub fn durable(&self) -> Index {
         self.engine.store().map_or(Index(u64::MAX), |store| store.log().durable())
@@ -326,7 +326,7 @@ impl EventLoop {
         self.release_gated();
     }
 
-    /// Lets leave what waited for the log and waits no longer.
+    /// Sends replies that waited for the log and wait no longer.
     fn release_gated(self: &Rc<Self>) {
         let durable = self.durable();
         let (still, left): (Vec<_>, Vec<_>) =
@@ -339,7 +339,7 @@ impl EventLoop {
         *self.gated.borrow_mut() = still;
     }
 
-    /// Takes what other threads have left in the mailbox.
+    /// Takes the mail that other threads have left.
     async fn read_mail(self: Rc<Self>) {
         let inbox = self.inbox.clone();
         let mut events: Vec<Event> = Vec::new();
@@ -362,7 +362,7 @@ impl EventLoop {
                 self.release_gated();
             }
             if self.has_notices() {
-                // More has come meanwhile, or was left for later: the connections have their turns in between.
+                // More mail has come meanwhile, or was left for later: the connections have their turns in between.
                 tokio::task::yield_now().await;
             }
         }
@@ -385,14 +385,14 @@ impl EventLoop {
         }
     }
 
-    /// A connection has ended.
+    /// Forgets a connection that has ended.
     pub fn forget(&self, connection: &Connection) {
         self.connections.borrow_mut().remove(&connection.id);
         connection.disconnect(&mut self.worker.borrow_mut());
         self.mailbox.clients.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What nobody asks for.
+    /// Does the work that no client asks for.
     async fn look_after(self: Rc<Self>) {
         let mut interval = tokio::time::interval(CRON);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -406,7 +406,7 @@ impl EventLoop {
             if round.is_multiple_of(SECOND) {
                 self.look_at_clients();
             }
-            // The server's as a whole: one loop's business.
+            // One loop does the work for the server as a whole.
             if self.index == 0 {
                 // The bound may have been lowered.
                 self.engine.bound_clients();
@@ -430,13 +430,13 @@ impl EventLoop {
             if !more {
                 return;
             }
-            // Clients come first: what is due stays due.
+            // Clients come first: due keys stay due.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Closes clients that have not said a word for `timeout` seconds, those that leave too much unread for too long,
-    /// and those that take too long to read what keeps files of the base.
+    /// Closes clients that have sent nothing for `timeout` seconds, those that leave too much unread for too long, and
+    /// those that take too long to read a reply that keeps files of the base.
     fn look_at_clients(&self) {
         let timeout_us = u64::from(self.engine.settings.config().timeout_s) * 1_000_000;
         let (now_us, limits) = (now_us(), self.output_limits());

@@ -2,8 +2,8 @@
 //! (`server`).
 //!
 //! Keys are written one after another as they are read, so memory does not grow with them. The file gets its name when
-//! it is whole (`target`). This file opens both ends, and says at the end what was done (`summary`) and meanwhile how
-//! far it is (`progress`).
+//! it is whole (`target`). This file opens both ends, and prints a summary at the end (`summary`) and the progress
+//! meanwhile (`progress`).
 
 mod directory;
 mod progress;
@@ -23,12 +23,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use summary::Summary;
 use target::{Failure, Target};
 
-/// A file in the making, and what is told of it.
+/// A file in the making, with its summary and progress.
 struct Exporting {
     writer: Writer<File<Target>>,
     summary: Summary,
     progress: Progress,
-    /// Why the file could not be written, if it could not.
+    /// The reason why the file could not be written, if it could not.
     failure: Failure,
 }
 
@@ -53,7 +53,7 @@ pub fn run(export: &Export) -> Result<(), String> {
 }
 
 fn from_directory(dir: &Path, export: &Export) -> Result<Summary, String> {
-    // First the directory: where it cannot be read there is no file either.
+    // The directory comes first: where it cannot be read no file is made either.
     let inspected = datadir::inspect(dir).map_err(|why| {
         let advice = "A server that runs is exported with --host and --port, or by a backup that it makes.";
         if why.contains(" is in use by ") { format!("{why} {advice}") } else { why }
@@ -73,7 +73,7 @@ fn from_directory(dir: &Path, export: &Export) -> Result<Summary, String> {
 
 fn from_server(place: &haypile_config::cli::Server, export: &Export) -> Result<Summary, String> {
     let mut source = server::Server::connect(place)?;
-    // No server says beforehand whether it is going to be a newer one.
+    // A server does not say beforehand whether the file needs a newer version.
     let mut exporting = Exporting::begin(export, VERSION, source.keys())?;
     let written = source.write(&mut exporting);
     exporting.judge(written)?;
@@ -89,18 +89,18 @@ impl Exporting {
         Ok(Exporting { writer, summary: Summary::new(version), progress: Progress::new(keys), failure })
     }
 
-    /// The keys that follow belong to this database.
+    /// Begins a database, to which the keys that follow belong.
     fn database(&mut self, database: u64, keys: u64, deadlines: u64) -> Result<(), String> {
         self.summary.database(database);
         self.writer.database(database).and_then(|()| self.writer.sizes(keys, deadlines)).map_err(unwritten)
     }
 
-    /// Tells how far it is, if it is time to.
+    /// Shows the progress, if it is time to.
     fn tell(&mut self) {
         self.progress.tell(self.summary.passed(), self.writer.position());
     }
 
-    /// What there is to say of keys that were written or not: who wrote them may not know that the file is at fault.
+    /// Replaces the error of a source by that of the file, if the file is at fault.
     fn judge(&mut self, written: Result<(), String>) -> Result<(), String> {
         written.map_err(|why| {
             self.progress.end();
@@ -114,7 +114,7 @@ impl Exporting {
         let mut target = self.writer.end().map_err(unwritten)?;
         target.flush().map_err(unwritten)?;
         if needed != claimed {
-            // Redis goes by the forms of values; what standard output has got cannot be changed.
+            // Redis goes by the forms of values; bytes that standard output has got cannot be changed.
             if let Some(file) = target.file() {
                 writer::change_version(file, needed).map_err(unwritten)?;
             }
@@ -126,20 +126,20 @@ impl Exporting {
     }
 }
 
-/// What Redis says at the beginning of a file.
+/// Writes the fields with which Redis begins a file.
 fn begin(target: Target, version: u16) -> io::Result<Writer<File<Target>>> {
     let mut writer = Writer::file(target, version)?;
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     writer.aux(b"redis-ver", REDIS_VERSION.as_bytes())?;
     writer.aux(b"redis-bits", b"64")?;
     writer.aux(b"ctime", now_s.to_string().as_bytes())?;
-    // The data lie on a disk: how much memory they take in Redis is seen there.
+    // The data lie on a disk: their size in Redis's memory is not known.
     writer.aux(b"used-mem", b"0")?;
     writer.aux(b"aof-base", b"0")?;
     Ok(writer)
 }
 
-/// Why the file is not there, for people.
+/// Returns the text for people about a file that could not be written.
 fn unwritten(error: io::Error) -> String {
     format!("The file cannot be written: {error}.")
 }

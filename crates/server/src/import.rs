@@ -1,8 +1,8 @@
 //! `haypile import`: an RDB file of Redis goes into a data directory (`directory`), or into a server (`server`).
 //!
 //! The file is read once from its beginning to its end, and each key takes effect as a whole, so that an import that
-//! was ended in any way is run again. This file opens both ends, and says at the end what was done (`tally`) and
-//! meanwhile how far it is (`progress`).
+//! was ended in any way is run again. This file opens both ends, and prints a summary at the end (`tally`) and the
+//! progress meanwhile (`progress`).
 
 mod directory;
 mod long;
@@ -26,18 +26,18 @@ use std::path::Path;
 use std::sync::Arc;
 use tally::Tally;
 
-/// Why an import ended early.
+/// The reason why an import ended early.
 #[derive(Debug)]
 pub enum Ended {
-    /// What a file has is wrong: where, and in which key.
+    /// The file is wrong: where, and in which key.
     Input(haypile_rdb::Error),
-    /// Where it goes does not take it.
+    /// The target does not take the file.
     Refused(String),
 }
 
-/// Something that takes a file.
+/// The target of an import.
 pub trait Target: Sink<Error = Ended> {
-    /// All of the file was taken, or as much as could be read: lets nothing lie.
+    /// Completes the import when the file was taken, as a whole or as much as could be read.
     fn complete(&mut self) -> Result<(), Ended>;
 
     fn tally(&self) -> &Tally;
@@ -65,12 +65,12 @@ pub fn run(import: &Import) -> Result<(), String> {
     }
 }
 
-/// The password where others do not see it.
+/// Returns the password from the environment, where other users do not see it.
 fn password() -> Option<String> {
     ["HAYPILE_PASSWORD", "REDISCLI_AUTH"].iter().find_map(|name| std::env::var(name).ok())
 }
 
-/// The file, and how many bytes it has if that is known.
+/// Returns the file, and how many bytes it has if that is known.
 fn open(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>), String> {
     let Some(path) = path else { return Ok((Box::new(io::stdin()), None)) };
     let fails = |error: io::Error| format!("{} cannot be read: {error}", path.display());
@@ -94,13 +94,12 @@ fn configuration(made: Option<&Path>, line: &CommandLine) -> Result<Arc<Config>,
     Ok(config)
 }
 
-/// What is noted of a key in the base (`store::presence`) is eight bytes. So many bytes of a file have a key, or more
-/// do not matter: a set that is full forgets, and a set that is larger than needed has many pages to be cleared, which
-/// is a quarter of an import's time.
+/// Bytes of a file for each byte of the set that notes keys in the base (`store::presence`), eight bytes each. A file
+/// with fewer bytes per key does not matter: a full set forgets, and a set that is larger than needed has many pages to
+/// be cleared.
 const BYTES_OF_FILE_FOR_PRESENCE: u64 = 8;
 
-/// What a load holds in memory, at most: with ten times as much, ten million keys took a fifth more CPU time, in pages
-/// to be cleared and rows to wait for.
+/// The most memory that a load takes: a larger one has more pages to clear and waits longer for rows.
 const LOAD_BYTES_MAX: u64 = 128 << 20;
 
 fn into_directory(
@@ -118,8 +117,8 @@ fn into_directory(
     }
     let data_dir = DataDir::take(config)?;
     let store = storage::open(config, &budget, |_| ())?;
-    // Nobody waits for a replay, so that only memory says when there is a flush: fewer and larger ones, and less to
-    // compact.
+    // An import is not bound by the time of a replay, so that only memory starts a flush: fewer and larger ones, and
+    // less to compact.
     store.set_flush_bounds(config.flush_log_bytes.max(budget.memtable), config.disk_free_bytes_min);
     let told = format!("the data directory {}", config.dir.display());
     let load = store.load(&config.dir, budget.memtables().min(LOAD_BYTES_MAX) as usize)?;
@@ -129,7 +128,7 @@ fn into_directory(
     imported.and(closed)
 }
 
-/// Brings all that was imported into the base, so that a server starts at once.
+/// Brings all imported data into the base, so that a server starts at once.
 fn close(store: Arc<Store>) -> Result<(), String> {
     let closed = store.close().and_then(|()| store.flush_failure().map_or(Ok(()), Err));
     // The process ends, and its memory goes as a whole.
@@ -138,14 +137,14 @@ fn close(store: Arc<Store>) -> Result<(), String> {
     closed.map_err(|why| format!("What was imported is in the log, but could not be brought further: {why}"))
 }
 
-/// Has the file read into the target, and says what came of it.
+/// Has the file read into the target, and prints the outcome.
 fn take<T: Target>(
     read: impl FnOnce(&mut T) -> Result<Summary, Failure<Ended>>,
     mut target: T,
     into: &str,
 ) -> Result<(), String> {
     let read = read(&mut target);
-    // What was read before something went wrong stays.
+    // Keys that were read before an error stay.
     let completed = target.complete();
     let tally = target.tally();
     print!("{tally}");

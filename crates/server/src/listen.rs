@@ -1,4 +1,4 @@
-//! Listening: the sockets that clients connect to, and who gets a client that has come.
+//! Listening: the sockets that clients connect to, and the event loop that gets a client.
 //!
 //! One thread accepts for all event loops and hands each client to the loop that has the fewest, so that few clients
 //! are spread as evenly as many.
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How long nobody is let in after the process ran out of file descriptors: until one is closed, trying is of no use.
+/// The pause after the process ran out of file descriptors: until one is closed, trying is of no use.
 const OUT_OF_FILES_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A socket that listens.
@@ -32,7 +32,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Listens on all that the configuration names.
+    /// Listens on all addresses that the configuration names.
     ///
     /// # Errors
     /// A text for people that names the address or the path.
@@ -79,7 +79,7 @@ impl Listeners {
 
     fn bind_unix(&mut self, path: &PathBuf, config: &Config) -> Result<(), String> {
         let fails = |error: io::Error| format!("Can't listen on the unix socket {}: {error}", path.display());
-        // One that is left of an earlier run, as Redis takes it.
+        // The file is left of an earlier run, as Redis assumes, too.
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(fails(error)),
             _ => {}
@@ -94,7 +94,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Where clients may connect, for the log.
+    /// Returns the addresses where clients may connect, for the log.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for socket in &self.sockets {
@@ -110,7 +110,7 @@ impl Listeners {
 impl Drop for Listeners {
     fn drop(&mut self) {
         if let Some(path) = &self.unix {
-            // It may have been taken away meanwhile.
+            // The file may have been removed meanwhile.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -134,7 +134,7 @@ pub fn bind_port(config: &Config, port: u16) -> Result<Vec<std::net::TcpListener
     Ok(sockets)
 }
 
-/// The addresses of a `bind`: `*` and `::*` are all of their kind, a name may have several.
+/// Returns the addresses of a `bind`: `*` and `::*` are all of their kind, a name may have several.
 fn addresses(bind: &Bind, port: u16) -> Result<Vec<SocketAddr>, String> {
     let host = match bind.address.as_str() {
         "*" => "0.0.0.0",
@@ -161,7 +161,7 @@ fn listen(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener
     Ok(socket.into())
 }
 
-/// This host has no such address, or no such family.
+/// Tells whether this host has no such address, or no such family.
 fn is_unavailable(error: &io::Error) -> bool {
     const EAFNOSUPPORT: i32 = 97;
     const EPROTONOSUPPORT: i32 = 93;
@@ -174,7 +174,7 @@ pub async fn accept(socket: Listener, engine: Arc<Engine>, mailboxes: Arc<Vec<Ar
     loop {
         match socket.accept().await {
             Ok(client) => admit(client, &engine, &mailboxes),
-            // A client that went away before it was let in.
+            // The client went away before it was let in.
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
             Err(error) => {
                 tracing::warn!("a client cannot be accepted: {error}");
@@ -198,7 +198,7 @@ impl Acceptor {
         })
     }
 
-    /// The next client, free of this runtime again.
+    /// Returns the next client, free of this runtime again.
     async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Acceptor::Tcp(socket) => socket.accept().await?.0.into_std().map(Accepted::Tcp),
@@ -231,7 +231,7 @@ fn admit(client: Accepted, engine: &Engine, mailboxes: &[Arc<Mailbox>]) {
     mailbox.accept(client);
 }
 
-/// What Redis answers to a client from another host while nobody has secured the server.
+/// The reply of Redis to a client from another host while the server is not secured.
 const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \
     set for the default user. In this mode connections are only accepted from the loopback interface. If you want to \
     connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode \

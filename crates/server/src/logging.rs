@@ -34,14 +34,14 @@ pub fn start(config: &Config) -> Result<Logging, String> {
 }
 
 impl Logging {
-    /// Logs what is at least as important as this, from now on.
+    /// Logs messages that are at least as important as this, from now on.
     pub fn set_level(&self, level: LogLevel) {
-        // It fails only once the subscriber is gone, and the global one never goes.
+        // This fails only once the subscriber is gone, and the global one never goes.
         let _ = self.level.modify(|filter| *filter = filter_of(level));
     }
 }
 
-/// The file is opened once and only appended to, so it can be truncated by who rotates it, but not renamed.
+/// Opens the file once, only to append: a rotation can truncate it, but not rename it.
 fn append(path: &Path) -> Result<File, String> {
     let file = File::options().create(true).append(true).open(path);
     file.map_err(|error| format!("Can't open the log file {}: {error}", path.display()))
@@ -57,7 +57,7 @@ fn subscriber(level: LogLevel, format: LogFormat, target: Target) -> (impl Subsc
     (tracing_subscriber::registry().with(filter).with(lines), Logging { level: handle })
 }
 
-/// Redis's levels: `notice` is what `tracing` calls info, `verbose` debug, and `debug` trace.
+/// Translates Redis's levels: `notice` is `tracing`'s info, `verbose` debug, and `debug` trace.
 fn filter_of(level: LogLevel) -> LevelFilter {
     match level {
         LogLevel::Debug => LevelFilter::TRACE,
@@ -68,7 +68,7 @@ fn filter_of(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Where lines go. Each line is one write.
+/// The destination of lines. Each line is one write.
 #[derive(Clone)]
 enum Target {
     Output,
@@ -103,7 +103,7 @@ impl Write for Target {
 mod tests {
     use super::*;
 
-    /// What `log` leaves in a file.
+    /// Returns the text that `log` leaves in a file.
     fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce(&Logging)) -> String {
         let name = format!("haypile-logging-{}-{level:?}-{format:?}.log", std::process::id());
         let path = std::env::temp_dir().join(name);

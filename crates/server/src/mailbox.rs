@@ -11,9 +11,10 @@ use tokio::sync::Notify;
 pub struct Mailbox {
     /// Clients that were accepted for this loop.
     accepted: Mutex<Vec<Accepted>>,
-    /// Clients that the loop has, those on their way included. The next one goes to the loop that has the fewest.
+    /// The number of the loop's clients, those on their way included. The next one goes to the loop that has the
+    /// fewest.
     pub clients: AtomicUsize,
-    /// Replies of this loop wait for the log: only then its progress is worth a wake-up.
+    /// Whether replies of this loop wait for the log: only then its progress is worth a wake-up.
     pub waits_for_log: AtomicBool,
     stopped: AtomicBool,
     pub wake: Notify,
@@ -31,7 +32,7 @@ impl Mailbox {
         std::mem::take(&mut *self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The log has become more durable.
+    /// Notes that the log has become more durable.
     pub fn on_durable(&self) {
         if self.waits_for_log.load(Ordering::SeqCst) {
             self.wake.notify_one();

@@ -1,8 +1,8 @@
-//! The binary `haypile`: reads the command line and runs what it asks for.
+//! The binary `haypile`: parses the command line and runs the subcommand.
 //!
 //! Owns the allocator and the exit codes: 0 for a clean end, 1 for a failure (`check`: defects), 2 for a command line
-//! that makes no sense (`check`: what cannot be read). Read `run` next, the life of a server from its start to its
-//! stop.
+//! that makes no sense (`check`: a directory that cannot be read). Read `run` next, the life of a server from its start
+//! to its stop.
 
 mod run;
 
@@ -35,7 +35,7 @@ use haypile_config::cli::Cli;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// RocksDB's C++ uses it too: the symbols of the system's allocator are replaced.
+/// The allocator of RocksDB's C++, too: the symbols of the system's allocator are replaced.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,9 +1,9 @@
 //! `metrics-port`: /metrics over HTTP/1.1, for Prometheus.
 //!
-//! A thread of its own with a runtime of its own: whoever asks, and however slowly, no event loop notices. Each
-//! connection is one request and one reply; how long it may take and how much it may send is bounded. So is how many
-//! there are: the oldest of those that have not asked makes room for the next one, so that those who only connect keep
-//! nobody from asking.
+//! A thread of its own with a runtime of its own: a request, however slow, delays no event loop. Each connection is one
+//! request and one reply; how long it may take and how much it may send is bounded. So is the number of connections:
+//! the oldest of those that have not sent a request makes room for the next one, so that idle connections keep no
+//! request out.
 
 use crate::listen;
 use haypile_config::Config;
@@ -18,17 +18,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
-/// Connections at a time. Where one more comes, another one is closed: who asks is answered, however many others only
-/// connect.
+/// The most connections at a time. Where one more comes, another one is closed: a request is answered, however many
+/// others only connect.
 const CONNECTIONS_MAX: usize = 64;
 
-/// From the accept to the last byte of the reply.
+/// The longest time from the accept to the last byte of the reply.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes of a request. Nobody who asks for metrics sends more.
+/// The most bytes of a request, more than any client for metrics sends.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// How long nobody is let in after an accept has failed, for want of file descriptors as a rule.
+/// The pause after an accept has failed, for want of file descriptors as a rule.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens and serves until the process ends; nothing where the port is 0.
@@ -55,11 +55,11 @@ pub fn start(config: &Config, engine: &Arc<Engine>) -> Result<(), String> {
     thread.map(drop).map_err(|error| format!("A thread cannot start: {error}"))
 }
 
-/// A connection, known to the one that makes room for others.
+/// A connection, as the list of connections knows it.
 struct Open {
-    /// Its request is whole, and is being answered.
+    /// Whether its request is whole, and is being answered.
     asked: Cell<bool>,
-    /// Ends it.
+    /// Ends the connection.
     close: Notify,
 }
 
@@ -68,7 +68,7 @@ struct Open {
 struct Connections(RefCell<VecDeque<Rc<Open>>>);
 
 impl Connections {
-    /// One more, in the place of another one where there are too many.
+    /// Adds a connection, in the place of another one where there are too many.
     fn add(&self) -> Rc<Open> {
         if self.0.borrow().len() >= CONNECTIONS_MAX {
             self.close_one();
@@ -82,7 +82,7 @@ impl Connections {
         self.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, open));
     }
 
-    /// Closes the oldest one that has not asked, or the oldest one if all have.
+    /// Closes the oldest connection without a request, or the oldest one if all have sent theirs.
     fn close_one(&self) {
         let mut open = self.0.borrow_mut();
         let at = open.iter().position(|open| !open.asked.get()).unwrap_or(0);
@@ -100,7 +100,7 @@ async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> 
         tasks.push(tokio::task::spawn_local(accept(socket, engine.clone(), connections.clone())));
     }
     for task in tasks {
-        // They end with the process.
+        // The tasks end with the process.
         let _ = task.await;
     }
     Ok(())
@@ -109,7 +109,7 @@ async fn serve_all(sockets: Vec<std::net::TcpListener>, engine: Arc<Engine>) -> 
 async fn accept(socket: TcpListener, engine: Arc<Engine>, connections: Rc<Connections>) {
     loop {
         let Ok((client, _)) = socket.accept().await else {
-            // It may be one of these that has the file descriptor.
+            // One of these connections may have the file descriptor.
             connections.close_one();
             tokio::time::sleep(PAUSE).await;
             continue;
@@ -117,7 +117,7 @@ async fn accept(socket: TcpListener, engine: Arc<Engine>, connections: Rc<Connec
         let (engine, connections) = (engine.clone(), connections.clone());
         let open = connections.add();
         tokio::task::spawn_local(async move {
-            // Who is too slow or breaks off gets nothing more.
+            // A client that is too slow or breaks off gets nothing more.
             tokio::select! {
                 _ = tokio::time::timeout(TIME_MAX, answer(client, &engine, &open.asked)) => {}
                 () = open.close.notified() => {}

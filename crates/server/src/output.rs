@@ -1,18 +1,18 @@
-//! The replies of one connection on their way out: bytes, and from where on they have to wait for the log.
+//! The replies of one connection on their way out: bytes, and the place from which on they wait for the log.
 //!
-//! Pure bookkeeping: what is appended waits until `release` finds its gate durable, and leaves from the front. The
-//! socket is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all
-//! who get one share it.
+//! Pure bookkeeping: appended bytes wait until `release` finds their gate durable, and leave from the front. The socket
+//! is written by `event_loop` and `connection`. Long messages lie between the replies and are not copied: all
+//! recipients share one.
 
 use haypile_engine::{Payload, Sink};
 use haypile_log::Index;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A buffer of more bytes than this is large.
+/// The size above which a buffer is large.
 pub const SPARE_BYTES_MAX: usize = 64 << 10;
 
-/// And one of more than this is not kept for other connections.
+/// The size above which a buffer is not kept for other connections.
 const LARGE_BYTES_MAX: usize = 4 << 20;
 
 /// How many small buffers are kept.
@@ -22,7 +22,7 @@ const SPARE_BUFFERS: usize = 256;
 #[derive(Default)]
 pub struct Spares {
     small: Vec<Vec<u8>>,
-    /// One, which comes first: its memory is in use already, and mostly in the processor's caches.
+    /// The large buffer, used first: its memory is in use already, and mostly in the processor's caches.
     large: Vec<u8>,
 }
 
@@ -50,30 +50,30 @@ impl Spares {
 #[derive(Default)]
 pub struct Output {
     bytes: Vec<u8>,
-    /// Bytes at the front of these that have left.
+    /// Bytes at the front of `bytes` that have left.
     sent: usize,
-    /// In the order in which they leave; `at` does not fall.
+    /// Shared messages in the order in which they leave. Invariant: `at` does not fall.
     shared: VecDeque<Shared>,
-    /// Bytes of these that have not left, and bytes of them as a whole.
+    /// Bytes of shared messages that have not left, and bytes of these messages as a whole.
     shared_unsent: usize,
     shared_bytes: usize,
-    /// How far everything has left and may leave, in bytes since the output was empty and new.
+    /// Positions up to which everything has left and may leave, in bytes since the output was empty and new.
     left: u64,
     released: u64,
-    /// Ends of the parts behind `released`, each with the record that it waits for; both rise.
+    /// Ends of the parts behind `released`, each with the record that it waits for. Invariant: both rise.
     gates: VecDeque<(u64, Index)>,
 }
 
-/// A message that others are sent as well.
+/// A message that other clients are sent as well.
 struct Shared {
     payload: Arc<Payload>,
-    /// Where in `bytes` it stands.
+    /// Where in `bytes` the message stands.
     at: usize,
     sent: usize,
 }
 
 impl Output {
-    /// Where replies are appended; the caller tells their gate by `appended`.
+    /// Returns the buffer where replies are appended; the caller tells their gate by `appended`.
     pub fn buffer(&mut self, spares: &mut Spares) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
             self.bytes = spares.take();
@@ -81,23 +81,23 @@ impl Output {
         &mut self.bytes
     }
 
-    /// Bytes that have not left.
+    /// Returns the bytes that have not left.
     pub fn unsent(&self) -> usize {
         self.bytes.len() - self.sent + self.shared_unsent
     }
 
-    /// Messages in it that others are sent as well, and their bytes.
+    /// Returns the number of shared messages in the output, and their bytes.
     pub fn shared(&self) -> (usize, usize) {
         (self.shared.len(), self.shared_bytes)
     }
 
-    /// Bytes of the buffer that holds them.
+    /// Returns the capacity of the buffer.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Lets leave what has become durable; everything that was appended depends on `gate` at most. Whether something
-    /// still waits for the log.
+    /// Releases the replies that have become durable; everything that was appended depends on `gate` at most. Returns
+    /// whether some still wait for the log.
     pub fn release(&mut self, gate: Index, durable: Index) -> bool {
         let end = self.left + self.unsent() as u64;
         if gate <= durable {
@@ -119,7 +119,7 @@ impl Output {
         false
     }
 
-    /// The next of what may leave now: empty if nothing may.
+    /// Returns the next bytes that may leave now: none if nothing may.
     pub fn ready(&self) -> &[u8] {
         let room = (self.released - self.left) as usize;
         match self.shared.front() {
@@ -132,7 +132,7 @@ impl Output {
         }
     }
 
-    /// The first `count` bytes of `ready` have left. An emptied buffer goes to `spares`.
+    /// Notes that the first `count` bytes of `ready` have left. An emptied buffer goes to `spares`.
     pub fn on_sent(&mut self, count: usize, spares: &mut Spares) {
         self.left += count as u64;
         debug_assert!(self.left <= self.released);
@@ -151,8 +151,8 @@ impl Output {
             self.sent = 0;
             spares.give(std::mem::take(&mut self.bytes));
         } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.bytes.len() - self.sent {
-            // What has left makes room for what comes. What has not is moved no farther than it is long, and so in all
-            // no more bytes are moved than sent, however much lies here.
+            // Bytes that have left make room for new ones. Unsent bytes are moved no farther than they are long, so
+            // that in all no more bytes are moved than sent, however many lie here.
             self.bytes.drain(..self.sent);
             self.shared.iter_mut().for_each(|shared| shared.at -= self.sent);
             self.sent = 0;
@@ -166,7 +166,7 @@ impl Output {
 }
 
 impl Sink for Output {
-    /// Of an output that has got its buffer.
+    /// Returns the bytes of an output that has got its buffer.
     fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -183,7 +183,7 @@ impl Sink for Output {
 mod tests {
     use super::*;
 
-    /// What leaves when the socket takes `step` bytes at a time.
+    /// Returns the bytes that leave when the socket takes `step` bytes at a time.
     fn send(output: &mut Output, step: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         while !output.ready().is_empty() {
@@ -218,7 +218,7 @@ mod tests {
             }
             assert!(sent == expected, "in steps of {step}");
             assert_eq!((output.unsent(), output.shared(), output.capacity()), (0, (0, 0), 0));
-            // What comes then begins anew.
+            // Later bytes begin anew.
             append(&mut output, b"more");
             output.release(Index(39), Index(39));
             assert_eq!(output.ready(), b"more");
@@ -288,7 +288,7 @@ mod tests {
             (spares.small.len(), spares.large.capacity() / SPARE_BYTES_MAX)
         };
         assert_eq!(used(1, &mut spares), (1, 0));
-        // It grows.
+        // The buffer grows.
         assert_eq!(used(SPARE_BYTES_MAX * 3, &mut spares), (0, 3));
         assert_eq!(used(SPARE_BYTES_MAX * 2, &mut spares), (0, 3));
         assert_eq!(used(1, &mut spares), (0, 3));

@@ -18,7 +18,7 @@ pub fn print(dir: &Path, out: &mut impl Write) -> Result<(), String> {
     for entry in entries {
         let entry = entry.map_err(|error| error.to_string())?;
         if let Err(error) = writeln!(out, "{}", line(&entry)) {
-            // Whoever reads has seen enough: `haypile log DIR | head`.
+            // The reader has closed the pipe: `haypile log DIR | head`.
             return if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error.to_string()) };
         }
     }

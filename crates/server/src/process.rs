@@ -1,5 +1,5 @@
-//! What the operating system and its supervisors want from a server process: the background, a pid file, the news that
-//! it is ready. No part of serving.
+//! The duties of a server process towards the operating system and its supervisors: the background, a pid file, the
+//! news that it is ready. No part of serving.
 
 use haypile_config::{Config, Supervised};
 use std::ffi::OsString;
@@ -9,14 +9,14 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Set in the environment of the process that goes on in the background.
+/// The environment variable of the process that goes on in the background.
 const DAEMON: &str = "HAYPILE_DAEMON";
 
-/// Whether this process is to end now, because another one goes on in the background. Forking is no option for a
+/// Tells whether this process is to end now, because another one goes on in the background. Forking is no option for a
 /// process that may not use unsafe code; the program starts itself again, in a session of its own.
 pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
     if std::env::var_os(DAEMON).is_some() {
-        // It may be the leader of its session already, if someone starts it that way; that is as good.
+        // The process may be the leader of its session already, if it was started that way; that is as good.
         let _ = rustix::process::setsid();
         return Ok(false);
     }
@@ -35,25 +35,25 @@ pub fn daemonize(arguments: &[OsString]) -> Result<bool, String> {
 /// The mode of files that are created where no configuration says otherwise: their owner's only.
 pub const FILE_MODE: u32 = 0o600;
 
-/// Has files be created with this mode from now on, and directories with that of `directory_mode`. The mask is the
-/// process's, so RocksDB goes by it as well. To be called before there are other threads.
+/// Creates files with this mode from now on, and directories with that of `directory_mode`. The mask is the process's,
+/// so RocksDB goes by it as well. To be called before there are other threads.
 pub fn set_file_mode(mode: u32) {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777 & !directory_mode(mode)));
 }
 
-/// The mode of a directory with files of this mode: who may read these may enter it.
+/// Returns the mode of a directory with files of this mode: users who may read these may enter it.
 pub fn directory_mode(file_mode: u32) -> u32 {
     file_mode | (file_mode & 0o444) >> 2
 }
 
-/// What looks after a server is seldom its user.
+/// The mode of the pid file: a supervisor is seldom the server's user.
 const PID_FILE_MODE: u32 = 0o644;
 
 /// A pid file, removed when this is dropped.
 pub struct PidFile(Option<PathBuf>);
 
 impl PidFile {
-    /// Where the configuration says, as Redis, and for everybody to read; that it cannot be written stops nothing.
+    /// Writes the file where the configuration says, as Redis does, for everybody to read; a failure stops nothing.
     pub fn write(config: &Config) -> PidFile {
         let Some(path) = config.pidfile.clone() else { return PidFile(None) };
         let written = std::fs::write(&path, format!("{}\n", std::process::id()));
@@ -70,7 +70,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // It may have been taken away meanwhile.
+            // The file may have been removed meanwhile.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -96,11 +96,11 @@ pub fn tell_ready(config: &Config) {
     }
 }
 
-/// Tells systemd that the stop has begun and is meant; whether it is told at all was settled at the start.
+/// Tells systemd that the stop has begun and is meant; the start has decided whether systemd is told at all.
 pub fn tell_stopping(config: &Config) {
     if let (Supervised::Systemd | Supervised::Auto, Some(path)) = (config.supervised, std::env::var_os("NOTIFY_SOCKET"))
     {
-        // It sees the end of the process in any case.
+        // Systemd sees the end of the process in any case.
         let _ = notify(Path::new(&path), b"STOPPING=1\n");
     }
 }
@@ -116,7 +116,7 @@ fn notify(path: &Path, text: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A panic is a bug of ours, and may leave locks held: the process ends at once, as after a kill, and the next start
+/// Ends the process at a panic, which is a bug of ours and may leave locks held: as after a kill, the next start
 /// replays the log.
 pub fn abort_on_panic() {
     let print = std::panic::take_hook();

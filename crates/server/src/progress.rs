@@ -1,5 +1,5 @@
-//! How far a long piece of work is, on standard error: one line that is drawn again and again on a terminal, elsewhere
-//! a line now and then. What the line says is its user's business.
+//! The progress of a long piece of work, on standard error: one line that is drawn again and again on a terminal,
+//! elsewhere a line now and then. The text of the line is its user's business.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl ProgressLine {
         }
         let line = line(now.duration_since(self.begun));
         let mut out = io::stderr().lock();
-        // Nobody has to read it.
+        // A line that cannot be written is not missed.
         let _ = match self.is_terminal {
             true => write!(out, "\r{line}\x1b[K"),
             false => writeln!(out, "{line}"),
@@ -38,7 +38,7 @@ impl ProgressLine {
         self.next = now + self.interval;
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&mut self) {
         if self.is_terminal {
             eprint!("\r\x1b[K");
@@ -46,7 +46,7 @@ impl ProgressLine {
     }
 }
 
-/// `, 30 s left` of something of which this share is done; empty at the beginning.
+/// Returns `, 30 s left` for a piece of work of which this share is done; empty at the beginning.
 pub fn time_left(share: f64, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     if share > 0.0 { format!(", {:.0} s left", seconds / share - seconds) } else { String::new() }

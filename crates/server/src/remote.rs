@@ -1,8 +1,8 @@
 //! Another server that this program talks to as a client: it sends commands, many ahead if it likes, and takes their
 //! replies in order.
 //!
-//! It blocks, so no event loop may use it. It never reconnects and never sends anything again: what was under way when
-//! a connection broke is for its user to decide.
+//! Blocks, so no event loop may use it. Never reconnects and never sends a command again: the user decides about the
+//! commands under way when a connection breaks.
 
 use haypile_commands::keys::dump::LongDump;
 use haypile_engine::{Target, Targets};
@@ -12,7 +12,7 @@ use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Commands are gathered up to so many bytes before they are sent.
+/// The bytes of commands that are gathered before they are sent.
 const SEND_BYTES: usize = 64 << 10;
 
 /// Bytes that are received at once.
@@ -26,7 +26,7 @@ pub struct Remote {
     /// Bytes of `incoming` that were decoded.
     taken: usize,
     decoder: Decoder,
-    /// For each reply, and for each piece that is sent.
+    /// The time for each reply, and for each piece that is sent.
     timeout: Duration,
 }
 
@@ -62,10 +62,10 @@ impl Remote {
     /// Connects; the connection attempt, each reply, and each write from then on, may take `timeout`.
     ///
     /// # Errors
-    /// The name is not known, or nobody answers at any of its addresses: what was said about the last one.
+    /// The name is not known, or no address answers: the error of the last one.
     pub fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Remote> {
         let mut last = Error::new(ErrorKind::NotFound, "the name has no address");
-        // No time at all is not a time to sockets, nor is one beyond their clock.
+        // Sockets take no timeout of zero, nor one beyond their clock.
         let timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(u32::MAX.into()));
         let addresses = (host, port).to_socket_addrs()?;
         let since = Instant::now();
@@ -120,18 +120,18 @@ impl Remote {
         self.flush()
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered commands.
     pub fn flush(&mut self) -> io::Result<()> {
         let sent = self.stream.write_all(&self.outgoing);
         self.outgoing.clear();
         sent.map_err(plain)
     }
 
-    /// The next reply. Sends what was gathered before, if it has to wait for it.
+    /// Returns the next reply. Sends the gathered commands before, if it has to wait for the reply.
     ///
     /// # Errors
-    /// `TimedOut` if it does not come in time, `UnexpectedEof` if the other end has closed the connection,
-    /// `InvalidData` if what comes is no reply. The connection is of no more use.
+    /// `TimedOut` if the reply does not come in time, `UnexpectedEof` if the other end has closed the connection,
+    /// `InvalidData` if the bytes are no reply. The connection is of no more use.
     pub fn receive(&mut self) -> io::Result<Reply> {
         let mut since = None;
         loop {
@@ -142,7 +142,7 @@ impl Remote {
                 return Ok(reply);
             }
             self.flush()?;
-            // Bytes that trickle in do not make it longer.
+            // Bytes that trickle in do not extend the timeout.
             let since: &mut Instant = since.get_or_insert_with(Instant::now);
             let left = self.timeout.checked_sub(since.elapsed()).filter(|left| !left.is_zero());
             let left = left.ok_or_else(|| plain(ErrorKind::WouldBlock.into()))?;
@@ -157,7 +157,7 @@ impl Remote {
         self.receive()
     }
 
-    /// Receives more, behind what was not decoded yet.
+    /// Receives more bytes, behind those that were not decoded yet.
     fn fill(&mut self) -> io::Result<()> {
         self.incoming.drain(..self.taken);
         self.taken = 0;
@@ -177,7 +177,7 @@ impl Remote {
     }
 }
 
-/// A timeout of a socket is `WouldBlock` to the operating system.
+/// Translates a timeout of a socket, which is `WouldBlock` to the operating system.
 fn plain(error: Error) -> Error {
     match error.kind() {
         ErrorKind::WouldBlock => Error::new(ErrorKind::TimedOut, "the other end does not answer"),
@@ -193,7 +193,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A server that takes `expected`, answers with `reply` in pieces of `piece` bytes, and closes the connection.
+    /// Starts a server that takes `expected`, answers with `reply` in pieces of `piece` bytes, and closes the
+    /// connection.
     fn server(expected: &'static [u8], reply: Vec<u8>, piece: usize) -> (u16, thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,8 +1,8 @@
 //! The life of a server: from its command line to its exit.
 //!
-//! The order matters. What can fail because of the configuration fails before anything is touched; the sockets and the
-//! data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the stop
-//! the event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
+//! The order matters. Steps that can fail because of the configuration come before anything is touched; the sockets and
+//! the data directory are taken before threads start; clients are answered LOADING while the log is replayed. At the
+//! stop the event loops end first, then the I/O pool, then the store is closed, which marks the log as clean.
 
 use crate::backups::Backups;
 use crate::datadir::DataDir;
@@ -28,14 +28,14 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-/// How often the log says how far the start is.
+/// The time between two log lines about the progress of the start.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a server until it is told to stop. `arguments` are those of the process, for the one that goes on in the
 /// background.
 ///
 /// # Errors
-/// A text for people: why it cannot start, or what went wrong at the stop.
+/// A text for people: why the server cannot start, or what went wrong at the stop.
 pub fn server(line: &CommandLine, arguments: &[OsString]) -> Result<(), String> {
     let Loaded { settings, notes, file } =
         haypile_config::load(line, &mut std::io::stdin()).map_err(|error| error.to_string())?;
@@ -50,13 +50,13 @@ pub fn server(line: &CommandLine, arguments: &[OsString]) -> Result<(), String> 
     if let Err(why) = &started
         && config.logfile.is_some()
     {
-        // Nobody may be looking at standard error.
+        // Standard error may not be seen.
         tracing::error!("{why}");
     }
     started
 }
 
-/// The commands under the names that `rename-command` gives them.
+/// Returns the commands under the names that `rename-command` gives them.
 fn table(config: &Config) -> Result<Table, String> {
     let mut table = Table::new();
     for rename in &config.renames {
@@ -77,7 +77,8 @@ fn start(
     process::abort_on_panic();
     let settings = Arc::new(settings);
     let config = settings.config();
-    // After the log file, which others may read as far as the umask of whoever starts the server lets them.
+    // The mode is set after the log file was made, which others may read as far as the umask of the server's caller
+    // allows.
     process::set_file_mode(config.data_file_mode);
     let workers = match config.workers {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -107,7 +108,7 @@ fn start(
         allocator: allocator::JEMALLOC,
     };
     let engine = Engine::new(settings, table, workers, about, move |how| {
-        // Nobody listens any more once the server stops.
+        // The receiver is gone once the server stops.
         let _ = stop.send(how);
     });
     let mailboxes: Arc<Vec<Arc<Mailbox>>> = Arc::new((0..workers).map(|_| Arc::default()).collect());
@@ -123,7 +124,7 @@ fn start(
 
     for (mailbox, event_loop) in mailboxes.iter().zip(loops) {
         mailbox.stop();
-        // One that panicked has ended the process already.
+        // A thread that panicked has ended the process already.
         let _ = event_loop.join();
     }
     engine.close();
@@ -186,7 +187,7 @@ async fn attend(
     };
     let loaded = tokio::select! {
         loaded = load(engine, config, budget)? => loaded.unwrap_or_else(|_| Err("The thread that loads the data has ended.".into()))?,
-        // What is being replayed is in the log: the next start begins again.
+        // The records that are being replayed are in the log: the next start begins again.
         () = stop() => return Ok(false),
     };
     serve(engine, mailboxes, loaded)?;
@@ -241,7 +242,7 @@ fn serve(engine: &Arc<Engine>, mailboxes: &Arc<Vec<Arc<Mailbox>>>, store: Arc<St
     engine.serve(store).map_err(|error| format!("The I/O pool cannot start: {error}"))
 }
 
-/// Has the store's log wake the event loops.
+/// Makes the store's log wake the event loops.
 fn wake_by(store: &Store, mailboxes: &Arc<Vec<Arc<Mailbox>>>) {
     let mailboxes = mailboxes.clone();
     store.log().on_durable(Arc::new(move || mailboxes.iter().for_each(|mailbox| mailbox.on_durable())));
@@ -267,12 +268,12 @@ impl Opener for Reopen {
         if let Some(engine) = self.engine.upgrade() {
             storage::apply_all(&engine, store);
         }
-        // Replies that waited for the log while there was none.
+        // Replies may have waited for the log while there was none.
         self.mailboxes.iter().for_each(|mailbox| mailbox.on_durable());
     }
 }
 
-/// How far the data are loaded.
+/// Notes how far the data are loaded.
 fn note(engine: &Engine, Progress { done_bytes, total_bytes }: Progress) {
     engine.loading.bytes_done.store(done_bytes, Ordering::Relaxed);
     engine.loading.bytes_total.store(total_bytes, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! Passwords on the command line. Everybody on the machine can read the arguments of a process, so one that gets a
-//! password that way starts itself anew, as the same process: with arguments in which it does not stand, and all of
-//! them in a file without a name that only this process has. What remains is the instant before that.
+//! Passwords on the command line. Every user of the machine can read the arguments of a process, so one that gets a
+//! password that way starts itself anew, as the same process: with arguments without the password, and all of them in a
+//! file without a name that only this process has. They stay visible for the instant before that.
 
 use haypile_config::cli::secrets::hidden;
 use rustix::fs::MemfdFlags;
@@ -15,7 +15,7 @@ use std::process::Command;
 /// The last argument of a process that has been started anew: the number of the file descriptor follows.
 const FROM: &[u8] = b"--arguments-from-descriptor=";
 
-/// The arguments of this process after the name of the program, with all secrets; they are out of sight when this
+/// Returns the arguments of this process after the name of the program, with all secrets; they are hidden when this
 /// returns.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn arguments() -> Result<Vec<OsString>, String> {
 fn start_anew(arguments: &[OsString], shown: &[OsString]) -> std::io::Error {
     let become_it = || -> std::io::Result<std::io::Error> {
         let program = std::env::current_exe()?;
-        // Without CLOEXEC, so that the new program has it.
+        // The file is made without CLOEXEC, so that the new program has it.
         let mut file = File::from(rustix::fs::memfd_create(c"arguments", MemfdFlags::empty())?);
         file.write_all(&arguments.join(OsStr::new("\0")).into_vec())?;
         let mut from = FROM.to_vec();
@@ -51,7 +51,7 @@ fn start_anew(arguments: &[OsString], shown: &[OsString]) -> std::io::Error {
     become_it().unwrap_or_else(|error| error)
 }
 
-/// Reads what `start_anew` has left, and empties it.
+/// Reads the arguments that `start_anew` has left, and empties the file.
 fn take(descriptor: &[u8]) -> std::io::Result<Vec<OsString>> {
     let path = [b"/proc/self/fd/", descriptor].concat();
     let mut file = File::options().read(true).write(true).open(OsStr::from_bytes(&path))?;

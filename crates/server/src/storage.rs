@@ -1,5 +1,5 @@
-//! The store as the configuration asks for it: the split of the memory budget, the base, and what CONFIG SET changes in
-//! them while the server runs.
+//! The store as the configuration asks for it: the split of the memory budget, the base, and the directives that CONFIG
+//! SET changes in them while the server runs.
 
 use crate::datadir;
 use haypile_config::{Compression, Config, Durability, ENCODING_LIMITS, Engine as EngineKind, Size};
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub total: u64,
-    /// One generation: one that fills and one that is flushed exist at a time.
+    /// One generation: two exist at a time, one that fills and one that is flushed.
     pub memtable: u64,
     pub row_cache: u64,
     pub block_cache: u64,
@@ -28,14 +28,14 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Bytes of all generations of the memtable that exist at a time: without a base there is one.
+    /// Returns the bytes of all generations of the memtable that exist at a time: without a base there is one.
     pub fn memtables(&self) -> u64 {
         if self.block_cache == 0 { self.memtable } else { 2 * self.memtable }
     }
 
-    /// The shares are parts of 64 of the budget, where the configuration does not give sizes. What is left, an eighth
-    /// and more, is for connections, for the flush's and compactions' buffers, and for what the allocator cannot hand
-    /// out.
+    /// Splits the budget: the shares are parts of 64, where the configuration does not give sizes. The rest, an eighth
+    /// and more, is for connections, for the flush's and compactions' buffers, and for memory that the allocator cannot
+    /// hand out.
     pub fn split(config: &Config, available: &haypile_config::memory::Available) -> Budget {
         let total = config.memory_budget(available);
         let share = |parts: u64| total / 64 * parts;
@@ -55,16 +55,16 @@ impl Budget {
             total,
             memtable: size(config.memtable_size, 13),
             row_cache: size(config.row_cache_size, 5),
-            // With 256 MB, room for the filters and indexes of 30 million keys: where they do not fit, each SET of a
-            // new key reads the disk, and each GET reads it twice.
+            // Room for filters and indexes: where they do not fit, each SET of a new key reads the disk, and each GET
+            // reads it twice.
             block_cache: size(config.block_cache_size, 13),
             unsynced: share(4).clamp(8 * MIB, 128 * MIB),
-            // Eight bytes for each key that was flushed lately; half full it forgets next to nothing.
+            // Eight bytes for each key that was flushed lately; half full the set forgets next to nothing.
             presence: share(4),
         }
     }
 
-    /// Tells the log where the machine has less than the configuration asks for.
+    /// Logs where the machine has less than the configuration asks for.
     pub fn warn(&self, config: &Config) {
         let asked = [
             ("maxmemory", config.maxmemory, self.total),
@@ -86,7 +86,7 @@ impl Budget {
 pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) -> Result<Arc<Store>, String> {
     let mut options = store_options(config, budget);
     if let (Some(reserve), Some(free)) = (&options.reserve, (options.disk_free.0)()) {
-        // On a full disk the base cannot even be opened without it.
+        // On a full disk the base cannot even be opened while the reserve holds its room.
         reserve.settle(free, config.disk_free_bytes_min, false);
     }
     let base: Arc<dyn Base> = match config.engine {
@@ -183,12 +183,12 @@ const FOLLOWED: &[&str] = &[
     "block-cache-size",
 ];
 
-/// Those of them that change the budget.
+/// The directives among these that change the budget.
 const MEMORY: &[&str] = &["maxmemory", "memtable-size", "row-cache-size", "block-cache-size"];
 
 /// Lets CONFIG SET reach the running store.
 pub fn follow(engine: &Arc<Engine>) {
-    // The settings belong to the engine.
+    // The settings belong to the engine, so the listener holds it weakly.
     let follower = Arc::downgrade(engine);
     engine.settings.listen(move |changed, _, after| {
         if let Some(engine) = follower.upgrade() {
@@ -208,14 +208,14 @@ pub fn follow(engine: &Arc<Engine>) {
     });
 }
 
-/// Tells a store all that CONFIG SET may have changed since its configuration was read.
+/// Tells a store all directives that CONFIG SET may have changed since its configuration was read.
 pub fn apply_all(engine: &Engine, store: &Store) {
     let config = engine.settings.config();
     FOLLOWED.iter().for_each(|name| apply(engine, store, name, &config));
     apply_encoding_limits(store, &config);
 }
 
-/// What is counted up to each of the directives of collections' encodings, in the order of the configuration.
+/// The limits of the directives of collections' encodings, in the order of the configuration.
 const LIMITS: [EncodingLimit; ENCODING_LIMITS.len()] = [
     EncodingLimit::HashEntries,
     EncodingLimit::HashValue,

@@ -1,5 +1,5 @@
-//! A client's socket, TCP or unix: one half that reads, one half that writes, so that the tick can write what the
-//! connection's own task did not.
+//! A client's socket, TCP or unix: one half that reads, one half that writes, so that the tick can write replies that
+//! the connection's own task did not.
 
 use haypile_engine::Peer;
 use std::io;
@@ -27,14 +27,15 @@ pub enum Writer {
 }
 
 impl Accepted {
-    /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 does without the latter.
+    /// Sends small packets at once and finds out about dead peers; `keepalive_s` 0 turns the latter off.
     pub fn configure(&self, keepalive_s: u32) -> io::Result<()> {
         match self {
             Accepted::Unix(_) => Ok(()),
             Accepted::Tcp(socket) => {
                 socket.set_nodelay(true)?;
                 if keepalive_s > 0 {
-                    // As Redis: probes begin after the interval, three unanswered ones a third of it apart end it.
+                    // As in Redis, probes begin after the interval; three unanswered ones, a third of it apart, end the
+                    // connection.
                     let interval = Duration::from_secs(u64::from((keepalive_s / 3).max(1)));
                     let keepalive = socket2::TcpKeepalive::new()
                         .with_time(Duration::from_secs(u64::from(keepalive_s)))
@@ -47,7 +48,7 @@ impl Accepted {
         }
     }
 
-    /// Whether the client is on this host.
+    /// Tells whether the client is on this host.
     pub fn is_local(&self) -> bool {
         match self {
             Accepted::Unix(_) => true,
@@ -55,7 +56,7 @@ impl Accepted {
         }
     }
 
-    /// Where it is connected from and to.
+    /// Returns the addresses of both ends.
     pub fn peer(&self) -> Peer {
         let is_local = self.is_local();
         match self {
@@ -82,7 +83,7 @@ impl Accepted {
         }
     }
 
-    /// A last word to a client that is not let in; that it may not arrive is no one's loss.
+    /// Sends a last text to a client that is not let in; a failure does not matter.
     pub fn refuse(self, text: &str) {
         use std::io::Write;
         let _ = match self {
@@ -107,7 +108,7 @@ impl Accepted {
 }
 
 impl Reader {
-    /// A read that does not fill the buffer clears the readiness, which saves the one that would find nothing.
+    /// Reads. A read that does not fill the buffer clears the readiness, which saves a read that would find nothing.
     #[inline]
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -126,9 +127,9 @@ impl Writer {
         }
     }
 
-    /// Ends the connection at once, in both directions; whoever waits for it to be writable is woken.
+    /// Ends the connection at once, in both directions; a task that waits for it to be writable is woken.
     pub fn abort(&self) {
-        // It fails only for a connection that has ended by itself.
+        // This fails only for a connection that has ended by itself.
         let _ = match self {
             Writer::Tcp(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),
             Writer::Unix(half) => socket2::SockRef::from(half.as_ref()).shutdown(std::net::Shutdown::Both),

@@ -2,8 +2,8 @@
 //! they are stored.
 //!
 //! The base is opened as an image, and the log over files that only seem to change (`haypile_log::UnchangedFiles`):
-//! what it holds above the base is replayed into memory, as a server would. So nothing is written there, whatever
-//! happens, and a backup may lie on a medium that cannot be written at all.
+//! records above the base are replayed into memory, as a server would. So nothing is written there, whatever happens,
+//! and a backup may lie on a read-only medium.
 
 use super::{Exporting, unwritten};
 use crate::datadir;
@@ -21,17 +21,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Keys of one transaction.
 const STEP_KEYS: usize = 256;
 
-/// Bytes of the log's segments, which lie in memory: nothing but its own notes comes there.
+/// Bytes of the log's segments, which lie in memory and hold only the log's own notes.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
 pub struct Directory {
     store: Arc<Store>,
-    /// Unix time of the moment whose data are exported: what lapses from then on is there.
+    /// Unix time of the moment whose data are exported: keys that lapse later are in the file.
     now_ms: u64,
 }
 
 impl Directory {
-    /// Opens a directory that nobody writes to.
+    /// Opens a directory that no process writes to.
     ///
     /// # Errors
     /// A text for people.
@@ -44,7 +44,7 @@ impl Directory {
         datadir::tell(&mut log, dir, false)?;
         let options = StoreOptions {
             log,
-            // However many a server was configured to have.
+            // The most databases that any server was configured to have.
             databases: DATABASES_MAX,
             memtable_bytes: u64::MAX,
             flush_log_bytes: u64::MAX,
@@ -71,12 +71,12 @@ impl Directory {
         self.store.counted_databases().into_iter().map(|database| self.count(database, counter)).sum()
     }
 
-    /// Keys of all databases, those whose time has passed included.
+    /// Returns the number of keys of all databases, lapsed ones included.
     pub fn keys(&self) -> u64 {
         self.total(Counter::Keys)
     }
 
-    /// The version of the format that is needed.
+    /// Returns the version of the format that is needed.
     pub fn version(&self) -> u16 {
         if self.total(Counter::FieldDeadlines) > 0 { VERSION_WITH_FIELD_DEADLINES } else { VERSION }
     }
@@ -128,12 +128,12 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // There is nothing that could be lost.
+        // The store has nothing to lose.
         let _ = self.store.close_without_flush();
     }
 }
 
-/// Why a key was not written.
+/// The reason why a key was not written.
 enum Failed {
     Unwritten(std::io::Error),
     Unread(String),

@@ -1,10 +1,10 @@
-//! How far an export is: keys and bytes of the file.
+//! The progress of an export: keys and bytes of the file.
 
 use crate::progress::{ProgressLine, time_left};
 use std::time::Duration;
 
 pub struct Progress {
-    /// Keys that there are, or were at the beginning.
+    /// Keys that exist, or existed at the beginning.
     total: u64,
     line: ProgressLine,
 }
@@ -14,22 +14,22 @@ impl Progress {
         Progress { total, line: ProgressLine::new() }
     }
 
-    /// Tells how far it is, if it is time to: keys that are done with, and bytes of the file.
+    /// Shows the progress, if it is time to: keys that are done with, and bytes of the file.
     pub fn tell(&mut self, keys: u64, bytes: u64) {
         self.line.tell(|elapsed| line(keys, self.total, bytes, elapsed));
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&mut self) {
         self.line.end();
     }
 }
 
-/// `exporting: 250000 of 1000000 keys (25 %), 120.0 MB, 25000 keys/s, 30 s left`
+/// Returns `exporting: 250000 of 1000000 keys (25 %), 120.0 MB, 25000 keys/s, 30 s left`.
 fn line(keys: u64, total: u64, bytes: u64, elapsed: Duration) -> String {
     let (mb, seconds) = (bytes as f64 / 1e6, elapsed.as_secs_f64().max(1e-9));
     let keys_per_s = keys as f64 / seconds;
-    // There may be more of them meanwhile.
+    // Keys may be added meanwhile.
     if total < keys || total == 0 {
         return format!("exporting: {keys} keys, {mb:.1} MB, {keys_per_s:.0} keys/s");
     }

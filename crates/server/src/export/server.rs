@@ -1,11 +1,11 @@
 //! The export of a server that runs, as its client: SCAN finds the keys, DUMP gives each value, together with its
-//! deadline and with how it is used. The three are asked for in one transaction of a key, so that they belong together;
+//! deadline and its idle time or frequency. One transaction of a key asks for the three, so that they belong together;
 //! keys are not of one moment.
 //!
-//! A window of keys is under way at a time, so that the other end never holds much for us: it grows while values are
-//! short. No key is written twice, because Redis does not load such a file. SCAN of Haypile goes over keys in a fixed
-//! order and gives each of them once; that of Redis may repeat some while its tables grow, so hashes of all names are
-//! kept.
+//! A window of keys is under way at a time, so that the other end never holds much for us; the window grows while
+//! values are short. No key is written twice, because Redis does not load such a file. SCAN of Haypile goes over keys
+//! in a fixed order and gives each of them once; that of Redis may repeat some while its tables grow, so hashes of all
+//! names are kept.
 
 use super::{Exporting, unwritten};
 use crate::remote::Remote;
@@ -17,14 +17,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-/// How long the server may take for one thing: a value of many gigabytes is long on its way.
+/// The longest wait for one reply: a value of many gigabytes takes long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Keys that one SCAN looks at.
 const SCAN_COUNT: &[u8] = b"1000";
 
-/// Keys of a window, and bytes of their names: all that is sent fits what the operating system takes from us while
-/// nobody reads.
+/// Keys of a window, and bytes of their names: the operating system buffers all requests of a window while the server
+/// does not read.
 const WINDOW_KEYS_MAX: usize = 256;
 const WINDOW_NAME_BYTES: usize = 8 << 10;
 
@@ -35,19 +35,19 @@ const WINDOW_BYTES_MANY: usize = 2 << 20;
 pub struct Server {
     link: Link,
     databases: Vec<Database>,
-    /// SCAN gives no key twice.
+    /// Whether SCAN gives no key twice.
     scans_once: bool,
     asks: Asks,
     window_keys: usize,
 }
 
-/// The connection, with how it is told to people.
+/// The connection, with its name for people.
 struct Link {
     remote: Remote,
     place: String,
 }
 
-/// What the server said of a database.
+/// A database as INFO of the server lists it.
 #[derive(Debug, PartialEq, Eq)]
 struct Database {
     number: u64,
@@ -55,7 +55,7 @@ struct Database {
     deadlines: u64,
 }
 
-/// What a server is asked about a key beside its value: what it knows to answer.
+/// The questions about a key beside its value that a server can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asks {
     deadline: Deadline,
@@ -64,9 +64,9 @@ struct Asks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deadline {
-    /// Since Redis 7.0.
+    /// PEXPIRETIME, since Redis 7.0.
     Time,
-    /// The time that is left, with what time it is there.
+    /// The time that is left, with the server's clock.
     Left,
 }
 
@@ -77,7 +77,7 @@ enum Usage {
 }
 
 impl Server {
-    /// Connects, logs in, and asks what there is.
+    /// Connects, logs in, and reads which databases there are.
     ///
     /// # Errors
     /// A text for people.
@@ -110,7 +110,7 @@ impl Server {
         })
     }
 
-    /// Keys of all databases.
+    /// Returns the number of keys of all databases.
     pub fn keys(&self) -> u64 {
         self.databases.iter().map(|database| database.keys).fold(0, u64::saturating_add)
     }
@@ -158,7 +158,7 @@ impl Server {
         }
     }
 
-    /// How many of these names make the next window: one at least.
+    /// Returns how many of these names make the next window: one at least.
     fn window(&self, names: &[Vec<u8>]) -> usize {
         let mut bytes = 0;
         let fits = |name: &&Vec<u8>| {
@@ -189,11 +189,11 @@ impl Server {
         Ok(())
     }
 
-    /// Writes a key, if it is there; says how long its payload was.
+    /// Writes a key, if it exists; returns how long its payload was.
     fn write_key(&self, name: &[u8], mut answers: Vec<Reply>, to: &mut Exporting) -> Result<usize, String> {
         let payload = match answers.pop() {
             Some(Reply::Bulk(payload)) => payload,
-            // It was deleted, or its time has come, since SCAN has found it.
+            // The key was deleted, or its deadline has passed, since SCAN has found it.
             Some(Reply::Null) => {
                 to.summary.gone += 1;
                 return Ok(0);
@@ -224,7 +224,7 @@ impl Server {
         let kind = checked.kind().ok();
         let key = Key {
             name,
-            // What matters is what the payload says.
+            // The payload decides about the kind.
             kind: kind.unwrap_or(Kind::String),
             deadline_ms,
             idle_s: usage.filter(|(idle, usage)| *usage == Usage::IdleTime && *idle > 0).map(|(idle, _)| idle),
@@ -243,7 +243,7 @@ impl Server {
 }
 
 impl Asks {
-    /// What is asked about a key; DUMP comes last, because it is a use.
+    /// Returns the questions about a key; DUMP comes last, because it is a use.
     fn questions<'q>(self, name: &'q [u8]) -> Vec<Vec<&'q [u8]>> {
         let mut questions: Vec<Vec<&'q [u8]>> = match self.usage {
             Some(Usage::IdleTime) => vec![vec![b"OBJECT", b"IDLETIME", name]],
@@ -260,10 +260,10 @@ impl Asks {
 }
 
 impl Deadline {
-    /// The deadline that the last answers say, and the answers before; `None` if they make no sense.
+    /// Returns the deadline that the last answers say, and the answers before; `None` if they make no sense.
     fn of(self, answers: &[Reply]) -> Option<(Option<u64>, &[Reply])> {
         let (last, before) = answers.split_last()?;
-        // -1: there is none. A key that is not there has no value either.
+        // -1: there is no deadline. A key that does not exist has no value either.
         let deadline = number_of(last);
         let Deadline::Left = self else { return Some((deadline, before)) };
         let (time, before) = before.split_last()?;
@@ -275,7 +275,7 @@ impl Deadline {
 }
 
 impl Database {
-    /// `db0:keys=4,expires=1,avg_ttl=0`
+    /// Parses `db0:keys=4,expires=1,avg_ttl=0`.
     fn parse(line: &str) -> Option<Database> {
         let (number, counts) = line.trim_end().strip_prefix("db")?.split_once(":keys=")?;
         let mut counts = counts.split(',');
@@ -294,7 +294,7 @@ impl Link {
         self.remote.receive().map_err(|error| self.broken(error))
     }
 
-    /// The reply, which is no error.
+    /// Returns the reply, which is no error.
     fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, String> {
         let reply = self.try_asking(words)?;
         if reply.is_error() { Err(self.refused(&reply)) } else { Ok(reply) }
@@ -304,10 +304,10 @@ impl Link {
         self.remote.call(words).map_err(|error| self.broken(error))
     }
 
-    /// What a transaction of so many commands has answered.
+    /// Returns the answers of a transaction of so many commands.
     fn answers(&mut self, count: usize) -> Result<Vec<Reply>, String> {
         for _ in 0..=count {
-            // MULTI, then what is queued.
+            // MULTI, then the queued commands.
             let reply = self.receive()?;
             if reply.is_error() {
                 return Err(self.refused(&reply));
@@ -320,9 +320,10 @@ impl Link {
         }
     }
 
-    /// Finds out what can be asked: older servers do not know all of it, and users need not be allowed to.
+    /// Finds out which questions the server answers: older servers do not know all of them, and a user may lack
+    /// permission.
     fn what_it_knows(&mut self, usage: Usage) -> Result<Asks, String> {
-        // To be looked at is no use, since Redis 7.2; others do not know it.
+        // Since Redis 7.2, NO-TOUCH keeps the export from counting as a use; older servers refuse it.
         self.try_asking(&[b"CLIENT", b"NO-TOUCH", b"ON"])?;
         let subcommand: &[u8] = if usage == Usage::Frequency { b"FREQ" } else { b"IDLETIME" };
         let used = self.try_asking(&[b"OBJECT", subcommand, b""])?;
@@ -353,14 +354,14 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether it was not seen before.
+    /// Adds a name; returns whether it was not seen before.
     fn insert(&mut self, name: &[u8]) -> bool {
         let [high, low] = self.keys.each_ref().map(|key| u128::from(key.hash_one(name)));
         self.hashes.insert(high << 64 | low)
     }
 }
 
-/// A number that is not negative.
+/// Returns a number that is not negative.
 fn number_of(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Integer(number) => u64::try_from(*number).ok(),

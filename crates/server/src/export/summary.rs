@@ -1,4 +1,4 @@
-//! What an export has done and left out, told at its end.
+//! The summary of an export: keys written and left out.
 
 use haypile_rdb::{Kind, VERSION};
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ const MODULE: usize = 6;
 /// Keys that are named; there may be more.
 const NAMES_MAX: usize = 20;
 
-/// Bytes of a name that are told.
+/// Bytes of a name that are shown.
 const NAME_BYTES_MAX: usize = 100;
 
 pub struct Summary {
-    /// The version of the format that the file says it has.
+    /// The version of the format in the file's head.
     pub version: u16,
     /// Keys by database and type.
     databases: BTreeMap<u64, [u64; TYPES.len()]>,
@@ -23,12 +23,12 @@ pub struct Summary {
     exported: u64,
     /// Keys whose time had passed.
     pub expired: u64,
-    /// Keys that were gone when they were to be read.
+    /// Keys that were gone before they were read.
     pub gone: u64,
     missing: Vec<String>,
     /// Keys that should be in the file and are not.
     missing_count: u64,
-    /// What else there is to say.
+    /// Further lines of the summary.
     notes: Vec<String>,
     begun: Instant,
     bytes: u64,
@@ -51,12 +51,12 @@ impl Summary {
         }
     }
 
-    /// What follows is of this database.
+    /// Begins a database, to which the keys that follow belong.
     pub fn database(&mut self, database: u64) {
         self.database = database;
     }
 
-    /// A key is in the file; `None` is the data of a module.
+    /// Counts a key in the file; `None` is the data of a module.
     pub fn add(&mut self, kind: Option<Kind>) {
         let at = match kind {
             Some(Kind::String) => 0,
@@ -71,7 +71,7 @@ impl Summary {
         self.exported += 1;
     }
 
-    /// A key is not in the file, and should be.
+    /// Notes a key that is not in the file, and should be.
     pub fn miss(&mut self, name: &[u8], why: &str) {
         self.missing_count += 1;
         if self.missing.len() < NAMES_MAX {
@@ -80,22 +80,22 @@ impl Summary {
         }
     }
 
-    /// A line of the summary.
+    /// Adds a line to the summary.
     pub fn note(&mut self, line: String) {
         self.notes.push(line);
     }
 
-    /// Keys that are done with.
+    /// Returns the number of keys that are done with.
     pub fn passed(&self) -> u64 {
         self.exported + self.expired + self.gone + self.missing_count
     }
 
-    /// The file is there, and has so many bytes.
+    /// Notes that the file is complete, and has so many bytes.
     pub fn end(&mut self, bytes: u64) {
         self.bytes = bytes;
     }
 
-    /// Why not all is in the file; `None` if it is.
+    /// Returns why keys are missing in the file; `None` if none is.
     pub fn missing(&self) -> Option<String> {
         let more = self.missing_count - self.missing.len() as u64;
         let more = if more > 0 { format!("\nand {more} more") } else { String::new() };

@@ -1,4 +1,4 @@
-//! Where the file goes: beside its place until it is whole, or to standard output.
+//! The destination of an export: a file beside its place until it is whole, or standard output.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -7,16 +7,16 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// A file in the making. One that is not completed goes again.
+/// A file in the making. A file that is not completed is removed.
 pub struct Target {
     to: File,
     bytes: u64,
-    /// `None` is standard output.
+    /// The name aside; `None` is standard output.
     aside: Option<Aside>,
     failed: Failure,
 }
 
-/// Why a write failed, kept for who only learns that something did.
+/// The reason why a write failed, kept for callers that only learn that something did.
 #[derive(Clone, Default)]
 pub struct Failure(Rc<RefCell<Option<String>>>);
 
@@ -26,23 +26,23 @@ impl Failure {
     }
 }
 
-/// Under another name beside its own.
+/// The name beside the file's own.
 struct Aside {
     aside: PathBuf,
     path: PathBuf,
-    /// A file of that name goes.
+    /// Whether a file of that name is replaced.
     replaces: bool,
     is_complete: bool,
 }
 
 impl Target {
-    /// `None` is standard output.
+    /// Creates the file; `None` is standard output.
     ///
     /// # Errors
-    /// A text for people: there is one already, or it cannot be made.
+    /// A text for people: the file exists already, or cannot be made.
     pub fn create(path: Option<&Path>, replaces: bool) -> Result<Target, String> {
         let Some(path) = path else {
-            // What the standard library has would look for the end of a line.
+            // The standard library's would look for the end of a line.
             let to = io::stdout().as_fd().try_clone_to_owned().map_err(|error| format!("Standard output: {error}."))?;
             return Ok(Target { to: to.into(), bytes: 0, aside: None, failed: Failure::default() });
         };
@@ -57,7 +57,7 @@ impl Target {
         let mut name = path.file_name().ok_or_else(|| format!("{} is no name of a file.", path.display()))?.to_owned();
         name.push(format!(".tmp-{}", std::process::id()));
         let aside = path.with_file_name(name);
-        // What is there is of a process that had this number before.
+        // A file of this name was left by an earlier process with this number.
         let to = File::options().read(true).write(true).create(true).truncate(true).open(&aside).map_err(fails)?;
         let aside = Some(Aside { aside, path: path.to_owned(), replaces, is_complete: false });
         Ok(Target { to, bytes: 0, aside, failed: Failure::default() })
@@ -67,12 +67,12 @@ impl Target {
         self.failed.clone()
     }
 
-    /// The file itself, if what was written can be changed.
+    /// Returns the file itself, if written bytes can be changed.
     pub fn file(&mut self) -> Option<&mut File> {
         self.aside.is_some().then_some(&mut self.to)
     }
 
-    /// All was written: the file is on the disk and has its name when this returns. Says how many bytes it has.
+    /// Completes the file, which is on the disk and has its name when this returns. Returns how many bytes it has.
     pub fn complete(self) -> io::Result<u64> {
         if let Some(aside) = self.aside {
             self.to.sync_all()?;
@@ -87,13 +87,13 @@ impl Aside {
         if self.replaces {
             fs::rename(&self.aside, &self.path)?;
         } else {
-            // A link never takes the place of a file that came to be there meanwhile.
+            // A link never takes the place of a file that was made meanwhile.
             match fs::hard_link(&self.aside, &self.path) {
                 Ok(()) => fs::remove_file(&self.aside)?,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     return Err(io::Error::other(exists(&self.path)));
                 }
-                // There are file systems without links.
+                // Some file systems have no links.
                 Err(_) => fs::rename(&self.aside, &self.path)?,
             }
         }
@@ -109,7 +109,7 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         if !self.is_complete {
-            // Its name says that it is nothing.
+            // A file that stays has a name that says that it is incomplete.
             let _ = fs::remove_file(&self.aside);
         }
     }

@@ -1,12 +1,12 @@
-//! An import into a data directory: keys become transactions on a store that nobody else has.
+//! An import into a data directory: keys become transactions on a store that no other process has.
 //!
-//! Where nothing is yet, the transactions are loaded (`store::Load`): sorted past log and memtable, and there when the
-//! file has been read to its end. Elsewhere each is committed, and has effect then. Of a long value the rows are
-//! written ahead, so that is committed in either case.
+//! An empty directory is loaded (`store::Load`): transactions are sorted past log and memtable, and take effect when
+//! the file has been read to its end. Elsewhere each is committed, and takes effect then. Rows of a long value are
+//! written ahead, so that such a value is committed in either case.
 //!
-//! Short strings are gathered, and written many at a time: what their lookups and insertions touch in memory is fetched
-//! for all of them together. Every other key is a transaction of its own. How idle keys were is not kept, because no
-//! store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
+//! Short strings are gathered, and written many at a time: the memory that their lookups and insertions touch is
+//! fetched for all of them together. Every other key is a transaction of its own. How idle keys were is not kept,
+//! because no store keeps it on disk. Nothing waits for the disk but to let the flush keep up.
 
 use super::progress::Progress;
 use super::tally::Tally;
@@ -22,20 +22,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Strings that are written together.
 const BATCH_KEYS: usize = TOGETHER_MAX;
 
-/// Bytes of names and values after which they are written, however few they are.
+/// Bytes of names and values after which the strings are written, however few they are.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Bytes of the log that are handed to the operating system at once.
 const LOG_WRITE_BYTES: usize = 1 << 20;
 
-/// Elements of one value between two looks at the time.
+/// Elements of one value between two looks at the clock.
 const TELL_ELEMENTS: u64 = 4096;
 
 pub struct Directory<'s> {
     store: &'s Store,
-    /// Where nothing was before.
+    /// The load, into a directory that was empty.
     load: Option<Load<'s>>,
-    /// Keys that exist stay as they are.
+    /// Whether keys that exist stay as they are.
     keep: bool,
     database: u32,
     batch: Batch,
@@ -65,7 +65,7 @@ struct Gathered {
     deadline_ms: Option<u64>,
 }
 
-/// What the file said about a key before its value.
+/// The facts that precede a key's value in the file.
 struct About {
     kind: Kind,
     deadline_ms: Option<u64>,
@@ -73,10 +73,10 @@ struct About {
     elements: u64,
 }
 
-/// What becomes of the key that is being read.
+/// The destination of the key that is being read.
 enum Current<'s> {
     Nothing,
-    /// Its parts go nowhere.
+    /// The key's parts are ignored.
     Skipped,
     /// The name of a string lies in the batch.
     String {
@@ -144,7 +144,7 @@ impl<'s> Directory<'s> {
         Ok(())
     }
 
-    /// A value that is made part by part, in a transaction of its own.
+    /// Begins a value that is made part by part, in a transaction of its own.
     fn begin_value(&mut self, name: &[u8]) -> Result<(), Ended> {
         self.store.wait_for_room().map_err(refused)?;
         let mut txn = self.begin();
@@ -232,7 +232,7 @@ impl<'s> Directory<'s> {
         if finish().map_err(refused)? {
             self.end(txn, kind, 1)?;
         } else {
-            // The time of all of its fields had passed.
+            // The deadlines of all of its fields had passed.
             self.tally.expired += 1;
             self.buffers = txn.finish();
         }
@@ -241,7 +241,7 @@ impl<'s> Directory<'s> {
         Ok(())
     }
 
-    /// Has keys take effect: now, or with all that is loaded.
+    /// Makes keys take effect: now, or with all that is loaded.
     fn end(&mut self, mut txn: Txn<'s>, kind: Kind, keys: u64) -> Result<(), Ended> {
         let is_loaded = match &mut self.load {
             Some(load) => load.take(&mut txn).map_err(refused)?,
@@ -260,7 +260,7 @@ impl<'s> Directory<'s> {
         Ok(())
     }
 
-    /// Brings in what was loaded.
+    /// Puts the load into effect.
     fn end_load(&mut self) -> Result<(), Ended> {
         let Some(load) = self.load.take() else { return Ok(()) };
         let progress = &mut self.progress;
@@ -305,8 +305,8 @@ impl<'s> Directory<'s> {
                 continue;
             }
             let before = if self.load.is_some() {
-                // The load finds out which keys come twice, but of one transaction it sees what a row is at the end
-                // only.
+                // The load finds out which keys come twice, but it sees only the last state of a row within one
+                // transaction.
                 if keys[..at].iter().any(|other| other.hash == key.hash && other == key) {
                     self.end(txn, Kind::String, std::mem::take(&mut count))?;
                     txn = self.begin();
@@ -395,7 +395,7 @@ impl Target for Directory<'_> {
     }
 }
 
-/// Redis leaves such a key out, too.
+/// Tells whether the deadline has passed: Redis leaves such a key out, too.
 fn has_passed(deadline_ms: Option<u64>, txn: &Txn<'_>) -> bool {
     deadline_ms.is_some_and(|deadline| deadline < txn.now_ms())
 }
@@ -407,7 +407,7 @@ fn stop_of(error: haypile_types::Error) -> Stop {
     }
 }
 
-/// Why the store does not take a key, for people.
+/// Returns the reason why the store does not take a key, for people.
 fn refused(stop: Stop) -> Ended {
     Ended::Refused(match stop {
         Stop::Refused(why) | Stop::Failed(why) => {

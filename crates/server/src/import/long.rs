@@ -1,8 +1,8 @@
 //! A value that is too long for one command, on its way into a server: elements are added to a key of another name,
 //! which takes the name when it is complete.
 //!
-//! The other name cannot be anyone's, and has a deadline as long as it is in the making, so that what a kill leaves
-//! behind goes by itself. Memory is bounded, but for the pending entries of one consumer group.
+//! The other name is random, so no client uses it, and has a deadline while it is in the making, so that a key left by
+//! a kill expires. Memory is bounded, but for the pending entries of one consumer group.
 
 use super::Ended;
 use super::server::{Link, head_words};
@@ -11,7 +11,7 @@ use haypile_resp::Reply;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// How long what is in the making stays when nobody makes it any more: it is renewed with each command for elements.
+/// How long an abandoned key in the making stays: the deadline is renewed with each command for elements.
 const TEMPORARY_MS: &str = "3600000";
 
 /// Elements, and bytes of elements, that go with one command.
@@ -26,12 +26,12 @@ pub struct Long {
     temporary: Vec<u8>,
     kind: Kind,
     gathered: Gathered,
-    /// Of the last group.
+    /// The name of the last group.
     group: Vec<u8>,
     consumer: Vec<u8>,
     /// When and how often each pending entry of the group was delivered.
     pending: HashMap<StreamId, (u64, u64)>,
-    /// Elements of a string are its bytes, those of a stream its entries.
+    /// The elements so far: bytes of a string, entries of a stream.
     elements: u64,
     may_lapse: bool,
 }
@@ -98,7 +98,7 @@ impl Long {
             }
             Part::Stream(head) => {
                 if head.length == 0 {
-                    // There is no other way to a stream without entries.
+                    // XGROUP CREATE is the only way to a stream without entries.
                     let group = b"import";
                     self.step(link, &[b"XGROUP", b"CREATE", &self.temporary, group, b"0", b"MKSTREAM"])?;
                     self.step(link, &[b"XGROUP", b"DESTROY", &self.temporary, group])?;
@@ -129,7 +129,7 @@ impl Long {
                 self.consumer.extend_from_slice(consumer.name);
                 return self.step(link, &[b"XGROUP", b"CREATECONSUMER", &self.temporary, &self.group, &self.consumer]);
             }
-            // One whose entry was deleted is not taken: nobody could read it any more.
+            // A pending entry that was deleted is not taken: no consumer could read it any more.
             Part::Owned(id) => return self.claim(link, id),
         }
         self.elements += 1;
@@ -198,7 +198,7 @@ impl Long {
         self.step(link, &[b"PEXPIRE", &self.temporary, TEMPORARY_MS.as_bytes()])
     }
 
-    /// Gives the value its name and its deadline; false if the name was to be kept and is taken.
+    /// Gives the value its name and its deadline; returns false if the name was to be kept and is taken.
     pub fn finish(
         mut self: Box<Self>,
         link: &mut Link,
@@ -216,7 +216,7 @@ impl Long {
             Kind::Stream => b"XLEN",
         };
         let reply = link.call(&[count, &self.temporary])?;
-        // An element that is there twice, or a server that has lost the beginning meanwhile.
+        // The count differs for an element that comes twice, or a server that has lost the beginning meanwhile.
         let is_complete = match &reply {
             Reply::Integer(count) if self.may_lapse => (0..=self.elements as i64).contains(count),
             reply => *reply == Reply::Integer(self.elements as i64),
@@ -248,13 +248,13 @@ impl Long {
                 Ok(false)
             }
             Some(renamed) if !renamed.is_error() => Ok(true),
-            // Its time has passed while it was made.
+            // The deadline has passed while the value was made.
             Some(_) if deadline.is_some() => Ok(true),
             _ => Err(link.refuses(&self.name, renamed.unwrap_or(&reply))),
         }
     }
 
-    /// Takes away what is there of it.
+    /// Removes the key in the making.
     pub fn abandon(&self, link: &mut Link) -> Result<(), Ended> {
         link.call(&[b"DEL", &self.temporary]).map(drop)
     }
@@ -264,7 +264,7 @@ fn id_text(id: StreamId) -> String {
     format!("{}-{}", id.ms, id.seq)
 }
 
-/// As many digits as it takes to be the same number again.
+/// Returns as many digits as it takes to be the same number again.
 fn score_text(score: f64) -> String {
     match score {
         f64::INFINITY => "inf".into(),

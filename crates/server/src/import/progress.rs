@@ -1,4 +1,4 @@
-//! How far an import is: bytes of the file and keys.
+//! The progress of an import: bytes of the file and keys.
 
 use crate::progress::{ProgressLine, time_left};
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A file that counts what was read of it.
+/// A file that counts the bytes read.
 pub struct Counted {
     from: Box<dyn Read>,
     count: Rc<Cell<u64>>,
@@ -17,7 +17,7 @@ impl Counted {
         Counted { from, count: Rc::default() }
     }
 
-    /// Bytes that were read, as it goes on.
+    /// Returns the count of bytes read, which goes on.
     pub fn count(&self) -> Rc<Cell<u64>> {
         self.count.clone()
     }
@@ -43,29 +43,29 @@ impl Progress {
         Progress { read, total, line: ProgressLine::new() }
     }
 
-    /// Bytes of the file that were read.
+    /// Returns the bytes of the file that were read.
     pub fn bytes(&self) -> u64 {
         self.read.get()
     }
 
-    /// Tells how far it is, if it is time to.
+    /// Shows the progress, if it is time to.
     pub fn tell(&mut self, keys: u64) {
         let bytes = self.bytes();
         self.line.tell(|elapsed| line(bytes, self.total, keys, elapsed));
     }
 
-    /// Tells how much of what was read and sorted has been written, if it is time to.
+    /// Shows how many of the sorted rows have been written, if it is time to.
     pub fn tell_sorted(&mut self, done: u64, rows: u64) {
         self.line.tell(|_| sorted_line(done, rows));
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&mut self) {
         self.line.end();
     }
 }
 
-/// `importing: 120.0 of 480.0 MB (25 %), 1000000 keys, 100000 keys/s, 30 s left`
+/// Returns `importing: 120.0 of 480.0 MB (25 %), 1000000 keys, 100000 keys/s, 30 s left`.
 fn line(bytes: u64, total: Option<u64>, keys: u64, elapsed: Duration) -> String {
     let (mb, seconds) = (bytes as f64 / 1e6, elapsed.as_secs_f64().max(1e-9));
     let keys_per_s = keys as f64 / seconds;
@@ -81,7 +81,7 @@ fn line(bytes: u64, total: Option<u64>, keys: u64, elapsed: Duration) -> String 
     )
 }
 
-/// `writing: 1000000 of 4000000 rows (25 %)`
+/// Returns `writing: 1000000 of 4000000 rows (25 %)`.
 fn sorted_line(done: u64, rows: u64) -> String {
     format!("writing: {done} of {rows} rows ({:.0} %)", done as f64 / rows.max(1) as f64 * 100.0)
 }

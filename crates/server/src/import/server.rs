@@ -1,8 +1,8 @@
-//! An import into a server, as its client: each value becomes a RESTORE of the very bytes that lie in the file, or of
-//! what an older server knows in their place.
+//! An import into a server, as its client: each value becomes a RESTORE of the very bytes in the file, or of an older
+//! form that the server knows.
 //!
 //! Commands are sent ahead of their replies, within bounds. A value that is too long for one command is made element by
-//! element (`long`). Whoever serves decides about a key as a whole, so each is there whole or not at all.
+//! element (`long`). The server decides about a key as a whole, so each is there whole or not at all.
 
 use super::long::Long;
 use super::progress::Progress;
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long the server may take for one thing: it may be loading a value of many megabytes.
+/// The longest wait for one reply: the server may be loading a value of many megabytes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Commands without a reply yet, and bytes of them.
@@ -26,27 +26,27 @@ const AHEAD_BYTES: usize = 8 << 20;
 /// Longer values are made element by element: they would be held three times on the way.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// What Redis takes in one argument, unless it says otherwise.
+/// The longest argument that Redis takes, unless it says otherwise.
 const BULK_BYTES_MAX: usize = 512 << 20;
 
-/// Parts of one value between two looks at the time.
+/// Parts of one value between two looks at the clock.
 const TELL_PARTS: u64 = 4096;
 
 pub struct Server {
     link: Link,
     keep: bool,
-    /// It does not know the forms that came with Redis 7.2.
+    /// Whether the server does not know the forms that came with Redis 7.2.
     is_before_7_2: bool,
     payload_bytes_max: usize,
     tape: Tape,
-    /// Of the key that is being read.
+    /// The name of the key that is being read.
     name: Vec<u8>,
     about: About,
     state: State,
     progress: Progress,
 }
 
-/// What the file said about a key before its value.
+/// The facts that precede a key's value in the file.
 struct About {
     kind: Kind,
     deadline_ms: Option<u64>,
@@ -56,14 +56,14 @@ struct About {
     parts: u64,
 }
 
-/// What becomes of the key that is being read.
+/// The treatment of the key that is being read.
 enum State {
     Skipped,
     Recorded,
     Long(Box<Long>),
 }
 
-/// The connection, and what is under way on it.
+/// The connection, and the commands under way on it.
 pub struct Link {
     remote: Remote,
     place: String,
@@ -114,11 +114,11 @@ impl Server {
             (None, None) => {}
         }
         asked(&[b"PING"])?;
-        // Where it does not say, it has the default.
+        // A server that does not say has the default.
         let bulk_bytes = asked(&[b"CONFIG", b"GET", b"proto-max-bulk-len"]).ok().and_then(|reply| number_in(&reply));
         let payload_bytes_max = bulk_bytes.unwrap_or(BULK_BYTES_MAX).min(PAYLOAD_BYTES_MAX);
-        // Asked beforehand: a refusal comes when hundreds of values are under way, and does not say whether the form is
-        // too new or the payload damaged. Who may not ask sends what the file has.
+        // The version is asked beforehand: a refusal comes when hundreds of values are under way, and does not say
+        // whether the form is too new or the payload damaged. A user who may not ask sends the forms of the file.
         let version = asked(&[b"INFO", b"server"]).ok().and_then(|reply| version_in(&reply));
         let tape = Tape::new(payload_bytes_max);
         let (under_way, tally) = (VecDeque::new(), Tally::new());
@@ -162,7 +162,7 @@ impl Server {
         Ok(())
     }
 
-    /// From here on the value goes part by part; those that were read already come first.
+    /// Sends the value part by part from here on; those that were read already come first.
     fn begin_long(&mut self) -> Result<(), Ended> {
         let beginning = self.tape.take_beginning();
         if self.keep && self.link.call(&[b"EXISTS", &self.name])? == Reply::Integer(1) {
@@ -173,7 +173,7 @@ impl Server {
         let mut long = Box::new(Long::new(&self.name, self.about.kind));
         let mut left = self.about.parts;
         let mut failed = Ok(());
-        // What follows these parts in the beginning comes from the file, and the beginning has no end.
+        // The file has the parts behind these, and the beginning has no end.
         let _ = beginning.payload().read(|part| {
             if left == 0 {
                 return Err(());
@@ -226,7 +226,7 @@ impl Server {
                 if taken.is_ok() {
                     return self.finish(long, elements);
                 }
-                // What is there of it goes when the import ends.
+                // The unfinished key is removed when the import ends.
                 self.state = State::Long(long);
                 taken.map(drop).map_err(|failure| match failure {
                     Failure::Sink(ended) => ended,
@@ -273,7 +273,7 @@ impl Link {
         Ok(())
     }
 
-    /// The reply to the oldest command.
+    /// Takes the reply to the oldest command.
     fn receive(&mut self) -> Result<(), Ended> {
         let reply = self.remote.receive().map_err(|error| self.broken(&error))?;
         let Some(Sent { bytes, what }) = self.under_way.pop_front() else { unreachable!("a reply has a command") };
@@ -300,7 +300,7 @@ impl Link {
         Ended::Refused(format!("The connection to the server {} is broken: {error}.", self.place))
     }
 
-    /// Waits for the reply: what follows must not go into another database.
+    /// Selects a database and waits for the reply: later keys must not go into another database.
     fn select(&mut self, number: u64) -> Result<(), Ended> {
         let reply = self.call(&[b"SELECT", number.to_string().as_bytes()])?;
         if reply.is_error() {
@@ -352,7 +352,7 @@ impl Target for Server {
     fn complete(&mut self) -> Result<(), Ended> {
         let settled = self.link.settle();
         if let (State::Long(long), Ok(())) = (&self.state, &settled) {
-            // It ends by itself as well.
+            // The key expires by itself as well.
             let _ = long.abandon(&mut self.link);
         }
         self.link.tally.bytes = self.progress.bytes();
@@ -365,7 +365,7 @@ impl Target for Server {
     }
 }
 
-/// The text of an error reply, or of what came in its place.
+/// Returns the text of an error reply, or of the reply that came in its place.
 pub fn text_of(reply: &Reply) -> String {
     match reply {
         Reply::Error(text) => text.to_string(),
@@ -374,14 +374,14 @@ pub fn text_of(reply: &Reply) -> String {
     }
 }
 
-/// The value in a reply of CONFIG GET.
+/// Returns the value in a reply of CONFIG GET.
 fn number_in(reply: &Reply) -> Option<usize> {
     let Reply::Array(words) = reply else { return None };
     let Some(Reply::Bulk(value)) = words.get(1) else { return None };
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// The first two numbers of the version of Redis that INFO names.
+/// Returns the first two numbers of the version of Redis that INFO names.
 fn version_in(reply: &Reply) -> Option<(u32, u32)> {
     let Reply::Bulk(info) = reply else { return None };
     let line = info.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"redis_version:"))?;
@@ -389,7 +389,7 @@ fn version_in(reply: &Reply) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The times and counters of a stream's head, which say more than its entries do.
+/// Returns the times and counters of a stream's head, which say more than its entries do.
 pub fn head_words(head: &StreamHead) -> [String; 3] {
     let id = |id: haypile_rdb::StreamId| format!("{}-{}", id.ms, id.seq);
     [id(head.last), head.entries_added.to_string(), id(head.max_deleted)]

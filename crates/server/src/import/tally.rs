@@ -1,11 +1,11 @@
-//! What an import has done and left out, for its summary.
+//! The counts of an import for its summary: keys imported and left out.
 
 use haypile_rdb::Kind;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
-/// Names that are told; there may be more.
+/// The most names that are shown.
 const NAMES_MAX: usize = 20;
 
 const TYPES: [&str; 6] = ["strings", "lists", "sets", "sorted sets", "hashes", "streams"];
@@ -14,11 +14,11 @@ pub struct Tally {
     /// Keys by database and type.
     databases: BTreeMap<u64, [u64; TYPES.len()]>,
     imported: u64,
-    /// Keys whose time had passed.
+    /// Keys whose deadlines had passed.
     pub expired: u64,
     /// Collections without elements, which Redis skips, too.
     pub empty: u64,
-    /// Keys that were there already.
+    /// Keys that existed already.
     pub kept: u64,
     functions: Named,
     modules: Named,
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// Keys of a type were imported into a database.
+    /// Counts keys of a type that were imported into a database.
     pub fn add(&mut self, database: u64, kind: Kind, keys: u64) {
         if keys == 0 {
             return;
@@ -66,22 +66,22 @@ impl Tally {
         self.imported += keys;
     }
 
-    /// Keys that were imported.
+    /// Returns the number of keys that were imported.
     pub fn imported(&self) -> u64 {
         self.imported
     }
 
-    /// Keys of the file that are done with.
+    /// Returns the number of keys of the file that are done with.
     pub fn passed(&self) -> u64 {
         self.imported + self.expired + self.empty + self.kept
     }
 
-    /// A library of functions, which there is no place for.
+    /// Counts a library of functions, for which there is no place.
     pub fn skip_function(&mut self, source: &[u8]) {
         self.functions.add(&library_name(source));
     }
 
-    /// Data of a module, of a key or not.
+    /// Counts data of a module, of a key or not.
     pub fn skip_module(&mut self, name: &str) {
         self.modules.add(name);
     }
@@ -98,7 +98,7 @@ impl Named {
     }
 }
 
-/// `name (count), ...`
+/// Prints `name (count), ...`.
 impl fmt::Display for Named {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named: u64 = self.names.values().sum();
@@ -111,7 +111,7 @@ impl fmt::Display for Named {
     }
 }
 
-/// The name in the first line of a library: `#!lua name=NAME`.
+/// Returns the name in the first line of a library: `#!lua name=NAME`.
 fn library_name(source: &[u8]) -> String {
     let line = source.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(u8::is_ascii_whitespace);
