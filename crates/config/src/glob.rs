@@ -3,8 +3,8 @@
 //! `*` is any run of bytes, `?` one byte, `[abc]`, `[a-z]` and `[^a]` one byte of a class, `\x` the byte x. The odd
 //! cases are Redis's: an open class ends at the end of the pattern, `[z-a]` is `[a-z]`, a range compares signed bytes,
 //! and an empty string matches nothing but the empty pattern. Where Redis recurses and gives up longer matches,
-//! `matches`
-//! goes back to the last star only, which finds the same: the time is bounded by the product of the two lengths.
+//! `matches` goes back to the last star only, which finds the same: the time is bounded by the product of the two
+//! lengths.
 
 /// Redis 7.2 gives up below this many stars that have something after them.
 const STARS_MAX: usize = 1000;
@@ -140,8 +140,7 @@ fn same(a: u8, b: u8, nocase: bool) -> bool {
 }
 
 /// Matches a byte against the class behind a `[`: returns whether it is in the class, and how long the class is with
-/// its
-/// end.
+/// its end.
 fn class(class: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
@@ -170,8 +169,8 @@ fn class(class: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     (found != negated, at)
 }
 
-/// Tells whether a byte is in a range. Bytes are signed here, as C's `char` is on the platforms that Redis runs on;
-/// the ends are put in order before they are folded.
+/// Tells whether a byte is in a range. Bytes are signed here, as C's `char` is on the platforms that Redis runs on; the
+/// ends are put in order before they are folded.
 fn in_range(start: u8, end: u8, byte: u8, nocase: bool) -> bool {
     let (start, end) = if start as i8 > end as i8 { (end, start) } else { (start, end) };
     let fold = |byte: u8| if nocase { byte.to_ascii_lowercase() as i8 } else { byte as i8 };

@@ -4,8 +4,7 @@
 //! all. Which lines are touched, and how a value is spelled, is Redis's, so that tools which read the file afterwards
 //! find what they know: comments and the lines that are no values stay; a directive keeps its first line; a value that
 //! differs from the default and has no line is added at the end under a marker. A value that an included file has set
-//! is
-//! written like any other, so `include` belongs at the top of a file that is rewritten.
+//! is written like any other, so `include` belongs at the top of a file that is rewritten.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};

@@ -76,8 +76,7 @@ impl Settings {
     }
 
     /// Registers a listener, called before each change, in the order of registration, one change at a time. A listener
-    /// must
-    /// not call `set` or `listen`.
+    /// must not call `set` or `listen`.
     pub fn listen(
         &self,
         listener: impl Fn(&[Changed], &Config, &Config) -> Result<(), String> + Send + Sync + 'static,
@@ -86,8 +85,7 @@ impl Settings {
     }
 
     /// Answers CONFIG GET: returns the directives that match one of the patterns, each once, names as they were asked
-    /// for
-    /// or as they match, with values as Redis prints them. Hidden directives answer to their exact name only.
+    /// for or as they match, with values as Redis prints them. Hidden directives answer to their exact name only.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(String, Vec<u8>)> {
         matching(&self.state().values, patterns)
     }
@@ -129,8 +127,7 @@ impl Settings {
     }
 
     /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so
-    /// no
-    /// event loop may call it. The error is the operating system's text.
+    /// no event loop may call it. The error is the operating system's text.
     pub fn rewrite(&self, file: &std::path::Path) -> Result<(), String> {
         // The values are taken after an earlier rewriting has ended: the last one writes the newest.
         let _one = self.rewriting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -50,8 +50,7 @@ pub enum Class {
     /// The directive is accepted and remembered, has no effect here, and is named once in the log if it is set.
     Harmless,
     /// The directive secures, replicates, clusters or extends the server in a way that is not there yet: anything but
-    /// this
-    /// value stops the start.
+    /// this value stops the start.
     NotYet { off: &'static str },
 }
 

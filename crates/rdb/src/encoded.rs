@@ -2,8 +2,7 @@
 //!
 //! A length: `00LLLLLL`, `01LLLLLL LLLLLLLL`, 80 and u32 BE, or 81 and u64 BE. A first byte `11......` begins a string
 //! in another form: c0, c1, c2 and a number of one, two or four bytes LE, whose digits it is; c3, the length
-//! compressed,
-//! the length, and LZF.
+//! compressed, the length, and LZF.
 
 use crate::error::Error;
 use crate::lzf;

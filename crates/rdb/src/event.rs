@@ -35,8 +35,7 @@ pub enum Event<'a> {
     Key(Key<'a>),
     Part(Part<'a>),
     /// The key is complete. A key without elements is none: Redis skips it when it loads a file, and sinks do so, too
-    /// (a
-    /// stream may be empty; it has its `Part::Stream`).
+    /// (a stream may be empty; it has its `Part::Stream`).
     End {
         elements: u64,
     },
@@ -92,8 +91,7 @@ pub enum Part<'a> {
     /// A consumer of the last group. The IDs of its pending entries follow.
     Consumer(Consumer<'a>),
     /// A pending entry of the last consumer, as many as pending entries; whether they are equal is for the sink to
-    /// check.
-    /// IDs ascend.
+    /// check. IDs ascend.
     Owned(StreamId),
 }
 

@@ -5,19 +5,16 @@
 //! [`read_file`] gives a whole file to a [`Sink`] as [`Event`]s, [`Payload::read`] the value of a DUMP payload as
 //! [`Part`]s. All that Redis has ever written for its own types is read: ziplists, zipmaps, intsets, listpacks,
 //! quicklists, the streams of 5.0 to 7.2, the hashes of 7.4 whose fields have deadlines. A count or a length that a
-//! file
-//! claims never decides how much is allocated: only bytes that are there do. The sink, which has the elements, finds
-//! out
-//! whether they repeat.
+//! file claims never decides how much is allocated: only bytes that are there do. The sink, which has the elements,
+//! finds out whether they repeat.
 //!
-//! Writing ([`Writer`]) uses the oldest types that can hold a value, which need no more than its count beforehand:
-//! the result loads into any Redis since 5.0 (streams: 7.0), but for hashes whose fields have deadlines (7.4).
+//! Writing ([`Writer`]) uses the oldest types that can hold a value, which need no more than its count beforehand: the
+//! result loads into any Redis since 5.0 (streams: 7.0), but for hashes whose fields have deadlines (7.4).
 //!
 //! Reading order: [`event`] (the content of a file), [`file`](mod@file), [`payload`], [`value`] and [`stream`] (how
 //! values lie in it), [`encoded`] (lengths and strings), [`listpack`], [`ziplist`], [`zipmap`] and [`intset`] (values
-//! in
-//! one string), [`lzf`], [`source`] (where bytes come from), `text` (long strings, a piece at a time) and [`tape`] (a
-//! recording of them), [`writer`] and [`nodes`].
+//! in one string), [`lzf`], [`source`] (where bytes come from), `text` (long strings, a piece at a time) and [`tape`]
+//! (a recording of them), [`writer`] and [`nodes`].
 //!
 //! ```
 //! use haypile_rdb::{Kind, Memory, Part, Payload, Writer};

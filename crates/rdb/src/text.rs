@@ -1,5 +1,5 @@
-//! Long strings on their way out of a source, compressed or not, a piece at a time: however long a string
-//! is, some 100 KB of it are held. A string that has elements in it goes through a [`Window`], which holds an element.
+//! Long strings on their way out of a source, compressed or not, a piece at a time: however long a string is, some 100
+//! KB of it are held. A string that has elements in it goes through a [`Window`], which holds an element.
 
 use crate::error::{Damage, Error, Why};
 use crate::lzf::Inflate;

@@ -1,8 +1,7 @@
 //! Replies as a client reads them.
 //!
 //! Owns the way back from bytes to [`Reply`], for clients, tests and tools; the server itself only encodes. All types
-//! of
-//! RESP2 and RESP3 are read but the streamed ones (`$?`, `*?`), which Redis never sends.
+//! of RESP2 and RESP3 are read but the streamed ones (`$?`, `*?`), which Redis never sends.
 
 use std::borrow::Cow;
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Requests typed by hand: words on a line, with quotes.
 //!
-//! Splits a line that has arrived whole; finding the line's end is [`crate::parser`]'s affair. The rules are those
-//! of Redis's `sdssplitargs`, which also splits the lines of redis.conf: words are separated by white space; in double
+//! Splits a line that has arrived whole; finding the line's end is [`crate::parser`]'s affair. The rules are those of
+//! Redis's `sdssplitargs`, which also splits the lines of redis.conf: words are separated by white space; in double
 //! quotes `\n \r \t \b \a`, `\xHH` and any other escaped character are rewritten; in single quotes only `\'`; a closing
 //! quote is followed by white space or nothing.
 
@@ -118,8 +118,7 @@ fn word_start(line: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Tells whether C's `isspace` holds: for more bytes than those that end a word, so `\v` and `\f` are part of a word
-/// but
-/// cannot begin one.
+/// but cannot begin one.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -6,8 +6,7 @@
 //!
 //! Reading order: [`args`] (the arguments of a request), [`parser`] (finding a request in a buffer), [`inline`]
 //! (requests typed by hand), [`bytes`], [`elements`] and [`reply`] (the answers), [`mod@write`] (the single elements of
-//! a
-//! reply), [`pieces`] (replies too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`]
+//! a reply), [`pieces`] (replies too long for one buffer), [`decode`] (the way back, for clients and tests), [`number`]
 //! (digits to and fro).
 //!
 //! ```

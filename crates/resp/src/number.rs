@@ -2,8 +2,7 @@
 //!
 //! Owns the textual forms: which strings are integers at all ("01", "+1" and "-0" are not), and how many digits a
 //! double prints. The use of a number is never known here. The integer rules are those of Redis's `string2ll`, the
-//! double
-//! rules those of its `d2string`.
+//! double rules those of its `d2string`.
 
 use std::io::Write;
 

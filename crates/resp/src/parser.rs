@@ -6,10 +6,8 @@
 //!
 //! Requests are accepted and refused as by Redis 7.2, in its words (`processInlineBuffer`, `processMultibulkBuffer`),
 //! its oddities included: the second byte of a line end is not looked at, nor are the two bytes behind an argument, and
-//! a
-//! NUL in a line hides the line's end. The parser is stricter in one point, where Redis answers by the sizes in which
-//! the
-//! data happens to arrive: a line longer than the limit is always an error. [`crate::inline`] splits such a line,
+//! a NUL in a line hides the line's end. The parser is stricter in one point, where Redis answers by the sizes in which
+//! the data happens to arrive: a line longer than the limit is always an error. [`crate::inline`] splits such a line,
 //! [`crate::Args`] gives access to the ranges.
 
 use std::mem;
@@ -94,8 +92,7 @@ impl Request {
     }
 
     /// Returns the arguments, given the buffer and the ranges that [`Parser::next`] was called with; none if the
-    /// request
-    /// is [`Request::Empty`].
+    /// request is [`Request::Empty`].
     #[inline]
     pub fn args<'a>(&'a self, buf: &'a [u8], ranges: &'a [Range<u32>]) -> Args<'a> {
         match self {
@@ -152,8 +149,7 @@ impl Parser {
     }
 
     /// Changes the limits for the bytes parsed from now on. A client that authenticates gets its new limits with the
-    /// very
-    /// next request, as in Redis, if this is called between the two.
+    /// very next request, as in Redis, if this is called between the two.
     ///
     /// # Panics
     /// If [`Limits::inline_bytes_max`] is below [`LINE_BYTES_MIN`].
@@ -164,8 +160,7 @@ impl Parser {
 
     /// Returns how many bytes must arrive, at least, before calling [`Parser::next`] again can help; meaningful after
     /// that returned `None`. This is the rest of an argument whose length is known, else 1. The number is a client's
-    /// claim
-    /// within the limits: size the buffer by it in bounded steps.
+    /// claim within the limits: size the buffer by it in bounded steps.
     pub fn needed(&self) -> usize {
         self.needed.max(1)
     }
@@ -415,8 +410,8 @@ impl Parser {
     }
 }
 
-/// Returns the number at `at` and the offset behind its line, if it is of the usual kind and has arrived whole: a
-/// few digits, no leading zero, a line end. `unusual_length` and `next_unusual` read the others.
+/// Returns the number at `at` and the offset behind its line, if it is of the usual kind and has arrived whole: a few
+/// digits, no leading zero, a line end. `unusual_length` and `next_unusual` read the others.
 #[inline]
 fn short_number(buf: &[u8], at: usize) -> Option<(u32, usize)> {
     let first = *buf.get(at)?;

@@ -9,8 +9,8 @@ use crate::{Bytes, Protocol, Reply, write};
 /// How many bytes a piece has, about: a maker stops adding to a piece when it has reached this size.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
-/// A reply, or a part of one, that is produced piece by piece. Its length was known when it began, so either it is
-/// sent to its end, or its connection is closed.
+/// A reply, or a part of one, that is produced piece by piece. Its length was known when it began, so either it is sent
+/// to its end, or its connection is closed.
 pub trait Pieces: Send {
     /// Appends the next piece to `out`; returns whether there are more. A piece may be empty and others still follow.
     ///
@@ -20,8 +20,7 @@ pub trait Pieces: Send {
     fn next(&mut self, protocol: Protocol, out: &mut Vec<u8>) -> Result<bool, String>;
 
     /// Returns the weight before the first piece. By default nothing: replies that hold rows or know their length
-    /// override
-    /// this.
+    /// override this.
     fn weight(&self) -> Weight {
         Weight::default()
     }

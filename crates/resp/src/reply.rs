@@ -52,8 +52,7 @@ pub enum Reply {
     /// A reply too long to be held at once. Only [`crate::ReplyPieces`] can write it.
     Stream(Box<dyn Pieces>),
     /// Several replies, one behind the other: SUBSCRIBE answers for each of its channels. In an array they have the
-    /// place
-    /// of one element all the same, as in Redis.
+    /// place of one element all the same, as in Redis.
     Several(Vec<Reply>),
     /// Bytes that are encoded already, for the protocol in question.
     Raw(Bytes),
@@ -198,8 +197,8 @@ fn encode_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut Vec<u8>)
     }
 }
 
-/// Compares as a RESP3 client sees the replies, but for [`Reply::Null`] and [`Reply::NullArray`], which differ; a
-/// NaN equals a NaN; a stream equals nothing.
+/// Compares as a RESP3 client sees the replies, but for [`Reply::Null`] and [`Reply::NullArray`], which differ; a NaN
+/// equals a NaN; a stream equals nothing.
 impl PartialEq for Reply {
     fn eq(&self, other: &Reply) -> bool {
         fn status(reply: &Reply) -> Option<&str> {

@@ -113,8 +113,8 @@ fn key_of(id: u64) -> Vec<u8> {
     meta_row(&Key { space: Space(0), slot: slot_of(name), hash: hash_of(name, 7), name }).to_vec()
 }
 
-/// Rows that lie in memory as they are written, so that reading them costs next to nothing. Fetching a memtable's
-/// rows costs more, which is the memtable's share.
+/// Rows that lie in memory as they are written, so that reading them costs next to nothing. Fetching a memtable's rows
+/// costs more, which is the memtable's share.
 struct Sorted {
     bytes: Vec<u8>,
     rows: Vec<(u32, u32, u32)>,

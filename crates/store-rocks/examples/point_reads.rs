@@ -1,8 +1,6 @@
 //! Measures the cost of a point read: CPU time per `get` at `Tier::Memory`, one thread, uniform random keys, all rows
-//! in
-//! the block cache. Usage: `point_reads [ROWS] [VALUE_BYTES]`. Prints a table: the state of the files, present and
-//! absent
-//! keys.
+//! in the block cache. Usage: `point_reads [ROWS] [VALUE_BYTES]`. Prints a table: the state of the files, present and
+//! absent keys.
 
 use haypile_store::base::{Base, BaseError, Lookup, Rows, Tier};
 use haypile_store::row::{Key, Space, hash_of, meta_row, slot_of};

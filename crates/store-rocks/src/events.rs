@@ -105,10 +105,8 @@ impl EventListener for Listener {
             && matches!(error, BaseError::Full(_))
         {
             // Nothing has changed. RocksDB would remember the error, and silently begin no compaction until there is
-            // room for
-            // all that this one read. Where only a compaction makes room, that is never, so RocksDB is told to forget
-            // the error;
-            // `Rocks` decides when compactions begin again.
+            // room for all that this one read. Where only a compaction makes room, that is never, so RocksDB is told to
+            // forget the error; `Rocks` decides when compactions begin again.
             status.reset();
             return self.0.on_short_of_room(error);
         }

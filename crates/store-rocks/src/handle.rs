@@ -1,5 +1,5 @@
-//! The open database: its users, and its end. Reads take a latch that is shared by few threads, so that they
-//! do not meet on one cache line; closing takes all of them.
+//! The open database: its users, and its end. Reads take a latch that is shared by few threads, so that they do not
+//! meet on one cache line; closing takes all of them.
 
 use haypile_store::base::BaseError;
 use parking_lot::{Condvar, Mutex, RwLock};

@@ -143,8 +143,8 @@ fn finish(writer: &mut SstFileWriter<'_>, staged: &mut [Staged]) -> Result<(), B
     Ok(())
 }
 
-/// Reads the blocks around the begin of each file into the cache. The ingestion looks there under RocksDB's mutex,
-/// for which readers wait whose view of the files is outdated.
+/// Reads the blocks around the begin of each file into the cache. The ingestion looks there under RocksDB's mutex, for
+/// which readers wait whose view of the files is outdated.
 fn warm(db: &DB, staged: &[Staged]) {
     for file in staged {
         let mut rows = db.raw_iterator_opt(ReadOptions::default());

@@ -2,10 +2,8 @@
 //!
 //! Read `rocks` first (the trait's calls), then `options` (every setting, and the reason for it), `ingest` (how a flush
 //! becomes visible in one step) and `reclaim` (which rows compaction may drop, and why never a live one); `removal` is
-//! how
-//! fast files are removed, `image` a base that is only read. RocksDB's memtable and log are never written: rows come in
-//! as
-//! sorted files only, and durability before that is the log's business.
+//! how fast files are removed, `image` a base that is only read. RocksDB's memtable and log are never written: rows
+//! come in as sorted files only, and durability before that is the log's business.
 
 mod cursor;
 mod error;

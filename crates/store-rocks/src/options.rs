@@ -75,8 +75,7 @@ impl Default for Options {
             bottommost_compression: Compression::Lz4,
             direct_reads: false,
             // RocksDB's writer of flushed files drops them from the page cache anyway, so that compactions would read
-            // them from
-            // the disk through a copy.
+            // them from the disk through a copy.
             direct_background: true,
             background_threads: 2,
             compaction_bytes_per_s: 0,
@@ -101,8 +100,8 @@ const READAHEAD_MAX: u64 = 2 * MIB;
 /// Bits of the bloom filters for each row: one absent row in a hundred is looked for in a block.
 const BLOOM_BITS: f64 = 10.0;
 
-/// Bits of the bloom filters in the files that flushes write: one absent row in two thousand is looked for in a
-/// block, because a lookup passes all files of level 0.
+/// Bits of the bloom filters in the files that flushes write: one absent row in two thousand is looked for in a block,
+/// because a lookup passes all files of level 0.
 const BLOOM_BITS_FLUSHED: f64 = 16.0;
 
 impl Options {
@@ -187,14 +186,12 @@ impl Options {
     }
 
     /// Returns the layout of files. `examples/point_reads.rs` measures it: most of a read's cost are cache misses of
-    /// the
-    /// processor.
+    /// the processor.
     fn table(&self, cache: &Cache, bloom_bits: f64) -> BlockBasedOptions {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(cache);
         // Sizes from 2 to 16 KiB cost the same to read from memory. A small block is less to read from the disk, a
-        // large
-        // one needs less index.
+        // large one needs less index.
         table.set_block_size(self.block_bytes as usize);
         // Version 8 strips the keys' common prefix from each block, which a read must then touch too.
         table.set_format_version(7);
@@ -227,8 +224,8 @@ pub(crate) enum IndexLayout {
     Partitioned,
 }
 
-/// Bytes of files for each byte of cache, above which indexes and filters no longer fit in a quarter of it: they are
-/// a fortieth of the data at the most, with rows of 60 bytes and more.
+/// Bytes of files for each byte of cache, above which indexes and filters no longer fit in a quarter of it: they are a
+/// fortieth of the data at the most, with rows of 60 bytes and more.
 const PARTITION_ABOVE: u64 = 10;
 
 impl IndexLayout {

@@ -21,8 +21,7 @@ impl Removal {
     pub(crate) fn new(bytes_per_s_min: u64) -> Removal {
         let manager = SstFileManager::new();
         // RocksDB would remove files at once when trash is a large part of all bytes that it knows of; flushes' files
-        // are not
-        // among these before the next open.
+        // are not among these before the next open.
         manager.set_max_trash_db_ratio(f64::INFINITY);
         let removal = Removal { manager, bytes_per_s_min, bytes_per_s: AtomicU64::new(0) };
         removal.pace(false);

@@ -266,8 +266,7 @@ impl Base for Rocks {
                 Ok(())
             }
             // RocksDB resumes by itself already: where the list of files found no room, it looks for some every five
-            // seconds.
-            // The error that stands is the one that it waits on.
+            // seconds. The error that stands is the one that it waits on.
             Err(error) if error.kind() == ErrorKind::Busy => match self.events.error() {
                 Some(standing) => Err(standing),
                 None => Ok(()),

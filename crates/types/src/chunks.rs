@@ -3,8 +3,7 @@
 //!
 //! A chunk's row may be absent or shorter than the chunk: missing bytes read as zeros. Invariant: a row is never longer
 //! than its chunk, nor does it reach beyond the string. A string in chunks only grows, so that no row lies beyond its
-//! end;
-//! a command that makes it shorter overwrites it as a whole, under another object. Format: docs/format/rows.md.
+//! end; a command that makes it shorter overwrites it as a whole, under another object. Format: docs/format/rows.md.
 
 use crate::key::{Entry, Header, Object, Tag, damaged};
 use crate::{Error, Result};
@@ -191,8 +190,8 @@ fn part_of_chunk(at: u64, end: u64) -> Range<usize> {
     within as usize..CHUNK.min(within + (end - at)) as usize
 }
 
-/// Adds the part `within` of a chunk to `bytes`; zeros for bytes that its row lacks. A row that is longer than a
-/// chunk comes back as the error.
+/// Adds the part `within` of a chunk to `bytes`; zeros for bytes that its row lacks. A row that is longer than a chunk
+/// comes back as the error.
 fn extend<'c>(bytes: &mut Vec<u8>, chunk: &'c [u8], within: Range<usize>) -> std::result::Result<(), &'c [u8]> {
     if chunk.len() > CHUNK_BYTES {
         return Err(chunk);

@@ -106,8 +106,7 @@ impl Extended {
     }
 
     /// Multiplies by 1000, rounds as C does, then up to the next whole number; beyond the range returns its end. Turns
-    /// a
-    /// time in seconds into milliseconds.
+    /// a time in seconds into milliseconds.
     pub fn thousandfold(self) -> i64 {
         let beyond = if self.negative { i64::MIN } else { i64::MAX };
         let Kind::Finite { mantissa, exponent } = self.kind else { return beyond };

@@ -1,9 +1,9 @@
-//! Keys: the type, the deadline, the object that holds the value, and how these agree with the rows around them.
-//! Owns the meta row's header, the deadline and owner rows, and the counters: every creation, change and removal of a
-//! key goes through here, so that they always agree. Never looks at a value. Format: docs/format/rows.md.
+//! Keys: the type, the deadline, the object that holds the value, and how these agree with the rows around them. Owns
+//! the meta row's header, the deadline and owner rows, and the counters: every creation, change and removal of a key
+//! goes through here, so that they always agree. Never looks at a value. Format: docs/format/rows.md.
 //!
-//! Invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at
-//! the first deadline of its fields, if any has one; if its value has an object, exactly one owner row, which names the
+//! Invariants, for each key: one meta row; if it has a deadline, exactly one deadline row, at that time, and one at the
+//! first deadline of its fields, if any has one; if its value has an object, exactly one owner row, which names the
 //! key; and it counts once in `Keys`, once in its type's counter, and once in `Deadlines` if it has one. A key whose
 //! deadline has passed reads as absent, but keeps all of these until a write removes it. Every change of a value writes
 //! the meta row, even if its bytes stay: that is how others learn that the key was touched.
@@ -398,8 +398,8 @@ pub fn lookup_overwrite(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Heade
     }
 }
 
-/// Writes the key: `before` is its old header, `after` the new one, with the payload in parts (four at most). An
-/// object of `before` that is not one of `after` is abandoned with this.
+/// Writes the key: `before` is its old header, `after` the new one, with the payload in parts (four at most). An object
+/// of `before` that is not one of `after` is abandoned with this.
 #[inline]
 pub fn write(
     txn: &mut Txn<'_>,
@@ -428,8 +428,8 @@ pub fn patch(
     Ok(txn.patch_meta(key, (at + offset) as u32, bytes, (at + len_after) as u32)?)
 }
 
-/// Patches like `patch`, for a caller that has just read the entry and gives its payload back: the row changes in
-/// place if that is the only handle on it.
+/// Patches like `patch`, for a caller that has just read the entry and gives its payload back: the row changes in place
+/// if that is the only handle on it.
 pub fn patch_read(
     txn: &mut Txn<'_>,
     key: &Key<'_>,

@@ -3,11 +3,9 @@
 //!
 //! Reading order: `key` (type, deadline, owner, counters), `string` (strings, short and long), `hash`, `set`, `list`
 //! (with `listpack`), `stream`, `chunks` (how a long string lies in rows), `packed` and `element` (how collections lie
-//! in
-//! one row or in many), `walk` (cursors and random elements), `geo` (scores that are geospatial positions), `make`
-//! (values
-//! made as a whole), `value` (operations of all types), `integer` and `extended` (numbers as Redis reads and prints
-//! them).
+//! in one row or in many), `walk` (cursors and random elements), `geo` (scores that are geospatial positions), `make`
+//! (values made as a whole), `value` (operations of all types), `integer` and `extended` (numbers as Redis reads and
+//! prints them).
 
 pub mod key;
 pub mod string;

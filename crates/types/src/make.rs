@@ -38,8 +38,7 @@ impl Maker {
     }
 
     /// Adds bytes to a string, an element to a list or a set; returns whether it was new, which only an element of a
-    /// set may
-    /// not be.
+    /// set may not be.
     pub fn add(&mut self, txn: &mut Txn<'_>, key: &Key<'_>, bytes: &[u8]) -> Result<bool> {
         match self {
             Maker::String(text) => text.add(txn, key, bytes).map(|()| true),

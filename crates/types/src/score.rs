@@ -52,8 +52,8 @@ pub fn parse_weight(text: &[u8]) -> Option<f64> {
     (length == text.len() && !number.value.is_nan() && !number.out_of_range).then_some(number.value)
 }
 
-/// Returns the number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it,
-/// an empty text is zero, a number out of range is infinite or zero, and a NUL ends it.
+/// Returns the number of a bound of a range of scores, which Redis reads with less care: blanks may stand before it, an
+/// empty text is zero, a number out of range is infinite or zero, and a NUL ends it.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (number, length) = strtod(text);

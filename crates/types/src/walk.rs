@@ -73,8 +73,7 @@ impl Dice {
     }
 
     /// Returns a number below `bound`, which is not 0; all are equally likely (Lemire 2019: the upper half of a
-    /// product;
-    /// numbers that would make it uneven are drawn again).
+    /// product; numbers that would make it uneven are drawn again).
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         loop {
@@ -108,8 +107,8 @@ impl Choice {
     }
 }
 
-/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but less
-/// often in vain.
+/// Elements that an interval of hashes is expected to have. More of them make a draw look at more rows, but less often
+/// in vain.
 const EXPECTED: u64 = 32;
 
 /// Places of an interval. One that is expected to have 32 elements has more than these with a probability below 10^-15.

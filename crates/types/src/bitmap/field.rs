@@ -79,8 +79,7 @@ impl Kind {
     }
 
     /// Returns the number that SET of a signed integer stands for. Redis computes how far it is from the largest one in
-    /// 64
-    /// bits, where the distance of the least numbers does not fit: with SAT they become the largest.
+    /// 64 bits, where the distance of the least numbers does not fit: with SAT they become the largest.
     fn as_set(self, number: i64) -> i128 {
         let (_, most) = self.bounds();
         match number.checked_neg().and_then(|distance| distance.checked_add(most as i64)) {

@@ -3,8 +3,7 @@
 //!
 //! An operation on one bit touches one chunk and logs that byte; one on a range streams over the chunks that have rows:
 //! missing ones are zeros. `bits` works on bytes, `field` on integers of any width (BITFIELD), `combine` on whole
-//! strings
-//! (BITOP).
+//! strings (BITOP).
 
 pub mod bits;
 pub mod combine;

@@ -112,8 +112,8 @@ pub(super) fn check_count(stated: u64, counted: u64, report: &mut Report<'_, '_,
     }
 }
 
-/// Checks the rows of a collection whose elements are found by their hashes; `value` returns the defect of an
-/// element's value. Returns nothing where the head does not parse, which has been told.
+/// Checks the rows of a collection whose elements are found by their hashes; `value` returns the defect of an element's
+/// value. Returns nothing where the head does not parse, which has been told.
 pub(super) fn check_hashed(
     payload: &[u8],
     own_bytes: usize,

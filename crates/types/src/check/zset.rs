@@ -26,8 +26,8 @@ type Score = [u8; 8];
 const MINUS_ZERO: Score = (!(1u64 << 63)).to_be_bytes();
 const ZERO: Score = (1u64 << 63).to_be_bytes();
 
-/// Returns where a score stands in the order, and the value of its row there: both zeros have one place, and the
-/// value of the row keeps the sign of minus zero.
+/// Returns where a score stands in the order, and the value of its row there: both zeros have one place, and the value
+/// of the row keeps the sign of minus zero.
 fn place(score: Score) -> (Score, &'static [u8]) {
     if score == MINUS_ZERO { (ZERO, &[1]) } else { (score, &[]) }
 }
@@ -58,8 +58,8 @@ pub(super) fn check_head(payload: &[u8], report: &mut Report<'_, '_, '_>) {
     collection::check_head(payload, OWN_BYTES, ZSET_SKIPLIST, report);
 }
 
-/// Parses `level: u8 | n: u16 | counts: n of u32 at level 0, else u64 | children: n of u32, above level 0 | ends: n
-/// of u16 | keys`.
+/// Parses `level: u8 | n: u16 | counts: n of u32 at level 0, else u64 | children: n of u32, above level 0 | ends: n of
+/// u16 | keys`.
 fn parse_node(row: &[u8]) -> Option<Node> {
     let (&[level, high, low], rest) = row.split_first_chunk::<3>()?;
     let length = usize::from(u16::from_be_bytes([high, low]));

@@ -57,8 +57,7 @@ impl Position {
     }
 
     /// Returns the standard geohash, whose latitudes reach to the poles. A score has two bits less than the last
-    /// character
-    /// of a geohash, which is 0.
+    /// character of a geohash, which is 0.
     pub fn hash(self) -> [u8; HASH_CHARS] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         const POLE: f64 = 90.0;

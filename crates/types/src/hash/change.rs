@@ -127,8 +127,8 @@ fn set_packed<'a>(
     Ok(created)
 }
 
-/// Returns the encoding that Redis would use after these fields are set; it never goes back. `new_fields` are
-/// expected to be as many as that, where Redis guesses so.
+/// Returns the encoding that Redis would use after these fields are set; it never goes back. `new_fields` are expected
+/// to be as many as that, where Redis guesses so.
 #[inline]
 pub(super) fn encoding_for<'a>(
     txn: &Txn<'_>,

@@ -1,6 +1,6 @@
 //! How many elements a HyperLogLog has seen, from how many registers have each value: the estimator of Ertl, "New
-//! cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6, which Redis uses, in the same
-//! order of operations: equal registers give the same number.
+//! cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6, which Redis uses, in the same order
+//! of operations: equal registers give the same number.
 
 use super::layout::{REGISTERS, VALUE_BITS};
 

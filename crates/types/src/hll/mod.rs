@@ -66,8 +66,7 @@ impl HyperLogLog {
     }
 
     /// Makes the key, which has not changed since, hold these bytes, and logs the difference. The key is written even
-    /// if
-    /// there is none.
+    /// if there is none.
     fn replace(self, txn: &mut Txn<'_>, key: &Key<'_>, after: &[u8]) -> Result<()> {
         let HyperLogLog { header, bytes, .. } = self;
         if header.object.is_some() || after.len() > string::INLINE_BYTES_MAX {
@@ -197,8 +196,7 @@ fn set_outdated(bytes: &mut [u8]) {
     bytes[CACHE_FLAG_AT] = layout::outdated(bytes[CACHE_FLAG_AT]);
 }
 
-/// Returns the count of a key, `None` if it is absent. A count that is computed is left in the key for the next
-/// reader.
+/// Returns the count of a key, `None` if it is absent. A count that is computed is left in the key for the next reader.
 pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
     let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
     let hll = HyperLogLog::of(txn, key, entry)?;

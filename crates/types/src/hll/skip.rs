@@ -2,11 +2,9 @@
 //!
 //! A walk run by run is slow because the begin of a run depends on the one before it: after an XZERO comes a byte that
 //! begins none. In a word of eight bytes, the bytes that look like an XZERO are known at once, and so are those of a
-//! block
-//! of eight words, a bit for each byte. One addition finds for all 64 which of them begin an XZERO, with the one bit
-//! that
-//! comes from the block before; a table makes bytes of the bits again. The lengths are then added side by side in the
-//! bytes of the words.
+//! block of eight words, a bit for each byte. One addition finds for all 64 which of them begin an XZERO, with the one
+//! bit that comes from the block before; a table makes bytes of the bits again. The lengths are then added side by side
+//! in the bytes of the words.
 
 const WORD_BYTES: usize = 8;
 const BLOCK_WORDS: usize = 8;
@@ -123,8 +121,8 @@ fn looks(word: u64) -> u8 {
     (looks.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Returns the bytes that begin an XZERO, of those that look like its first byte: of a row of such bytes the first,
-/// the third and so on, since each takes the one behind it.
+/// Returns the bytes that begin an XZERO, of those that look like its first byte: of a row of such bytes the first, the
+/// third and so on, since each takes the one behind it.
 #[inline]
 fn begins(looks: u64, open: Open) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -135,8 +133,8 @@ fn begins(looks: u64, open: Open) -> u64 {
     (rows_from_even & EVEN) | (looks & !rows_from_even & !EVEN)
 }
 
-/// Returns how many registers the bytes of a word cover: an XZERO covers one by its first byte, and 256 for each of
-/// the number that is in the second result, byte by byte, 63 at most; by its second byte it covers the rest. The first
+/// Returns how many registers the bytes of a word cover: an XZERO covers one by its first byte, and 256 for each of the
+/// number that is in the second result, byte by byte, 63 at most; by its second byte it covers the rest. The first
 /// result is in pairs of bytes, 319 at most each.
 #[inline]
 fn lengths(word: u64, begins: u8, is_open: bool) -> (u64, u64) {
@@ -227,8 +225,7 @@ mod tests {
         for len in (1..80).chain([500, 1500]) {
             check(&(0..len).map(|_| random()).collect::<Vec<_>>());
             // Three kinds of runs: as in a HyperLogLog that is not broken; XZEROs whose second bytes look like some;
-            // the longest
-            // ones.
+            // the longest ones.
             let real = (0..len).map(|n| if n % 3 == 2 { 0x80 | random() } else { [0x40, random()][n % 3] });
             check(&real.collect::<Vec<_>>());
             check(&(0..len).map(|_| 0x40 | random() & 0x41).collect::<Vec<_>>());

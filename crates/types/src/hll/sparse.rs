@@ -35,8 +35,7 @@ pub struct Run {
 
 impl Run {
     /// Parses the run that begins with these bytes, at least one. Where the second byte of an XZERO is missing it
-    /// counts
-    /// as zero.
+    /// counts as zero.
     #[inline]
     fn parse(bytes: &[u8]) -> Run {
         let first = bytes[0];

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 /// Longer inputs are cut: a HyperLogLog shows all its behaviour in blocks within these bytes.
 const INPUT_BYTES_MAX: usize = 2048;
 
-/// One input in so many is read in every way, which looks at each of the registers, some times over, and takes as
-/// long as a hundred inputs whose runs are looked at.
+/// One input in so many is read in every way, which looks at each of the registers, some times over, and takes as long
+/// as a hundred inputs whose runs are looked at.
 const READ_IN_EVERY_WAY: u32 = 256;
 
 /// Steps of a change whose third byte is this or more read the registers back.
@@ -22,8 +22,8 @@ const CUT_OFF_CHANGES_MAX: usize = 32;
 /// A register that no run covers.
 const MISSING: u8 = u8::MAX;
 
-/// Panics if a property does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken
-/// as registers, and as changes of an empty HyperLogLog, three bytes each.
+/// Panics if a property does not hold. The first bytes choose the bound of a sparse HyperLogLog; the input is taken as
+/// registers, and as changes of an empty HyperLogLog, three bytes each.
 pub fn check_bytes(input: &[u8]) {
     let input = &input[..input.len().min(INPUT_BYTES_MAX)];
     // The sum is over all bytes: were it over some, inputs with those would gather in a fuzzer's corpus.

@@ -235,8 +235,7 @@ impl Directory {
     }
 
     /// Joins a node that was changed with one beside it if its size asks for that; returns which of the parent's
-    /// entries,
-    /// around that at `at`, have to be made again.
+    /// entries, around that at `at`, have to be made again.
     fn rebalance(&mut self, txn: &mut Txn<'_>, number: u32, parent: u32, at: usize) -> Result<Range<usize>> {
         let entries = self.nodes[&number].entries.len();
         let beside = if at > 0 { at - 1 } else { at + 1 };
@@ -456,8 +455,7 @@ impl Directory {
     }
 
     /// Makes the element at `index` the first of a segment, which starts at its position. Rows must lie where the
-    /// directory
-    /// says.
+    /// directory says.
     fn cut(&mut self, txn: &mut Txn<'_>, index: u64) -> Result<()> {
         if index == 0 || index >= self.count(txn)? {
             return Ok(());

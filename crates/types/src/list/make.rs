@@ -1,5 +1,5 @@
-//! Lists that are made as a whole, from head to tail. They may have any size: elements beyond a meta row go to the
-//! rows of an object that nothing names until it is complete, so that it is written ahead.
+//! Lists that are made as a whole, from head to tail. They may have any size: elements beyond a meta row go to the rows
+//! of an object that nothing names until it is complete, so that it is written ahead.
 
 use super::Side;
 use super::encoding_after;

@@ -217,8 +217,8 @@ pub fn insert(
     Ok(Some(length + 1))
 }
 
-/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key
-/// is removed with its last element.
+/// Removes elements that equal `element`, at most `limit` of them, from one side on, and returns how many. The key is
+/// removed with its last element.
 pub fn remove(txn: &mut Txn<'_>, key: &Key<'_>, list: List, from: Side, limit: u64, element: &[u8]) -> Result<u64> {
     let length = list.len();
     let List { header, form } = list;
@@ -302,8 +302,7 @@ impl List {
     }
 
     /// Shows up to `limit` elements with their indexes, from one side on, until `visit` breaks. A long search goes on
-    /// in
-    /// the I/O pool.
+    /// in the I/O pool.
     pub fn search(
         &mut self,
         txn: &mut Txn<'_>,
@@ -335,8 +334,8 @@ impl List {
     }
 }
 
-/// Returns the encoding of a list that had `before` and now has, or could have for a moment, so many bytes and
-/// entries in a listpack.
+/// Returns the encoding of a list that had `before` and now has, or could have for a moment, so many bytes and entries
+/// in a listpack.
 fn encoding_after(txn: &Txn<'_>, before: u8, listpack_bytes: usize, count: u64) -> u8 {
     match before {
         encoding::LIST_LISTPACK

@@ -332,8 +332,7 @@ impl ListRows {
     }
 
     /// Copies the elements in `range` for which `keep` returns true, by index and content, to a fresh object, dense.
-    /// The
-    /// copy may turn out empty.
+    /// The copy may turn out empty.
     pub fn copy(
         &mut self,
         txn: &mut Txn<'_>,

@@ -1,7 +1,6 @@
 //! The rank tree: a counted B+tree over the ordered rows of a large collection, so that a place is found by its number
 //! and a number by its place without a walk over the elements before. Knows no contents of rows: an element is its
-//! row's
-//! key behind the prefix of its object.
+//! row's key behind the prefix of its object.
 //!
 //! The leaves are *blocks*: runs of at most 32 rows that the tree counts but does not hold. A node is a row; its
 //! entries are the first possible key of a part (a separator, as short as it can be) and how many elements the part
@@ -369,8 +368,7 @@ impl Ranks {
     }
 
     /// Writes a node whose entries have changed: `counts` are those with another count, `replaced` those that are cut
-    /// or
-    /// to be joined with others.
+    /// or to be joined with others.
     #[allow(clippy::too_many_arguments)] // They are all that is known of a node.
     fn restructure(
         &mut self,
@@ -566,10 +564,9 @@ impl Ranks {
     }
 }
 
-/// Which ends of all blocks a node holds. At an end an empty block stays: elements taken from there leave their
-/// places to it, and the walk from that end begins behind it. For the same reason the first block with elements is
-/// joined
-/// with no other one.
+/// Which ends of all blocks a node holds. At an end an empty block stays: elements taken from there leave their places
+/// to it, and the walk from that end begins behind it. For the same reason the first block with elements is joined with
+/// no other one.
 #[derive(Clone, Copy)]
 struct Ends {
     is_first: bool,

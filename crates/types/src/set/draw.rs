@@ -1,5 +1,5 @@
-//! Random members: drawn without reading the set, each equally likely. `walk` draws a single one; where a large part
-//! of a set is asked for, the set is walked instead, and each member decided on.
+//! Random members: drawn without reading the set, each equally likely. `walk` draws a single one; where a large part of
+//! a set is asked for, the set is walked instead, and each member decided on.
 
 use crate::element::{self, ROWS_INLINE_MAX, Rows};
 use crate::key::{self, damaged};
@@ -109,8 +109,8 @@ impl Selected {
     }
 }
 
-/// Draws `count` distinct members, fewer than there are. They go to `take`, or, if they are very many, are returned
-/// to be read later.
+/// Draws `count` distinct members, fewer than there are. They go to `take`, or, if they are very many, are returned to
+/// be read later.
 pub fn sample(
     txn: &mut Txn<'_>,
     key: &Key<'_>,

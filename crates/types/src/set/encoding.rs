@@ -1,7 +1,6 @@
 //! The encoding in which Redis 7.2 would hold a set: `intset` while it has only integers and few enough, `listpack`
 //! while it has few and short members, else `hashtable`. An encoding only goes forward as members are added, and stays
-//! as
-//! they go. Says nothing of how sets are stored here.
+//! as they go. Says nothing of how sets are stored here.
 
 use crate::value::encoding::{SET_INTSET, SET_LISTPACK, SET_TABLE};
 use crate::{Result, integer};

@@ -1,7 +1,6 @@
 //! Sets: the members in the meta row while they are few and short (`packed`), else a row for each (`element`). Owns
 //! that choice, and how a set is read and how members come and go. The encodings of Redis are in `encoding`, several
-//! sets
-//! at once in `merge`, random members in `draw`. Format: docs/format/set.md.
+//! sets at once in `merge`, random members in `draw`. Format: docs/format/set.md.
 
 pub mod draw;
 pub(crate) mod encoding;

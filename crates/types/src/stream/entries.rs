@@ -1,6 +1,5 @@
 //! The entries of a stream: a row for each, in the order of their ids. Adding an entry reads nothing and writes its
-//! row;
-//! ranges are read where they lie.
+//! row; ranges are read where they lie.
 //!
 //! Reads begin at the first entry that the head knows, never before: entries trimmed away there leave deletions behind,
 //! which no read should walk over.
@@ -233,8 +232,7 @@ impl Stream {
     }
 
     /// Returns the rows of the entries in a range as a view of this moment, to be read later and elsewhere; `None` if
-    /// there
-    /// can be none.
+    /// there can be none.
     pub fn view(&self, txn: &mut Txn<'_>, ids: RangeInclusive<StreamId>, direction: Direction) -> Result<Option<View>> {
         match self.range(&ids) {
             Some((from, until)) => Ok(Some(txn.view(&from, &until, direction)?)),

@@ -1,7 +1,6 @@
 //! Consumer groups: how far each has read a stream, and its state of its consumers and of the entries that they have
-//! not
-//! acknowledged. Owns a group's row, and how many groups a stream has; consumers are in `consumer`, pending entries in
-//! `pending`, and the meaning of an entry for a group that reads it in `reading`. Format: docs/format/stream.md.
+//! not acknowledged. Owns a group's row, and how many groups a stream has; consumers are in `consumer`, pending entries
+//! in `pending`, and the meaning of an entry for a group that reads it in `reading`. Format: docs/format/stream.md.
 //!
 //! A change of a group leaves the stream's meta row as it is: as in Redis, WATCH of the key does not notice it.
 
@@ -125,8 +124,7 @@ impl<'n> Group<'n> {
         let rows = stream.rows();
         let Some(value) = txn.row(&row_of(&rows, name))? else {
             // A row that is gone leaves no trace of the record that took it, on which the caller's reply depends. The
-            // record
-            // that destroys a group writes this one as well.
+            // record that destroys a group writes this one as well.
             Census::read(txn, &rows)?;
             return Ok(None);
         };

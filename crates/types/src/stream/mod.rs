@@ -1,5 +1,5 @@
-//! Streams: a header in the meta row, and rows of an object for everything else. Owns the header, and how a stream
-//! is created, looked up and written; entries are in `entries`, the removal of the oldest of them in `trim`. Format:
+//! Streams: a header in the meta row, and rows of an object for everything else. Owns the header, and how a stream is
+//! created, looked up and written; entries are in `entries`, the removal of the oldest of them in `trim`. Format:
 //! docs/format/stream.md.
 //!
 //! An empty stream stays: only DEL and its like remove it. Every change of the stream overwrites the header in place,

@@ -1,7 +1,6 @@
 //! Pending entries: delivered by a group and not acknowledged. Owns the two rows of a pending entry: one by its id,
 //! which says which consumer has it since when, and one by its consumer. They come and go together, and both are
-//! counted:
-//! by the group and by the consumer.
+//! counted: by the group and by the consumer.
 //!
 //! A pending entry need not be an entry of the stream any more: XDEL and XTRIM leave it, as in Redis.
 

@@ -77,8 +77,7 @@ pub struct Delivery {
 impl Edit<'_> {
     /// Delivers the entries behind the last one that the group has got, and shows them; returns how many there were.
     /// `bytes` returns how much the caller has made of those that were shown. One call delivers no more than one
-    /// transaction
-    /// can note.
+    /// transaction can note.
     pub fn deliver(
         &mut self,
         txn: &mut Txn<'_>,

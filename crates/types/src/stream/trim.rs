@@ -3,8 +3,7 @@
 //! Redis keeps a stream in nodes of a hundred entries, and an approximate trim removes only whole ones, as long as the
 //! next one may go as a whole. Here every entry has a row, so nodes are only numbers: the entries ever added make
 //! hundreds, and the entries missing by now are taken for the first ones. Where nothing was removed from the middle of
-//! a
-//! stream, these are Redis's nodes.
+//! a stream, these are Redis's nodes.
 
 use super::{ELEMENT_BYTES, Kind, STEP_ROWS, Stream, StreamId, copy_rows, element_of};
 use crate::Result;

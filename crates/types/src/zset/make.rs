@@ -1,6 +1,6 @@
-//! Sorted sets that are made as a whole: results of ...STORE. They may have any size: elements beyond a meta row go
-//! to the rows of an object that nothing names until it is complete, so that it is written ahead; the rank tree is
-//! built afterwards.
+//! Sorted sets that are made as a whole: results of ...STORE. They may have any size: elements beyond a meta row go to
+//! the rows of an object that nothing names until it is complete, so that it is written ahead; the rank tree is built
+//! afterwards.
 
 use super::{Large, Stretch, Zset, kept, next_element};
 use crate::key::{self, Header, Tag};

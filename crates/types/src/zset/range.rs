@@ -206,8 +206,7 @@ impl Zset {
     }
 
     /// Returns the rows of a stretch as a view of this moment, to be read later and elsewhere, and how many of them
-    /// come
-    /// before its first element. `None`: there are none, or they all lie in the meta row.
+    /// come before its first element. `None`: there are none, or they all lie in the meta row.
     pub fn view(&self, txn: &mut Txn<'_>, stretch: Stretch<'_>) -> Result<Option<(View, u64)>> {
         let Form::Rows(large) = &self.form else { return Ok(None) };
         let Some(run) = large.run(txn, stretch)? else { return Ok(None) };
@@ -246,8 +245,7 @@ fn within(elements: &[(&[u8], f64)], range: Range<'_>, direction: Direction) -> 
 
 impl Large {
     /// Returns the places between which a range of scores or members lies, the end exclusive (`None`: to the end of
-    /// all);
-    /// nothing if the range is empty whatever the elements are.
+    /// all); nothing if the range is empty whatever the elements are.
     fn places(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<Option<(RowKey, Option<RowKey>)>> {
         match range {
             Range::Index { .. } => unreachable!("an index is no place"),
