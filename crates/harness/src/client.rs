@@ -1,7 +1,8 @@
 //! A small blocking RESP client: pipelined sends, replies as plain values that compare byte for byte.
 //!
-//! It decodes on its own, without the server's protocol crate, so that an error made on both sides there cannot cancel
-//! out here. It never reconnects and never retries: what happened to a connection is what its user wants to know.
+//! The client decodes on its own, without the server's protocol crate, so that an error made on both sides there cannot
+//! cancel out here. The client never reconnects and never retries: its user wants to know what happened to a
+//! connection.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,11 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::quoted::abbreviate;
 
-/// A reply as it came, its type and its bytes.
+/// A reply as received: its type and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reply {
     Simple(Vec<u8>),
-    /// With its code, without the `-`.
+    /// An error with its code, without the `-`.
     Error(Vec<u8>),
     Integer(i64),
     Bulk(Vec<u8>),
@@ -31,7 +32,7 @@ pub enum Reply {
     Boolean(bool),
     BigNumber(Vec<u8>),
     BlobError(Vec<u8>),
-    /// With its format, as in `txt:...`.
+    /// A text with its format, as in `txt:...`.
     Verbatim(Vec<u8>),
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
@@ -56,7 +57,7 @@ impl Reply {
         matches!(self, Reply::NullBulk | Reply::NullArray | Reply::Null)
     }
 
-    /// The text of an error reply.
+    /// Returns the text of an error reply.
     pub fn error(&self) -> Option<String> {
         match self {
             Reply::Error(text) | Reply::BlobError(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -71,7 +72,7 @@ impl Reply {
         }
     }
 
-    /// The bytes of a reply that is one string of any type.
+    /// Returns the bytes of a reply that is one string of any type.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Reply::Simple(bytes) | Reply::Bulk(bytes) => Some(bytes),
@@ -80,7 +81,7 @@ impl Reply {
         }
     }
 
-    /// The elements of an array, set or push.
+    /// Returns the elements of an array, set or push.
     pub fn elements(&self) -> Option<&[Reply]> {
         match self {
             Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => Some(items),
@@ -126,7 +127,7 @@ fn list(f: &mut fmt::Formatter<'_>, mark: char, items: &[Reply]) -> fmt::Result 
     write!(f, "]")
 }
 
-/// How deep replies may nest: the deepest of Redis, COMMAND DOCS, needs about ten.
+/// The greatest depth of nested replies: the deepest of Redis, COMMAND DOCS, needs about ten.
 const DEPTH_MAX: u32 = 64;
 
 /// Reads one reply. A malformed one is `InvalidData`, a closed connection `UnexpectedEof`.
@@ -176,7 +177,7 @@ fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not RESP: {what}"))
 }
 
-/// A line without its CRLF.
+/// Reads a line without its CRLF.
 fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;
@@ -241,12 +242,12 @@ impl Client {
         Ok(Client { input: BufReader::with_capacity(64 << 10, stream), out: Vec::new() })
     }
 
-    /// Our end's port, by which a server knows this client.
+    /// Returns our end's port, by which a server knows this client.
     pub fn local_port(&self) -> io::Result<u16> {
         Ok(self.input.get_ref().local_addr()?.port())
     }
 
-    /// Adds a command to what the next flush sends.
+    /// Adds a command to the buffer of the next flush.
     pub fn push(&mut self, arguments: &[impl AsRef<[u8]>]) {
         encode(arguments, &mut self.out);
     }
@@ -262,7 +263,7 @@ impl Client {
         self.input.get_mut().write_all(bytes)
     }
 
-    /// Whether the server has closed the connection, whatever there is still to be read.
+    /// Returns whether the server has closed the connection, even if unread bytes remain.
     pub fn is_closed(&self) -> bool {
         let mut looked_at = [PollFd::new(self.input.get_ref(), PollFlags::RDHUP)];
         let found = poll(&mut looked_at, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -273,7 +274,7 @@ impl Client {
         decode(&mut self.input)
     }
 
-    /// Whether something has arrived that was not read; the end of the connection is an error.
+    /// Returns whether unread bytes have arrived; the end of the connection is an error.
     pub fn has_input(&mut self) -> io::Result<bool> {
         self.input.get_ref().set_nonblocking(true)?;
         let has = match self.input.fill_buf() {
@@ -293,31 +294,31 @@ impl Client {
         self.read()
     }
 
-    /// As [`Client::call`], for a command given as words.
+    /// Sends a command given as words, and waits for its reply.
     pub fn command(&mut self, words: &str) -> io::Result<Reply> {
         self.call(&words.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// The fields of an INFO section as text; `None` if the server has no such section.
+    /// Returns an INFO section as text; `None` if the server has no such section.
     pub fn info(&mut self, section: &str) -> io::Result<Option<String>> {
         let reply = self.call(&["INFO", section])?;
         Ok(reply.bytes().filter(|b| !b.is_empty()).map(|b| String::from_utf8_lossy(b).into_owned()))
     }
 
-    /// Sends bytes as they are, says that no more follow, and returns all that comes back until the server closes.
+    /// Sends bytes as they are, shuts down the sending side, and returns everything received until the server closes.
     pub fn exchange_raw(mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         self.input.get_mut().write_all(bytes)?;
         self.input.get_mut().shutdown(Shutdown::Write)?;
         let mut answer = Vec::new();
         match self.input.read_to_end(&mut answer) {
-            // A server that closes with bytes unread resets the connection; what had come before counts.
+            // A server that closes with bytes unread resets the connection; the bytes received before count.
             Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
             _ => Ok(answer),
         }
     }
 }
 
-/// A field of INFO's text.
+/// Returns a field of INFO's text.
 pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -1,7 +1,7 @@
 //! The programs that prove and measure the server, as a library that the binary `haypile-harness` and the tests share.
 //!
-//! They know the server only as its users do: by its command line, by what it answers on a socket, and by what the
-//! operating system tells about its process. Nothing here links the server. docs/testing.md says how to run them.
+//! The programs know the server only as its users do: by its command line, by its replies on a socket, and by the
+//! operating system's figures about its process. Nothing here links the server. docs/testing.md says how to run them.
 
 pub mod bench;
 pub mod client;

@@ -35,7 +35,7 @@ enum Program {
     Hostile(Hostile),
 }
 
-/// Which server is under test.
+/// The server under test.
 #[derive(Args)]
 struct Under {
     /// Its command line with {port} and {dir}; default: the haypile beside this program, or HAYPILE_BIN.
@@ -47,7 +47,7 @@ struct Under {
 }
 
 impl Under {
-    /// The command line, with `directives` of the program before those of the user.
+    /// Returns the command line, with `directives` of the program before those of the user.
     fn template(&self, directives: &str) -> Result<Template> {
         match &self.server {
             Some(line) => Template::parse(line)?.with(&self.options),
@@ -60,7 +60,7 @@ impl Under {
 struct Diff {
     #[command(flatten)]
     under: Under,
-    /// The server that is right: a command line with {port} and {dir}.
+    /// The reference server: a command line with {port} and {dir}.
     #[arg(long, default_value = "redis-server --bind 127.0.0.1 --port {port} --dir {dir} --save \"\"")]
     base: String,
     /// Default: one from the clock. It is printed.
@@ -71,13 +71,13 @@ struct Diff {
     /// The number of the first case.
     #[arg(long, default_value_t = 0)]
     first_case: u64,
-    /// Which cases: all, or only those of commands or of channels.
+    /// The kind of cases: all, or only those of commands, of channels or of blocking.
     #[arg(long, value_enum, default_value_t = diff::Kind::All)]
     kind: diff::Kind,
-    /// Ends the run after so many failing sequences.
+    /// Ends the run after this number of failing sequences.
     #[arg(long, default_value_t = 1)]
     failures_max: u64,
-    /// Where a failing sequence is written.
+    /// The directory for failing sequences.
     #[arg(long, default_value = "target/diff")]
     save_to: PathBuf,
     /// Plays the sequences of a file instead.
@@ -100,13 +100,13 @@ struct Crash {
     /// Connections that write.
     #[arg(long, default_value_t = 24)]
     writers: u64,
-    /// What a reply waits for: os or fsync. Given to our server only, as everything in --base-options.
+    /// The durability that a reply waits for: os or fsync. Given to our server only, as everything in --base-options.
     #[arg(long, default_value = "os")]
     durability: String,
     /// Directives that make flushes, segments and chunks small, so that kills meet them.
     #[arg(long, default_value = crash::SMALL_STORE, default_value_if("short_disk", "true", crash::short_disk::SMALL_STORE))]
     base_options: String,
-    /// On a small disk that others fill and empty again, a tmpfs.
+    /// On a small disk, a tmpfs, that other files fill and empty again.
     #[arg(long)]
     short_disk: bool,
 }
@@ -120,7 +120,7 @@ struct Damage {
     seed: Option<u64>,
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// What a reply waits for: os or fsync.
+    /// The durability that a reply waits for: os or fsync.
     #[arg(long, default_value = "os")]
     durability: String,
 }
@@ -135,7 +135,7 @@ struct Bench {
     /// Rows, separated by commas; all if not given.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// The median of so many rounds counts.
+    /// The number of rounds, whose median counts.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     #[arg(long, default_value_t = 0)]
@@ -152,17 +152,17 @@ enum OtherBench {
     Latency(BenchLatency),
     /// Measures CPU time per request over the sizes of values and the number of workers, beside redis-server.
     Sweep(BenchSweep),
-    /// Measures what commands on collections cost beside redis-server.
+    /// Measures the cost of commands on collections beside redis-server.
     Collections(BenchCollections),
-    /// Measures what one giant collection of each type does to the others.
+    /// Measures the effect of one giant collection of each type on other clients.
     Giants(BenchGiants),
-    /// Measures what an import of an RDB file costs beside redis-server, and kills one in the middle.
+    /// Measures the cost of an import of an RDB file beside redis-server, and kills one in the middle.
     Import(BenchImport),
     /// Draws the charts anew from the tables of benchmarks.md, without measuring.
     Charts(BenchCharts),
 }
 
-/// What all benchmarks take.
+/// The options of all benchmarks.
 #[derive(Args)]
 struct BenchCommon {
     #[command(flatten)]
@@ -176,13 +176,13 @@ struct BenchCommon {
     /// Only prints.
     #[arg(long)]
     no_write: bool,
-    /// Where benchmarks.md and benchmarks.svg are.
+    /// The directory of benchmarks.md and benchmarks.svg.
     #[arg(long, default_value = "docs")]
     write_to: PathBuf,
 }
 
 impl BenchCommon {
-    /// The directory of the page, if it is to be written.
+    /// Returns the directory of the page, if the page is to be written.
     fn page(&self) -> Option<PathBuf> {
         (!self.quick && !self.no_write).then(|| self.write_to.clone())
     }
@@ -192,7 +192,7 @@ impl BenchCommon {
 struct BenchDisk {
     #[command(flatten)]
     common: BenchCommon,
-    /// Phases, separated by commas; all if not given. The fill comes first, if it is not there.
+    /// Phases, separated by commas; all if not given. The fill comes first, if the data is missing.
     #[arg(long, value_delimiter = ',')]
     phases: Vec<String>,
     /// Keys in our server.
@@ -206,14 +206,14 @@ struct BenchDisk {
     write_minutes: f64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the data lies, on a real disk.
+    /// The directory of the data, on a real disk.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// A directory for our server's data that stays: what is there already is not written again, and only our server is
+    /// A directory for our server's data that stays: existing data is not written again, and only our server is
     /// measured.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The core that the server has to itself in the phase hot; the clients have the others.
+    /// The server's exclusive core in the phase hot; the clients have the others.
     #[arg(long, default_value_t = 0)]
     server_cpu: u32,
 }
@@ -244,7 +244,7 @@ struct BenchLatency {
 struct BenchSweep {
     #[command(flatten)]
     common: BenchCommon,
-    /// What is measured, separated by commas: sizes, workers; both if not given.
+    /// The sweeps, separated by commas: sizes, workers; both if not given.
     #[arg(long, value_delimiter = ',')]
     parts: Vec<String>,
     /// Bytes of values, separated by commas.
@@ -252,7 +252,7 @@ struct BenchSweep {
     sizes: Vec<u32>,
     #[arg(long, default_value_t = 4)]
     workers_max: u32,
-    /// The median of so many rounds counts.
+    /// The number of rounds, whose median counts.
     #[arg(long, default_value_t = 1)]
     rounds: u32,
     #[arg(long, default_value_t = 0)]
@@ -268,7 +268,7 @@ struct BenchCollections {
     /// Cases, separated by commas; all if not given.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// The median of so many rounds counts.
+    /// The number of rounds, whose median counts.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     #[arg(long, default_value_t = 0)]
@@ -286,10 +286,10 @@ struct BenchGiants {
     types: Vec<String>,
     #[arg(long, default_value_t = 50_000_000)]
     elements: u64,
-    /// How long the other clients are measured, in seconds.
+    /// The length of the measurement of the other clients, in seconds.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Where the data lies, on a real disk.
+    /// The directory of the data, on a real disk.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// The core that the clients leave to the server.
@@ -304,17 +304,17 @@ struct BenchImport {
     /// Strings of 128 bytes in the file.
     #[arg(long, default_value_t = 10_000_000)]
     keys: u64,
-    /// The median of so many rounds counts.
+    /// The number of rounds, whose median counts.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Where the file and the data lie, on a real disk.
+    /// The directory of the file and the data, on a real disk.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
 }
 
 #[derive(Args)]
 struct BenchCharts {
-    /// Where benchmarks.md is and the charts go.
+    /// The directory of benchmarks.md and the charts.
     #[arg(long, default_value = "docs")]
     write_to: PathBuf,
 }
@@ -330,7 +330,7 @@ struct Soak {
     minutes: f64,
     #[arg(long, default_value_t = 16)]
     clients: u64,
-    /// What CONFIG SET is called with all the time, separated by semicolons.
+    /// The settings for CONFIG SET, which runs all the time, separated by semicolons.
     #[arg(long, default_value = soak::SETTINGS)]
     settings: String,
 }
@@ -339,13 +339,13 @@ struct Soak {
 struct Hostile {
     #[command(flatten)]
     under: Under,
-    /// How long each attack lasts.
+    /// The duration of each attack, in seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
     /// Attacks, separated by commas; all if not given.
     #[arg(long, value_delimiter = ',')]
     attacks: Vec<String>,
-    /// A share of the usual size of each attack.
+    /// The factor on the usual size of each attack.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
 }

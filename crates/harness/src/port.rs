@@ -9,10 +9,10 @@ use anyhow::{Result, anyhow};
 use socket2::{Domain, Socket, Type};
 
 /// The ports that servers get: below those that the kernel gives to clients, so that no client that runs beside takes
-/// one between the look and the server's start.
+/// one between the check and the server's start.
 const PORTS: Range<u32> = 10_000..32_000;
 
-/// A port that nobody listens on at any address, and that no other server of this process gets.
+/// Returns a port that no process listens on at any address, and that no other server of this process gets.
 pub fn free_port() -> Result<u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let span = PORTS.end - PORTS.start;
@@ -23,7 +23,7 @@ pub fn free_port() -> Result<u16> {
 }
 
 /// Takes the port without listening on it. A socket that listened would keep the server from its port for as long as
-/// any copy of it is open, and a process that another thread starts meanwhile has one until its exec: 14 ms were seen.
+/// any copy of it is open, and a process that another thread starts meanwhile has a copy until its exec.
 fn bind(port: u16) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_address(true)?;

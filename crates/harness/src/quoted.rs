@@ -1,7 +1,7 @@
 //! Arguments as redis-cli reads and prints them: bare where that is possible, else in double quotes with `\n`, `\"` and
-//! `\xHH`. What `quote` writes, redis-cli (and the inline command parser of a server) reads back to the same bytes.
+//! `\xHH`. redis-cli (and the inline command parser of a server) reads the output of `quote` back to the same bytes.
 
-/// One argument, quoted if it has to be.
+/// Returns one argument, quoted if necessary.
 pub fn quote(bytes: &[u8]) -> String {
     let bare = !bytes.is_empty() && bytes.iter().all(|b| b.is_ascii_graphic() && !b"\"'\\#".contains(b));
     if bare {
@@ -24,17 +24,18 @@ pub fn quote(bytes: &[u8]) -> String {
     out
 }
 
-/// A command as one line.
+/// Returns a command as one line.
 pub fn quote_all(arguments: &[Vec<u8>]) -> String {
     arguments.iter().map(|a| quote(a)).collect::<Vec<_>>().join(" ")
 }
 
-/// As [`quote_all`], for a terminal: an argument longer than 60 bytes is cut, its length and a checksum told.
+/// Returns a command as one line for a terminal: an argument longer than 60 bytes is cut, with its length and a
+/// checksum.
 pub fn quote_short(arguments: &[Vec<u8>]) -> String {
     arguments.iter().map(|a| abbreviate(a)).collect::<Vec<_>>().join(" ")
 }
 
-/// One argument or value for a terminal.
+/// Returns one argument or value for a terminal.
 pub fn abbreviate(bytes: &[u8]) -> String {
     if bytes.len() <= 60 {
         return quote(bytes);
@@ -42,12 +43,12 @@ pub fn abbreviate(bytes: &[u8]) -> String {
     format!("{}...({} bytes, hash {:08x})", quote(&bytes[..24]), bytes.len(), hash(bytes) as u32)
 }
 
-/// FNV-1a, to tell long values apart at a glance.
+/// Returns the FNV-1a hash, to tell long values apart at a glance.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The arguments of a line, as redis-cli splits it; `None` if quotes are unbalanced.
+/// Returns the arguments of a line, as redis-cli splits it; `None` if quotes are unbalanced.
 pub fn split(line: &str) -> Option<Vec<Vec<u8>>> {
     let bytes = line.as_bytes();
     let mut arguments = Vec::new();
@@ -72,7 +73,7 @@ pub fn split(line: &str) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Reads up to the closing quote; the position after it.
+/// Reads up to the closing quote; returns the position after it.
 fn split_quoted(bytes: &[u8], mut at: usize, argument: &mut Vec<u8>) -> Option<usize> {
     loop {
         match (*bytes.get(at)?, bytes.get(at + 1)) {

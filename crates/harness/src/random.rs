@@ -1,5 +1,6 @@
-//! Seeded random numbers. The sequence for a seed is fixed for good, so that a printed seed replays years later; that
-//! is why no crate is used, whose generator may change between versions. Not for anything that must be unpredictable.
+//! Seeded random numbers. The sequence for a seed is fixed for good, so that a printed seed replays years later;
+//! therefore no crate is used, whose generator may change between versions. Not for anything that must be
+//! unpredictable.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// An independent stream for part number `part` of what `seed` stands for.
+    /// Returns an independent stream for part number `part` of a run with `seed`.
     pub fn of_part(seed: u64, part: u64) -> Random {
         let mut random = Random::new(seed ^ part.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         random.next();
@@ -27,27 +28,27 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True `percent` times in a hundred.
+    /// Returns true `percent` times in a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// One of `choices`, which must not be empty.
+    /// Returns one of `choices`, which must not be empty.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }
@@ -68,7 +69,7 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed for a run that was not given one.
+/// Returns a seed for a run without a given one.
 pub fn fresh_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     mix(now ^ u64::from(std::process::id())) % 1_000_000_000

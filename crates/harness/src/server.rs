@@ -1,8 +1,8 @@
 //! A server process under test: started in a directory of its own on a free loopback port, waited for, stopped by pid.
 //!
-//! Its command line is a template, so that any server that speaks RESP can stand in for ours. What it prints goes to a
-//! file beside its data directory. A [`Server`] that is dropped is killed, and so is one whose starting thread ends;
-//! nothing else on the machine is touched.
+//! The server's command line is a template, so that any server that speaks RESP can stand in for ours. Its output goes
+//! to a file beside its data directory. A [`Server`] that is dropped is killed, and so is one whose starting thread
+//! ends; nothing else on the machine is touched.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,16 +19,16 @@ use crate::client::Client;
 use crate::port::free_port;
 use crate::quoted;
 
-/// How often a starting or stopping process is looked at.
+/// The interval between two checks of a starting or stopping process.
 const POLL: Duration = Duration::from_millis(5);
-/// A server that answers nothing for so long has failed.
+/// The time without a reply after which a server has failed.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest start that is waited for: a replay of a few gigabytes.
+/// The longest wait for a start: a replay of a few gigabytes.
 const START_MAX: Duration = Duration::from_secs(120);
-/// The longest clean stop that is waited for.
+/// The longest wait for a clean stop.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// A command line in which `{port}` and `{dir}` stand for what each start fills in.
+/// A command line with `{port}` and `{dir}`, which each start fills in.
 #[derive(Clone, Debug)]
 pub struct Template {
     arguments: Vec<String>,
@@ -47,20 +47,21 @@ impl Template {
         Ok(Template { arguments })
     }
 
-    /// Our server: `binary server --bind 127.0.0.1 --port {port} --dir {dir}` and more directives, separated by spaces.
+    /// Returns our server: `binary server --bind 127.0.0.1 --port {port} --dir {dir}` and more directives, separated by
+    /// spaces.
     pub fn haypile(binary: &Path, directives: &str) -> Result<Template> {
         let binary = quoted::quote(binary.as_os_str().as_encoded_bytes());
         Template::parse(&format!("{binary} server --bind 127.0.0.1 --port {{port}} --dir {{dir}} {directives}"))
     }
 
-    /// redis-server as the tests use it, without files, and more directives.
+    /// Returns redis-server as the tests use it, without files, and more directives.
     pub fn redis(directives: &str) -> Result<Template> {
         Template::parse(&format!(
             "redis-server --bind 127.0.0.1 --port {{port}} --dir {{dir}} --save \"\" {directives}"
         ))
     }
 
-    /// The same command line with more arguments.
+    /// Returns this command line with more arguments.
     pub fn with(&self, directives: &str) -> Result<Template> {
         let more = quoted::split(directives).ok_or_else(|| anyhow!("unbalanced quotes: {directives}"))?;
         let mut template = self.clone();
@@ -68,14 +69,14 @@ impl Template {
         Ok(template)
     }
 
-    /// The same, confined to one core.
+    /// Returns this command line confined to one core.
     pub fn pinned_to(&self, cpu: u32) -> Template {
         let mut arguments = vec!["taskset".to_string(), "-c".to_string(), cpu.to_string()];
         arguments.extend(self.arguments.iter().cloned());
         Template { arguments }
     }
 
-    /// Has our binary verify a data directory on which no server runs; false if the server is not ours.
+    /// Runs our binary's `check` on a data directory without a running server; returns false if the server is not ours.
     pub fn check(&self, dir: &Path) -> Result<bool> {
         let is_ours = |pair: &&[String]| pair[1] == "server" && Path::new(&pair[0]).ends_with("haypile");
         let Some([binary, _]) = self.arguments.windows(2).find(is_ours) else { return Ok(false) };
@@ -94,7 +95,8 @@ impl Template {
     }
 }
 
-/// The server's binary: `HAYPILE_BIN`, else `haypile` beside this program (a test's own file is one folder deeper).
+/// Returns the server's binary: `HAYPILE_BIN`, else `haypile` beside this program (a test's own file is one folder
+/// deeper).
 pub fn haypile_binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("HAYPILE_BIN") {
         let path = PathBuf::from(path);
@@ -109,7 +111,7 @@ pub fn haypile_binary() -> Result<PathBuf> {
         .ok_or_else(|| anyhow!("no haypile beside {}: build it (make build), or name it in HAYPILE_BIN", own.display()))
 }
 
-/// A directory of our own that goes away with this value, unless it is kept.
+/// A directory of this process, removed when the value is dropped, unless it is kept.
 #[derive(Debug)]
 pub struct Workplace {
     path: PathBuf,
@@ -117,7 +119,7 @@ pub struct Workplace {
 }
 
 impl Workplace {
-    /// Below `parent` if one is given, else below the system's directory for temporary files.
+    /// Makes a directory below `parent` if one is given, else below the system's directory for temporary files.
     pub fn new(name: &str, parent: Option<&Path>) -> Result<Workplace> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +129,7 @@ impl Workplace {
         Ok(Workplace { path, kept: false })
     }
 
-    /// At `path`, made if it is not there, and kept.
+    /// Uses `path`, made if it is missing, and keeps it.
     pub fn at(path: &Path) -> Result<Workplace> {
         fs::create_dir_all(path.join("data")).with_context(|| format!("making {}", path.display()))?;
         Ok(Workplace { path: path.to_owned(), kept: true })
@@ -137,7 +139,7 @@ impl Workplace {
         self.path.join("data")
     }
 
-    /// Another file of this directory, beside the data.
+    /// Returns the path of another file of this directory, beside the data.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -146,13 +148,13 @@ impl Workplace {
         self.path.join("log")
     }
 
-    /// Leaves the directory where it is, for whoever looks into a failure.
+    /// Leaves the directory where it is, so that a failure can be examined.
     pub fn keep(&mut self) -> &Path {
         self.kept = true;
         &self.path
     }
 
-    /// The last lines that servers here have printed.
+    /// Returns the last lines of output of servers in this directory.
     pub fn log_tail(&self) -> String {
         let text = fs::read(self.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -164,18 +166,18 @@ impl Workplace {
 impl Drop for Workplace {
     fn drop(&mut self) {
         if !self.kept {
-            // Nothing depends on it: a directory that stays is only untidy.
+            // Nothing depends on the removal: a directory that stays is only untidy.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// What a start cost.
+/// The cost of a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
-    /// From the start of the process to the first PONG.
+    /// Seconds from the start of the process to the first PONG.
     pub seconds: f64,
-    /// How many PINGs were answered by -LOADING.
+    /// The number of PINGs that were answered by -LOADING.
     pub loading_replies: u64,
 }
 
@@ -192,7 +194,7 @@ impl Server {
         let port = free_port()?;
         let arguments = template.filled(port, &place.data());
         let log = File::options().create(true).append(true).open(place.log())?;
-        // It replaces itself by the server, which then dies with this program, however that ends.
+        // setpriv replaces itself by the server, which then dies with this program, however that ends.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .args(&arguments)
@@ -226,7 +228,7 @@ impl Server {
             if let Some(client) = &mut connection {
                 let reply = match client.command("PING") {
                     Ok(reply) => reply,
-                    // Whoever had the port before, or nobody yet: not ours.
+                    // Another process may have had the port before, or none listens yet: not ours.
                     Err(_) if begin.elapsed() < START_MAX => {
                         connection = None;
                         sleep(POLL);
@@ -260,7 +262,7 @@ impl Server {
         Client::connect(self.port, REPLY_TIMEOUT).context("connecting to the server")
     }
 
-    /// The status of a process that has ended by itself.
+    /// Returns the status of a process that has ended by itself.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
@@ -271,13 +273,13 @@ impl Server {
         kill_process(pid, Signal::TERM).context("sending SIGTERM")
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self) -> Result<ExitStatus> {
         self.child.kill().context("sending SIGKILL")?;
         Ok(self.child.wait()?)
     }
 
-    /// Waits for a process that was asked to stop; kills it when it does not, which is an error.
+    /// Waits for a process that was asked to stop; kills it when it does not stop, which is an error.
     pub fn wait_ended(&mut self) -> Result<ExitStatus> {
         let begin = Instant::now();
         loop {
@@ -292,7 +294,7 @@ impl Server {
         }
     }
 
-    /// A clean stop: SIGTERM, and an exit status of success.
+    /// Stops the server cleanly: SIGTERM, and an exit status of success.
     pub fn stop(mut self) -> Result<()> {
         self.terminate()?;
         let status = self.wait_ended()?;
@@ -303,7 +305,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is just as well.
+        // The process may have ended already, which is just as well.
         let _ = self.kill();
     }
 }

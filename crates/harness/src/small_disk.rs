@@ -1,4 +1,4 @@
-//! A disk that is small: a tmpfs of its own, where this process may mount one, that can be filled to the last byte.
+//! A small disk: a tmpfs of its own, where this process may mount one, that can be filled to the last byte.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,8 +13,8 @@ const STEP_BYTES: u64 = 1 << 20;
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
-    /// Mounts one on `path`, which is made, with these options of `mount`. Where this process may not, that is said:
-    /// the caller has nothing to test.
+    /// Mounts a tmpfs on `path`, which is made, with these options of `mount`. Returns `None`, and says so, where this
+    /// process may not mount: the caller has nothing to test.
     pub fn mount(path: &Path, options: &str) -> Option<SmallDisk> {
         fs::create_dir_all(path).expect("a directory can be made");
         let mut mount = Command::new("mount");
@@ -30,7 +30,7 @@ impl SmallDisk {
         rustix::fs::statvfs(&self.0).map_or(0, |disk| disk.f_bavail * disk.f_frsize)
     }
 
-    /// Lets a file of somebody else's take all room but so many bytes.
+    /// Fills all room but so many bytes with a file that is not the server's.
     pub fn leave(&self, bytes: u64) -> io::Result<()> {
         let mut file = File::options().append(true).create(true).open(self.filler())?;
         loop {
@@ -44,13 +44,13 @@ impl SmallDisk {
         }
     }
 
-    /// Gives back what `leave` has taken.
+    /// Gives back the room that `leave` has taken.
     pub fn clear(&self) {
-        // It may not be there.
+        // The file may be missing.
         let _ = fs::remove_file(self.filler());
     }
 
-    /// A name that a data directory may hold.
+    /// Returns the name of a file that a data directory may hold.
     fn filler(&self) -> PathBuf {
         self.0.join("filler.conf")
     }

@@ -1,9 +1,9 @@
-//! Values of all types, made of seeded random numbers: what tests give to a server that is compared with another one.
-//! Sizes lie on both sides of the bounds between encodings.
+//! Values of all types, made of seeded random numbers, for tests that compare a server with another one. Sizes lie on
+//! both sides of the bounds between encodings.
 
 use crate::random::Random;
 
-/// A string: empty, a number, repetitive, binary, or short.
+/// Returns a string: empty, a number, repetitive, binary, or short.
 pub fn text(random: &mut Random) -> Vec<u8> {
     match random.below(8) {
         0 => Vec::new(),
@@ -25,7 +25,8 @@ fn score(random: &mut Random) -> Vec<u8> {
     score.into_bytes()
 }
 
-/// Commands that make the value of a key: of any type, with so many elements that each type's encodings come up.
+/// Returns commands that make the value of a key: of any type, with counts of elements that reach each type's
+/// encodings.
 pub fn value(random: &mut Random, key: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let count = *random.pick(&[1, 2, 5, 20, 70, 200, 600, 1500]);
     let command = |name: &str| vec![name.as_bytes().to_vec(), key.to_vec()];

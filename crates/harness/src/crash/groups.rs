@@ -404,7 +404,8 @@ mod tests {
         numbers(text).into_iter().map(|number| (0, number)).collect()
     }
 
-    /// 1 to 5 were added, 1 to 3 delivered, 1 acknowledged, 2 perhaps; 6 and 7 are a block without a reply.
+    /// Settles an account in which 1 to 5 were added, 1 to 3 delivered, 1 acknowledged, 2 perhaps; 6 and 7 are a block
+    /// without a reply.
     fn settles(there: &str, last_delivered: u64, pending: &str) -> bool {
         let mut account = Account {
             added: entries("1 2 3 4 5"),

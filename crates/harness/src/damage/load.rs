@@ -1,5 +1,5 @@
-//! Writers that each own a ring of keys and write ascending numbers to it, so that what is found says up to which write
-//! all of it is there, and whether one in between is not.
+//! Writers that each own a ring of keys and write ascending numbers to it, so that the keys show up to which write
+//! everything is there, and whether one in between is missing.
 
 use std::fmt;
 use std::thread;
@@ -29,12 +29,12 @@ struct Writer {
     refused: bool,
 }
 
-/// What a server holds.
+/// The numbers that a server holds.
 #[derive(Debug)]
 pub struct Found {
-    /// For each writer, the numbers of its keys; 0 for a key that is not there.
+    /// For each writer, the numbers of its keys; 0 for a missing key.
     keys: Vec<Vec<u64>>,
-    /// A read was refused.
+    /// The error of a read that was refused.
     pub error: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Load {
         Load { writers: (0..WRITERS).map(writer).collect() }
     }
 
-    /// Has all writers write for a while, `pipeline` writes at a time; `meanwhile` runs beside. A writer whose write is
+    /// Runs all writers for a while, `pipeline` writes at a time, and `meanwhile` beside them. A writer whose write is
     /// refused ends.
     pub fn write(&mut self, port: u16, pipeline: u64, time: Duration, meanwhile: impl FnOnce()) -> Result<()> {
         let until = Instant::now() + time;
@@ -59,7 +59,7 @@ impl Load {
         })
     }
 
-    /// Whether a write was refused.
+    /// Returns whether a write was refused.
     pub fn was_refused(&self) -> bool {
         self.writers.iter().any(|writer| writer.refused)
     }
@@ -84,7 +84,7 @@ impl Load {
         Ok(found)
     }
 
-    /// All that was acknowledged is there, and nothing else but what was sent.
+    /// Checks that all acknowledged writes are there, and nothing but writes that were sent.
     pub fn expect_whole(&self, found: &Found) -> Result<()> {
         self.expect_prefix(found)?;
         for (writer, keys) in self.writers.iter().zip(&found.keys) {
@@ -98,7 +98,7 @@ impl Load {
         Ok(())
     }
 
-    /// What is there of each writer are all its writes up to one of them.
+    /// Checks that each writer's keys show all its writes up to one of them.
     pub fn expect_prefix(&self, found: &Found) -> Result<()> {
         if let Some(error) = &found.error {
             bail!("a read was refused: {error}");
@@ -115,7 +115,7 @@ impl Load {
     }
 }
 
-/// The newest write to a key among the first `last` ones; 0 if there is none.
+/// Returns the newest write to a key among the first `last` ones; 0 if there is none.
 fn newest(last: u64, key: u64) -> u64 {
     let back = (last % KEYS + KEYS - key) % KEYS;
     last.saturating_sub(back)
@@ -130,7 +130,7 @@ impl Writer {
         let mut client = connect(port)?;
         let mut random = Random::of_part(self.seed ^ self.sent, self.number);
         self.refused = false;
-        // What was in flight at the last end may be there or not: the numbers go on behind it.
+        // Writes in flight at the last end may be there or not: the numbers go on behind them.
         self.acknowledged = self.sent;
         while Instant::now() < until && !self.refused {
             let first = self.sent + 1;
@@ -144,7 +144,7 @@ impl Writer {
                 let reply = client.read()?;
                 match reply.error() {
                     None if reply.is_ok() => self.acknowledged = number,
-                    // It has no effect, nor has any behind it.
+                    // The refused write has no effect, nor has any behind it.
                     Some(error) if error.starts_with("MISCONF") && pipeline == 1 => {
                         (self.refused, self.sent) = (true, number - 1);
                     }

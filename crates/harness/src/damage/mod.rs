@@ -1,9 +1,9 @@
 //! The damage test: files of a data directory are deleted, emptied, cut, flipped, exchanged or mixed up, after a stop,
-//! after a kill and while the server runs, and what comes up is compared with what was acknowledged.
+//! after a kill and while the server runs, and the data then is compared with the acknowledged writes.
 //!
-//! Allowed are: all of it; a refusal that names the place and says what to do, of the start or of a read; and, where
-//! the process was killed under `durability os`, less than all if the start says that it has cut the log's end off.
-//! `load` writes and reads back, `plant` has the kinds of damage.
+//! Allowed results are: all data; a refusal, of the start or of a read, that names the place and says what to do; and,
+//! if the process was killed under `durability os`, less than all data if the start says that it has cut off the log's
+//! end. `load` writes and reads back, `plant` has the kinds of damage.
 
 mod load;
 mod plant;
@@ -25,28 +25,28 @@ pub struct Options {
     pub server: Template,
     pub seed: u64,
     pub time: Duration,
-    /// The server was told to: replies wait for the disk.
+    /// Whether the server runs under `durability fsync`.
     pub fsync: bool,
 }
 
-/// What a start says when it drops the end of the log.
+/// The server's words when a start drops the end of the log.
 const TOLD: &str = "the end of the log is cut off";
 
-/// One of these is in each refusal of a start, beside the path: what to do.
+/// The advice in refusals of a start: each refusal has one of these, beside the path.
 const ADVICE: [&str; 3] = ["restore a backup", "Choose an empty one", "takes an existing directory"];
 
-/// How long a server may take to notice that files which it needs are gone.
+/// The longest time until a server notices that files which it needs are gone.
 const NOTICE_MAX: Duration = Duration::from_secs(4);
 
-/// Damages of one state of the directory.
+/// The number of damages of one state of the directory.
 const DAMAGES: usize = 6;
 
-/// How the server ended before.
+/// The way in which the server ended before the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Stop,
     Kill,
-    /// Killed when it had nothing to do for a while: all that was acknowledged is known to be synced.
+    /// Killed after an idle while: all acknowledged writes are synced.
     KillIdle,
 }
 
@@ -62,7 +62,7 @@ struct Totals {
     noticed: u64,
 }
 
-/// Runs until the time is over; true if there was no finding.
+/// Runs until the time is over; returns true if there was no finding.
 pub fn run(options: &Options) -> Result<bool> {
     println!("damage: seed {}, {} s", options.seed, options.time.as_secs());
     let mut run = Run::new(options)?;
@@ -95,7 +95,7 @@ struct Run<'a> {
     random: Random,
     place: Workplace,
     load: Load,
-    /// A directory of another server.
+    /// The directory of another server.
     other: Workplace,
     /// The directory as it was at the end of an earlier round.
     older: Option<Workplace>,
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Start, verify, write, end; then one damage after the other, each on a copy.
+    /// Runs one round: start, verify, write, end; then one damage after the other, each on a copy.
     fn round(&mut self) -> Result<()> {
         self.totals.rounds += 1;
         let (server, _) = Server::start(&self.options.server, &self.place)?;
@@ -155,14 +155,15 @@ impl<'a> Run<'a> {
         let sound = self.options.server.check(&place.data()).is_ok();
         let may_be_cut = ending == Ending::Kill && !self.options.fsync;
         let judged = self.judge(&place, may_be_cut).and_then(|is_whole| {
-            // What is sound starts, with all of it or with the end cut off that the check tells of.
+            // A directory that `check` finds sound starts, with all data or with the end cut off that the check tells
+            // of.
             ensure!(is_whole || !sound || may_be_cut, "'haypile check' finds it sound");
             Ok(())
         });
         judged.with_context(|| kept(&mut place, &what))
     }
 
-    /// Starts on a damaged directory; an error is a finding. True if all is there.
+    /// Starts on a damaged directory; an error is a finding. Returns true if all data is there.
     fn judge(&mut self, place: &Workplace, may_be_cut: bool) -> Result<bool> {
         let found = match start(&self.options.server, place)? {
             Started::Refused(said) => {
@@ -192,7 +193,7 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Takes files away from a server that runs.
+    /// Removes files of a running server.
     fn damage_running(&mut self) -> Result<()> {
         let kind = *self.random.pick(plant::RUNNING);
         let mut place = Workplace::new("damage-running", None)?;
@@ -225,7 +226,7 @@ impl<'a> Run<'a> {
         result.with_context(|| kept(&mut place, &format!("{kind:?} while the server ran")))
     }
 
-    /// The start after files went while the server ran.
+    /// Judges the start after files went while the server ran.
     fn judge_again(&mut self, place: &Workplace, load: &Load, noticed: bool, clean: bool) -> Result<()> {
         let lost = match start(&self.options.server, place)? {
             Started::Refused(said) => {
@@ -255,7 +256,7 @@ fn kept(place: &mut Workplace, what: &str) -> String {
 
 enum Started {
     Running(Server),
-    /// With all that it said.
+    /// The start was refused, with this output.
     Refused(String),
 }
 
@@ -282,7 +283,7 @@ fn end(mut server: Server, ending: Ending) -> Result<()> {
         Ending::Stop => return server.stop(),
         Ending::Kill => {}
         Ending::KillIdle => {
-            // It waits for the writes of its own connection, and so for those before.
+            // WAITAOF waits for the writes of its own connection, and so for all before.
             let mut client = server.client()?;
             client.command("SET idle 1")?;
             let reply = client.command("WAITAOF 1 0 10000")?;
@@ -293,7 +294,7 @@ fn end(mut server: Server, ending: Ending) -> Result<()> {
     server.kill().map(drop)
 }
 
-/// Copies a directory, holes and all; what is there may have the same files under other names.
+/// Copies a directory with its holes; the target may have some of the files under other names.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let status =
         std::process::Command::new("cp").args(["-a", "--remove-destination"]).arg(from.join(".")).arg(to).status()?;
@@ -301,7 +302,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files of a directory whose names end so, in order.
+/// Returns the files of a directory with this ending, in order.
 fn files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {

@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use super::{copy, files};
 use crate::random::Random;
 
-/// What is damaged.
+/// The file or directory to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     FirstSegment,
     MiddleSegment,
-    /// The newest one with records.
+    /// The newest segment with records.
     LastSegment,
     /// Any segment, the spare included.
     AnySegment,
@@ -24,7 +24,7 @@ pub enum Target {
     LockFile,
 }
 
-/// What is done.
+/// A kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Delete(Target),
@@ -33,17 +33,17 @@ pub enum Kind {
     Flip(Target),
     DeleteDir(&'static str),
     EmptyDir(&'static str),
-    /// The part of another server's directory, or of an earlier time, in the place of ours.
+    /// A part of another server's directory, or of an earlier time, in the place of ours.
     FromOther(&'static str),
     FromOlder(&'static str),
-    /// A backup copied over what is there.
+    /// A backup copied over the directory.
     BackupOver,
 }
 
 use Kind::{BackupOver, Delete, DeleteDir, Empty, EmptyDir, Flip, FromOlder, FromOther, Truncate};
 use Target::{AnySegment, EndFile, FirstSegment, Head, LastSegment, LockFile, Manifest, MiddleSegment, Table};
 
-/// What happens to a directory that nobody serves. What hits the end of the log comes more often.
+/// The kinds of damage of a stopped server's directory. Damages at the end of the log come more often.
 pub const KINDS: &[Kind] = &[
     Delete(FirstSegment),
     Delete(MiddleSegment),
@@ -94,7 +94,7 @@ pub const KINDS: &[Kind] = &[
     BackupOver,
 ];
 
-/// What is taken away from a server that runs.
+/// The kinds of damage of a running server's directory.
 pub const RUNNING: &[Kind] = &[
     Delete(LastSegment),
     Delete(AnySegment),
@@ -107,13 +107,13 @@ pub const RUNNING: &[Kind] = &[
     DeleteDir(""),
 ];
 
-/// Where parts of other directories come from.
+/// The directories that parts are taken from.
 pub struct Sources {
     pub other: PathBuf,
     pub older: Option<PathBuf>,
 }
 
-/// Does the damage and says what it was; None if there is nothing of this kind.
+/// Does the damage and describes it; `None` if there is no such file.
 pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) -> Result<Option<String>> {
     let replace = |part: &str, source: &Path| -> Result<Option<String>> {
         remove_dir(&data.join(part))?;
@@ -134,7 +134,7 @@ pub fn plant(kind: Kind, data: &Path, sources: &Sources, random: &mut Random) ->
     }
 }
 
-/// The kinds that need no other directory; also while a server runs.
+/// Does a damage that needs no other directory; also while a server runs.
 pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<String>> {
     let target = match kind {
         Delete(target) | Empty(target) | Truncate(target) | Flip(target) => target,
@@ -166,7 +166,7 @@ pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<Str
             if used == 0 {
                 return Ok(None);
             }
-            // Near the end as often as anywhere.
+            // The position is near the end as often as anywhere else.
             let from = if random.percent(50) { used.saturating_sub(5000) } else { 0 };
             let at = random.between(from as u64, used as u64 - 1) as usize;
             match kind {
@@ -209,7 +209,7 @@ fn find(target: Target, data: &Path, random: &mut Random) -> Result<Option<PathB
     })
 }
 
-/// Removes a directory that somebody may be writing to.
+/// Removes a directory that a running server may be writing to.
 fn remove_dir(dir: &Path) -> Result<()> {
     let removed = (0..50).find_map(|_| match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => None,

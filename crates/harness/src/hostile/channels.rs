@@ -1,4 +1,4 @@
-//! Channels and patterns: many of them, and such that take long to match.
+//! Channels and patterns: many of them, and patterns that take long to match.
 
 use anyhow::Result;
 
@@ -11,11 +11,11 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "subscribe-many", prepare: super::nothing, attack: subscribe_many },
 ];
 
-/// As many as one client may have within the server's `maxmemory-clients`.
+/// The number of patterns: as many as one client may have within the server's `maxmemory-clients`.
 const PATTERNS: usize = 100_000;
 const CHANNELS: usize = 100_000;
 
-/// A channel's name that such patterns have much to do with before they fail.
+/// Returns a channel's name that such patterns fail on only after long work.
 fn channel() -> Vec<u8> {
     b"abc".repeat(20_000 / 3)
 }
@@ -63,7 +63,7 @@ fn subscribe_many(site: &Site) -> Result<()> {
         .map(|command| [command.to_string()].into_iter().chain(names()).collect::<Vec<String>>());
     loop {
         let mut client = site.client()?;
-        // The last time its subscriptions end with it.
+        // The last SUBSCRIBE has no UNSUBSCRIBE: its subscriptions end with the connection.
         for command in commands.iter().chain(&commands[..1]) {
             client.push(command);
             client.flush()?;

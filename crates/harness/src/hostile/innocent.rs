@@ -1,5 +1,5 @@
 //! The innocent client: GET and PING, a thousand a second in all, over a few connections in turn, so that every event
-//! loop has some of them. How long it waits is counted from when a request was due, so that a request that is late
+//! loop has some of them. A wait is counted from the moment when a request was due, so that a request that is late
 //! because the one before it was not answered has waited, too.
 
 use std::sync::atomic::Ordering;
@@ -14,11 +14,11 @@ use crate::client::Client;
 
 /// The time between two requests.
 const EVERY: Duration = Duration::from_millis(1);
-/// More than the workers of the server under attack: connections are spread over them.
+/// The number of connections: more than the workers of the server under attack, so that each has one.
 const CONNECTIONS: usize = 4;
 const KEYS: usize = 1000;
 
-/// How long requests have waited for their replies.
+/// The times that requests have waited for their replies.
 pub(super) struct Waits {
     us: Histogram<u64>,
 }
@@ -41,7 +41,7 @@ pub(super) fn prepare(site: &Site) -> Result<()> {
     site.fill(KEYS, |number| vec!["SET".into(), key(number), "x".repeat(100)])
 }
 
-/// Asks until the attack has ended.
+/// Sends requests until the attack has ended.
 pub(super) fn ask(site: &Site) -> Result<Waits> {
     let mut us = Histogram::new(3).context("a histogram of three digits")?;
     let mut clients = (0..CONNECTIONS).map(|_| site.client()).collect::<Result<Vec<Client>>>()?;
@@ -61,7 +61,7 @@ pub(super) fn ask(site: &Site) -> Result<Waits> {
         due += EVERY;
         match due.checked_duration_since(Instant::now()) {
             Some(early) => sleep(early),
-            // Those that would have come meanwhile are not asked for one after the other: one of them has waited.
+            // Requests that were due meanwhile are skipped: one of them has waited.
             None => due = Instant::now(),
         }
     }

@@ -34,7 +34,7 @@ fn key(number: usize) -> String {
     format!("key:{number}")
 }
 
-/// A command with all keys.
+/// Returns a command with all keys.
 fn all(site: &Site, command: &str) -> Vec<String> {
     [command.to_string()].into_iter().chain((0..site.count(KEYS)).map(key)).collect()
 }
@@ -105,7 +105,7 @@ fn prepare_sets(site: &Site) -> Result<()> {
     site.fill(2, set)
 }
 
-/// Each command is short enough for an event loop, and each pipeline long.
+/// Sends long pipelines of commands that are each short enough for an event loop.
 fn pipelines_of_slow(site: &Site) -> Result<()> {
     loop {
         site.fill(1000, |_| ["SINTERCARD", "2", "set:0", "set:1"].map(String::from).to_vec())?;

@@ -1,6 +1,6 @@
-//! What a server holds for its clients: messages and replies that they do not read, values that a short payload expands
-//! to, requests that never end. Whoever has it hold too much may be refused or closed; the server stays within its
-//! memory.
+//! The memory that a server holds for its clients: messages and replies that they do not read, values that a short
+//! payload expands to, requests that never end. A client that makes the server hold too much may be refused or closed;
+//! the server stays within its memory.
 
 use std::thread;
 
@@ -24,11 +24,10 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 const MB: usize = 1 << 20;
-/// Arguments of one command that prepares.
+/// Arguments of one command of a preparation.
 const STEP: usize = 500;
 
-/// Keeps so many clients that have said what `say` has them say and do not read. One that the server closes makes room
-/// for the next one.
+/// Keeps `count` clients that run `say` and do not read. A client that the server closes makes room for the next one.
 fn keep_unread(site: &Site, count: usize, say: impl Fn(&mut Client, usize) -> std::io::Result<()>) -> Result<()> {
     let mut clients: Vec<Client> = Vec::new();
     loop {
@@ -54,7 +53,7 @@ fn say(client: &mut Client, words: &[impl AsRef<[u8]>]) -> std::io::Result<()> {
     client.flush()
 }
 
-/// Messages of a megabyte to two hundred subscribers.
+/// Publishes messages of a megabyte to two hundred subscribers.
 fn publish_unread(site: &Site) -> Result<()> {
     let text = vec![b'x'; MB];
     thread::scope(|scope| {
@@ -72,14 +71,14 @@ fn monitor_unread(site: &Site) -> Result<()> {
     })
 }
 
-/// Sixteen clients restore strings of hundreds of megabytes from payloads of a ninetieth of that.
+/// Restores strings of hundreds of megabytes over sixteen clients, from payloads of a ninetieth of that.
 fn restore_expanding(site: &Site) -> Result<()> {
     let payload = expanding(site.count(400) * MB);
     let restore = |number: usize| -> Result<()> {
         let key = format!("restored:{number}");
         let mut client = site.client()?;
         loop {
-            // Refused or closed is as good.
+            // A refusal and a closed connection are both right.
             if client.call(&[b"RESTORE", key.as_bytes(), b"0", &payload, b"REPLACE"]).is_err() {
                 client = site.client()?;
             }
@@ -95,8 +94,8 @@ fn restore_expanding(site: &Site) -> Result<()> {
     })
 }
 
-/// The payload of a string of at least so many bytes, all the same: one as it is and the others as copies of the byte
-/// before, in steps of 264, as LZF has them.
+/// Returns the payload of a string of at least so many equal bytes: the first byte as it is, the others as copies of
+/// the byte before, 264 at a time, as LZF encodes them.
 fn expanding(bytes: usize) -> Vec<u8> {
     const COPY: usize = 264;
     let copies = bytes.div_ceil(COPY);
@@ -107,7 +106,7 @@ fn expanding(bytes: usize) -> Vec<u8> {
     payload
 }
 
-/// The checksum of a payload: CRC-64 by Jones.
+/// Returns the checksum of a payload: CRC-64 by Jones.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u64::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x95ac_9329_ac4b_c9b5 } else { 0 })
@@ -123,13 +122,13 @@ fn dump_unread(site: &Site) -> Result<()> {
     keep_unread(site, 6, |client, _| say(client, &["DUMP", "long"]))
 }
 
-/// Thousands of clients that announce half a gigabyte, send a megabyte and no more.
+/// Keeps thousands of clients that announce half a gigabyte and send a megabyte of it.
 fn announced_unsent(site: &Site) -> Result<()> {
     let sent = [&b"*3\r\n$3\r\nSET\r\n$9\r\nannounced\r\n$536870912\r\n"[..], &vec![b'x'; MB]].concat();
     keep_unread(site, 2000, |client, _| client.send_raw(&sent))
 }
 
-/// Blocks of eighty megabytes that never end.
+/// Keeps blocks of eighty megabytes that never end.
 fn multi_queued(site: &Site) -> Result<()> {
     let value = vec![b'x'; MB];
     keep_unread(site, 20, |client, _| {
@@ -152,7 +151,7 @@ fn keys_unread(site: &Site) -> Result<()> {
     keep_unread(site, 20, |client, _| say(client, &["KEYS", "*"]))
 }
 
-/// Clients that subscribe, and read what they are answered, until there are a million subscriptions.
+/// Connects clients that subscribe, and read the replies, until there are a million subscriptions.
 fn subscriptions_many(site: &Site) -> Result<()> {
     const EACH: usize = 10_000;
     let mut clients: Vec<Client> = Vec::new();
@@ -179,7 +178,7 @@ fn prepare_value(site: &Site) -> Result<()> {
     right(site.client()?.call(&[&b"SET"[..], b"value", &vec![b'x'; MB]])?).map(drop)
 }
 
-/// A hundred thousand replies of a megabyte in all.
+/// Requests a hundred thousand replies of a megabyte each.
 fn replies_unread(site: &Site) -> Result<()> {
     keep_unread(site, 100, |client, _| {
         (0..1000).for_each(|_| client.push(&["GET", "value"]));
@@ -207,7 +206,7 @@ fn collections_unread(site: &Site) -> Result<()> {
     keep_unread(site, 50, |client, number| say(client, ALL[number % ALL.len()]))
 }
 
-/// Strings of half a gigabyte, made by their last byte or bit, copied, combined and asked for.
+/// Makes strings of half a gigabyte by their last byte or bit, copies, combines and reads them.
 fn strings_far_away(site: &Site) -> Result<()> {
     let last = site.count(512) * MB - 1;
     let (byte, bit) = (last.to_string(), (last * 8).to_string());
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_redis() {
-        // The value that Redis's own test has.
+        // Redis's own test has this value.
         assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }
 }

@@ -1,9 +1,9 @@
 //! Hostile clients beside an innocent one: each attack runs for some seconds on a small server of its own, while
-//! another client asks for little things a thousand times a second. What is asserted: the innocent client hardly waits,
-//! and the server stays within its memory.
+//! another client sends small requests a thousand times a second. Asserted is that the innocent client hardly waits,
+//! and that the server stays within its memory.
 //!
 //! An attack is a row of [`ATTACKS`]: a function that prepares data and one that attacks until its time is over. The
-//! files beside this one have them by subject; `innocent` measures.
+//! other files of this folder have the attacks by subject; `innocent` measures.
 
 mod channels;
 mod innocent;
@@ -28,30 +28,30 @@ use innocent::Waits;
 /// Directives of the server under attack.
 pub const DIRECTIVES: &str = "--maxmemory 128mb --maxmemory-clients 50% --workers 2";
 
-/// What the innocent client may wait in all but one of a hundred requests.
+/// The longest wait of the innocent client in all but one of a hundred requests.
 pub const P99_MAX: Duration = Duration::from_millis(5);
-/// What it may wait at most.
+/// The longest wait of the innocent client.
 pub const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// What the server may occupy: `maxmemory` and a quarter of it, half of it for clients as `maxmemory-clients` has it
-/// here, and 96 MB for the program, its threads and what its allocator keeps.
+/// The most resident memory of the server: `maxmemory` and a quarter of it, half of it for clients as
+/// `maxmemory-clients` is set here, and 96 MB for the program, its threads and the spare memory of its allocator.
 pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
-/// How often the resident memory is looked at.
+/// The interval between two samples of the resident memory.
 const SAMPLE: Duration = Duration::from_millis(20);
 
 pub struct Options {
     pub server: Template,
-    /// How long each attack lasts.
+    /// The duration of each attack.
     pub time: Duration,
-    /// Names of attacks; all if empty.
+    /// The names of attacks; empty for all.
     pub attacks: Vec<String>,
-    /// A share of the usual size, for a short run that shows that everything works.
+    /// The factor on the usual size, below 1 for a short run that shows that everything works.
     pub scale: f64,
 }
 
 /// One attack.
 struct Attack {
     name: &'static str,
-    /// What it needs to be there; not measured.
+    /// Prepares the data that the attack needs; not measured.
     prepare: fn(&Site) -> Result<()>,
     /// Attacks until `Site::is_over`.
     attack: fn(&Site) -> Result<()>,
@@ -68,7 +68,7 @@ const ATTACKS: &[&[Attack]] = &[
     memory::ATTACKS,
 ];
 
-/// Runs the attacks and prints their table; true if the innocent client was served well beside each.
+/// Runs the attacks and prints their table; returns true if the innocent client was served well beside each.
 pub fn run(options: &Options) -> Result<bool> {
     let known: Vec<&Attack> = ATTACKS.iter().copied().flatten().collect();
     for name in &options.attacks {
@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all_ok)
 }
 
-/// What an attack has done to others.
+/// The effects of an attack on others.
 struct Row {
     rounds: u64,
     waits: Waits,
@@ -156,22 +156,22 @@ fn play(attack: &Attack, options: &Options) -> Result<Row> {
             server.ended().ok().flatten().map_or(String::new(), |status| format!("the server ended: {status}\n"));
         eprintln!("{ended}its last lines:\n{}\nin {}", place.log_tail(), place.keep().display());
     })?;
-    // Not asked to stop: it has been attacked enough, and others prove clean stops.
+    // The server is killed, not stopped: other tests prove clean stops.
     server.kill()?;
     Ok(Row { rounds: site.rounds.load(Ordering::Relaxed), waits, resident_bytes: resident })
 }
 
-/// Where an attack takes place.
+/// The server that an attack is for, and the state of the attack.
 struct Site {
     port: u16,
-    /// Where one attack finds the metrics.
+    /// The port for metrics, which one attack needs.
     metrics_port: u16,
     time: Duration,
     scale: f64,
     begun: std::sync::OnceLock<Instant>,
-    /// Attacks that have come to their end.
+    /// The number of attacks that have come to their end.
     rounds: AtomicU64,
-    /// The attackers have ended.
+    /// Whether the attackers have ended.
     attacked: AtomicBool,
 }
 
@@ -192,12 +192,12 @@ impl Site {
         self.begun.get_or_init(Instant::now);
     }
 
-    /// Whether the attack has lasted long enough.
+    /// Returns whether the attack has lasted long enough.
     fn is_over(&self) -> bool {
         self.begun.get().is_some_and(|begun| begun.elapsed() >= self.time)
     }
 
-    /// `usual`, or less in a short run.
+    /// Returns `usual`, or less in a short run.
     fn count(&self, usual: usize) -> usize {
         ((usual as f64 * self.scale) as usize).max(1)
     }
@@ -206,13 +206,13 @@ impl Site {
         Client::connect(self.port, REPLY_TIMEOUT).context("connecting")
     }
 
-    /// Counts one more attack; whether another one is wanted.
+    /// Counts one more attack; returns whether another one is wanted.
     fn again(&self) -> bool {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         !self.is_over()
     }
 
-    /// Sends one command again and again.
+    /// Sends one command repeatedly.
     fn repeat(&self, words: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut client = self.client()?;
         loop {
@@ -242,7 +242,7 @@ impl Site {
     }
 }
 
-/// A reply, unless it is an error.
+/// Returns a reply, unless it is an error.
 fn right(reply: Reply) -> Result<Reply> {
     match reply.error() {
         Some(error) => anyhow::bail!("answered by {error}"),
@@ -254,7 +254,7 @@ fn nothing(_: &Site) -> Result<()> {
     Ok(())
 }
 
-/// What the machine does to the innocent client by itself.
+/// Waits: without an attack, the machine alone delays the innocent client.
 fn wait(site: &Site) -> Result<()> {
     sleep(site.time);
     Ok(())

@@ -1,5 +1,5 @@
-//! What comes to a port and is no client: requests of HTTP, connections that come by the hundred and go, and such to
-//! `metrics-port` that say nothing.
+//! Connections to a port that are no clients: requests of HTTP, connections that come by the hundred and go, and silent
+//! connections to `metrics-port`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,10 +17,10 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: METRICS, prepare: nothing, attack: metrics_half_open },
 ];
 
-/// The attack that needs a port for metrics.
+/// The name of the attack that needs a port for metrics.
 pub(super) const METRICS: &str = "metrics-half-open";
 
-/// What whoever asks for metrics waits at most, however many connections say nothing.
+/// The longest wait for metrics, however many connections are silent.
 const METRICS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 fn connect(port: u16) -> Result<TcpStream> {
@@ -29,7 +29,7 @@ fn connect(port: u16) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// Pages that have a browser post commands: none of them may run.
+/// Sends requests as from pages that have a browser post commands: none of these may run.
 fn http_post(site: &Site) -> Result<()> {
     const TOGETHER: usize = 100;
     const BEGINS: [&str; 3] = ["POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n", "*1\r\n$4\r\npost\r\n"];
@@ -37,12 +37,12 @@ fn http_post(site: &Site) -> Result<()> {
         let mut sockets = (0..TOGETHER).map(|_| connect(site.port)).collect::<Result<Vec<_>>>()?;
         for (number, socket) in sockets.iter_mut().enumerate() {
             let request = format!("{}Content-Length: 14\r\n\r\nSET posted 1\r\n", BEGINS[number % BEGINS.len()]);
-            // It may be closed before all is sent.
+            // The server may close the socket before everything is sent.
             let _ = socket.write_all(request.as_bytes());
         }
         for mut socket in sockets {
             let mut answer = Vec::new();
-            // A reset is an end as well.
+            // A reset ends the connection as well.
             let _ = socket.read_to_end(&mut answer);
             ensure!(answer.is_empty(), "a request of HTTP was answered by {:?}", String::from_utf8_lossy(&answer));
         }
@@ -53,7 +53,7 @@ fn http_post(site: &Site) -> Result<()> {
     }
 }
 
-/// Connections that come and go, some in the middle of a block, and such that another client closes.
+/// Opens and closes connections, some in the middle of a block, some by another client's CLIENT KILL.
 fn connect_storm(site: &Site) -> Result<()> {
     let mut admin = site.client()?;
     let itself = admin.call(&["CLIENT", "ID"])?;
@@ -78,10 +78,10 @@ fn connect_storm(site: &Site) -> Result<()> {
     }
 }
 
-/// Hundreds of connections to /metrics that never ask, never end or do not read, and one that asks.
+/// Opens hundreds of connections to /metrics that never ask, never end or do not read, and one that asks.
 fn metrics_half_open(site: &Site) -> Result<()> {
     const REQUEST: &str = "GET /metrics HTTP/1.1\r\n\r\n";
-    /// Ours that are kept: our own descriptors are not what is to run out.
+    /// The most sockets that are kept open: this process must not run out of descriptors.
     const KEPT: usize = 500;
     let mut open: Vec<TcpStream> = Vec::new();
     loop {

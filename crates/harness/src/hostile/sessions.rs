@@ -1,4 +1,4 @@
-//! What sessions hold: watched keys, connections, transfers to servers that do not answer.
+//! The state that sessions hold: watched keys, connections, transfers to servers that do not answer.
 
 use std::net::TcpListener;
 use std::thread;
@@ -37,7 +37,7 @@ fn watch_many(site: &Site) -> Result<()> {
     }
 }
 
-/// Thousands of clients that watch the same keys, of which one after the other runs a block and watches again.
+/// Watches the same keys from thousands of clients, of which one after the other runs a block and watches again.
 fn watch_one_by_many(site: &Site) -> Result<()> {
     let mut clients = (0..site.count(CLIENTS)).map(|_| site.client()).collect::<Result<Vec<_>>>()?;
     let names = (0..100).map(|number| format!("watched:{number}"));
@@ -86,7 +86,7 @@ fn prepare_migrate(site: &Site) -> Result<()> {
     site.fill(MIGRATIONS + 1, |number| vec!["SET".into(), format!("moved:{number}"), "x".into()])
 }
 
-/// Many transfers to a server that accepts and never answers; one with a short time of its own is answered in it.
+/// Starts many transfers to a server that accepts and never answers; one with a short timeout is answered within it.
 fn migrate_to_the_silent(site: &Site) -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let port = silent.local_addr()?.port().to_string();
@@ -98,7 +98,7 @@ fn migrate_to_the_silent(site: &Site) -> Result<()> {
         ensure!(error.starts_with("IOERR"), "MIGRATE to a silent server was answered by {reply}");
         let limit_ms: u64 = timeout_ms.parse()?;
         let took_ms = begun.elapsed().as_millis() as u64;
-        // Two keys may share a lock, and the second call have its target after the first.
+        // Two keys may share a lock, so that the second call gets its target after the first.
         ensure!(took_ms < 2 * limit_ms + 1000, "MIGRATE with a timeout of {limit_ms} ms took {took_ms} ms");
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! SORT by what other keys say, over many elements.
+//! SORT by the values of other keys, over many elements.
 
 use anyhow::Result;
 

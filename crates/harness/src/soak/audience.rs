@@ -1,5 +1,5 @@
-//! Clients that see each other: messages to subscribers that come and go, short looks by MONITOR, and clients that are
-//! closed at random. What a thread publishes it also hears, whole and in order, among what the others say.
+//! Clients that see each other: messages to subscribers that come and go, short use of MONITOR, and clients that are
+//! closed at random. A thread also hears the messages that it publishes, whole and in order, among those of others.
 
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,8 @@ const PREY: &str = "prey";
 /// Channels that all threads share.
 const ROOMS: u64 = 8;
 
-/// Connects; some take RESP3, and some the name of those that may be closed. Whether it is one of these.
+/// Connects; some clients take RESP3, and some the name of those that may be closed. Returns whether this one may be
+/// closed.
 pub(super) fn connect(load: &Load, random: &mut Random, port: u16) -> Result<(Client, bool)> {
     loop {
         let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting")?;
@@ -33,13 +34,13 @@ pub(super) fn connect(load: &Load, random: &mut Random, port: u16) -> Result<(Cl
         match client.command(&format!("CLIENT SETNAME {PREY}")) {
             Ok(named) if named.is_ok() => return Ok((client, true)),
             Ok(named) => bail!("CLIENT SETNAME was answered by {named}"),
-            // As soon as it has the name it may be closed.
+            // A client with this name may be closed at once.
             Err(error) => end(load, true, Err(error.into()))?,
         }
     }
 }
 
-/// The end of a client; a connection that is gone is right if it may have been closed.
+/// Ends a client; a lost connection is right if the client may have been closed.
 pub(super) fn end(load: &Load, is_prey: bool, result: Result<()>) -> Result<()> {
     let Err(error) = result else { return Ok(()) };
     let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
@@ -52,7 +53,7 @@ pub(super) fn end(load: &Load, is_prey: bool, result: Result<()>) -> Result<()> 
     }
 }
 
-/// Subscribers one after the other, each with a client of its own that publishes.
+/// Runs subscribers one after the other, each with a client of its own that publishes.
 pub(super) fn publish_and_hear(load: &Load, mut random: Random, port: u16, number: u64) -> Result<()> {
     while !load.stopped() {
         let (subscriber, is_prey) = connect(load, &mut random, port)?;
@@ -75,7 +76,7 @@ fn hear(load: &Load, random: &mut Random, port: u16, mut subscriber: Client, num
         subscriber.push(&line.split(' ').collect::<Vec<_>>());
     }
     subscriber.flush()?;
-    // What others say comes in between.
+    // Messages of others come in between.
     let mut answers = 0;
     while answers < 3 + seats {
         let heard = subscriber.read()?;
@@ -98,11 +99,11 @@ fn hear(load: &Load, random: &mut Random, port: u16, mut subscriber: Client, num
         publisher.flush()?;
         for _ in expected.iter().filter(|(kind, _)| *kind != b"pmessage") {
             let reply = publisher.read()?;
-            // No more than that: it may have been closed meanwhile.
+            // The number of receivers is not checked: the subscriber may have been closed meanwhile.
             ensure!(reply.integer().is_some(), "a message was answered by {reply}");
         }
         if random.percent(2) {
-            // It leaves with all of it unread.
+            // The subscriber leaves with all messages unread.
             return Ok(());
         }
         let own = format!("{number}:").into_bytes();
@@ -121,7 +122,7 @@ fn hear(load: &Load, random: &mut Random, port: u16, mut subscriber: Client, num
         if load.stopped() {
             break;
         }
-        // Else there would be little but messages.
+        // The pause leaves room for other commands than messages.
         sleep(Duration::from_millis(random.below(30)));
     }
     if random.percent(50) {
@@ -135,13 +136,13 @@ fn hear(load: &Load, random: &mut Random, port: u16, mut subscriber: Client, num
     Ok(())
 }
 
-/// What a subscriber hears: its kind.
+/// Returns the kind of a message to a subscriber.
 fn kind(heard: &Reply) -> Result<&[u8]> {
     let kind = heard.elements().and_then(|parts| parts.first()).and_then(Reply::bytes);
     kind.with_context(|| format!("{heard} is not for a subscriber"))
 }
 
-/// Now and then somebody looks at all that is called, until its own words have come by.
+/// Runs MONITOR now and then, until the lines of its own speaker have come by.
 pub(super) fn look_at_everything(load: &Load, port: u16) -> Result<()> {
     let mut speaker = Client::connect(port, REPLY_TIMEOUT).context("connecting to be looked at")?;
     for round in 0.. {
@@ -168,7 +169,7 @@ pub(super) fn look_at_everything(load: &Load, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Closes one client after the other, of those that do not mind.
+/// Closes one client after the other, of those with the name for it.
 pub(super) fn close_clients(load: &Load, mut random: Random, port: u16) -> Result<()> {
     let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to close others")?;
     while !load.stopped() {

@@ -1,7 +1,7 @@
 //! The soak test: mixed load for long, with clients that come and go, settings that change, backups and databases that
 //! are emptied, while memory, threads and files of the server are watched; `audience.rs` has the clients that see each
-//! other. What it asserts: no unexpected error, no connection lost that nobody closed, no message lost, no backup that
-//! fails, nothing that only grows.
+//! other. Asserted are: no unexpected error, no lost connection but of clients that were closed, no lost message, no
+//! failed backup, no growth without end.
 
 mod audience;
 
@@ -38,15 +38,15 @@ block-cache-size 16mb;block-cache-size auto;timeout 0;timeout 100;durability fsy
 /// The key space of the load: with values of some hundred bytes about a hundred megabytes.
 const KEYS: u64 = 200_000;
 const BIG_KEYS: u64 = 50;
-/// Threads that publish and hear.
+/// The number of threads that publish and hear.
 const AUDIENCE: u64 = 4;
-/// How much more memory the last third of the run may use than the second one, beside [`GROWTH_BYTES`].
+/// The share of memory that the last third of the run may use beyond the second one, beside [`GROWTH_BYTES`].
 const GROWTH_SHARE: f64 = 0.10;
 const GROWTH_BYTES: f64 = 16e6;
-/// Below this time caches are still filling, and growth says nothing.
+/// The shortest run for which growth is judged: in a shorter one caches are still filling.
 const GROWTH_TIME_MIN: Duration = Duration::from_secs(120);
 
-/// Runs the load; true if nothing was wrong. Prints totals.
+/// Runs the load and prints totals; returns true if nothing was wrong.
 pub fn run(options: &Options) -> Result<bool> {
     println!("soak: seed {}, {} clients, {} s", options.seed, options.clients, options.time.as_secs());
     let mut place = Workplace::new("soak", None)?;
@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> Result<bool> {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -124,9 +124,9 @@ struct Load {
     backups: AtomicU64,
     emptied: AtomicU64,
     messages: AtomicU64,
-    /// Lines that MONITOR has shown.
+    /// The number of lines that MONITOR has shown.
     monitored: AtomicU64,
-    /// Clients closed by CLIENT KILL, and connections that turned out to be closed.
+    /// The numbers of clients closed by CLIENT KILL, and of connections that turned out to be closed.
     kills: AtomicU64,
     losses: AtomicU64,
 }
@@ -136,7 +136,7 @@ impl Load {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Keeps the first problem, and stops everybody.
+    /// Keeps the first problem, and stops all threads.
     fn keep(&self, result: Result<()>) {
         if let Err(error) = result {
             self.problem.lock().expect("no thread panics with it").get_or_insert(error);
@@ -145,7 +145,8 @@ impl Load {
     }
 }
 
-/// Clients one after the other, each for a few hundred pipelines; some leave without a word, in the middle of a reply.
+/// Runs clients one after the other, each for a few hundred pipelines; some leave without a word, in the middle of a
+/// reply.
 fn clients_that_come_and_go(load: &Load, mut random: Random, port: u16) -> Result<()> {
     while !load.stopped() {
         let (mut client, is_prey) = audience::connect(load, &mut random, port)?;
@@ -184,7 +185,7 @@ fn work(load: &Load, random: &mut Random, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// Only errors that the command itself asks for.
+/// Returns whether a reply is no error, or one that the command itself asks for.
 fn expected(command: &[Vec<u8>], reply: &Reply) -> bool {
     match reply.error() {
         None => true,
@@ -222,7 +223,7 @@ fn command(random: &mut Random) -> Vec<Vec<u8>> {
     }
 }
 
-/// Two commands as one, on a watched key that others may change meanwhile.
+/// Returns two commands as one, on a watched key that other clients may change meanwhile.
 fn transaction(random: &mut Random) -> Vec<Vec<Vec<u8>>> {
     let words = |line: String| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
     let (counter, key) = (random.below(1000), random.below(KEYS));
@@ -236,7 +237,7 @@ fn transaction(random: &mut Random) -> Vec<Vec<Vec<u8>>> {
     lines.map(words).into()
 }
 
-/// A backup every few seconds, each waited for.
+/// Takes a backup every few seconds, and waits for each.
 fn take_backups(load: &Load, port: u16) -> Result<()> {
     let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to take backups")?;
     while !load.stopped() {
@@ -263,8 +264,8 @@ fn take_backups(load: &Load, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Fills a database that nobody else uses, and empties it, by its own name or by another one that it was given
-/// meanwhile.
+/// Fills a database that no other thread uses, and empties it, by its own name or by the one that it was given by
+/// SWAPDB.
 fn empty_databases(load: &Load, port: u16) -> Result<()> {
     let mut client = Client::connect(port, REPLY_TIMEOUT).context("connecting to empty databases")?;
     for round in 0.. {
@@ -314,7 +315,7 @@ fn change_settings(load: &Load, settings: &[String], port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Samples the resident memory twice a second until the time is over or somebody stopped.
+/// Samples the resident memory twice a second until the time is over or a thread has stopped the run.
 fn watch(server: &Server, time: Duration, load: &Load) -> Vec<f64> {
     let begin = Instant::now();
     let mut samples = Vec::new();
@@ -325,7 +326,7 @@ fn watch(server: &Server, time: Duration, load: &Load) -> Vec<f64> {
     samples
 }
 
-/// What must be as it was once all clients are gone.
+/// The resources of the process that must be back to their old number once all clients are gone.
 struct Resources {
     files: usize,
     threads: usize,
@@ -341,8 +342,8 @@ impl Resources {
     }
 }
 
-/// Connections are closed when their client is seen to be gone, background threads may come and data files may be open:
-/// a fixed allowance for those, and time for the former.
+/// Checks the server after the run, with time until connections are closed, which happens when the server notices that
+/// their client is gone, and a fixed allowance for background threads and open data files.
 fn check_end(server: &mut Server, load: &Load, before: &Resources, samples: &[f64], time: Duration) -> Result<()> {
     const FILES_MORE: usize = 300;
     const THREADS_MORE: usize = 64;
@@ -369,7 +370,7 @@ fn check_end(server: &mut Server, load: &Load, before: &Resources, samples: &[f6
     Ok(())
 }
 
-/// The medians of the samples of each third of the run.
+/// Returns the medians of the samples of each third of the run.
 fn thirds(samples: &[f64]) -> [f64; 3] {
     let third = samples.len() / 3;
     if third == 0 {

@@ -87,8 +87,8 @@ mod tests {
         text.split_whitespace().map(str::to_string).collect()
     }
 
-    /// Verifies that `a b c` are known, and `d e` are one push without a reply; `received` and `own` are one
-    /// consumer's.
+    /// Settles an account in which `a b c` are known and `d e` are one push without a reply; `received` and `own` are
+    /// one consumer's. Returns how many elements were on the way.
     fn settle(moves: bool, source: &str, received: &str, own: &str, in_flight: usize) -> Option<usize> {
         let consumer = Received { elements: names(received), own: names(own), in_flight };
         let account = Account {

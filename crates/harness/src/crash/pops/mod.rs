@@ -250,7 +250,7 @@ impl Consumer {
 }
 
 impl Producer {
-    /// Pushes one element, or several in a block of two commands; all elements are new.
+    /// Pushes new elements in one command, or several in a block of two.
     fn push(&mut self, client: &mut Client) -> std::io::Result<Result<(), String>> {
         // The count is mostly one, for which a consumer waits.
         let count = if self.random.percent(85) { 1 } else { self.random.between(2, PUSH_MAX) };
