@@ -1,4 +1,5 @@
-//! SAVE and BGSAVE: what lies in `backups` then, that a server starts on it, what becomes of old ones and of failures.
+//! SAVE and BGSAVE: the contents of `backups` then, a server that starts on one, and the end of old ones and of
+//! failures.
 
 mod process;
 
@@ -8,7 +9,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 
-/// The visible names in `backups`, oldest first.
+/// Returns the visible names in `backups`, oldest first.
 fn backups(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = all_names(dir).into_iter().filter(|name| !name.starts_with('.')).collect();
     names.sort_by_key(|name| (name[..16].to_owned(), name[17..].parse::<u64>().expect("an index")));
@@ -20,7 +21,7 @@ fn all_names(dir: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// BGSAVE, and its end.
+/// Runs BGSAVE to its end.
 fn bgsave(client: &mut Client<TcpStream>) {
     let before: u64 = client.info("rdb_saves").parse().expect("a number");
     assert_eq!(client.ask("BGSAVE"), "+Background saving started\r\n");
@@ -69,7 +70,7 @@ fn a_server_starts_on_a_backup_and_holds_what_was_there_when_it_was_made() {
     assert!(client.info("backup_last_bytes").parse::<u64>().expect("a number") > 100_000);
     assert_eq!(client.ask("FLUSHALL"), "+OK\r\n");
 
-    // Each is a server of its own, also while the first one goes on and lets go of the files that they share.
+    // Each backup is a server of its own, also while the first one goes on and lets go of the files that they share.
     let first = dir.path().join("backups").join(&names[0]);
     let copy = Server::start(&first, &["--memtable-size", "1mb"]);
     let mut other = copy.client();
@@ -135,7 +136,7 @@ fn the_newest_backups_are_kept_and_those_that_a_server_was_started_on() {
     assert_eq!(left.len(), 3, "{left:?}");
     wait_until("the others are gone", || all_names(dir.path()).len() == 3);
     server.kill();
-    // What a crash leaves goes at the next start.
+    // Remains of a crash are removed at the next start.
     for name in [".new-1-2", ".gone-x"] {
         fs::create_dir_all(path(name).join("base")).expect("a directory can be made");
         fs::write(path(name).join("base/000001.sst"), "rest").expect("it is writable");
@@ -211,10 +212,10 @@ fn a_full_disk_fails_the_backup_and_nothing_else() {
     assert!(reply.starts_with("-ERR the backup failed: the disk is full: it has "), "{reply}");
     assert_eq!(client.info("rdb_last_bgsave_status"), "err");
     assert_eq!(all_names(&disk.0), Vec::<String>::new(), "nothing was begun");
-    // What is in memory needs the same room until it is flushed.
+    // Data in memory need the same room until they are flushed.
     wait_until("a backup does not take the room that writes need", || client.ask("SET after 1") == "+OK\r\n");
     fs::remove_file(&filler).expect("it is ours");
-    // Room that is there when it is looked for, and then is not.
+    // The room is there when it is looked for, and gone then.
     let tiny = SmallDisk::mount(&disk.0.join("backups"), "size=8m").expect("the first one could be mounted");
     let reply = client.ask("SAVE");
     assert!(reply.starts_with("-ERR the backup failed: ") && reply.contains("No space left"), "{reply}");
@@ -241,7 +242,7 @@ fn a_backup_with_damage_is_refused() {
     let backup = dir.path().join("backups").join(&backups(dir.path())[0]);
     let log = fs::read_dir(backup.join("log")).expect("a directory").flatten().next().expect("a segment").path();
     let bytes = fs::read(&log).expect("it is readable");
-    // In a log that a crash has left, this would be its end.
+    // A log that a crash has left would end here.
     fs::write(&log, &bytes[..bytes.len() - 1]).expect("it is writable");
     let why = fails(&backup, free_port(), &[]);
     assert!(why.contains("the log is damaged") && why.contains("was synced"), "{why}");

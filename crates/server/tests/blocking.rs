@@ -1,5 +1,5 @@
-//! Commands that wait for keys, over sockets and across event loops: who is served, in which order, and what ends a
-//! wait.
+//! Commands that wait for keys, over sockets and across event loops: the order in which they are served, and the ends
+//! of a wait.
 
 mod process;
 
@@ -43,7 +43,7 @@ fn they_are_served_in_order_of_arrival_across_event_loops() {
     assert_eq!(pusher.info("total_blocking_keys"), "2");
     assert_eq!(pusher.ask("CLIENT LIST").matches("flags=b").count(), 9);
     assert_eq!(pusher.ask("RPUSH k 0 1 2 3"), ":4\r\n", "the length before anybody was served");
-    // From both ends, as each has asked.
+    // The elements come from both ends, as each client has asked.
     for (waiter, element) in waiters.iter_mut().zip(["0", "3", "1", "2"]) {
         assert_eq!(waiter.reply(), popped("k", element));
     }
@@ -87,7 +87,7 @@ fn a_block_is_served_at_its_end_and_waits_for_nothing() {
     (0..6).for_each(|_| assert!(pusher.reply().starts_with('+')));
     assert_eq!(pusher.reply(), "*5\r\n:1\r\n:1\r\n*-1\r\n$-1\r\n*-1\r\n");
     assert_eq!(pusher.info("blocked_clients"), "1");
-    // And so was one of a command that is taken back.
+    // A key of a command that is taken back was never there either.
     pusher.send(b"MULTI\r\nSET s x\r\nLMOVE s k LEFT LEFT\r\nEXEC\r\n");
     (0..3).for_each(|_| assert!(pusher.reply().starts_with('+')));
     assert!(pusher.reply().contains("-WRONGTYPE"));
@@ -118,7 +118,7 @@ fn time_and_others_end_a_wait() {
         assert_eq!(waiter.reply(), reply);
         assert_eq!(other.ask("LPOP k"), "$1\r\nx\r\n", "nothing was taken for it");
     }
-    // Inside a transaction it takes effect at its end.
+    // Inside a transaction the command takes effect at its end.
     block(&mut waiter, "BLPOP k 0", &mut other, 1);
     other.send(format!("MULTI\r\nCLIENT UNBLOCK {id}\r\nEXEC\r\n").as_bytes());
     assert_eq!((other.reply().as_str(), other.reply().as_str()), ("+OK\r\n", "+QUEUED\r\n"));
@@ -149,7 +149,7 @@ fn nothing_is_taken_for_a_client_that_has_gone() {
         let id = waiter.ask("CLIENT ID").trim_end().trim_start_matches(':').to_owned();
         block(&mut waiter, if round % 2 == 0 { "BLPOP k 0" } else { "BLPOP k 100" }, &mut other, 1);
         match round % 4 {
-            // Its end need not have come through: the answer is enough.
+            // The end of the socket need not have come through: the answer is enough.
             0 | 1 => assert_eq!(other.ask(&format!("CLIENT KILL ID {id}")), ":1\r\n"),
             2 => {
                 drop(waiter);
@@ -181,7 +181,7 @@ fn what_is_moved_is_handed_on() {
     assert_eq!(pusher.ask("LRANGE a 0 -1"), "*1\r\n$1\r\ny\r\n");
     assert_eq!(pusher.ask("EXISTS b c"), ":0\r\n");
 
-    // Where the destination is none, the one who waits is told, and the next one is served.
+    // A wrong destination is told to the client that waits, and the next one is served.
     pusher.ask("DEL a");
     pusher.ask("SET b text");
     block(&mut first, "BLMOVE a b LEFT LEFT 0", &mut pusher, 1);
@@ -207,7 +207,7 @@ fn a_key_of_another_type_leaves_them_waiting() {
         assert!(!other.ask(command).starts_with('-'), "{command}");
         assert_eq!(other.info("blocked_clients"), "1", "{command}");
     }
-    // A list comes by many ways.
+    // A list comes to be in many ways.
     for (make, element) in [
         (&["RPUSH l 1", "RENAME l k"][..], "1"),
         (&["RPUSH l 2", "COPY l k", "DEL l"], "2"),
@@ -262,7 +262,7 @@ fn sorted_sets_are_waited_for_too() {
     let two = "*2\r\n$1\r\nz\r\n*2\r\n*2\r\n$1\r\nb\r\n$3\r\n2.5\r\n*2\r\n$1\r\nc\r\n$1\r\n3\r\n";
     assert_eq!(many.reply(), two);
     assert_eq!(other.ask("ZRANGE z 0 -1"), "*1\r\n$1\r\nd\r\n");
-    // Who waits for a list does not see them, and is there when one comes.
+    // The client that waits for a list does not see them, and is there when one comes.
     assert_eq!(other.info("blocked_clients"), "1");
     block(&mut low, "BZPOPMIN y 0", &mut other, 2);
     assert_eq!(other.ask("ZUNIONSTORE y 1 z"), ":1\r\n");
@@ -319,7 +319,7 @@ fn others_are_told_of_what_was_served() {
     }
     assert_eq!(other.ask("PING"), "+PONG\r\n");
     assert!(monitor.reply().ends_with("\"PING\"\r\n"), "who was served is not shown again");
-    // The time that it waited is not the server's.
+    // The time of the wait is not the server's.
     assert_eq!(other.ask("CONFIG SET slowlog-log-slower-than 20000"), "+OK\r\n");
     assert_eq!(waiter.ask("BLPOP k 0.1"), "*-1\r\n");
     assert_eq!(other.ask("SLOWLOG LEN"), ":0\r\n");
@@ -413,8 +413,8 @@ fn every_element_is_taken_once() {
                             false => "BRPOP none popped 0.05".to_owned(),
                         };
                         if turn.is_multiple_of(50) {
-                            // It goes in the middle of its wait. What it takes then is its own loss, unless it was
-                            // moved.
+                            // The client goes in the middle of its wait. An element that it takes then is lost with it,
+                            // unless it was moved.
                             client.send(format!("{command}\r\n").as_bytes());
                             client = server.client();
                             lost.fetch_add(usize::from(!moves), Ordering::Relaxed);
@@ -456,7 +456,7 @@ fn every_element_is_taken_once() {
     server.stop();
 }
 
-/// What XREAD answers of one entry with field f.
+/// Returns the reply of XREAD of one entry with field f.
 fn read(key: &str, id: &str, value: &str) -> String {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     format!("*1\r\n*2\r\n{}*1\r\n*2\r\n{}*2\r\n{}{}", bulk(key), bulk(id), bulk("f"), bulk(value))
@@ -474,7 +474,7 @@ fn an_entry_is_read_by_all_who_wait_for_it_across_event_loops() {
     }
     let mut from_two = server.client();
     block(&mut from_two, "XREAD BLOCK 0 STREAMS s 2-1", &mut adder, 7);
-    // What `$` stands for is settled when they begin to wait, not when the entry has come.
+    // `$` is settled when the wait begins, not when the entry has come.
     assert_eq!(adder.ask("XADD s 2-1 f v"), "$3\r\n2-1\r\n");
     for waiter in &mut waiters {
         assert_eq!(waiter.reply(), read("s", "2-1", "v"));
@@ -524,13 +524,13 @@ fn a_stream_that_comes_from_elsewhere_is_read_too() {
         assert_eq!(reader.reply(), read("s", "1-1", "v"), "{moving}");
         assert_eq!(other.ask("FLUSHALL"), "+OK\r\n");
     }
-    // Of one that takes the place of another, too.
+    // Readers of a stream that takes the place of another one are served, too.
     assert_eq!(other.ask("XADD s 1-1 f v"), "$3\r\n1-1\r\n");
     assert_eq!(other.ask("XADD t 2-1 f w"), "$3\r\n2-1\r\n");
     block(&mut reader, "XREAD BLOCK 0 STREAMS s 1-1", &mut other, 1);
     assert_eq!(other.ask("RENAME t s"), "+OK\r\n");
     assert_eq!(reader.reply(), read("s", "2-1", "w"));
-    // A key of another type serves nobody.
+    // A key of another type serves no reader.
     block(&mut reader, "XREAD BLOCK 0 STREAMS s $", &mut other, 1);
     assert_eq!(other.ask("SET s text"), "+OK\r\n");
     assert_eq!(other.info("blocked_clients"), "1");
@@ -578,7 +578,7 @@ fn entries_that_are_added_at_once_are_read_in_order_and_none_is_missed() {
     server.stop();
 }
 
-/// As in Redis 7.2: those of XREADGROUP, whose wait ends, too, when the stream does.
+/// Waits for the removal of a key are counted as in Redis 7.2: those of XREADGROUP, which end with the stream.
 #[test]
 fn keys_whose_end_is_waited_for_are_counted() {
     let (_dir, server) = start(&[]);

@@ -22,7 +22,7 @@ fn a_sound_directory_is_sound_and_stays_as_it_is() {
     assert!(content(dir.path()) == before, "not a byte of it changes");
 }
 
-/// What is planted, and what has to be found: every line. OBJECT is the object of `still`, as findings name it.
+/// A planted defect, and every line of the findings. OBJECT is the object of `still`, as findings name it.
 struct Case {
     name: &'static str,
     plant: fn(&Look) -> Vec<Write>,
@@ -368,7 +368,7 @@ const CASES: &[Case] = &[
         plant: |look| {
             let group = look.data_row("events", b"\x01g");
             let mut state = look.value(&group);
-            // Pending entries, consumers, the number of the next one.
+            // The counts of pending entries and of consumers, and the number of the next consumer.
             (state[35], state[39], state[43]) = (7, 3, 1);
             vec![(group, Some(state)), (look.data_row("events", b"\x05"), Some(vec![0, 0, 0, 5, 0, 0, 0, 1]))]
         },
@@ -542,7 +542,7 @@ fn planted_defects_are_found() {
             ("OBJECT", format!("object {} in slot {}", id.0, slot.0)),
             ("F2HASH", look.element_row("hash", "f2")[15..19].iter().map(|byte| format!("{byte:02x}")).collect()),
             ("HASH", format!("{:08x}", look.key("plain").hash)),
-            // What the log leases above that.
+            // The log leases a block of ids above that.
             ("LEASED", (u64::from_be_bytes(next_object.try_into().expect("eight bytes")) + 65_536).to_string()),
             ("END", end.clone()),
         ];
@@ -599,7 +599,7 @@ fn a_change_of_a_row_of_another_length_is_a_defect() {
     let row = look.meta_row("plain");
     let length = look.value(&row).len() as u32;
     drop(look);
-    // What suits is none, also after another one: the row is as it was.
+    // A splice that suits is no defect, also after another one: the row is as it was.
     let mut suits = Body::new();
     suits.splice(&[&row], length - 1, 1, b"oo", length + 1);
     suits.splice(&[&row], length, 1, b"", length);
@@ -672,14 +672,14 @@ fn backups_are_checked_as_directories_are() {
     for command in IN_BASE.iter().chain(&["SELECT 0", "SAVE", "SET after x"]) {
         assert!(!client.ask(command).starts_with('-'), "{command}");
     }
-    // While the server goes on: the backup is nobody's.
+    // The server goes on meanwhile: no server has the backup.
     let backup =
         fs::read_dir(dir.path().join("backups")).expect("backups").next().expect("one").expect("it is readable");
     let before = content(&backup.path());
     let checked = check(&backup.path());
     assert_eq!((checked.code, checked.findings().last()), (Some(0), Some(&"sound")), "{checked:?}");
     assert!(content(&backup.path()) == before, "not a byte of it changes");
-    // Without its last records it is not what it says it is.
+    // A backup without its last records does not hold what its file says.
     let format = fs::read_to_string(backup.path().join("HAYPILE")).expect("it is readable");
     let (rest, index) = format.trim_end().rsplit_once(' ').expect("the last line is a number");
     let more = index.parse::<u64>().expect("a number") + 1;

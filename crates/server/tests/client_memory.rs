@@ -1,5 +1,5 @@
-//! One bound for what all clients need: what counts, who is closed, and that the process stays within it whoever
-//! attacks.
+//! One bound for the memory of all clients: what counts, which clients are closed, and that the process stays within it
+//! under any attack.
 
 mod process;
 
@@ -29,7 +29,7 @@ fn deaf(server: &Server) -> Tcp {
     Client { socket }
 }
 
-/// A field of a client's line in CLIENT LIST; nothing if it is not there any more.
+/// Returns a field of a client's line in CLIENT LIST; `None` if the client is gone.
 fn field(asker: &mut Tcp, id: &str, name: &str) -> Option<u64> {
     let list = asker.ask("CLIENT LIST");
     let line = list.lines().find(|line| line.contains(&format!("id={id} ")))?;
@@ -119,7 +119,7 @@ fn the_clients_with_most_are_closed_first_and_those_that_ask_are_kept() {
         queue(client, count, 100_000);
     }
     assert_eq!(asker.info("evicted_clients"), "0");
-    // 7.6 MB so far.
+    // The clients have 7.6 MB so far.
     let mut last = server.client();
     queue(&mut last, 1, 800_000);
     wait_until("there is room again", || asker.info("evicted_clients") == "1");
@@ -131,7 +131,7 @@ fn the_clients_with_most_are_closed_first_and_those_that_ask_are_kept() {
     let text = std::fs::read_to_string(log).expect("there is a log");
     let line = text.lines().find(|line| line.contains("Evicting client: id=")).expect("it is logged");
     assert!(line.contains(" multi=20 ") && line.contains(" tot-mem=20"), "{line}");
-    // By CONFIG SET, at once; what the bound is in bytes INFO says.
+    // CONFIG SET takes effect at once; INFO says what the bound is in bytes.
     queue(&mut clients[3], 30, 100_000);
     assert_eq!(asker.ask("CONFIG SET maxmemory-clients 2mb"), "+OK\r\n");
     assert_eq!(clients[3].rest(), "");
@@ -163,7 +163,7 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
     }
     wait_until("three are closed", || asker.info("evicted_clients") == "3");
     assert_eq!(asker.ask("EXISTS k"), ":0\r\n");
-    // KEYS is refused, where nobody has to go for it.
+    // KEYS is refused, where no client has to be closed for it.
     for batch in names.chunks(1000) {
         for name in batch {
             asker.send(&request(&[b"SET", &[&name[..], &[b'n'; 300]].concat(), b"v"]));
@@ -179,14 +179,14 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
     server.stop();
 }
 
-/// Where a client does not read, others wait for room, and none of them is lost.
+/// A client that reads nothing makes others wait for room, and none of them is lost.
 #[test]
 fn who_has_a_large_request_under_way_waits_for_room() {
     let (_dir, server) = start(&["--maxmemory-clients", "16mb"]);
     let mut asker = server.client();
     let mut holder = server.client();
     queue(&mut holder, 149, 100_000);
-    // It is read slowly, but it is read; by then the other is done.
+    // The request is read slowly, but it is read; by then the other is done.
     let mut sender = server.client();
     let value = vec![b'v'; 900_000];
     sender.send(&request(&[b"SET", b"k", &value]));
@@ -286,7 +286,7 @@ fn limits_of_output_count_at_once_and_for_the_whole_reply() {
             let mut client = server.client();
             client.send(format!("{command}\r\n").as_bytes());
             assert_eq!(client.rest(), "", "round {round}: {command} is above the limit");
-            // A smaller one is not.
+            // A smaller reply is not.
             let mut client = server.client();
             assert_eq!(client.ask("GET short").len(), 10_010);
             set(&mut admin, "normal 0 0 0");

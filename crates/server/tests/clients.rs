@@ -1,11 +1,11 @@
-//! What clients do to each other, over sockets and across event loops: messages, MONITOR, CLIENT and its limits.
+//! Effects of clients on each other, over sockets and across event loops: messages, MONITOR, CLIENT and its limits.
 
 mod process;
 
 use process::{Client, Server, TempDir, request, wait_until};
 use std::net::TcpStream;
 
-/// Enough that both event loops have some.
+/// Enough clients that both event loops have some.
 const CLIENTS: usize = 6;
 
 fn start(more: &[&str]) -> (TempDir, Server) {
@@ -25,7 +25,7 @@ fn a_message_is_there_before_whatever_follows_its_publication() {
     for round in 0..300 {
         let publisher = &mut publishers[round % 2];
         assert_eq!(publisher.ask(&format!("PUBLISH news {round:03}")), format!(":{CLIENTS}\r\n"));
-        // Its publication was answered: no subscriber may be told anything else first.
+        // The publication was answered: no subscriber may be told anything else first.
         let subscriber = &mut subscribers[round % CLIENTS];
         subscriber.send(b"PING\r\n");
         let heard: Vec<String> = std::iter::from_fn(|| {
@@ -47,7 +47,7 @@ fn who_does_not_read_its_messages_is_closed_at_its_limit() {
     listens.ask("SUBSCRIBE news");
     let message = vec![b'x'; 100_000];
     let mut sent = 0;
-    // What the sockets take is beyond the server's reach.
+    // Bytes that the sockets take are beyond the server's reach.
     while publisher.ask_words(&[b"PUBLISH", b"news", &message]) == ":2\r\n" {
         assert!(listens.reply().len() > message.len());
         sent += 1;
@@ -56,7 +56,7 @@ fn who_does_not_read_its_messages_is_closed_at_its_limit() {
     assert!(sent > 10, "no earlier than at the limit");
     assert_eq!(publisher.ask("PUBSUB NUMSUB news"), "*2\r\n$4\r\nnews\r\n:1\r\n");
     assert!(deaf.rest().len() < sent * message.len(), "the rest was dropped");
-    // Replies have no such limit: who asks for much more gets it.
+    // Replies have no such limit: a client that asks for much more gets it.
     publisher.ask_words(&[b"SET", b"k", &message]);
     publisher.send(&request(&[b"GET", b"k"]).repeat(50));
     (0..50).for_each(|_| assert_eq!(publisher.reply().len(), message.len() + 11));
@@ -168,7 +168,7 @@ fn a_client_that_a_pause_holds_is_blocked_and_named_after_its_command() {
                 let line = line.unwrap_or_else(|| panic!("{name}: {list}"));
                 assert!(line.contains(if name == "exec" { " flags=xb " } else { " flags=b " }), "{line}");
             }
-            // One that goes is counted no more.
+            // A client that goes is counted no more.
             let mut gone = server.client();
             gone.send(b"SET k v\r\n");
             wait_until("it is held, too", || admin.info("blocked_clients") == (COMMANDS.len() + 1).to_string());
@@ -195,7 +195,7 @@ fn a_password_keeps_others_out() {
     assert_eq!(client.ask("GET k"), "$-1\r\n");
     assert_eq!(client.ask("CONFIG SET requirepass other"), "+OK\r\n");
     assert_eq!(client.ask("GET k"), "$-1\r\n", "who is in stays in");
-    // Many small requests of one that is not logged in, in one go.
+    // Many small requests of a client that is not logged in, in one go.
     let mut stranger = server.client();
     stranger.send(b"PING\r\nAUTH other\r\nPING\r\n");
     assert_eq!(stranger.reply(), "-NOAUTH Authentication required.\r\n");
@@ -296,7 +296,7 @@ fn a_client_that_waits_is_let_go_by_another() {
         blocked(&mut other, 0);
     }
 
-    // From a transaction; who waits in one does not wait.
+    // UNBLOCK from a transaction; a WAIT in one does not wait.
     waiting[0].send(b"WAIT 1 0\r\n");
     blocked(&mut other, 1);
     other.ask("MULTI");
@@ -305,7 +305,7 @@ fn a_client_that_waits_is_let_go_by_another() {
     assert_eq!(other.ask("EXEC"), "*2\r\n:1\r\n:0\r\n");
     assert_eq!(waiting[0].reply(), error.1);
 
-    // What is no reason, and no client.
+    // A word that is no reason, and ids that are no clients.
     assert_eq!(
         other.ask(&format!("CLIENT UNBLOCK {} NOSUCH", ids[0])),
         "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n"

@@ -53,7 +53,7 @@ fn expired_keys_stay_while_active_expiry_is_off() {
     let mut client = server.client();
     assert_eq!(client.ask("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
     assert_eq!(client.ask("SET k v PX 1"), "+OK\r\n");
-    // Longer than the rounds of the expiry are apart, as another key shows.
+    // The sleep is longer than the rounds of the expiry are apart, as another key shows.
     wait_until("it has expired", || client.ask("EXISTS k") == ":0\r\n");
     assert_eq!(client.ask("DEBUG SLEEP 0.5"), "+OK\r\n");
     assert_eq!(client.ask("DBSIZE"), ":1\r\n");

@@ -1,4 +1,4 @@
-//! `haypile export`: what a data directory, a backup or a server holds is in the file, nothing of them changes, and the
+//! `haypile export`: the data of a directory, a backup or a server are in the file, nothing of them changes, and the
 //! file is whole or not there. `crates/harness/tests/export.rs` has redis-server load such files.
 
 mod process;
@@ -35,14 +35,14 @@ fn exports(file: &Path, from: &[&str]) -> String {
     text(&stdout)
 }
 
-/// One that fails, and why.
+/// Runs an export that fails; returns the reason.
 fn fails(file: &Path, from: &[&str]) -> String {
     let Output { status, stderr, .. } = haypile(&["export", path(file)]).args(from).output().expect("the binary runs");
     assert_eq!(status.code(), Some(1), "{}", text(&stderr));
     text(&stderr)
 }
 
-/// What a file has: its version, and of each key its database, name, type, deadline and number of elements.
+/// The contents of a file: its version, and of each key its database, name, type, deadline and number of elements.
 #[derive(Default)]
 struct Content {
     version: u32,
@@ -81,7 +81,7 @@ fn content(file: &Path) -> Content {
     content
 }
 
-/// The digest of all data that an import of the file makes.
+/// Returns the digest of all data that an import of the file makes.
 fn digest_of(file: &Path) -> String {
     let dir = TempDir::new();
     let data = dir.path().join("data");
@@ -97,8 +97,8 @@ fn start(dir: &Path) -> Server {
     Server::start(dir, &["--databases", "100", "--enable-debug-command", "yes"])
 }
 
-/// Some of everything: all types in both encodings, deadlines, several databases; one of the keys is going to have
-/// lapsed.
+/// Writes some of everything: all types in both encodings, deadlines, several databases; one of the keys is going to
+/// have lapsed.
 fn fill(client: &mut Client<TcpStream>) {
     let many = |name: &str, each: &dyn Fn(usize) -> String| {
         (0..1000).fold(name.to_owned(), |line, n| format!("{line} {}", each(n)))
@@ -164,7 +164,7 @@ fn check(content: &Content) {
     assert_eq!(content.keys.len(), 14);
 }
 
-/// All that lies in a directory: names, bytes, and when they were changed.
+/// Returns all files in a directory: names, bytes, and when they were changed.
 fn listing(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("it is a directory") {
@@ -194,7 +194,7 @@ fn a_directory_is_exported_however_its_server_ended() {
     assert!(why.contains("is in use by the server with process id") && why.contains("--host"), "{why}");
     server.kill();
     let before = listing(&data);
-    // Its log was not flushed; and then twice, because the first one shall not have changed anything.
+    // The server's log was not flushed. Two exports, because the first one must not have changed anything.
     for round in 0..2 {
         let summary = exports(&file, &["--dir", path(&data), "--force"]);
         for line in [
@@ -209,7 +209,7 @@ fn a_directory_is_exported_however_its_server_ended() {
     }
     assert_eq!(digest_of(&file), digest);
 
-    // The same where all of it lies in the base.
+    // All data lie in the base now, with equal results.
     start(&data).stop();
     let before = listing(&data);
     let again = dir.path().join("b.rdb");
@@ -276,7 +276,7 @@ fn a_large_collection_takes_little_memory() {
         let mut words = vec![b"HSET".to_vec(), b"hash".to_vec()];
         for n in from..from + 500 {
             words.push(n.to_string().into_bytes());
-            // What compresses would not tell how much there is.
+            // Values that compress would hide how much there is.
             words.push(
                 (0..VALUE_BYTES)
                     .map(|_| {
@@ -328,7 +328,7 @@ fn deadlines_of_fields_make_a_file_for_redis_7_4() {
     assert_eq!(read.keys[&(0, b"hash".to_vec())].0, Kind::TimedHash);
     assert_eq!(digest_of(&file), digest);
 
-    // When they are gone, the counter that said so before is, too.
+    // When the deadlines are gone, so is the counter that says so before.
     let server = start(&data);
     assert_eq!(server.client().ask("HPERSIST hash FIELDS 1 a"), "*1\r\n:1\r\n");
     server.stop();
@@ -354,7 +354,7 @@ fn what_cannot_be_exported_is_said_and_leaves_nothing() {
     assert!(why.contains("'engine memory', which keeps nothing on disk"), "{why}");
     assert!(!file.exists());
 
-    // An empty one has an empty file.
+    // An empty directory has an empty file.
     start(&data).stop();
     let summary = exports(&file, &["--dir", path(&data)]);
     assert!(summary.starts_with("0 keys exported"), "{summary}");
@@ -369,7 +369,7 @@ fn what_cannot_be_exported_is_said_and_leaves_nothing() {
     let why = fails(Path::new("/nowhere/a.rdb"), &["--dir", path(&data)]);
     assert!(why.contains("/nowhere/a.rdb cannot be made"), "{why}");
 
-    // Where the base's files are not named any more, it is not taken for an empty one.
+    // A base whose files are not named any more is not taken for an empty one.
     let server = start(&data);
     assert_eq!(server.client().ask("SET key x"), "+OK\r\n");
     server.stop();
@@ -444,7 +444,7 @@ fn at(server: &Server) -> [String; 2] {
     ["--port".into(), server.port.to_string()]
 }
 
-/// Sets what it holds when it goes.
+/// Sets its flag when it is dropped.
 struct Stopping<'s>(&'s AtomicBool);
 
 impl Drop for Stopping<'_> {
@@ -475,7 +475,7 @@ fn a_server_is_exported_while_writers_write() {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also if the test fails: the scope waits for the writers.
+        // The flag is set even if the test fails: the scope waits for the writers.
         let _stopping = Stopping(&stop);
         for writer in 0..2 {
             let (mut client, stop) = (server.client(), &stop);
@@ -489,7 +489,7 @@ fn a_server_is_exported_while_writers_write() {
                 }
             });
         }
-        // A key that is there twice fails the test where the file is read.
+        // A key that comes twice fails the test where the file is read.
         for round in 0..3 {
             let summary = exports(&file, &[&from[..], &["--force"]].concat());
             let stays = content(&file).keys.keys().filter(|(_, name)| name.starts_with(b"stays:")).count();
@@ -560,7 +560,7 @@ fn keys_that_a_server_does_not_dump_are_named() {
     let why = text(&output.stderr);
     assert!(why.contains("1 keys are not in the file:\nlong in database 0: ERR the payload would be longer"), "{why}");
     assert!(why.contains("export a backup"), "{why}");
-    // The rest is there, and the file says what it needs although nobody knew that at its beginning.
+    // The rest is there, and the file names the version it needs, which was not known at its beginning.
     let read = content(&file);
     assert_eq!((read.version, read.keys.len()), (u32::from(VERSION_WITH_FIELD_DEADLINES), 1));
     server.stop();

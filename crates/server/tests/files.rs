@@ -1,5 +1,5 @@
-//! Files of the data directory that are lost, cut, damaged or mixed up: the start refuses them and says which, or says
-//! what is gone; a running server stops writing.
+//! Files of the data directory that are lost, cut, damaged or mixed up: the start refuses them and names them, or tells
+//! which data are gone; a running server stops writing.
 
 mod process;
 
@@ -26,7 +26,7 @@ fn set_many(server: &Server, count: usize) {
         let (key, value) = (format!("key:{n}"), vec![b'v'; 1000]);
         assert_eq!(client.ask_words(&[b"SET", key.as_bytes(), &value]), "+OK\r\n");
     }
-    // It is about the writes of its own connection.
+    // WAITAOF waits for the writes of its own connection.
     assert_eq!(client.ask("WAITAOF 1 0 10000"), "*2\r\n:1\r\n:0\r\n");
 }
 
@@ -56,7 +56,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Refused with a text that names the place, and found by `haypile check`.
+/// Checks that the start is refused with a text that names the place, and that `haypile check` finds it.
 #[track_caller]
 fn is_refused(dir: &Path, says: &[&str]) {
     let why = fails(dir, free_port(), &OPTIONS);
@@ -120,7 +120,7 @@ fn what_was_synced_before_a_kill_is_missed_once_the_log_was_idle() {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), &OPTIONS);
     set_many(&server, 1500);
-    // Noted right behind the sync.
+    // The sync is noted right behind it.
     std::thread::sleep(std::time::Duration::from_millis(200));
     server.kill();
     let whole = TempDir::new();
@@ -150,7 +150,7 @@ fn bytes_that_are_cut_off_are_told() {
     let server = Server::start(dir.path(), &OPTIONS);
     set_many(&server, 1);
     server.kill();
-    // What a power failure may leave behind the last record that was synced.
+    // A power failure may leave such bytes behind the last record that was synced.
     let last = segments(dir.path()).into_iter().next().expect("a segment");
     let mut bytes = fs::read(&last).expect("readable");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("records") + 1;
@@ -196,7 +196,7 @@ fn a_base_or_a_log_of_another_directory_or_of_another_time_is_refused() {
     for (part, from) in [("log", &theirs), ("base", &theirs), ("log", &older)] {
         is_refused(exchange(part, from).path(), &["the log is damaged"]);
     }
-    // All that an older base lacks is in the log.
+    // The log has all records that an older base lacks.
     let mixed = exchange("base", &older);
     let server = Server::start(mixed.path(), &OPTIONS);
     assert_eq!(server.client().ask("DBSIZE"), ":500\r\n");

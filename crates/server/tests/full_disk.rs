@@ -1,4 +1,4 @@
-//! A disk that gets full: writes are refused, reads and deletions go on, and what is deleted makes room.
+//! A disk that gets full: writes are refused, reads and deletions go on, and deleted data make room.
 
 mod process;
 
@@ -21,7 +21,7 @@ impl Noise {
     }
 }
 
-/// Writes keys of a megabyte until that is refused; how many there are.
+/// Writes keys of a megabyte until that is refused; returns how many there are.
 fn fill_with_keys(client: &mut Client) -> usize {
     let mut noise = Noise(1);
     for n in 0.. {
@@ -83,7 +83,7 @@ fn where_others_have_filled_the_disk_what_makes_room_goes_on_before_and_after_a_
         assert_eq!(client.ask(delete), format!("{reply}\r\n"), "{delete}");
     }
     wait_until("writes are refused", || client.ask("SET k4 v NX").starts_with("-MISCONF "));
-    // What is let go is for the server alone.
+    // The freed room is for the server only.
     disk.leave(1 << 20).expect("the disk can be filled");
     server.kill();
     disk.clear();

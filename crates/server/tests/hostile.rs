@@ -1,6 +1,6 @@
 //! Clients that mean harm, or are broken: requests cut off, malformed, enormous, drop by drop; connections half closed,
-//! reset, opened by the thousand. Others are served meanwhile, nothing half done is seen, and memory and files are
-//! given back.
+//! reset, opened by the thousand. Other clients are served meanwhile, nothing half done is seen, and memory and files
+//! are given back.
 
 mod process;
 
@@ -30,7 +30,7 @@ fn reset(client: Client<TcpStream>) {
     SockRef::from(&client.socket).set_linger(Some(Duration::ZERO)).expect("it can be set");
 }
 
-/// Sends what may not be taken to its end: the server closes when it has seen enough.
+/// Sends bytes that may not be taken to their end: the server closes when it has seen enough.
 fn push(client: &mut Client<TcpStream>, bytes: &[u8]) {
     let _ = client.socket.write_all(bytes);
 }
@@ -175,7 +175,7 @@ fn any_bytes_leave_the_server_as_it_was() {
         let mut client = server.client();
         push(&mut client, &bytes);
         if random(2) == 0 {
-            // What it says is its business, but it comes to an end.
+            // Any reply is right, but the connection ends.
             client.socket.shutdown(Shutdown::Write).expect("it is connected");
             client.rest();
         }
@@ -333,7 +333,7 @@ fn memory_and_files_come_back_after_thousands_of_connections() {
             if at % 2 == 0 { reset(client) } else { drop(client) }
         }
     };
-    // What allocators and tables keep for the next time is there after the first rounds.
+    // Memory that allocators and tables keep for the next time is there after the first rounds.
     (0..4).for_each(|_| round());
     server.is_alone_again(&mut other, files);
     let before = server.resident_bytes();

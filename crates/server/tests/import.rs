@@ -1,5 +1,5 @@
-//! `haypile import` into a directory: what is in a file is in the server that starts on it, however the import ended
-//! meanwhile; what is wrong is said. `crates/harness/tests/import.rs` compares with redis-server.
+//! `haypile import` into a directory: the server that starts on it has all data of the file, however the import ended
+//! meanwhile, and errors are told. `crates/harness/tests/import.rs` compares with redis-server.
 
 mod process;
 
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// How an import ended: exit code, standard output, standard error.
+/// The end of an import: exit code, standard output, standard error.
 struct Ended {
     code: Option<i32>,
     summary: String,
@@ -38,7 +38,7 @@ fn imports(file: &Path, dir: &Path, more: &[&str]) -> String {
     ended.summary
 }
 
-/// One that does not get to its end: all that it says.
+/// Runs an import that does not get to its end; returns all that it says.
 fn fails(file: &Path, dir: &Path, more: &[&str]) -> String {
     let ended = import(file, dir, more);
     assert_eq!(ended.code, Some(1), "{}{}", ended.summary, ended.errors);
@@ -192,8 +192,8 @@ impl Piped {
     }
 }
 
-/// Where nothing was, a key is there when all are. Where there is something, nothing is lost of what was taken but what
-/// the process had not handed over yet.
+/// In an empty directory a key is there when all are. Elsewhere nothing is lost of the keys taken but those that the
+/// process had not handed over yet.
 #[test]
 fn a_killed_import_is_run_again() {
     is_killed_and_run_again(None, 0..=0);
@@ -265,7 +265,7 @@ fn a_giant_is_there_whole_or_not_at_all() {
     imports(&path, &data, &[]);
     is_sound(&data);
     ask(&data, &[("DBSIZE", ":5\r\n"), ("SCARD giant", &format!(":{MEMBERS}\r\n"))]);
-    // Where nothing was, it is committed while the others are loaded.
+    // In an empty directory, the value is committed while the others are loaded.
     let data = dir.path().join("other");
     imports(&path, &data, &[]);
     is_sound(&data);

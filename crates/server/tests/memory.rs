@@ -1,4 +1,4 @@
-//! OBJECT and MEMORY on a whole server: what needs its clock, its settings and its allocator.
+//! OBJECT and MEMORY on a whole server: with its clock, its settings and its allocator.
 
 mod process;
 
@@ -20,7 +20,7 @@ fn a_key_is_idle_since_it_was_last_used() {
     assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
     assert_eq!(client.ask("OBJECT IDLETIME k"), ":0\r\n");
     wait(&mut client);
-    // As the documentation of CLIENT NO-TOUCH of 7.2 says: TOUCH counts all the same.
+    // TOUCH counts all the same, as the documentation of CLIENT NO-TOUCH of 7.2 says.
     assert_eq!(client.ask("CLIENT NO-TOUCH on"), "+OK\r\n");
     assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
     assert_eq!(client.ask("APPEND k w"), ":2\r\n");

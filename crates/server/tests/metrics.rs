@@ -1,4 +1,4 @@
-//! /metrics over HTTP: what Prometheus reads, and what hostile clients get.
+//! /metrics over HTTP: the page for Prometheus, and the answers to hostile clients.
 
 mod process;
 
@@ -17,7 +17,7 @@ fn connect(port: u16) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).expect("metrics are served")
 }
 
-/// Sends a request; all that comes back.
+/// Sends a request; returns all that comes back.
 fn ask(port: u16, request: &str) -> String {
     let mut socket = connect(port);
     socket.write_all(request.as_bytes()).expect("it is read");
@@ -187,7 +187,7 @@ fn other_requests_are_refused() {
     assert_eq!(status("\0\u{1}\r\n\r\n"), "HTTP/1.1 400 Bad Request");
     let head = ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    // All of it is read, so that the answer is not lost with the rest.
+    // All of the request is read, so that the answer is not lost with the rest.
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(8600));
     assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
     server.stop();
@@ -223,7 +223,7 @@ fn whoever_asks_is_answered_beside_any_number_that_do_not() {
     server.stop();
 }
 
-/// Whether the server has not closed it, by now or after what it has sent.
+/// Tells whether the server has not closed the connection, by now or after the bytes it has sent.
 fn is_open(socket: &mut TcpStream) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout can be set");
     let mut reply = Vec::new();

@@ -1,4 +1,4 @@
-//! MIGRATE to and from a real redis-server, to another server of ours, and to targets that do not do what they should.
+//! MIGRATE to and from a real redis-server, to another server of ours, and to targets that misbehave.
 
 mod process;
 
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
-/// Long enough for whatever answers at all, in milliseconds.
+/// A timeout in milliseconds that suffices for every target that answers.
 const LONG: &str = "60000";
 
 const HUNG: &str = "-IOERR error or timeout reading to target instance\r\n";
@@ -119,7 +119,7 @@ fn digests(client: &mut Caller, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| client.ask(&format!("DEBUG DIGEST-VALUE {key}"))).collect()
 }
 
-/// All keys go from one to the other, with what they hold and how long they live.
+/// Checks that all keys go from one server to the other, with their values and deadlines.
 fn check_move(from: &Server, to: &Server) {
     let (mut from_client, mut to_client) = (from.client(), to.client());
     let keys = fill(&mut from_client);
@@ -173,7 +173,7 @@ fn what_the_target_has_taken_goes_and_the_rest_stays() {
     assert_eq!(there.ask("GET b"), bulk("2"));
     assert_eq!(migrate(&mut client, target.port, &["b", "0", LONG, "replace"]), "+OK\r\n");
     assert_eq!(client.ask("GET b"), "$-1\r\n");
-    // What a call has moved stays moved, whatever happens.
+    // Keys that a call has moved stay moved, whatever happens.
     server.kill();
     let server = ours(&a, &[]);
     assert_eq!(server.client().ask("DBSIZE"), ":0\r\n");
@@ -187,7 +187,7 @@ fn there_is_nothing_to_move() {
     client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
     client.ask("SET gone 1 PX 1");
     wait_until("it has expired", || client.ask("EXISTS gone") == ":0\r\n");
-    // Nobody listens there, and nobody is asked.
+    // No server listens there, and none is asked.
     let port = free_port();
     assert_eq!(migrate(&mut client, port, &["gone", "0", LONG]), "+NOKEY\r\n");
     assert_eq!(migrate(&mut client, port, &["", "0", LONG, "KEYS", "none", "gone"]), "+NOKEY\r\n");
@@ -261,23 +261,23 @@ fn keys_stay_where_the_target_does_not_answer() {
     let server = ours(&dir, &[]);
     let (mut client, mut other) = (server.client(), server.client());
     client.ask("MSET a 1 b 2 c 3");
-    // It has taken one of three, and goes.
+    // The target has taken one of three, and goes.
     let (port, target) = false_target(b"+OK\r\n+OK\r\n", true);
     assert_eq!(migrate(&mut client, port, &["", "0", LONG, "KEYS", "a", "b", "c"]), HUNG);
     assert_eq!(client.ask("MGET a b c"), "*3\r\n$-1\r\n$1\r\n2\r\n$1\r\n3\r\n");
     target.join().expect("it ends with the connection");
-    // It goes in the middle of a value.
+    // The target goes in the middle of a value.
     assert_eq!(client.ask("SETRANGE huge 60000000 x"), ":60000001\r\n");
     let (port, target) = false_target_that_goes();
     let writing = "-IOERR error or timeout writing to target instance\r\n";
     assert_eq!(migrate(&mut client, port, &["huge", "0", LONG]), writing);
     assert_eq!(client.ask("STRLEN huge"), ":60000001\r\n");
     target.join().expect("it has gone");
-    // What is no reply is the end as well.
+    // Bytes that are no reply end the call as well.
     let (port, target) = false_target(b"HTTP/1.1 400 Bad Request\r\n", false);
     assert_eq!(migrate(&mut client, port, &["b", "0", LONG]), HUNG);
     target.join().expect("it ends with the connection");
-    // It says nothing at all, until its time is over.
+    // The target says nothing at all, until its time is over.
     let (port, target) = false_target(b"", false);
     let port_text = port.to_string();
     client.send(&request(&migrate_words(&port_text, &["b", "0", "700"])));
@@ -338,7 +338,7 @@ fn whoever_is_alone_does_not_wait_for_a_target() {
     let changed =
         "-ERR a command on all keys has changed some of these meanwhile: they are on the target, and here\r\n";
     for (meanwhile, reply, left) in [
-        // It is what was sent, though in another life of the data.
+        // The value is the one that was sent, though in another life of the data.
         (&["SWAPDB 4 5"][..], "+OK\r\n", "$-1\r\n"),
         (&["DEBUG RELOAD"], "+OK\r\n", "$-1\r\n"),
         (&["FLUSHALL"], "+OK\r\n", "$-1\r\n"),
@@ -361,7 +361,7 @@ fn whoever_is_alone_does_not_wait_for_a_target() {
     }
 }
 
-/// They are on the target then, and here: in both places, never in none.
+/// The keys are on the target then, and here: in both places, never in none.
 #[test]
 fn keys_stay_where_the_disk_has_no_room_for_their_removal() {
     // Their names do not fit one segment of the log.
@@ -409,7 +409,7 @@ fn targets_that_hang_take_no_thread_from_long_commands() {
         .map(|number| {
             let mut client = server.client();
             client.ask(&format!("SET k{number} v"));
-            // The kernel accepts the connection; nobody ever does.
+            // The kernel accepts the connection; the target never does.
             let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
             let port = listener.local_addr().expect("it is bound").port().to_string();
             client.send(&request(&migrate_words(&port, &[&format!("k{number}"), "0", "1000"])));
@@ -431,7 +431,7 @@ fn a_call_is_answered_in_its_time_however_many_targets_hang() {
     let server = ours(&dir, &[]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
     let port = listener.local_addr().expect("it is bound").port().to_string();
-    // More than are waited for at the same time.
+    // More calls than may wait at the same time.
     let mut hung: Vec<_> = (0..40)
         .map(|number| {
             let mut client = server.client();
@@ -448,7 +448,7 @@ fn a_call_is_answered_in_its_time_however_many_targets_hang() {
     let took = begun.elapsed();
     assert!(took.as_millis() >= 300 && took.as_millis() < 5000, "{took:?}");
     assert_eq!(one.ask("GET one"), bulk("v"), "it can be asked for again");
-    // Those that had a thread were answered by the target, those that had none by the clock.
+    // Calls that had a thread were answered by the target, the others by the clock.
     let answers: Vec<String> = hung.iter_mut().map(|client| client.reply()).collect();
     let connecting = answers.iter().filter(|answer| answer.contains("connecting")).count();
     assert!(answers.iter().all(|answer| answer.starts_with("-IOERR error or timeout ")), "{answers:?}");
@@ -484,7 +484,7 @@ fn a_stop_does_not_wait_for_a_target_that_hangs() {
     let (port, has_come, _go, target) = slow_target(1);
     client.send(&request(&migrate_words(&port.to_string(), &["k", "0", "500"])));
     has_come.recv().expect("it is connected");
-    // It ends, long before a test gives up.
+    // The call ends, long before a test gives up.
     server.stop();
     drop(_go);
     assert!(target.join().is_err(), "it was never told to answer");
@@ -501,7 +501,7 @@ fn a_transaction_cannot_migrate() {
     assert_eq!(client.ask("MULTI"), "+OK\r\n");
     assert_eq!(migrate(&mut client, 1, &["k", "0", LONG]), "-ERR Command not allowed inside a transaction\r\n");
     assert!(client.ask("EXEC").starts_with("-EXECABORT"));
-    // Who watches a key learns that it has gone.
+    // A client that watches a key learns that it has gone.
     let (port, _has_come, go, target) = slow_target(1);
     go.send(()).expect("the target is there");
     let mut watcher = server.client();

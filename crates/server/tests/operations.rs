@@ -11,7 +11,7 @@ fn page() -> String {
     std::fs::read_to_string(package.join("../../docs/operations.md")).expect("the page is there")
 }
 
-/// What stands between backticks in the first cells of the tables below `heading`.
+/// Returns the texts between backticks in the first cells of the tables below `heading`.
 fn first_cells<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
     let (_, rest) = page.split_once(heading).unwrap_or_else(|| panic!("there is {heading}"));
     let section = rest.split("\n## ").next().unwrap_or(rest);

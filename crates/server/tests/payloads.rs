@@ -1,5 +1,5 @@
-//! DUMP and RESTORE of values that are far larger than the memory there is for them: whatever a payload expands to, and
-//! whether those who ask for one read it or not, the process stays within its budget.
+//! DUMP and RESTORE of values that are far larger than the server's memory: whatever a payload expands to, and whether
+//! clients read the payloads that they ask for or not, the process stays within its budget.
 
 mod process;
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// `maxmemory` of the servers of these tests.
 const BUDGET_BYTES: u64 = 128 << 20;
 
-/// Beside the budget and a quarter of it: the program, its threads, the requests, what the log has not synced, and what
-/// allocators keep.
+/// Memory beside the budget and a quarter of it: the program, its threads, the requests, records that the log has not
+/// synced, and memory that allocators keep.
 const ALLOWANCE_BYTES: u64 = 128 << 20;
 
 const BOUND_BYTES: u64 = BUDGET_BYTES + BUDGET_BYTES / 4 + ALLOWANCE_BYTES;
@@ -25,8 +25,8 @@ fn resident_bytes(server: &Server) -> u64 {
     pages * 4096
 }
 
-/// Looks at the memory until `is_done`, while another client writes; the most that it was, and the longest that the
-/// other waited.
+/// Looks at the memory until `is_done`, while another client writes; returns the most memory, and the longest wait of
+/// the other client.
 fn watch(server: &Server, mut is_done: impl FnMut() -> bool) -> (u64, Duration) {
     let (mut other, mut most, mut longest) = (server.client(), 0, Duration::ZERO);
     while !is_done() {
@@ -98,7 +98,7 @@ fn payloads_that_nobody_reads_take_no_memory() {
     const CLIENTS: usize = 6;
     const PIECES: usize = 160;
     let dir = TempDir::new();
-    // What is sent back is a request of its length.
+    // The value that is sent back is a request of its length.
     let server = Server::start(dir.path(), &["--maxmemory-clients", "512mb"]);
     let mut other = server.client();
     let mut state = 7u64;
@@ -178,7 +178,7 @@ fn long_payloads_come_and_go_inside_a_transaction() {
     assert!(replies.starts_with(&begin), "{:?}", &replies[..100]);
     assert!(replies.ends_with(&format!("\r\n:{}\r\n", BYTES + 4)));
     assert!(client.ask("PTTL k").starts_with(":8"));
-    // What was read of it is what it was then.
+    // The part that was read is of the time before.
     assert_eq!(client.ask("STRLEN k"), format!(":{}\r\n", BYTES + 4));
     server.stop();
 }

@@ -1,4 +1,4 @@
-//! What others on the machine may see of a server: not its files, unless they are let, and not its passwords.
+//! The view of other users of the machine: not a server's files, unless they are let, and not its passwords.
 
 mod process;
 
@@ -13,7 +13,7 @@ fn mode_of(path: &Path) -> u32 {
     std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
-/// A data directory. Who makes it says who may enter.
+/// Makes a data directory that others may enter.
 fn directory(parent: &TempDir) -> PathBuf {
     let dir = parent.path().join("data");
     std::fs::create_dir(&dir).expect("it can be made");
@@ -82,7 +82,7 @@ fn files_and_the_unix_socket_are_for_their_owner_only() {
     run(&["export", &text(&export), "--dir", &text(&dir)]);
     assert_eq!(mode_of(&export), 0o600);
     let imported = parent.path().join("imported");
-    // Nobody else makes this one.
+    // The import makes this directory itself.
     run(&["import", &text(&export), "--dir", &text(&imported)]);
     assert_eq!(mode_of(&imported), 0o700);
     for (path, mode) in modes(&imported) {
@@ -132,13 +132,13 @@ fn what_is_there_from_before_is_closed_at_the_start() {
     server.stop();
 }
 
-/// Everything that others may read of a process.
+/// Returns everything that others may read of a process.
 fn seen_of(pid: u32) -> String {
     let seen = ["cmdline", "comm", "status"].map(|file| std::fs::read(format!("/proc/{pid}/{file}")).expect("it runs"));
     String::from_utf8_lossy(&seen.concat()).replace('\0', " ")
 }
 
-/// Waits until it lets in who has the password.
+/// Waits until the server lets a client in that has the password.
 fn log_in(port: u16, password: &str) -> Client<TcpStream> {
     let mut client = None;
     wait_until("it serves", || {
@@ -187,7 +187,7 @@ fn nor_that_of_a_server_in_the_background() {
     assert!(seen.contains("--requirepass (hidden)") && !seen.contains("s3cret"), "{seen}");
     client.send(b"SHUTDOWN\r\n");
     assert_eq!(client.rest(), "");
-    // Where nobody takes in orphans, a zombie is left.
+    // A zombie is left where no process takes in orphans.
     let ended = |status: std::io::Result<String>| status.map_or(true, |status| status.contains("State:\tZ"));
     wait_until("it has ended", || ended(std::fs::read_to_string(format!("/proc/{pid}/status"))));
 }

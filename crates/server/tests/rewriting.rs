@@ -1,4 +1,5 @@
-//! CONFIG REWRITE over a socket: a server that is started anew finds what was set, and nobody waits for the file.
+//! CONFIG REWRITE over a socket: a server that is started anew has the settings of before, and no client waits for the
+//! file.
 
 mod process;
 
@@ -7,7 +8,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A server that is started from a file alone.
+/// A server that is started from a file only.
 struct Started {
     child: Child,
     port: u16,

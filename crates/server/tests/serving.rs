@@ -1,4 +1,4 @@
-//! What clients see over sockets: order, bounds, protocols, many of them at once.
+//! The service that clients see over sockets: order, bounds, protocols, many of them at once.
 
 mod process;
 

@@ -29,7 +29,7 @@ fn a_union_larger_than_the_memtable_is_stored_as_a_whole() {
     fill(&mut client, "b", EACH - SHARED);
     assert_eq!(client.ask("SET d before"), "+OK\r\n");
 
-    // Killed in the middle, it has no effect; killed at the end, it has all of it.
+    // A command killed in the middle has no effect; killed at the end, it has all of it.
     let mut other = server.client();
     client.send(&process::request(&[b"SUNIONSTORE", b"d", b"a", b"b"]));
     let written = |other: &mut Client<TcpStream>| other.info("flushes_completed").parse::<u64>().expect("a number");

@@ -1,4 +1,4 @@
-//! Start and stop: whose directory it is, what is said when it cannot be, what is there after a stop and after a kill.
+//! Start and stop: the owner of the directory, the reasons of a refusal, and the data after a stop and after a kill.
 
 mod process;
 
@@ -105,7 +105,7 @@ fn bad_directives_stop_the_start() {
 fn clients_are_told_while_data_is_loaded() {
     let dir = TempDir::new();
     Server::start(dir.path(), &[]).stop();
-    // A base whose first file nobody writes to: it is being opened for ever.
+    // A base whose first file is a pipe without writer: it is being opened for ever.
     let current = dir.path().join("base/CURRENT");
     std::fs::remove_file(&current).expect("a base has such a file");
     assert!(Command::new("mkfifo").arg(&current).status().expect("mkfifo runs").success());

@@ -1,4 +1,4 @@
-//! What is counted of commands, seen over sockets.
+//! The statistics of commands, seen over sockets.
 
 mod process;
 

@@ -1,4 +1,4 @@
-//! What a supervisor is told, and the process that it finds.
+//! The messages to a supervisor, and the process that it finds.
 
 mod process;
 

@@ -1,4 +1,4 @@
-//! Replies that are held back: whom they delay, and what ends the wait.
+//! Replies that are held back: the clients that they delay, and the ends of a wait.
 
 mod process;
 
@@ -76,7 +76,7 @@ fn nothing_is_left_of_a_client_that_goes_while_it_waits() {
     wait_until("they are gone", || other.info("connected_clients") == "1");
     assert_eq!(other.ask("GET k"), "$-1\r\n", "what they sent behind it did not run");
 
-    // One that only ends its own direction gets its reply if one is to come.
+    // A client that only ends its own direction gets its reply if one is to come.
     let mut half = server.client();
     half.send(&request(&[b"WAIT", b"1", b"50"]));
     half.socket.shutdown(Shutdown::Write).expect("it is connected");

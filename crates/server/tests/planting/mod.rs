@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 /// A row to be written, or deleted.
 pub type Write = (Vec<u8>, Option<Vec<u8>>);
 
-/// What `haypile check` said.
+/// The output of `haypile check`.
 #[derive(Debug)]
 pub struct Checked {
     pub code: Option<i32>,
@@ -35,7 +35,7 @@ pub fn check(dir: &Path) -> Checked {
 }
 
 impl Checked {
-    /// What was found, without the line that says how much was read.
+    /// Returns the findings, without the line that says how much was read.
     pub fn findings(&self) -> Vec<&str> {
         self.lines.iter().map(String::as_str).filter(|line| !line.contains(" records of the log (")).collect()
     }
@@ -117,13 +117,13 @@ impl Look {
         row::data_row(Space(0), slot, id, element).to_vec()
     }
 
-    /// What comes behind the object in the key of an element that is found by what it is.
+    /// Returns the part behind the object in the key of an element that is found by its hash.
     pub fn element(&self, element: &str) -> Vec<u8> {
         let hash = row::element_hash_of(element.as_bytes(), self.seed).to_be_bytes();
         [&hash, element.as_bytes()].concat()
     }
 
-    /// The row of such an element.
+    /// Returns the row of an element that is found by its hash.
     pub fn element_row(&self, name: &str, element: &str) -> Vec<u8> {
         self.data_row(name, &self.element(element))
     }

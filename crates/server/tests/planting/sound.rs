@@ -1,4 +1,4 @@
-//! A sound directory with keys of all types, in the base and in the log: what defects are planted in copies of.
+//! A sound directory with keys of all types, in the base and in the log, in copies of which defects are planted.
 
 use super::copy;
 use crate::process::{Server, TempDir};
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 pub const OPTIONS: [&str; 4] = ["--durability", "fsync", "--log-segment-size", "1mb"];
 
-/// What lies in the base, and is not touched by what the log holds above it.
+/// Commands whose rows lie in the base, and are not touched by the records of the log above it.
 pub const IN_BASE: &[&str] = &[
     "SET plain hello",
     "SET timed x PXAT 1800000000000",
@@ -58,7 +58,7 @@ fn collections(in_log: bool) -> Vec<String> {
         commands.push(format!("RPUSH {list} {}", many(0, &|n| format!("e{n}"))));
     }
     commands.push(format!("RPUSH middle {}", many(0, &|n| format!("e{n}"))));
-    // Its elements lie as they came, then anywhere, then as they came again.
+    // The elements lie in order, then anywhere, then in order again.
     commands.extend((20..80).map(|n| format!("LINSERT middle AFTER e{n} new{n}")));
     commands.extend((30..40).map(|n| format!("LREM middle -1 e{n}")));
     for name in ["times", "moving:times"] {

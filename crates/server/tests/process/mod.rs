@@ -81,7 +81,7 @@ impl Server {
         server
     }
 
-    /// It answers PING, with something else than LOADING.
+    /// Tells whether the server answers PING, with something else than LOADING.
     fn is_ready(&self) -> bool {
         let Ok(socket) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
         let mut client = Client { socket };
@@ -129,7 +129,7 @@ impl Server {
         status.expect("it has ended")
     }
 
-    /// SIGTERM, and a clean end.
+    /// Sends SIGTERM, and expects a clean end.
     pub fn stop(self) {
         self.signal("TERM");
         assert_eq!(self.ended().code(), Some(0));
