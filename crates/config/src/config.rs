@@ -64,14 +64,14 @@ pub struct Config {
     pub databases: u32,
     pub daemonize: bool,
     pub supervised: Supervised,
-    /// Which clients may call DEBUG.
+    /// The clients that may call DEBUG.
     pub debug_command: Protected,
     pub pidfile: Option<PathBuf>,
     pub loglevel: LogLevel,
     /// None = standard output.
     pub logfile: Option<PathBuf>,
     pub log_format: LogFormat,
-    /// From `rename-command`, in the order of the lines.
+    /// The renames of `rename-command`, in the order of the lines.
     pub renames: Vec<Rename>,
 
     // Storage engine.
@@ -105,9 +105,9 @@ pub struct Config {
     pub maxmemory_clients: Share,
     /// The policy as Redis names it; nothing is evicted.
     pub maxmemory_policy: String,
-    /// How slowly counts of uses grow.
+    /// The factor that slows the growth of use counts.
     pub lfu_log_factor: u32,
-    /// Without a use, a count falls by one in so many minutes; 0 = never.
+    /// The minutes without a use after which a count falls by one; 0 = never.
     pub lfu_decay_minutes: u32,
 
     // Monitoring.
@@ -119,11 +119,11 @@ pub struct Config {
     /// None = no events are kept.
     pub latency_threshold_ms: Option<u64>,
     pub latency_tracking: bool,
-    /// From 0 to 100.
+    /// The percentiles, each from 0 to 100.
     pub latency_percentiles: Vec<f64>,
 }
 
-/// Where a daemon without `pidfile` writes its process id.
+/// The file into which a daemon without `pidfile` writes its process id.
 const PIDFILE_OF_DAEMON: &str = "/var/run/haypile.pid";
 
 /// A size in bytes, or the share of the budget that the store gives.
@@ -133,7 +133,7 @@ pub enum Size {
     Bytes(u64),
 }
 
-/// Which clients may use what is dangerous.
+/// The clients that may use dangerous commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protected {
     No,

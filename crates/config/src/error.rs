@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a line stands.
+/// The place of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     File { path: PathBuf, line: u32, text: String },

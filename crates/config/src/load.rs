@@ -61,7 +61,7 @@ pub fn load(command_line: &CommandLine, stdin: &mut dyn Read) -> Result<Loaded, 
 
 struct Loader {
     values: Values,
-    /// For each row, the last line that set it.
+    /// The last line that set each row.
     origins: Vec<Option<Origin>>,
     renames: Vec<Rename>,
     /// The directory where relative paths start: first the working directory, then `dir`.

@@ -279,9 +279,9 @@ pub(crate) mod kinds {
     pub const BOOL: Kind = Kind::Bool;
     pub const TEXT: Kind = Kind::Text(any_text);
     pub const PORT: Kind = int(0, 65535);
-    /// From 0 to the largest C `int`.
+    /// A number from 0 to the largest C `int`.
     pub const COUNT: Kind = int(0, INT_MAX);
-    /// From 0 to the largest C `long`.
+    /// A number from 0 to the largest C `long`.
     pub const LONG: Kind = int(0, i64::MAX);
     /// Bytes from 0 to the largest C `long`.
     pub const BYTES: Kind = Kind::Bytes { min: 0, max: i64::MAX as u64 };

@@ -9,7 +9,10 @@
 //! | sorted set | `length`, then `string` and `score` for each |
 //! | hash | `length`, then two `string`s for each field |
 //! | hash with deadlines | `first_deadline`, `length`, then `field_deadline` and two `string`s for each field |
-//! | stream | `length` (of nodes), `node` for each, `stream`; for each group `group`, its `pending` entries, `length` (of consumers); for each of them `consumer`, then `owned` for each of its entries |
+//! | stream | `length` (of nodes), `node` for each, `stream`, then for each group what is below |
+//!
+//! A group in a stream: `group`, its `pending` entries, `length` (of consumers); then for each consumer `consumer` and
+//! `owned` for each of its entries.
 
 use crate::checksum::Checksum;
 use crate::event::{Consumer, Group, Kind, StreamHead, StreamId};

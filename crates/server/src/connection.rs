@@ -34,10 +34,11 @@ const REST_STEP_BYTES: usize = 1 << 20;
 /// The memory above which a client is read from slowly while clients have little room left together.
 const WAITS_FOR_ROOM_BYTES: u64 = 64 << 10;
 
-/// How long such a client waits before each read. It does go on: its own memory may be what fills the room.
+/// The wait of a client before each read while it is read from slowly. The wait ends: the client's own memory may be
+/// what fills the room.
 const ROOM_WAIT: Duration = Duration::from_millis(50);
 
-/// The longest wait while others are being closed, whose room comes back with them.
+/// The longest wait while other clients are being closed, whose room comes back with them.
 const CLOSING_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The time between looks whether there is room again.

@@ -1,5 +1,5 @@
-//! How fast unneeded files are removed. RocksDB makes trash of them and removes one after the other, at a rate that is
-//! set here.
+//! The rate at which unneeded files are removed. RocksDB makes trash of them and removes one after the other, at the
+//! rate that is set here.
 
 use rust_rocksdb::SstFileManager;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The highest rate, however much trash there is: the disk is left to others.
 const BYTES_PER_S_MAX: u64 = 1 << 30;
 
-/// Below the highest rate, the trash of this moment is gone in so many seconds.
+/// The seconds in which the trash of one moment is gone, as long as the highest rate allows.
 const SECONDS: u64 = 30;
 
 pub(crate) struct Removal {

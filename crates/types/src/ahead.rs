@@ -9,9 +9,9 @@ use haypile_store::{Key, Sought, Store};
 /// An element that a command is going to ask for.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// By its name.
+    /// An element by its name.
     Named(&'a [u8]),
-    /// By its index in a list, as clients write it.
+    /// An element by its index in a list, as clients write it.
     Index(i64),
 }
 

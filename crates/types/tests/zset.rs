@@ -18,7 +18,7 @@ const NAMES: [&[u8]; 3] = [b"a", b"{a}b", b""];
 type Reference = HashMap<Vec<u8>, f64>;
 type Model = HashMap<&'static [u8], Reference>;
 
-/// In the order of score and member.
+/// Returns the elements in the order of score and member.
 fn sorted(reference: &Reference) -> Vec<(Vec<u8>, f64)> {
     let mut elements: Vec<_> = reference.iter().map(|(member, score)| (member.clone(), *score)).collect();
     elements.sort_by(|a, b| a.1.partial_cmp(&b.1).expect("numbers").then_with(|| a.0.cmp(&b.0)));
@@ -201,7 +201,7 @@ fn some_scores(random: &mut Random, reference: &Reference) -> (ScoreBound, Score
     if a.score <= b.score { (a, b) } else { (b, a) }
 }
 
-/// One of the sets becomes a combination of the others.
+/// Replaces one of the sets by a combination of the others.
 fn combine(db: &mut Db, model: &mut Model, random: &mut Random) {
     let operation = random.pick(&[Operation::Union, Operation::Intersection, Operation::Difference]);
     let to = random.pick(&NAMES);

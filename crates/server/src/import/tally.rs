@@ -27,7 +27,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// How often something came up, by name.
+/// Counts by name.
 #[derive(Default)]
 struct Named {
     count: u64,

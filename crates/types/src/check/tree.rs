@@ -12,7 +12,7 @@ pub(super) struct Part {
     /// A lower bound of the part's elements.
     pub key: Vec<u8>,
     pub count: u64,
-    /// At level 0 a value of the type, else the number of a node.
+    /// A value of the type at level 0, else the number of a node.
     pub link: u32,
 }
 

@@ -17,7 +17,8 @@ const OWN_BYTES: usize = 4;
 /// The number of the root node.
 const ROOT: u32 = 0;
 
-/// How many parts a node has, and how many elements a block, is for speed only: the format bounds neither.
+/// The rules for nodes. The number of parts of a node, and of elements of a block, is for speed only: the format bounds
+/// neither.
 static RULES: Rules = Rules { parse: parse_node, parts: (usize::MAX, 1), part: |_, _| None };
 
 /// A score as bytes that sort as scores do.

@@ -213,7 +213,7 @@ fn is_any_within(packed: &Packed<'_>, span: Range<u64>) -> Result<bool> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lapsed {
     Key,
-    /// So many fields expired.
+    /// Fields of the hash expired.
     Fields(Expired),
     Nothing,
 }

@@ -58,7 +58,7 @@ pub(super) const POSITIONS_START: u64 = u64::MAX - POSITIONS_END;
 /// Bytes of a header behind the part that all collections share.
 const OWN_BYTES: usize = 28;
 
-/// Where in those bytes `first` and `root` are.
+/// The places of `first` and `root` in the header's own bytes.
 const FIRST_AT: usize = 4;
 const ROOT_AT: usize = 20;
 

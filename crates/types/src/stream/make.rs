@@ -31,7 +31,7 @@ const NOBODY: u32 = u32::MAX;
 /// The state of a stream beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// Not below the last entry's id.
+    /// The last ID, not below the last entry's.
     pub last: StreamId,
     pub max_deleted: StreamId,
     pub entries_added: u64,

@@ -56,7 +56,7 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// One of the sets.
+/// An input of a combination: a set and its weight.
 pub struct Input {
     source: Source,
     count: u64,

@@ -62,7 +62,7 @@ impl LexBound<'_> {
 /// A range of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range<'a> {
-    /// From one index to another, counted from the lowest element, the end exclusive; within the set.
+    /// Elements from one index to another, counted from the lowest element, the end exclusive; within the set.
     Index {
         from: u64,
         until: u64,
@@ -71,7 +71,8 @@ pub enum Range<'a> {
         min: ScoreBound,
         max: ScoreBound,
     },
-    /// By member, for elements of one score; where scores differ, that of the lowest element is taken for all bounds.
+    /// Elements by member, for elements of one score; where scores differ, that of the lowest element is taken for all
+    /// bounds.
     Lex {
         min: LexBound<'a>,
         max: LexBound<'a>,
