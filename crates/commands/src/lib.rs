@@ -46,7 +46,7 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use lookup::{CommandId, Entry, Table};
 pub use names::is_http;
-pub use table::{Access, Awaited, Body, Command, Control, ElementArgs, Flag, Tried};
+pub use table::{Access, Awaited, Body, Command, Control, ElementArgs, Flag, Selects, Tried};
 
 /// The version of Redis whose behaviour this server has; HELLO and INFO report it.
 pub const REDIS_VERSION: &str = "7.2.0";

@@ -7,7 +7,7 @@
 
 use crate::args::Args;
 use crate::error::Result;
-use crate::host::Host;
+use crate::host::{Channels, Host};
 use crate::keys::migrate::Migration;
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -49,6 +49,16 @@ pub struct Command {
     pub subcommands: &'static [Command],
     /// Which elements of the first key's collection it asks for, as a rule: these are fetched ahead of time.
     pub elements: Option<ElementArgs>,
+    /// The command runs at once between MULTI and EXEC, instead of being queued.
+    pub runs_in_multi: bool,
+    /// The command runs although its client has subscriptions and speaks RESP2.
+    pub runs_while_bound: bool,
+    /// The subscriptions that the command begins or ends.
+    pub subscribes: Option<Subscribes>,
+    /// The database that the client is in afterwards, where that may be another one.
+    pub selects: Option<Selects>,
+    /// Says what a call does to its keys, where that depends on the arguments.
+    pub uses: Option<fn(Args) -> (Mode, &'static [Use])>,
 }
 
 /// How a command says which elements it asks for.
@@ -58,6 +68,23 @@ pub enum ElementArgs {
     Names { first: usize, step: usize },
     /// By its index in a list, which is this argument.
     Index(usize),
+}
+
+/// The channels whose names are the arguments of a command, and what it does to their subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscribes {
+    pub kind: Channels,
+    /// The command ends subscriptions; all of the kind if no name is given.
+    pub ends: bool,
+}
+
+/// How a command says in which database its client is afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selects {
+    /// In the one whose number is this argument.
+    Argument(usize),
+    /// In the first one.
+    First,
 }
 
 /// Since when a command is deprecated, and what takes its place.
@@ -289,6 +316,11 @@ impl Command {
         syscmd: false,
         subcommands: &[],
         elements: None,
+        runs_in_multi: false,
+        runs_while_bound: false,
+        subscribes: None,
+        selects: None,
+        uses: None,
     };
 
     /// Whether its connection may have to wait until one of its keys has come to be.

@@ -133,6 +133,48 @@ fn a_command_has_access_to_rows_if_it_runs_over_them() {
 }
 
 #[test]
+fn what_a_session_command_says_of_itself_is_what_redis_does() {
+    let names = |says: fn(&Entry) -> bool| -> Vec<String> {
+        entries(&Table::new()).filter(|entry| says(entry)).map(|entry| entry.full_name.clone()).collect()
+    };
+    let sorted = |mut names: Vec<String>| {
+        names.sort_unstable();
+        names.join(" ")
+    };
+    let at_once = sorted(names(|entry| entry.command.runs_in_multi));
+    assert_eq!(at_once, "discard exec multi quit reset watch");
+    let while_bound = sorted(names(|entry| entry.command.runs_while_bound));
+    let subscribing = "psubscribe punsubscribe ssubscribe subscribe sunsubscribe unsubscribe";
+    let expected = "ping psubscribe punsubscribe quit reset ssubscribe subscribe sunsubscribe unsubscribe";
+    assert_eq!(while_bound, expected);
+    assert_eq!(sorted(names(|entry| entry.command.subscribes.is_some())), subscribing);
+    assert_eq!(sorted(names(|entry| entry.command.selects.is_some())), "reset select");
+}
+
+/// Commands are told apart by the fields of their entries. A name is for clients: it is shown, never compared.
+#[test]
+fn no_command_is_told_by_its_name() {
+    let mut sources = Vec::new();
+    for folder in ["src", "../engine/src", "../server/src"] {
+        rust_files(&package().join(folder), &mut sources);
+    }
+    // The table looks names up, the page of compatibility joins two lists by them, secrets are listed by them.
+    let exempt = ["lookup.rs", "names.rs", "compatibility.rs", "redact.rs"];
+    for path in sources.iter().filter(|path| !exempt.iter().any(|name| path.ends_with(name))) {
+        let text = std::fs::read_to_string(path).expect("the file is there");
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let names = ["full_name", "command.name"].iter().any(|name| line.contains(name));
+            let compares = ["match ", " == ", " != ", "matches!(", ".contains(", "starts_with", "ends_with"];
+            // A pattern of the client's goes over all names.
+            let is_pattern = line.contains("glob::matches(");
+            let told = names && !is_pattern && compares.iter().any(|compare| line.contains(compare));
+            assert!(!told, "{}:{}: a field of the entry says it better: {line}", path.display(), at + 1);
+        }
+    }
+}
+
+#[test]
 fn a_container_holds_subcommands_of_its_group() {
     let table = Table::new();
     for (_, entry) in table.iter() {

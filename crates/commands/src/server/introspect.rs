@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::lookup::{Entry, Table};
 use crate::syntax::{self, Argument};
-use crate::table::{Arity, Begin, Body, Category, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
+use crate::table::{Arity, Begin, Body, Category, Command, Find, Flag, Group, KeySpec, Keys};
 use haypile_config::glob;
 use haypile_resp::Reply;
 
@@ -145,20 +145,11 @@ fn command_getkeysandflags(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let call = args.tail(2);
     let (entry, found) = keys_of(host, call)?;
     let described = |(at, spec): (usize, &KeySpec)| {
-        let (mode, uses) = done_to(entry.command, spec, call);
+        let (mode, uses) = entry.command.uses.map_or((spec.mode, spec.uses), |uses| uses(call));
         let flags = std::iter::once(mode.name()).chain(uses.iter().map(|one| one.name())).map(Reply::Simple);
         Reply::Array(vec![Reply::bulk(call.get(at).to_vec()), Reply::Set(flags.collect())])
     };
     Ok(Reply::array(found.into_iter().map(described)))
-}
-
-/// What a call does to the keys of a spec, where that depends on its arguments: only with GET, SET reads its key.
-fn done_to(command: &Command, spec: &KeySpec, call: Args) -> (Mode, &'static [Use]) {
-    match command.name {
-        "set" if (3..call.len()).any(|i| call.is(i, "get")) => (Mode::Rw, &[Use::Access, Use::Update]),
-        "set" => (Mode::Ow, &[Use::Update]),
-        _ => (spec.mode, spec.uses),
-    }
 }
 
 const COMMAND_HELP: Command = Command {

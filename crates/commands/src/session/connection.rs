@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::session::client::client_name;
-use crate::table::{Arity, Body, Command, Control, Deprecated, Flag, Group, Keys};
+use crate::table::{Arity, Body, Command, Control, Deprecated, Flag, Group, Keys, Selects};
 use haypile_resp::{Protocol, Reply, number};
 
 pub(crate) const COMMANDS: &[Command] = &[PING, ECHO, AUTH, HELLO, SELECT, RESET, QUIT];
@@ -24,6 +24,7 @@ const PING: Command = Command {
     body: Body::Host(ping),
     flags: &[Flag::Fast],
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    runs_while_bound: true,
     ..Command::USUAL
 };
 
@@ -165,6 +166,7 @@ const SELECT: Command = Command {
     syntax: "index",
     body: Body::Host(select),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    selects: Some(Selects::Argument(1)),
     ..Command::USUAL
 };
 
@@ -185,6 +187,9 @@ const RESET: Command = Command {
     syntax: "",
     body: Body::Engine(Control::Reset),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
+    runs_in_multi: true,
+    runs_while_bound: true,
+    selects: Some(Selects::First),
     ..Command::USUAL
 };
 
@@ -199,6 +204,8 @@ const QUIT: Command = Command {
     body: Body::Host(quit),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     deprecated: Some(Deprecated { since: "7.2.0", instead: "just closing the connection" }),
+    runs_in_multi: true,
+    runs_while_bound: true,
     ..Command::USUAL
 };
 

@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Channels, Host};
 use crate::server::introspect::help;
-use crate::table::{Arity, Body, Command, Flag, Group, Keys};
+use crate::table::{Arity, Body, Command, Flag, Group, Keys, Subscribes};
 use haypile_config::glob;
 use haypile_resp::Reply;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ const SUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of channels to subscribe to.",
     body: Body::Host(subscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
+    runs_while_bound: true,
+    subscribes: Some(Subscribes { kind: Channels::Plain, ends: false }),
     ..Command::USUAL
 };
 
@@ -56,6 +58,8 @@ const UNSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of clients already subscribed to a channel.",
     body: Body::Host(unsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
+    runs_while_bound: true,
+    subscribes: Some(Subscribes { kind: Channels::Plain, ends: true }),
     ..Command::USUAL
 };
 
@@ -88,6 +92,8 @@ const PSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of patterns the client is already subscribed to.",
     body: Body::Host(psubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
+    runs_while_bound: true,
+    subscribes: Some(Subscribes { kind: Channels::Pattern, ends: false }),
     ..Command::USUAL
 };
 
@@ -106,6 +112,8 @@ const PUNSUBSCRIBE: Command = Command {
     complexity: "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).",
     body: Body::Host(punsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
+    runs_while_bound: true,
+    subscribes: Some(Subscribes { kind: Channels::Pattern, ends: true }),
     ..Command::USUAL
 };
 
@@ -124,6 +132,8 @@ const SSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of shard channels to subscribe to.",
     body: Body::Host(ssubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
+    runs_while_bound: true,
+    subscribes: Some(Subscribes { kind: Channels::Shard, ends: false }),
     ..Command::USUAL
 };
 
@@ -146,6 +156,8 @@ const SUNSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of clients already subscribed to a shard channel.",
     body: Body::Host(sunsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
+    runs_while_bound: true,
+    subscribes: Some(Subscribes { kind: Channels::Shard, ends: true }),
     ..Command::USUAL
 };
 

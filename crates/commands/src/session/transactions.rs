@@ -16,6 +16,7 @@ const MULTI: Command = Command {
     syntax: "",
     body: Body::Engine(Control::Multi),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+    runs_in_multi: true,
     ..Command::USUAL
 };
 
@@ -30,6 +31,7 @@ const EXEC: Command = Command {
     complexity: "Depends on commands in the transaction",
     body: Body::Engine(Control::Exec),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::SkipSlowlog],
+    runs_in_multi: true,
     ..Command::USUAL
 };
 
@@ -44,6 +46,7 @@ const DISCARD: Command = Command {
     complexity: "O(N), when N is the number of queued commands",
     body: Body::Engine(Control::Discard),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+    runs_in_multi: true,
     ..Command::USUAL
 };
 
@@ -58,6 +61,7 @@ const WATCH: Command = Command {
     complexity: "O(1) for every key.",
     body: Body::Engine(Control::Watch),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+    runs_in_multi: true,
     ..Command::USUAL
 };
 

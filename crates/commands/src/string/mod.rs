@@ -10,7 +10,7 @@ pub(crate) mod substring;
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::expire::Time;
-use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Use};
+use crate::table::{Access, Arity, Body, Command, Deprecated, Flag, Group, Keys, Mode, Use};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Pieces, Protocol, Reply, Weight, write};
 use haypile_store::{Key, Txn};
@@ -96,8 +96,18 @@ const SET: Command = Command {
         ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
         ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
     ],
+    uses: Some(uses_of_set),
     ..Command::USUAL
 };
+
+/// Says what a SET does to its key: only with GET does it read it.
+fn uses_of_set(args: Args) -> (Mode, &'static [Use]) {
+    if (3..args.len()).any(|i| args.is(i, "get")) {
+        (Mode::Rw, &[Use::Access, Use::Update])
+    } else {
+        (Mode::Ow, &[Use::Update])
+    }
+}
 
 fn set(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (key, value) = (args.key(txn, 1), args.get(2));

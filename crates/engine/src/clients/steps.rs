@@ -1,7 +1,7 @@
 //! SUBSCRIBE and its relatives with very many names: what is left to do (`run::subscribing`).
 
 use crate::clients::session::Session;
-use haypile_commands::host::Channels;
+use haypile_commands::table::Subscribes;
 use haypile_commands::{CommandId, Entry};
 use haypile_resp::{self as resp, OwnedArgs};
 
@@ -17,19 +17,6 @@ pub(crate) struct Steps {
     pub next: usize,
 }
 
-/// Which names a command takes, and whether it ends subscriptions; `None` if it is none of these commands.
-fn kind_of(entry: &Entry) -> Option<(Channels, bool)> {
-    Some(match entry.command.name {
-        "subscribe" => (Channels::Plain, false),
-        "psubscribe" => (Channels::Pattern, false),
-        "ssubscribe" => (Channels::Shard, false),
-        "unsubscribe" => (Channels::Plain, true),
-        "punsubscribe" => (Channels::Pattern, true),
-        "sunsubscribe" => (Channels::Shard, true),
-        _ => return None,
-    })
-}
-
 impl Steps {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
@@ -43,7 +30,7 @@ impl Steps {
         if names > 0 && names <= NAMES_AT_ONCE {
             return None;
         }
-        let (kind, ends) = kind_of(entry)?;
+        let Subscribes { kind, ends } = entry.command.subscribes?;
         let words = if names > 0 {
             args.to_owned_args()
         } else {

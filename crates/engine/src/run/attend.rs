@@ -11,10 +11,6 @@ use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_resp::{Args, Reply};
 use std::time::Duration;
 
-/// Commands that a client in that state may call.
-const ALLOWED_WHILE_BOUND: [&str; 9] =
-    ["ping", "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "quit", "reset"];
-
 /// How long a command waits for a congested inbox before it looks again.
 const CONGESTED_WAIT: Duration = Duration::from_millis(1);
 
@@ -53,7 +49,7 @@ impl Workbench {
         if !session.state.authenticated && has_password && !entry.flags.has(Flag::NoAuth) {
             return self.deny(engine, session, entry, call.args, "NOAUTH Authentication required.", out);
         }
-        if session.state.is_bound() && !ALLOWED_WHILE_BOUND.contains(&&*entry.full_name) {
+        if session.state.is_bound() && !entry.command.runs_while_bound {
             let text = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
                  context",
@@ -83,7 +79,7 @@ impl Workbench {
             session.waiting = Waiting::Paused;
             return Attended::Held(Next::Sleep(CONGESTED_WAIT));
         }
-        if bits & MONITORED != 0 && !(session.multi.is_some() && crate::run::execute::is_queued(entry)) {
+        if bits & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
             self.show_monitors(engine, session, entry, call.args);
         }
         Attended::Go

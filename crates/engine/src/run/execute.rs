@@ -15,7 +15,7 @@ use crate::run::host::Desk;
 use crate::run::short::{Once, Try};
 use crate::run::worker::{Next, Turn, Workbench};
 use haypile_commands::table::HostFn;
-use haypile_commands::{Args, Body, Control, Entry, Error, Flag};
+use haypile_commands::{Args, Body, Entry, Error, Flag};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Key, Stop, Store, WritePressure};
@@ -197,7 +197,7 @@ impl Workbench {
         if store.is_none() && !entry.flags.has(Flag::Loading) {
             return Ok(self.refuse(engine, session, engine.loading_error(), out));
         }
-        if session.multi.is_some() && is_queued(entry) {
+        if session.multi.is_some() && !entry.command.runs_in_multi {
             return Ok(self.queue(engine, session, entry, args, out));
         }
         match (entry.command.body, store) {
@@ -291,12 +291,4 @@ impl Workbench {
 #[inline]
 pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
     if grows { store.pressure() } else { store.pressure_to_shrink() }
-}
-
-/// Whether MULTI queues the command, rather than letting it run at once.
-pub(crate) fn is_queued(entry: &Entry) -> bool {
-    match entry.command.body {
-        Body::Engine(control) => matches!(control, Control::Unwatch | Control::Save),
-        _ => entry.command.name != "quit",
-    }
 }

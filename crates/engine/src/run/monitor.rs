@@ -4,7 +4,7 @@ use crate::clients::inbox::Notice;
 use crate::clients::pubsub::Payload;
 use crate::clients::session::Session;
 use crate::run::engine::Engine;
-use haypile_commands::{Entry, Flag, redact};
+use haypile_commands::{Entry, Flag, Selects, redact};
 use haypile_resp::{Args, number};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,13 +15,13 @@ pub(crate) fn is_shown(entry: &Entry) -> bool {
 
 /// The database that a client is in after a command: Redis shows that one.
 pub(crate) fn database_after(engine: &Engine, entry: &Entry, args: Args<'_>, database: u32) -> u32 {
-    match entry.full_name.as_str() {
-        "select" => {
-            let chosen = number::parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
+    match entry.command.selects {
+        Some(Selects::Argument(at)) => {
+            let chosen = number::parse_i64(args.get(at)).and_then(|index| u32::try_from(index).ok());
             chosen.filter(|&index| index < engine.databases).unwrap_or(database)
         }
-        "reset" => 0,
-        _ => database,
+        Some(Selects::First) => 0,
+        None => database,
     }
 }
 
