@@ -3,11 +3,10 @@
 //! Owns the interface only. The engine implements it for a session, and decides when the changes take effect (in MULTI,
 //! with the other effects of the block). Every method is cheap and never blocks.
 
-use crate::args::Args;
 use crate::error::Result;
 use crate::lookup::{CommandId, Table};
-use crate::table::TxnFn;
 use haypile_resp::{Protocol, Reply};
+use haypile_store::Txn;
 use std::sync::Arc;
 
 /// The connection that a command came by, and the server behind it.
@@ -49,8 +48,12 @@ pub trait Host {
     /// Who may call DEBUG, and whether this client is on the same host.
     fn debug_access(&self) -> DebugAccess;
     fn is_local(&self) -> bool;
-    /// Runs something that looks at data, in a transaction that is there already or on the I/O pool, without key locks.
-    fn in_transaction(&mut self, run: TxnFn, args: Args) -> Result<Reply>;
+    /// Runs something that looks at data, in the transaction that the command is part of.
+    ///
+    /// # Errors
+    /// Those of `run`, and [`Stop::Long`](haypile_store::Stop::Long) where there is no transaction yet: the engine begins
+    /// one on the I/O pool, without key locks, and runs the command again there.
+    fn in_transaction(&mut self, run: &mut dyn FnMut(&mut Txn) -> Result<Reply>) -> Result<Reply>;
     /// Whether expired keys are removed although nobody asks for them.
     fn set_active_expire(&mut self, is_on: bool);
     /// Writes a line to the server's log.

@@ -149,13 +149,10 @@ const PFSELFTEST: Command = Command {
     ..Command::USUAL
 };
 
-fn pfselftest(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    host.in_transaction(
-        |txn, _| {
-            txn.long()?;
-            hll::selftest::run(txn.random()).map_err(|why| Error::text(format!("TESTFAILED {why}")))?;
-            Ok(Reply::ok())
-        },
-        args,
-    )
+fn pfselftest(host: &mut dyn Host, _: Args) -> Result<Reply> {
+    host.in_transaction(&mut |txn| {
+        txn.long()?;
+        hll::selftest::run(txn.random()).map_err(|why| Error::text(format!("TESTFAILED {why}")))?;
+        Ok(Reply::ok())
+    })
 }

@@ -9,6 +9,7 @@
 pub mod table;
 
 pub mod args;
+pub mod call;
 pub mod error;
 pub mod flags;
 pub mod host;
@@ -42,6 +43,7 @@ mod server;
 pub mod compatibility;
 
 pub use args::Args;
+pub use call::call;
 pub use error::{Error, Result};
 pub use host::Host;
 pub use lookup::{CommandId, Entry, Table};

@@ -293,7 +293,7 @@ fn debug(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let found = SUBCOMMANDS.iter().find(|sub| args.is(1, sub.name) && sub.arguments.contains(&(args.len() - 2)));
     match found.map(|sub| &sub.run) {
         Some(Session(run)) => run(host, args),
-        Some(Data(run)) => host.in_transaction(*run, args),
+        Some(Data(run)) => host.in_transaction(&mut |txn| run(txn, args)),
         None => Err(Error::wrong_subcommand(args)),
     }
 }

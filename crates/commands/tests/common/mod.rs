@@ -4,9 +4,9 @@ use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
     Library, MemoryFacts, Paused, Reload, Replies, Shown, Shutdown, SlowCall, Wait,
 };
-use haypile_commands::table::TxnFn;
-use haypile_commands::{Args, Body, CommandId, Error, Result, Table};
+use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
+use haypile_store::Txn;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ impl Host for Session {
         self.local
     }
 
-    fn in_transaction(&mut self, _run: TxnFn, _args: Args) -> Result<Reply> {
+    fn in_transaction(&mut self, _run: &mut dyn FnMut(&mut Txn) -> Result<Reply>) -> Result<Reply> {
         panic!("there is no data")
     }
 

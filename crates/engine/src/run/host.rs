@@ -15,8 +15,7 @@ use haypile_commands::host::{
     BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
     Library, MemoryFacts, Paused, Reload, Replies, Shutdown, SlowCall, Wait,
 };
-use haypile_commands::table::TxnFn;
-use haypile_commands::{Args, CommandId, Error, Result, Table};
+use haypile_commands::{CommandId, Error, Result, Table};
 use haypile_config::Protected;
 use haypile_resp::{Protocol, Reply};
 use haypile_store::{Stop, Txn};
@@ -125,9 +124,9 @@ impl Host for Desk<'_, '_> {
         self.state.is_local
     }
 
-    fn in_transaction(&mut self, run: TxnFn, args: Args<'_>) -> Result<Reply> {
+    fn in_transaction(&mut self, run: &mut dyn FnMut(&mut Txn<'_>) -> Result<Reply>) -> Result<Reply> {
         match &mut self.txn {
-            Some(txn) => run(txn, args),
+            Some(txn) => run(txn),
             None => Err(Error::Stop(Stop::Long)),
         }
     }
@@ -154,6 +153,9 @@ impl Host for Desk<'_, '_> {
 
     fn select(&mut self, index: u32) {
         self.state.database = index;
+        if let Some(txn) = &mut self.txn {
+            txn.select(index);
+        }
     }
 
     fn close_after_reply(&mut self) {

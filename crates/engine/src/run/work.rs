@@ -12,7 +12,7 @@ use crate::run::host::Desk;
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::reply::discarded;
 use crate::run::serving::{Place, Service};
-use haypile_commands::{Access, Args, Body, CommandId, Control, Entry, Error, Flag, Table, Tried};
+use haypile_commands::{self as commands, Access, Args, Body, Command, CommandId, Entry, Error, Flag, Table, Tried};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Bytes, Reply};
 use haypile_store::{Call, Key, Lacking, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -150,15 +150,21 @@ impl Work {
             txn.set_locks(visits);
         }
         let reply = match self {
-            Work::Command(id, args) => match engine.table.entry(*id).command.body {
-                Body::Wait(run) => run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
-                    Tried::Got(reply) => reply,
-                    Tried::Nothing(nothing) => {
-                        awaited = Some((*id, args, nothing));
-                        Reply::None
-                    }
-                }),
-                run => run_command(engine, &mut txn, session, state, run, args.as_args(), call.mode),
+            Work::Command(id, args) => match engine.table.entry(*id) {
+                Entry { command: Command { body: Body::Wait(run), .. }, .. } => {
+                    run(&mut txn, Args::from(args.as_args())).map(|tried| match tried {
+                        Tried::Got(reply) => reply,
+                        Tried::Nothing(nothing) => {
+                            awaited = Some((*id, args, nothing));
+                            Reply::None
+                        }
+                    })
+                }
+                entry => {
+                    let may_wait = call.mode == Mode::Disk;
+                    let mut desk = Desk { engine, session, state, txn: Some(&mut txn), may_wait };
+                    commands::call(&mut desk, entry, Args::from(args.as_args()))
+                }
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
         };
@@ -230,18 +236,13 @@ impl Block {
         let mut replies: Vec<Reply> = Vec::with_capacity(self.commands.len());
         for (at, queued) in self.commands.iter().enumerate() {
             state.acts.begin_command(at);
-            let command = engine.table.entry(queued.command).command;
-            let started = engine.statistics.clock.now();
-            let (savepoint, before) = (txn.savepoint(), state.protocol);
-            let reply = match run_command(engine, txn, session, state, command.body, queued.args.as_args(), mode) {
-                Ok(reply) => reply,
-                Err(Error::Stop(stop)) => return Err(stop.into()),
-                Err(error) => {
-                    txn.rollback(savepoint);
-                    error.into_reply()
-                }
-            };
             let entry = engine.table.entry(queued.command);
+            let (started, before) = (engine.statistics.clock.now(), state.protocol);
+            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait: mode == Mode::Disk };
+            let reply = match commands::call(&mut desk, entry, Args::from(queued.args.as_args())) {
+                Err(error @ Error::Stop(_)) => return Err(error),
+                reply => reply.unwrap_or_else(Error::into_reply),
+            };
             called.push(Called::new(&engine.statistics, entry, queued.args.as_args(), &reply, started));
             if state.protocol != before {
                 // Earlier replies stay in the protocol of their time.
@@ -275,33 +276,5 @@ impl Block {
             }
         }
         Ok(false)
-    }
-}
-
-fn run_command(
-    engine: &Engine,
-    txn: &mut Txn<'_>,
-    session: u64,
-    state: &mut State,
-    body: Body,
-    args: resp::Args<'_>,
-    mode: Mode,
-) -> Result<Reply, Error> {
-    match body {
-        Body::Txn(run) => run(txn, Args::from(args)),
-        // In a block nothing waits.
-        Body::Wait(run) => run(txn, Args::from(args)).map(Tried::at_once),
-        Body::Host(run) => {
-            let may_wait = mode == Mode::Disk;
-            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait };
-            let reply = run(&mut desk, Args::from(args))?;
-            txn.select(state.database);
-            Ok(reply)
-        }
-        // EXEC has ended all watching, as in Redis.
-        Body::Engine(Control::Unwatch) => Ok(Reply::ok()),
-        Body::Engine(_) | Body::Container | Body::Migrate(_) => {
-            unreachable!("these are never queued: the dispatcher runs them")
-        }
     }
 }
