@@ -51,6 +51,11 @@ impl Table {
         Self::of(crate::groups())
     }
 
+    /// All commands under their own names, and these: a test's own.
+    pub fn with(more: &'static [Command]) -> Self {
+        Self::of(&[crate::groups(), &[more]].concat())
+    }
+
     pub(crate) fn of(groups: &[&'static [Command]]) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
         for command in groups.iter().flat_map(|group| group.iter()) {

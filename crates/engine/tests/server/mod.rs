@@ -114,6 +114,10 @@ fn settings() -> Settings {
 }
 
 pub fn engine(workers: usize) -> Arc<Engine> {
+    engine_of(Table::new(), workers)
+}
+
+fn engine_of(table: Table, workers: usize) -> Arc<Engine> {
     let about = Process {
         executable: "test".into(),
         config_file: None,
@@ -122,7 +126,7 @@ pub fn engine(workers: usize) -> Arc<Engine> {
         allocator: haypile_engine::Allocator::NONE,
     };
     let settings = Arc::new(settings());
-    Engine::new(settings, Table::new(), workers, about, |_| ())
+    Engine::new(settings, table, workers, about, |_| ())
 }
 
 impl Server {
@@ -132,7 +136,12 @@ impl Server {
 
     /// A server of this data.
     pub fn over(data: Data) -> Server {
-        let server = Server::loading_over(data);
+        Server::with_table(data, Table::new())
+    }
+
+    /// A server of this data that has the commands of `table`.
+    pub fn with_table(data: Data, table: Table) -> Server {
+        let server = Server::loading_over(data, table);
         server.engine.serve(server.store.store.clone()).expect("threads can start");
         server
     }
@@ -152,11 +161,11 @@ impl Server {
 
     /// A server whose store is not there yet.
     pub fn loading() -> Server {
-        Server::loading_over(Data::new())
+        Server::loading_over(Data::new(), Table::new())
     }
 
-    fn loading_over(data: Data) -> Server {
-        let engine = engine(1);
+    fn loading_over(data: Data, table: Table) -> Server {
+        let engine = engine_of(table, 1);
         let (wake, wakes) = channel();
         let wake = Mutex::new(wake);
         let worker =
