@@ -55,6 +55,18 @@ impl Hold {
     pub fn after(&self) -> Index {
         self.after
     }
+
+    /// Lets go of the records through `after`.
+    ///
+    /// # Panics
+    /// What was let go of does not come back.
+    pub fn advance(&mut self, after: Index) {
+        assert!(after >= self.after, "a hold only advances");
+        let mut state = self.shared.state.lock();
+        let held = state.holds.iter_mut().find(|held| **held == self.after);
+        *held.expect("it is there as long as the hold lives") = after;
+        self.after = after;
+    }
 }
 
 impl Drop for Hold {
@@ -73,6 +85,17 @@ impl Log {
         let after = state.applied;
         state.holds.push(after);
         Hold { shared: self.shared.clone(), after }
+    }
+
+    /// Keeps all records above `after` from now on; None where one of them is gone already.
+    pub fn hold_after(&self, after: Index) -> Option<Hold> {
+        let mut state = self.shared.state.lock();
+        let first = state.segments.first().map_or(state.written.next(), |held| held.first);
+        if after.next() < first {
+            return None;
+        }
+        state.holds.push(after);
+        Some(Hold { shared: self.shared.clone(), after })
     }
 
     /// Writes what is held, through `until`, which is durable, as a log into the empty directory `dir`. It is synced when

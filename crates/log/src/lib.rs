@@ -44,7 +44,7 @@ pub use histories::Histories;
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Durability, Options, Retention};
-pub use reader::{Next, Reader};
+pub use reader::{Next, Reader, Through};
 pub use replay::{Progress, Record, Replay};
 pub use survey::{ADVICE, Applied, Cut, Damage, OpenError};
 pub use unchanged::UnchangedFiles;

@@ -16,6 +16,7 @@ use crate::files::write_all_at;
 use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin, clean_mark};
 use crate::histories::Histories;
 use crate::options::{Durability, Options};
+use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::replay::Replay;
 use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
@@ -170,11 +171,12 @@ impl Log {
         survey.write_end_again(&*options.files)?;
         let (last, clean, cut) = (survey.last, survey.clean, survey.cut.take());
         let (mut histories, lacking) = (survey.histories.clone(), survey.lacking);
-        if let Some(origin) = origin_at_open(&survey) {
+        if let Some(origin) = origin_at_open(&survey, options.follows) {
             histories.push(HistoryStart { history: random_history(&options), origin });
         }
         let next_number = survey.next_number;
-        let shared = Arc::new(Shared::new(options, histories, last, survey.segments.clone(), next_number));
+        let shared =
+            Arc::new(Shared::new(options, histories, (last, survey.time_ms), survey.segments.clone(), next_number));
         let start = shared.state.lock().start();
         let threads = Arc::new(Threads::default());
         let replay = Replay::new(shared.clone(), threads.clone(), survey, applied.index);
@@ -237,16 +239,43 @@ impl Log {
     }
 
     /// Gives the record its index and puts it into the buffer: called under the latches that order the memtable.
-    /// `time_ms` is the wall clock in milliseconds; `body_crc` is what [`body_crc`](crate::body_crc) makes of `body`.
+    /// `time_ms` is the wall clock in milliseconds, and taken for that of the record before where it went back; `body_crc` is what [`body_crc`](crate::body_crc) makes of `body`.
     #[inline]
     pub fn append(&self, reserved: Reservation<'_>, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32) -> Index {
+        let charge = self.redeem(reserved, body.len());
+        self.shared.append(&mut self.shared.queue.lock(), kind, time_ms, body, body_crc, charge)
+    }
+
+    /// Appends a record of another log, of which this one is a copy: with the same index, time and body. Called under the
+    /// latches that order the memtable.
+    ///
+    /// # Panics
+    /// The index is that of the record after the last one.
+    pub fn append_at(
+        &self,
+        reserved: Reservation<'_>,
+        index: Index,
+        kind: Kind,
+        time_ms: u64,
+        body: &[u8],
+        body_crc: u32,
+    ) {
+        let charge = self.redeem(reserved, body.len());
+        let mut queue = self.shared.queue.lock();
+        queue.follow(index, time_ms);
+        self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge);
+    }
+
+    /// Returns the charge of a reservation that a body of this length is about to use up.
+    #[inline]
+    fn redeem(&self, reserved: Reservation<'_>, body_bytes: usize) -> u64 {
         let charge = reserved.charge;
         assert!(
-            std::ptr::eq(reserved.shared, &*self.shared) && body.len() as u64 + RECORD_CHARGE_BYTES <= charge,
+            std::ptr::eq(reserved.shared, &*self.shared) && body_bytes as u64 + RECORD_CHARGE_BYTES <= charge,
             "the reservation is of this log and covers the record"
         );
         std::mem::forget(reserved);
-        self.shared.append(kind, time_ms, body, body_crc, charge)
+        charge
     }
 
     /// Records from here on are of this term and entry of a consensus group: their groups say so, and share none with
@@ -336,6 +365,41 @@ impl Log {
     pub fn begin_loaded_history(&self) -> Result<HistoryStart, SyncError> {
         let history = random_history(&self.shared.options);
         self.begin(|_, last| HistoryStart { history, origin: Origin::Loaded(last) })
+    }
+
+    /// Begins a history of this log's own, which forks behind the last record: what a copy does that goes on by itself. It is
+    /// on the disk when this returns, and takes no index. Blocks.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced.
+    pub fn begin_history(&self) -> Result<HistoryStart, SyncError> {
+        let history = random_history(&self.shared.options);
+        self.begin(|histories, last| {
+            let parent = histories.newest().expect("an open log has a history").history;
+            HistoryStart { history, origin: Origin::Fork(parent, last) }
+        })
+    }
+
+    /// Goes on with the next history of the log of which this one is a copy. Where that log went through several without a
+    /// record, each is adopted in turn. It is on the disk when this returns. Blocks.
+    ///
+    /// # Panics
+    /// The history forks right behind the last record from the one that this log has.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced. It may be tried again.
+    pub fn adopt_history(&self, start: HistoryStart) -> Result<(), SyncError> {
+        let state = self.shared.state.lock();
+        let current = state.start();
+        if current == start {
+            return state.failed.as_ref().map_or(Ok(()), |failure| Err(SyncError(failure.text.clone())));
+        }
+        drop(state);
+        self.begin(|_, last| {
+            assert_eq!(start.parent(), Some((current.history, last)), "the next history forks behind the last record");
+            start
+        })
+        .map(drop)
     }
 
     /// Leaves a history that began with a load which never came to be: another one goes on with what was before. Blocks.
@@ -579,8 +643,7 @@ impl Shared {
     }
 
     #[inline]
-    pub(crate) fn append(&self, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
-        let mut queue = self.queue.lock();
+    fn append(&self, queue: &mut Queue, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
         let synced = || Index(self.synced.load(Ordering::Acquire));
         let index = queue.append(kind, time_ms, body, body_crc, charge, synced);
         self.last.store(index.0, Ordering::Release);
@@ -617,12 +680,12 @@ impl Shared {
 }
 
 /// Where the history of an open log comes from; None if the one that was found goes on.
-fn origin_at_open(survey: &Survey) -> Option<Origin> {
+fn origin_at_open(survey: &Survey, follows: bool) -> Option<Origin> {
     let Some(newest) = survey.histories.newest() else { return Some(Origin::Nothing) };
     match survey.lacking {
         // The load never came to be, and nothing was written since.
         Some(loaded) if survey.last == loaded.after() => Some(survey.histories.origin_without(loaded)),
-        _ => (!survey.clean).then_some(Origin::Fork(newest.history, survey.last)),
+        _ => (!survey.clean && !follows).then_some(Origin::Fork(newest.history, survey.last)),
     }
 }
 

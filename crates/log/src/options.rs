@@ -45,6 +45,8 @@ pub struct Options {
     pub retention: Retention,
     /// What the log is known to hold from elsewhere: a record up to here that is missing is damage. 0 for nothing.
     pub complete_through: Index,
+    /// The log is a copy of another one, whose histories it goes through: an open begins none of its own.
+    pub follows: bool,
     /// Where it is noted how far the log reaches, so that a lost segment or directory is noticed; None for nowhere.
     pub end: Option<EndFile>,
     pub files: Arc<dyn Files>,
@@ -66,6 +68,7 @@ impl Options {
             unsynced_bytes_max: 32 << 20,
             retention: Retention { bytes: 256 << 20, age_ms: u64::MAX },
             complete_through: Index(0),
+            follows: false,
             end: None,
             files: Arc::new(DiskFiles),
             now_ms: Arc::new(|| {
@@ -92,6 +95,7 @@ impl fmt::Debug for Options {
             .field("unsynced_bytes_max", &self.unsynced_bytes_max)
             .field("retention", &self.retention)
             .field("complete_through", &self.complete_through)
+            .field("follows", &self.follows)
             .field("end", &self.end)
             .field("files", &self.files)
             .finish_non_exhaustive()

@@ -33,6 +33,8 @@ pub(crate) struct Queue {
     charge: u64,
     /// Which entry the next record belongs to, and all of `current`.
     entry: Entry,
+    /// The time of the newest record, which the next one's is not before.
+    time_ms: u64,
     current: BytesMut,
     /// `current` was made for one long record: it is not kept.
     long: bool,
@@ -43,12 +45,14 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(last: Index) -> Queue {
+    /// Goes on behind record `last`, of which the time is `time_ms`.
+    pub(crate) fn new(last: Index, time_ms: u64) -> Queue {
         Queue {
             last,
             first: last.next(),
             charge: 0,
             entry: Entry::default(),
+            time_ms,
             current: BytesMut::new(),
             long: true,
             full: Vec::new(),
@@ -66,7 +70,8 @@ impl Queue {
         self.last
     }
 
-    /// Gives the record its index. `synced` tells which chunks may be used again.
+    /// Gives the record its index. Its time is that of the record before where the clock went back. `synced` tells which
+    /// chunks may be used again.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -83,6 +88,8 @@ impl Queue {
         }
         let index = self.last.next();
         self.last = index;
+        let time_ms = time_ms.max(self.time_ms);
+        self.time_ms = time_ms;
         if self.current.is_empty() {
             self.current.extend_from_slice(&[0; GROUP_HEADER_BYTES]);
             self.first = index;
@@ -94,6 +101,17 @@ impl Queue {
         self.current.extend_from_slice(body);
         self.charge += charge;
         index
+    }
+
+    /// The next record is one of another log, which has this index there: it keeps its time.
+    pub(crate) fn follow(&mut self, index: Index, time_ms: u64) {
+        assert_eq!(index, self.last.next(), "a copy takes every record, in order");
+        self.time_ms = self.time_ms.min(time_ms);
+    }
+
+    /// The time of the newest record.
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.time_ms
     }
 
     /// Records from here on belong to this entry: they share no group with those before.

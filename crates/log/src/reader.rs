@@ -1,6 +1,6 @@
 //! A live reader: follows the log from an index, out of memory where that is still there, else out of the segments.
 //!
-//! It sees durable records only, and never holds the log back: what was purged before it got there is a gap.
+//! It sees durable records only, or those that its user chose, and never holds the log back: what was purged before it got there is a gap.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,8 +14,21 @@ use crate::walk::{Found, Walk};
 /// Bytes that are copied out of memory at a time, under the log's mutex; at least one group.
 const COPY_BYTES: usize = 64 * 1024;
 
+/// Which records a reader sees.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Through {
+    /// Those that are as durable as the log's setting asks.
+    #[default]
+    Durable,
+    /// Those that were handed to the operating system: a power failure may take them back.
+    Written,
+    /// Those that are on the disk. See [`Log::request_sync`](crate::Log::request_sync) for who waits for them.
+    Synced,
+}
+
 pub struct Reader {
     shared: Arc<Shared>,
+    through: Through,
     next: Index,
     source: Option<Source>,
 }
@@ -40,7 +53,12 @@ pub enum Next<'a> {
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>, after: Index) -> Reader {
-        Reader { shared, next: after.next(), source: None }
+        Reader { shared, through: Through::default(), next: after.next(), source: None }
+    }
+
+    /// Chooses which records the reader sees.
+    pub fn through(self, through: Through) -> Reader {
+        Reader { through, ..self }
     }
 
     /// Index of the record that comes next.
@@ -87,14 +105,21 @@ impl Reader {
         }))
     }
 
-    /// The history of the record that was returned last.
-    pub(crate) fn start(&self) -> HistoryStart {
+    /// Returns the history of the record that was returned last, and where it comes from.
+    ///
+    /// # Panics
+    /// A record was returned.
+    pub fn start(&self) -> HistoryStart {
         let source = self.source.as_ref().expect("a record was returned");
         source.segment.header.start
     }
 
     fn durable(&self) -> Index {
-        let index = if self.shared.fsync() { &self.shared.synced } else { &self.shared.written };
+        let index = match self.through {
+            Through::Durable if self.shared.fsync() => &self.shared.synced,
+            Through::Synced => &self.shared.synced,
+            Through::Durable | Through::Written => &self.shared.written,
+        };
         Index(index.load(Ordering::Acquire))
     }
 

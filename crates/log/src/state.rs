@@ -211,7 +211,7 @@ impl Shared {
     pub(crate) fn new(
         options: Options,
         histories: Histories,
-        last: Index,
+        (last, time_ms): (Index, u64),
         segments: Vec<Held>,
         next_number: u64,
     ) -> Shared {
@@ -261,7 +261,7 @@ impl Shared {
             files: options.files.clone(),
             fsync: AtomicBool::new(options.durability == Durability::Fsync),
             options,
-            queue: Padded(Mutex::new(Queue::new(last))),
+            queue: Padded(Mutex::new(Queue::new(last, time_ms))),
             state: Mutex::new(state),
             sync_cv: Condvar::new(),
             write_cv: Condvar::new(),

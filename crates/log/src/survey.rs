@@ -155,6 +155,8 @@ pub(crate) struct Survey {
     pub lacking: Option<HistoryStart>,
     /// The last record; 0 if there is none.
     pub last: Index,
+    /// No record has a later time than this.
+    pub time_ms: u64,
     pub clean: bool,
     /// Where in the last segment the first group begins that no later one knew to be synced.
     pub unsynced_from: u64,
@@ -181,6 +183,7 @@ impl Survey {
             histories: Histories::default(),
             lacking: None,
             last: Index(0),
+            time_ms: 0,
             clean: false,
             unsynced_from: SEGMENT_HEADER_BYTES,
             sweep: Vec::new(),
@@ -332,6 +335,8 @@ impl Survey {
         let mut walk = Walk::new(file.clone(), segment.header.salt, tail.first, tail.bytes);
         // Where the last record ends, or the mark of a clean stop behind it.
         let mut good_end = SEGMENT_HEADER_BYTES;
+        // A segment that supersedes was made when all before it was there.
+        let mut time_ms = if segment.header.first.0 > 0 { segment.header.created_ms } else { 0 };
         // Groups above the newest mark: at most what the writer was allowed to leave unsynced.
         let mut unsynced = VecDeque::new();
         let bad = loop {
@@ -339,6 +344,7 @@ impl Survey {
                 Ok(found) => {
                     known_kind(&segment, found.header.kind)?;
                     good_end = walk.offset();
+                    time_ms = found.header.time_ms;
                     if found.header.index == found.group.first {
                         unsynced.push_back((found.group.first, found.group_start));
                         while unsynced.front().is_some_and(|(first, _)| *first <= found.group.synced) {
@@ -390,6 +396,7 @@ impl Survey {
         }
         self.clean = clean;
         self.last = tail.last;
+        self.time_ms = time_ms;
         Ok(())
     }
 

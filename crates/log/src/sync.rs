@@ -199,7 +199,8 @@ impl Shared {
 
     /// The header of a segment whose length is not known yet.
     pub(crate) fn segment_header(&self, state: &mut State, number: u64, first: Index) -> SegmentHeader {
-        let created_ms = (self.options.now_ms)();
+        // Where a segment has no records, this is how far times have got.
+        let created_ms = (self.options.now_ms)().max(self.queue.lock().time_ms());
         let (start, ancestors) = (state.start(), state.histories.ancestors());
         SegmentHeader { number, first, salt: state.salt(), created_ms, start, ancestors, allocated_bytes: 0 }
     }
