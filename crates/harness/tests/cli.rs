@@ -129,7 +129,7 @@ fn redis_cli_looks_through_the_keys() {
     server.stop().expect("it stops cleanly");
 }
 
-/// What needs scripts or replicas says that they are not there, and leaves the server as it was.
+/// Options that need scripts or replicas tell that these are not there, and leave the server as it was.
 #[test]
 fn redis_cli_hears_what_is_not_there() {
     let (server, place) = start("cli-absent");

@@ -57,7 +57,7 @@ fn go_redis_works() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let (server, _place) = start("go");
     let text = output(program.to_str().expect("the path is text"), &[&server.port().to_string()], "");
-    // It tells on standard error of subscribers that it has connected again.
+    // The library tells on standard error of subscribers that it has connected again.
     assert!(text.contains("all good\n"), "{text}");
     server.stop().expect("it stops cleanly");
 }

@@ -7,7 +7,7 @@ use haypile_harness::server::{Server, Template, Workplace, haypile_binary};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What is there before each command; all keys that begin with `gone` have expired by then.
+/// The commands before each command under test; all keys that begin with `gone` have expired by then.
 const KEYS: &[&str] = &[
     "SET a 1",
     "RPUSH l x y z",
@@ -133,8 +133,8 @@ const COMMANDS: &[&str] = &[
     "XGROUP CREATE gone g 0 MKSTREAM",
 ];
 
-/// They answer an error, of an absent key. redis-server has removed the expired one by then; here, what fails has no
-/// effect, and the active expiry removes it.
+/// Commands that answer an error for an absent key. redis-server has removed the expired key by then; here, a command
+/// that fails has no effect, and the active expiry removes the key.
 const REFUSED: &[&str] = &[
     "RENAME gone b",
     "RENAMENX gone b",
@@ -150,11 +150,11 @@ const REFUSED: &[&str] = &[
     "PFDEBUG TODENSE gone",
 ];
 
-/// They change nothing, and leave an expired key as reads do.
+/// Commands that change nothing, and leave an expired key as reads do.
 const UNCHANGED: &[&str] = &["BITFIELD gone GET u8 0", "XACK gone g 1-1"];
 
-/// They have nothing to store. redis-server deletes the destination without a look at its deadline, which does not
-/// count; here it has expired, as in all other commands.
+/// Commands that have nothing to store. redis-server deletes the destination without a look at its deadline, which does
+/// not count; here it has expired, as in all other commands.
 const EMPTY: &[&str] = &[
     "BITOP OR gone none",
     "SORT none STORE gone",
@@ -165,7 +165,7 @@ const EMPTY: &[&str] = &[
     "GEOSEARCHSTORE gone places FROMLONLAT 0 0 BYRADIUS 9 km",
 ];
 
-/// They come upon no single key, or are not in 7.0, or are functions, which are not here.
+/// Commands on no single key, commands that are not in 7.0, and those of functions, which are not here.
 const ELSEWHERE: &[&str] = &[
     "flushall",
     "flushdb",
@@ -189,7 +189,7 @@ fn all() -> impl Iterator<Item = &'static &'static str> {
     [COMMANDS, REFUSED, UNCHANGED, EMPTY].into_iter().flatten()
 }
 
-/// What a command has left: its reply where that says something, and how many keys have expired and are there.
+/// The effect of a command: its reply where that says something, and how many keys have expired and are there.
 type Seen = (String, Option<String>, Option<String>);
 
 fn ask(client: &mut Client, command: &str) -> String {

@@ -113,7 +113,7 @@ fn same(ours: &[String], theirs: &[String], what: &str) {
     assert_eq!(ours.len(), theirs.len(), "{what}");
 }
 
-/// What redis-server has after it has loaded a file; `None` if it cannot.
+/// Returns the content of a redis-server that has loaded a file; `None` if it cannot.
 fn loaded_by_redis(file: &Path) -> Option<Vec<String>> {
     let place = place("import-redis");
     std::fs::copy(file, place.data().join("dump.rdb")).expect("there is room");
@@ -121,7 +121,7 @@ fn loaded_by_redis(file: &Path) -> Option<Vec<String>> {
     Some(content(&mut server.client().expect("it accepts clients")))
 }
 
-/// What our server has in a directory that a file was imported into.
+/// Returns the content of our server in a directory that a file was imported into.
 fn imported(file: &Path) -> Vec<String> {
     let place = place("import-ours");
     imports(import(&file.to_string_lossy(), &["--dir"]).arg(place.data()));
@@ -255,7 +255,7 @@ fn file_of_redis(place: &Workplace, large: bool) -> (PathBuf, Vec<String>) {
         tell(&mut client, "XGROUP CREATE none g 0 MKSTREAM");
         tell(&mut client, "SET going x PX 1");
     }
-    // It is in the file where the clock has not come that far when it is saved.
+    // The key is in the file where the clock has not come that far when it is saved.
     tell(&mut client, "SAVE");
     let theirs = content(&mut client).into_iter().filter(|line| !line.contains(" going ")).collect();
     server.stop().expect("it stops");

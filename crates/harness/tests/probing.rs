@@ -1,5 +1,5 @@
-//! What graphical clients ask when they connect and while they show a server, over both protocols: each reply must be
-//! of the kind that redis-server's is, and make sense.
+//! The questions of graphical clients when they connect and while they show a server, over both protocols: each reply
+//! must be of the kind that redis-server's is, and make sense.
 
 mod tools;
 
@@ -7,9 +7,9 @@ use haypile_harness::client::{Client, Reply};
 use haypile_harness::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use tools::start;
 
-/// What a reply has to be, beside the kind of redis-server's.
+/// The demand on a reply, beside the kind of redis-server's.
 enum Sane {
-    /// Nothing more: its content is the server's own.
+    /// No other demand: the content is the server's own.
     Kind,
     /// A text with all of these in it.
     Text(&'static [&'static str]),

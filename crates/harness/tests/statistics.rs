@@ -1,4 +1,4 @@
-//! What monitoring reads from INFO counts what redis-server counts.
+//! The counters of INFO that monitoring reads agree with those of redis-server.
 
 use haypile_harness::bench::BASE;
 use haypile_harness::client::{Client, Reply, info_field};
@@ -306,7 +306,7 @@ fn info_has_every_field_of_redis() {
         found
     };
     let ours = fields(&ours);
-    // What was called by the harness itself differs.
+    // Sections that list the commands called here differ.
     let compared = |field: &&(String, String)| !["Commandstats", "Latencystats"].contains(&field.0.as_str());
     let missing: Vec<_> =
         fields(&theirs).into_iter().filter(|field| compared(&field) && !ours.contains(field)).collect();

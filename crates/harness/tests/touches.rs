@@ -1,12 +1,13 @@
-//! What counts as a use of a key is what counts for redis-server: with an LFU policy whose counters rise with each use
-//! and never fall, OBJECT FREQ tells how often a command has used each of its keys.
+//! Uses of a key are counted as by redis-server: with an LFU policy whose counters rise with each use and never fall,
+//! OBJECT FREQ tells how often a command has used each of its keys.
 
 use haypile_harness::bench::BASE;
 use haypile_harness::client::Client;
 use haypile_harness::server::{Server, Template, Workplace, haypile_binary};
 use std::time::Duration;
 
-/// What is there before each command. Small integers are not: Redis has one object for all keys that hold the same one.
+/// The commands before each command under test. Small integers are left out: Redis has one object for all keys that
+/// hold the same one.
 const KEYS: &[&str] = &[
     "MSET a 70001 b 70002",
     "RPUSH l x y z",

@@ -46,7 +46,7 @@ impl Modules {
         found.map(|(path, _)| path.clone()).unwrap_or_default()
     }
 
-    /// What `pub use` and its like make of other modules' names.
+    /// Returns the names of other modules that a file exports by `pub use`.
     fn exports_of(&self, file: usize) -> BTreeMap<String, Vec<String>> {
         let all = uses(&self.sources[file].code).into_iter().filter(|(public, _)| *public);
         // Names of other crates lead nowhere.

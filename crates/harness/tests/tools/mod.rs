@@ -1,4 +1,4 @@
-//! What the tests with real clients share: a server, and programs that run to their end.
+//! The parts that tests with real clients share: a server, and programs that run to their end.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{BufRead, BufReader, Write};
