@@ -225,7 +225,7 @@ fn remove_piece(path: &Path) -> io::Result<u64> {
             return fs::remove_file(entry.path()).map(|()| 0);
         }
         if about.len() > PIECE_BYTES {
-            // No other link to the file exists: a file under such a name is never linked.
+            // The file has no other link, and a file under such a name gets none.
             File::options().write(true).open(entry.path())?.set_len(about.len() - PIECE_BYTES)?;
             return Ok(PIECE_BYTES);
         }

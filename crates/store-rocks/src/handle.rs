@@ -15,7 +15,7 @@ const STRIPES: usize = 32;
 /// dropped).
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// The open database, alive as long as a handle exists. Fields are dropped in order: files first, then the signal.
+/// The open database, alive as long as an `Arc` of it. Fields are dropped in order: files first, then the signal.
 pub(crate) struct Open {
     pub(crate) db: DB,
     _gone: Signal,
