@@ -108,10 +108,14 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         commands: &["config|get", "config|set"],
-        what: "A share in `maxmemory-clients` is one of the memory budget, also where `maxmemory` is 0. A message that many are sent counts once. Near the bound, clients with large requests under way \
-               are read from slowly, and who publishes waits for those who are being closed. A command that would collect too \
-               long a reply in memory (KEYS) gets an error that begins with OOM.",
-        why: "There always is a memory budget. Clients that can wait do so before others are closed.",
+        what: "`maxmemory-clients` is 50% by default, where Redis has no bound. A share is one of the memory budget, also where \
+               `maxmemory` is 0, and at least 32 MB. A message that many are sent counts once. Near the bound, clients with \
+               large requests under way are read from slowly, fewer replies wait for each client, and who publishes waits for \
+               those who are being closed. Clients that read their replies are closed last, when all together take a quarter \
+               more. A command that would collect too long a reply in memory (KEYS) gets an error that begins with OOM.",
+        why: "`maxmemory` bounds what the data takes. With a bound for what clients need, too, the process stays within 1.25 \
+              of the one and the other, whatever clients do. Those who can wait do so before any is closed. A smaller default \
+              would close clients for values that fit the data.",
         test: "twenty_sides_attack_and_the_process_stays_within_its_bound",
     },
     Difference {

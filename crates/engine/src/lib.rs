@@ -31,7 +31,6 @@ pub use clients::statistics::counters::{Count, Counters, Distribution, Histogram
 pub use info::page::page as info_page;
 pub use run::backups::{Archive, Made};
 pub use run::engine::{Engine, Loading, Process, StoreRef};
-pub use run::execute::OUTPUT_BYTES_MAX;
 pub use run::memory::Allocator;
 pub use run::migrate::{Target, Targets};
 pub use run::reload::Opener;

@@ -8,7 +8,7 @@
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::{Output, SPARE_BYTES_MAX};
 use crate::stream::{Reader, Writer};
-use haypile_engine::{Client, Counters, Delivery, Event, Next, OUTPUT_BYTES_MAX, Session, Worker};
+use haypile_engine::{Client, Counters, Delivery, Event, Next, Session, Worker};
 use haypile_log::Index;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -187,7 +187,7 @@ impl Connection {
                         self.state.borrow_mut().session.wake();
                     }
                     Next::Block(time) => self.stay_blocked(event_loop, reader, rest, time).await?,
-                    Next::Drain => poll_fn(|_| self.poll_drained(OUTPUT_BYTES_MAX / 2)).await?,
+                    Next::Drain => self.stay_until_drained(event_loop).await?,
                     Next::Close => {
                         poll_fn(|_| self.poll_drained(0)).await?;
                         return Err(Lost);
@@ -215,6 +215,28 @@ impl Connection {
             })
             .await?;
             waited += ROOM_POLL;
+        }
+        Ok(())
+    }
+
+    /// Waits until the client has read half of the bytes that its replies may take. Where these are fewer than usual, it
+    /// looks again from time to time: a client that sends all its requests before it reads gets on when there is room.
+    async fn stay_until_drained(&self, event_loop: &EventLoop) -> Result<(), Lost> {
+        let engine = &event_loop.engine;
+        let bytes_max = engine.output_bytes_max();
+        let mut drained = pin!(poll_fn(|_| self.poll_drained(bytes_max / 2)));
+        if !engine.output_is_short() {
+            return drained.await;
+        }
+        while engine.output_bytes_max() <= bytes_max {
+            let mut look = pin!(tokio::time::sleep(ROOM_WAIT));
+            let is_drained = poll_fn(|cx| match drained.as_mut().poll(cx) {
+                Poll::Ready(end) => Poll::Ready(Some(end)),
+                Poll::Pending => look.as_mut().poll(cx).map(|()| None),
+            });
+            if let Some(end) = is_drained.await {
+                return end;
+            }
         }
         Ok(())
     }
@@ -339,8 +361,9 @@ impl Connection {
     /// Counts the client's memory; where all clients together have too much, some are closed, soon.
     #[inline]
     fn count(&self, event_loop: &EventLoop, state: &State) {
-        let own = state.output_bytes(self.draining.get()) + self.client.input_capacity.load(Ordering::Relaxed);
-        event_loop.engine.count_client(&state.session, own, state.output.shared().1);
+        let input = self.client.input_capacity.load(Ordering::Relaxed);
+        let output = state.output_bytes(self.draining.get());
+        event_loop.engine.count_client(&state.session, input, output, state.output.shared().1);
     }
 
     #[inline]
@@ -442,7 +465,10 @@ impl Connection {
     /// Counts the bytes that have not left.
     fn show_output(&self, event_loop: &EventLoop, state: &State) {
         let (messages, message_bytes) = state.output.shared();
-        self.client.output_bytes.store(state.output.unsent(), Ordering::Relaxed);
+        let unsent = state.output.unsent();
+        if self.client.output_bytes.swap(unsent, Ordering::Relaxed) == 0 && unsent > 0 {
+            self.client.note_read(now_us() / 1000);
+        }
         self.client.output_capacity.store(state.output.capacity(), Ordering::Relaxed);
         self.client.messages.store(messages, Ordering::Relaxed);
         self.client.message_bytes.store(message_bytes + state.session.reply_bytes(), Ordering::Relaxed);
@@ -498,11 +524,18 @@ impl Connection {
                     event_loop.on_sent(count);
                     output.on_sent(count, &mut event_loop.spares.borrow_mut());
                     self.wake_if_drained(output);
+                    if output.unsent() > 0 {
+                        self.client.note_read(now_us() / 1000);
+                    }
                     if count < asked {
+                        output.shrink(&mut event_loop.spares.borrow_mut());
                         return Sent::Full;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Sent::Full,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    output.shrink(&mut event_loop.spares.borrow_mut());
+                    return Sent::Full;
+                }
                 Err(_) => {
                     self.close(output);
                     return Sent::All;

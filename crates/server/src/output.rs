@@ -15,6 +15,9 @@ pub const SPARE_BYTES_MAX: usize = 64 << 10;
 /// The size above which a buffer is not kept for other connections.
 const LARGE_BYTES_MAX: usize = 4 << 20;
 
+/// The number of sent bytes that stay at the front of a buffer.
+const SENT_BYTES_KEPT: usize = 4 << 10;
+
 /// How many small buffers are kept.
 const SPARE_BUFFERS: usize = 256;
 
@@ -150,13 +153,25 @@ impl Output {
         if self.sent == self.bytes.len() && self.shared.is_empty() {
             self.sent = 0;
             spares.give(std::mem::take(&mut self.bytes));
-        } else if self.sent > SPARE_BYTES_MAX && self.sent >= self.bytes.len() - self.sent {
+        } else if self.sent > SENT_BYTES_KEPT && self.sent >= self.bytes.len() - self.sent {
             // Bytes that have left make room for new ones. Unsent bytes are moved no farther than they are long, so
             // that in all no more bytes are moved than sent, however many lie here.
             self.bytes.drain(..self.sent);
             self.shared.iter_mut().for_each(|shared| shared.at -= self.sent);
             self.sent = 0;
         }
+    }
+
+    /// Moves what has not left to a buffer of its size, if it lies in a much larger one: it is going to stay for a while.
+    pub fn shrink(&mut self, spares: &mut Spares) {
+        let rest = &self.bytes[self.sent..];
+        if self.bytes.capacity() <= SPARE_BYTES_MAX || rest.len() > self.bytes.capacity() / 2 {
+            return;
+        }
+        let moved = rest.to_vec();
+        self.shared.iter_mut().for_each(|shared| shared.at -= self.sent);
+        self.sent = 0;
+        spares.give(std::mem::replace(&mut self.bytes, moved));
     }
 
     /// Drops everything: the client is gone.
@@ -275,6 +290,23 @@ mod tests {
         }
         assert_eq!(output.unsent(), 2 * SPARE_BYTES_MAX);
         assert!(moved <= PIECES * 2 * SPARE_BYTES_MAX, "{moved} bytes were moved");
+    }
+
+    #[test]
+    fn what_stays_does_not_keep_a_large_buffer() {
+        let (mut output, mut spares) = (Output::default(), Spares::default());
+        output.buffer(&mut spares).resize(SPARE_BYTES_MAX * 8, 1);
+        let payload = Payload::uncounted(vec![2; 3]);
+        output.share(&payload);
+        append(&mut output, b"end");
+        output.release(Index(0), Index(0));
+        output.shrink(&mut spares);
+        assert_eq!(spares.large.capacity(), 0, "most of it is in use");
+        output.on_sent(SPARE_BYTES_MAX * 6, &mut spares);
+        output.shrink(&mut spares);
+        assert!(output.capacity() < SPARE_BYTES_MAX * 3 && spares.large.capacity() > 0);
+        let sent = send(&mut output, 1000);
+        assert_eq!(sent, [&vec![1; SPARE_BYTES_MAX * 2][..], &[2; 3], b"end"].concat());
     }
 
     #[test]

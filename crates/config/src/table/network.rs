@@ -48,8 +48,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::used(
         "maxmemory-clients",
         Kind::BytesOrPercent,
-        "0",
-        "Bytes that all clients' requests, replies, messages and subscriptions may take together, beside `maxmemory`, or a share of it; above it the clients with most are closed. 0 is no bound.",
+        "50%",
+        "Bytes that all clients' requests, replies, messages and subscriptions may take together, beside `maxmemory`, or a share of it, which is at least 32 MB; above it the clients with most are closed, those that read last. 0 is no bound.",
     ),
     Row::harmless("bind-source-addr", TEXT, "\"\"", "Source address of outgoing connections; there are none."),
     Row::harmless("socket-mark-id", int(0, u32::MAX as i64), "0", "Mark on sockets for packet filters.").immutable(),

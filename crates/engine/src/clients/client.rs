@@ -178,6 +178,12 @@ impl Client {
         self.footprint.bytes()
     }
 
+    /// Notes that its socket has taken some of its replies, but not all.
+    #[inline]
+    pub fn note_read(&self, now_ms: u64) {
+        self.footprint.note_read(now_ms);
+    }
+
     /// Whether it is being closed because clients take too much together: it is sent nothing any more.
     #[inline]
     pub fn is_evicted(&self) -> bool {

@@ -2,9 +2,9 @@
 //!
 //! Each event loop counts the bytes of its own clients in a word that nobody else writes, when a client's figure has changed:
 //! requests that have not run, queued commands, watched keys, subscriptions, replies and messages that have not left, and what
-//! long replies hold. The sum is compared with the bound wherever it has grown. Above the bound the clients with most bytes are
-//! closed, as in Redis 7; just below it, clients with large requests under way are read from slowly (`is_tight`), and those who
-//! publish wait while others are being closed.
+//! long replies hold. The sum is compared with the bound wherever it has grown. Before it is reached, clients with large requests
+//! under way are read from slowly, and the replies that wait for each client shrink (`output_bytes_max`). Above it the clients with
+//! most bytes are closed, as in Redis 7, but for those that read their replies; those who publish wait meanwhile.
 //!
 //! Invariant: each client that may be closed is in exactly one of the buckets, by the power of two of its bytes.
 
@@ -18,6 +18,20 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// The least bound that counts: with less, nobody could talk to the server any more. Redis has the same.
 const BOUND_BYTES_MIN: u64 = 128 << 10;
+
+/// The least bound that a share of the budget stands for: a small budget is one for the data, and clients with requests and
+/// replies of a usual size shall not be closed for it.
+const SHARE_BYTES_MIN: u64 = 32 << 20;
+
+/// Bytes of one client's replies at which its next commands wait, by how much room there is: as long as there is enough, when
+/// clients take three quarters of the bound, and when they take all of it.
+const OUTPUT_BYTES_MAX: [usize; 3] = [1 << 20, 256 << 10, 16 << 10];
+
+/// A client reads if its socket has taken some of its replies within this time, or if they have waited for no longer.
+const READS_WITHIN_MS: u64 = 2000;
+
+/// How long it is not looked again for clients to close, when there were none but such as read.
+pub(crate) const LOOK_AGAIN_MS: u64 = 10;
 
 /// Clients with less than this are in the first bucket; each following one goes to the double.
 const SMALL_BYTES: usize = 16 << 10;
@@ -53,6 +67,10 @@ pub(crate) struct ClientMemory {
     /// Bytes of clients that were told to go and are still there.
     pub(crate) leaving: AtomicU64,
     buckets: Mutex<[BTreeMap<u64, Arc<Client>>; BUCKETS]>,
+    /// An element of `OUTPUT_BYTES_MAX`. Read for each command, hence apart from what changes often.
+    pub(crate) output_bytes_max: Padded<AtomicUsize>,
+    /// When all clients with too much were found to read.
+    pub(crate) spared_ms: AtomicU64,
     pub closed: Count,
 }
 
@@ -65,6 +83,12 @@ pub(crate) struct Footprint {
     /// Bytes of its own, and of messages that it shares with others. Written by its event loop.
     pub(crate) own: AtomicUsize,
     pub(crate) shared: AtomicUsize,
+    /// Of its own, those of replies that are on their way to it; 0 if it is sent more than it asks for. Written by its event loop.
+    pub(crate) replies: AtomicUsize,
+    /// Of these, rows that long replies hold, which others may hold as well.
+    pub(crate) rows: AtomicUsize,
+    /// When it read replies last, or when the oldest of them began to wait, in milliseconds since 1970.
+    read_ms: AtomicU64,
     /// Where it is among the buckets; changes under their lock.
     bucket: AtomicU8,
     /// What it has still to give back since it was told to go; changes under the lock of the buckets.
@@ -76,6 +100,9 @@ impl Default for Footprint {
         Footprint {
             own: AtomicUsize::new(0),
             shared: AtomicUsize::new(0),
+            replies: AtomicUsize::new(0),
+            rows: AtomicUsize::new(0),
+            read_ms: AtomicU64::new(0),
             bucket: AtomicU8::new(NO_BUCKET),
             leaving: AtomicU64::new(0),
         }
@@ -92,6 +119,30 @@ impl Footprint {
     pub fn bytes(&self) -> u64 {
         (self.own.load(Ordering::Relaxed) + self.shared.load(Ordering::Relaxed)) as u64
     }
+
+    /// Notes that the client reads, or that something begins to wait for it.
+    pub fn note_read(&self, now_ms: u64) {
+        self.read_ms.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+/// Whether replies are most of what a client takes, and it reads them: it needs no more than time.
+fn reads(client: &Client, now_ms: u64) -> bool {
+    let Footprint { own, replies, read_ms, .. } = &client.footprint;
+    let is_recent = || now_ms.saturating_sub(read_ms.load(Ordering::Relaxed)) < READS_WITHIN_MS;
+    replies.load(Ordering::Relaxed) > own.load(Ordering::Relaxed) / 2
+        && (client.output_bytes.load(Ordering::Relaxed) == 0 || is_recent())
+}
+
+/// What one client takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Bytes of its own, and of messages that it shares with others.
+    pub own: usize,
+    pub shared: usize,
+    /// Of its own, those of replies that it has asked for, and of these the rows that long ones hold.
+    pub replies: usize,
+    pub rows: usize,
 }
 
 fn bucket_of(bytes: usize) -> u8 {
@@ -115,6 +166,8 @@ impl ClientMemory {
             collected: AtomicU64::new(0),
             leaving: AtomicU64::new(0),
             buckets: Mutex::new(std::array::from_fn(|_| BTreeMap::new())),
+            output_bytes_max: Padded(AtomicUsize::new(OUTPUT_BYTES_MAX[0])),
+            spared_ms: AtomicU64::new(0),
             closed: Count::default(),
         }
     }
@@ -130,7 +183,7 @@ impl ClientMemory {
             share if share & PERCENT != 0 => match self.budget.load(Ordering::Relaxed) {
                 // Of nothing there is no share: tests have no budget.
                 0 => return None,
-                budget => budget / 100 * (share & !PERCENT),
+                budget => (budget / 100 * (share & !PERCENT)).max(SHARE_BYTES_MIN),
             },
             bytes => bytes,
         };
@@ -162,22 +215,50 @@ impl ClientMemory {
         self.leaving.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets a client's figures; called by its event loop only. Whether they have grown.
+    /// Sets a client's figures; called by its event loop only. How they have changed.
     #[inline]
-    pub fn set(&self, client: &Arc<Client>, own: usize, shared: usize, may_be_closed: bool) -> bool {
-        let footprint = &client.footprint;
+    pub fn set(&self, client: &Arc<Client>, figures: Figures, may_be_closed: bool) -> std::cmp::Ordering {
+        let (footprint, Figures { own, shared, .. }) = (&client.footprint, figures);
         let before = (footprint.own.load(Ordering::Relaxed), footprint.shared.load(Ordering::Relaxed));
         let bucket = if may_be_closed { bucket_of(own + shared) } else { NO_BUCKET };
+        footprint.replies.store(figures.replies, Ordering::Relaxed);
+        footprint.rows.store(figures.rows, Ordering::Relaxed);
         if before == (own, shared) && bucket == footprint.bucket.load(Ordering::Relaxed) {
-            return false;
+            return std::cmp::Ordering::Equal;
         }
         footprint.own.store(own, Ordering::Relaxed);
         footprint.shared.store(shared, Ordering::Relaxed);
-        self.held[client.worker].0.add((own as u64).wrapping_sub(before.0 as u64));
+        let change = (own + shared).cmp(&(before.0 + before.1));
+        let add = || self.held[client.worker].0.add((own as u64).wrapping_sub(before.0 as u64));
+        // Whoever sees that all together take too much sees who takes it.
+        if change.is_le() {
+            add();
+        }
         if bucket != footprint.bucket.load(Ordering::Relaxed) {
             self.move_to(client, bucket);
         }
-        own + shared > before.0 + before.1
+        if change.is_gt() {
+            add();
+        }
+        change
+    }
+
+    /// Sets how many bytes of replies may wait for a client, now that all of them take `bytes`.
+    pub(crate) fn adapt(&self, bytes: u64) {
+        let level = match self.bound() {
+            Some(bound) if bytes > bound => 2,
+            Some(bound) if bytes > bound / 4 * 3 => 1,
+            _ => 0,
+        };
+        if self.output_bytes_max.0.load(Ordering::Relaxed) != OUTPUT_BYTES_MAX[level] {
+            self.output_bytes_max.0.store(OUTPUT_BYTES_MAX[level], Ordering::Relaxed);
+        }
+    }
+
+    /// Whether replies wait in fewer bytes than usual.
+    #[inline]
+    pub(crate) fn is_adapted(&self) -> bool {
+        self.output_bytes_max.0.load(Ordering::Relaxed) != OUTPUT_BYTES_MAX[0]
     }
 
     #[cold]
@@ -202,29 +283,74 @@ impl ClientMemory {
 
     /// A client has gone.
     pub fn forget(&self, client: &Arc<Client>) {
-        self.set(client, 0, 0, false);
+        self.set(client, Figures::default(), false);
         // It may have been told to go since it was looked at.
         self.move_to(client, NO_BUCKET);
     }
 
     /// Takes the clients with most bytes until the others, of whom all together have `all()`, are within `bound`: they are to be
     /// closed. Those with much less than `bytes_min` are left alone. So are small ones, unless it is they who have too much.
-    pub(crate) fn take_worst(&self, bound: u64, bytes_min: usize, all: impl FnOnce() -> u64) -> Vec<Arc<Client>> {
+    ///
+    /// Those that read are spared: their replies wait in few bytes by now. But they may not read so slowly, all together,
+    /// that a quarter more than the bound is taken: then those go that have not read for longest. Rows of long replies,
+    /// which many may hold, do not count for that.
+    pub(crate) fn take_worst(
+        &self,
+        bound: u64,
+        bytes_min: usize,
+        now_ms: u64,
+        all: impl FnOnce() -> u64,
+    ) -> Vec<Arc<Client>> {
         let mut buckets = lock(&self.buckets);
         let leaving = self.leaving.load(Ordering::Relaxed);
         let mut excess = all().saturating_sub(leaving).saturating_sub(bound);
-        let are_many = self.own_bytes().saturating_sub(leaving) > bound;
-        let first = bucket_of(bytes_min).max(u8::from(!are_many));
+        let small_bytes = || self.own_bytes().saturating_sub(self.leaving.load(Ordering::Relaxed));
+        let first = bucket_of(bytes_min) as usize;
         let mut taken = Vec::new();
-        while excess > 0 && taken.len() < CLOSED_AT_ONCE {
-            let worst = buckets[first as usize..].iter_mut().rev().find_map(BTreeMap::pop_first);
-            let Some((_, client)) = worst else { break };
+        let mut take = |of_size: &mut BTreeMap<u64, Arc<Client>>, id: u64, excess: &mut u64| {
+            let Some(client) = of_size.remove(&id) else { return };
             let bytes = client.footprint.bytes();
             client.footprint.bucket.store(LEAVING, Ordering::Relaxed);
             client.footprint.leaving.store(bytes, Ordering::Relaxed);
             self.leaving.fetch_add(bytes, Ordering::Relaxed);
-            excess = excess.saturating_sub(bytes);
+            *excess = excess.saturating_sub(bytes);
             taken.push(client);
+        };
+        let (mut spared, mut spared_bytes, mut spared_rows) = (Vec::new(), 0, 0);
+        let mut left = CLOSED_AT_ONCE;
+        for (bucket, of_size) in buckets.iter_mut().enumerate().skip(first).rev() {
+            if bucket == 0 && small_bytes().saturating_sub(spared_bytes) <= bound {
+                break;
+            }
+            let (reading, deaf): (Vec<&Arc<Client>>, Vec<_>) =
+                of_size.values().partition(|client| reads(client, now_ms));
+            for Client { id, footprint, .. } in reading.into_iter().map(|client| &**client) {
+                spared.push((footprint.read_ms.load(Ordering::Relaxed), bucket, *id));
+                spared_bytes += footprint.bytes();
+                spared_rows += footprint.rows.load(Ordering::Relaxed) as u64;
+            }
+            let deaf: Vec<u64> = deaf.into_iter().map(|client| client.id).collect();
+            for id in deaf {
+                if excess == 0 || left == 0 {
+                    break;
+                }
+                take(of_size, id, &mut excess);
+                left -= 1;
+            }
+        }
+        excess = excess.saturating_sub(bound / 4).saturating_sub(spared_rows);
+        if excess > 0 {
+            spared.sort_unstable();
+            for (_, bucket, id) in spared {
+                if excess == 0 || left == 0 {
+                    break;
+                }
+                take(&mut buckets[bucket], id, &mut excess);
+                left -= 1;
+            }
+        }
+        if taken.is_empty() {
+            self.spared_ms.store(now_ms, Ordering::Relaxed);
         }
         taken
     }
@@ -264,14 +390,20 @@ mod tests {
         Arc::new(Client::new(id, (id % 2) as usize, Peer::default(), 0))
     }
 
+    fn own(own: usize, shared: usize) -> Figures {
+        Figures { own, shared, ..Figures::default() }
+    }
+
     #[test]
     fn the_sum_follows_the_figures_of_all_loops() {
+        use std::cmp::Ordering::{Equal, Greater, Less};
         let memory = memory(0);
         let (a, b) = (client(1), client(2));
-        assert!(memory.set(&a, 1000, 0, true));
-        assert!(memory.set(&b, 500, 70_000, true));
+        assert_eq!(memory.set(&a, own(1000, 0), true), Greater);
+        assert_eq!(memory.set(&b, own(500, 70_000), true), Greater);
         assert_eq!(memory.bytes(), 1500, "what is shared is counted where it is");
-        assert!(!memory.set(&b, 400, 70_000, true) && !memory.set(&b, 400, 70_000, true));
+        assert_eq!(memory.set(&b, own(400, 70_000), true), Less);
+        assert_eq!(memory.set(&b, own(400, 70_000), true), Equal);
         memory.add_shared(70_000);
         assert_eq!(memory.bytes(), 71_400);
         memory.forget(&a);
@@ -286,33 +418,79 @@ mod tests {
         let clients: Vec<_> = (1..=6).map(client).collect();
         for (client, bytes) in clients.iter().zip([100 << 10, 3 << 20, 800, 2 << 20, 400 << 10, 9 << 20]) {
             // The last one wants to be kept.
-            memory.set(client, bytes, 0, client.id != 6);
+            memory.set(client, own(bytes, 0), client.id != 6);
         }
         let ids = |taken: Vec<Arc<Client>>| taken.iter().map(|client| client.id).collect::<Vec<_>>();
         let others = (5 << 20) + (500 << 10) + 800;
-        assert_eq!(ids(memory.take_worst(1 << 20, 4 << 20, || others)), [0_u64; 0], "none has so much");
-        assert_eq!(ids(memory.take_worst(1 << 20, 0, || others)), [2, 4]);
+        assert_eq!(ids(memory.take_worst(1 << 20, 4 << 20, 0, || others)), [0_u64; 0], "none has so much");
+        assert_eq!(ids(memory.take_worst(1 << 20, 0, 0, || others)), [2, 4]);
         assert!(memory.is_closing());
-        assert_eq!(ids(memory.take_worst(1 << 20, 0, || others)), [0_u64; 0], "they are on their way");
+        assert_eq!(ids(memory.take_worst(1 << 20, 0, 0, || others)), [0_u64; 0], "they are on their way");
         // Figures of one that is on its way out do not bring it back.
-        memory.set(&clients[1], 40 << 20, 0, true);
-        memory.set(&clients[3], 1 << 20, 0, true);
+        memory.set(&clients[1], own(40 << 20, 0), true);
+        memory.set(&clients[3], own(1 << 20, 0), true);
         assert_eq!(memory.leaving.load(Ordering::Relaxed), 41 << 20, "one has given half of it back, one has got more");
         memory.forget(&clients[1]);
         memory.forget(&clients[3]);
         assert!(!memory.is_closing());
-        assert_eq!(ids(memory.take_worst(10 << 20, 0, || 99 << 20)), [5, 1], "small ones cannot help it");
-        assert_eq!(ids(memory.take_worst(0, 0, || 9 << 20)), [3], "the smallest, but not the one that is kept");
+        assert_eq!(ids(memory.take_worst(10 << 20, 0, 0, || 99 << 20)), [5, 1], "small ones cannot help it");
+        assert_eq!(ids(memory.take_worst(0, 0, 0, || 9 << 20)), [3], "the smallest, but not the one that is kept");
+    }
+
+    /// `kind` and megabytes: those that read are spared, up to a quarter above the bound.
+    #[test]
+    fn clients_that_read_are_closed_last() {
+        const NOW_MS: u64 = 1_000_000;
+        const READS: (usize, u64) = (1, NOW_MS - 10);
+        const IS_DEAF: (usize, u64) = (1, NOW_MS - READS_WITHIN_MS);
+        const HAS_READ_ALL: (usize, u64) = (0, 0);
+        let check = |clients: &[((usize, u64), usize, usize)], all: u64, closed: &[u64]| {
+            let memory = memory(0);
+            let clients: Vec<_> = clients.iter().zip(1..).map(|(of, id)| (of, client(id))).collect();
+            for (((unread, read_ms), megabytes, rows), client) in &clients {
+                client.output_bytes.store(*unread, Ordering::Relaxed);
+                client.footprint.note_read(*read_ms);
+                let own = megabytes << 20;
+                let figures = Figures { own, shared: 0, replies: own, rows: rows << 20 };
+                memory.set(client, figures, true);
+            }
+            let taken = memory.take_worst(16 << 20, 0, NOW_MS, || all << 20);
+            assert_eq!(taken.iter().map(|client| client.id).collect::<Vec<_>>(), closed, "of {all} MB");
+        };
+        check(&[(READS, 8, 0), (IS_DEAF, 1, 0), (HAS_READ_ALL, 8, 0)], 17, &[2]);
+        check(&[(READS, 9, 0), (HAS_READ_ALL, 9, 0)], 18, &[]);
+        const SELDOM: (usize, u64) = (1, NOW_MS - READS_WITHIN_MS / 2);
+        check(&[(READS, 12, 0), (SELDOM, 10, 0), (IS_DEAF, 1, 0)], 23, &[3, 2]);
+        // Small ones cannot help what large ones take.
+        check(&[(READS, 18, 0), (IS_DEAF, 0, 0)], 18, &[]);
+        check(&[(READS, 12, 11), (READS, 12, 11)], 24, &[]);
+        // Requests are not waited for: who has sent them may never send the rest.
+        let memory = memory(0);
+        let queues = client(1);
+        memory.set(&queues, Figures { own: 9 << 20, replies: 4 << 20, ..Figures::default() }, true);
+        assert_eq!(memory.take_worst(1 << 20, 0, NOW_MS, || 9 << 20).len(), 1);
+    }
+
+    #[test]
+    fn replies_wait_in_fewer_bytes_where_room_is_short() {
+        let memory = memory(16 << 20);
+        for (megabytes, bytes_max) in [(11, 1 << 20), (13, 256 << 10), (17, 16 << 10), (2, 1 << 20)] {
+            memory.adapt(megabytes << 20);
+            assert_eq!(memory.output_bytes_max.0.load(Ordering::Relaxed), bytes_max, "{megabytes} MB");
+            assert_eq!(memory.is_adapted(), bytes_max < 1 << 20);
+        }
     }
 
     #[test]
     fn a_share_is_of_the_budget_and_a_bound_is_not_too_small() {
         let config = |share| Config { maxmemory_clients: share, ..Config::defaults(Path::new("/")) };
         let budget = Arc::new(AtomicU64::new(1 << 30));
-        let memory = ClientMemory::new(1, &config(Share::Percent(50)), budget.clone());
-        assert_eq!(memory.bound(), Some((1 << 30) / 100 * 50));
+        let memory = ClientMemory::new(1, &Config::defaults(Path::new("/")), budget.clone());
+        assert_eq!(memory.bound(), Some((1 << 30) / 100 * 50), "the default");
         budget.store(4 << 30, Ordering::Relaxed);
         assert_eq!(memory.bound(), Some((4 << 30) / 100 * 50));
+        budget.store(40 << 20, Ordering::Relaxed);
+        assert_eq!(memory.bound(), Some(SHARE_BYTES_MIN));
         for (share, bound) in [
             (Share::Bytes(0), None),
             (Share::Percent(0), None),

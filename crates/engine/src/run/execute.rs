@@ -25,9 +25,6 @@ use std::time::Duration;
 /// this length has its costs shared well enough.
 const TURN_COMMANDS_MAX: usize = 1024;
 
-/// Bytes of output at which a connection's next commands wait until its client has read some.
-pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
-
 /// Why a command did not run to its end at once.
 pub(crate) enum Hindrance {
     /// Somebody is alone.
@@ -127,7 +124,7 @@ impl Workbench {
         let mut started = engine.statistics.clock.now();
         let begun = *begun.get_or_insert(started);
         for (at, call) in located.calls.iter().enumerate() {
-            if out.len() >= OUTPUT_BYTES_MAX {
+            if out.len() >= engine.output_bytes_max() {
                 return (bytes, commands, Next::Drain);
             }
             let before = std::mem::replace(&mut bytes, ahead.end(at));

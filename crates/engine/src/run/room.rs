@@ -1,12 +1,14 @@
 //! What bounds the memory of clients (`clients::client_memory`): those with most are closed, and long replies are made only
 //! where they have room.
 
-use crate::clients::client_memory::{CONGESTED_BYTES_MAX, ClientMemory, Counted, RESERVED_BYTES_MIN};
+use crate::clients::client_memory::{
+    CONGESTED_BYTES_MAX, ClientMemory, Counted, Figures, LOOK_AGAIN_MS, RESERVED_BYTES_MIN,
+};
 use crate::clients::session::Session;
 use crate::run::engine::Engine;
 use haypile_resp::Reply;
 use haypile_store::Room;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -38,37 +40,70 @@ impl Engine {
         self.client_memory.bound().map_or(CONGESTED_BYTES_MAX, |bound| share(bound).min(CONGESTED_BYTES_MAX))
     }
 
-    /// Sets what a session and its connection's buffers take: bytes of its own, and of messages that it shares with others.
+    /// Bytes of one client's replies at which its next commands wait until it has read some.
     #[inline]
-    pub fn count_client(&self, session: &Session, own: usize, shared: usize) {
-        let of_session = session.bytes();
-        let (own, shared) = (of_session.0 + own, of_session.1 + shared);
-        if self.client_memory.set(&session.client, own, shared, !session.state.no_evict) {
-            self.bound_clients();
+    pub fn output_bytes_max(&self) -> usize {
+        self.client_memory.output_bytes_max.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether the replies of each client wait in fewer bytes than usual.
+    pub fn output_is_short(&self) -> bool {
+        self.client_memory.is_adapted()
+    }
+
+    /// Sets the bytes of a session and its connection's buffers: `input` bytes of requests that have not run, `output`
+    /// bytes of replies, and `shared` bytes of messages that others have as well.
+    #[inline]
+    pub fn count_client(&self, session: &Session, input: usize, output: usize, shared: usize) {
+        let (own, of_session) = session.bytes();
+        let rows = session.reply_bytes();
+        // What is sent to those who listen does not wait until they have read.
+        let replies = if session.listens() { 0 } else { output + rows };
+        let figures = Figures { own: own + input + output, shared: of_session + shared, replies, rows };
+        match self.client_memory.set(&session.client, figures, !session.state.no_evict) {
+            std::cmp::Ordering::Greater => self.bound_clients(),
+            std::cmp::Ordering::Less if self.client_memory.is_adapted() => {
+                self.client_memory.adapt(self.client_bytes());
+            }
+            _ => {}
         }
     }
 
-    /// Counts what a client is about to take, until it is looked at again. False if it is among those that are closed for want
-    /// of room.
+    /// Counts the reply that a client is about to take, until its figures are set again. False if the client is among
+    /// those that are closed for want of room.
     pub(crate) fn reserve(&self, session: &Session, more: usize) -> bool {
         let (footprint, may_be_closed) = (&session.client.footprint, !session.state.no_evict);
-        let own = footprint.own.load(Ordering::Relaxed) + more;
-        self.client_memory.set(&session.client, own, footprint.shared.load(Ordering::Relaxed), may_be_closed);
+        let figure = |figure: &AtomicUsize| figure.load(Ordering::Relaxed);
+        let figures = Figures {
+            own: figure(&footprint.own) + more,
+            shared: figure(&footprint.shared),
+            replies: if session.listens() { 0 } else { figure(&footprint.replies) + more },
+            rows: figure(&footprint.rows),
+        };
+        self.client_memory.set(&session.client, figures, may_be_closed);
         self.bound_clients();
         !footprint.is_leaving()
     }
 
-    /// Closes the clients with most bytes while all of them have more than `maxmemory-clients` allows.
+    /// Has replies wait in fewer bytes where clients take nearly as much as `maxmemory-clients` allows, and closes the
+    /// clients with most bytes while all of them have more.
     pub fn bound_clients(&self) {
-        if self.exceeds_clients_bound() {
+        let bytes = self.client_bytes();
+        self.client_memory.adapt(bytes);
+        let Some(bound) = self.client_memory.bound() else { return };
+        if bytes.saturating_sub(self.client_memory.leaving.load(Ordering::Relaxed)) > bound {
             self.close_worst(0);
         }
     }
 
     #[cold]
     fn close_worst(&self, bytes_min: usize) {
-        let Some(bound) = self.client_memory.bound() else { return };
-        let worst = self.client_memory.take_worst(bound, bytes_min, || self.client_bytes());
+        let (Some(bound), now_ms) = (self.client_memory.bound(), self.now_ms()) else { return };
+        let spared_ms = self.client_memory.spared_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(spared_ms) < LOOK_AGAIN_MS && self.client_bytes() < bound / 4 * 5 {
+            return;
+        }
+        let worst = self.client_memory.take_worst(bound, bytes_min, now_ms, || self.client_bytes());
         for client in &worst {
             let mut line = String::new();
             client.line(&mut line, &client.names(), &self.table, self.now_ms());

@@ -7,7 +7,6 @@ use crate::clients::pubsub::{Change, SUBSCRIPTION_BYTES};
 use crate::clients::session::{Session, Waiting};
 use crate::clients::steps::{NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
-use crate::run::execute::OUTPUT_BYTES_MAX;
 use crate::run::host::Desk;
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::{Args, Body, Error};
@@ -41,7 +40,7 @@ impl Workbench {
         mut steps: Box<Steps>,
         out: &mut Vec<u8>,
     ) -> Next {
-        if out.len() >= OUTPUT_BYTES_MAX {
+        if out.len() >= engine.output_bytes_max() {
             session.waiting = Waiting::Steps(steps);
             return Next::Drain;
         }

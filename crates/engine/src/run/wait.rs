@@ -11,7 +11,7 @@ use crate::keys::admission::{Admitted, AloneHeld, KeysHeld};
 use crate::keys::exclusion::Alone;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::run::engine::Engine;
-use crate::run::execute::{Hindrance, OUTPUT_BYTES_MAX, pressure};
+use crate::run::execute::{Hindrance, pressure};
 use crate::run::pool::{Job, LOADS_MAX, Task};
 use crate::run::reply::discarded;
 use crate::run::serving::Place;
@@ -35,7 +35,7 @@ impl Workbench {
                 return Next::Read;
             }
             Waiting::Steps(steps) => return self.step(engine, session, steps, out),
-            Waiting::Stream(pieces) if out.len() >= OUTPUT_BYTES_MAX => {
+            Waiting::Stream(pieces) if out.len() >= engine.output_bytes_max() => {
                 session.waiting = Waiting::Stream(pieces);
                 timed(session).begin_pause(&engine.statistics.clock);
                 return Next::Drain;

@@ -158,7 +158,7 @@ impl Worker {
         engine.clients.add(client.clone());
         let state = State { is_local: client.peer.is_local, ..engine.fresh_state() };
         let session = Session::new(client, state, desk.limits, desk.limits_version);
-        engine.count_client(&session, 0, 0);
+        engine.count_client(&session, 0, 0, 0);
         session
     }
 

@@ -26,14 +26,14 @@ use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 use innocent::Waits;
 
 /// Directives of the server under attack.
-pub const DIRECTIVES: &str = "--maxmemory 128mb --maxmemory-clients 50% --workers 2";
+pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
 
 /// The longest wait of the innocent client in all but one of a hundred requests.
 pub const P99_MAX: Duration = Duration::from_millis(5);
 /// The longest wait of the innocent client.
 pub const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// The most resident memory of the server: `maxmemory` and a quarter of it, half of it for clients as
-/// `maxmemory-clients` is set here, and 96 MB for the program, its threads and the spare memory of its allocator.
+/// `maxmemory-clients` has it by default, and 96 MB for the program, its threads and the spare memory of its allocator.
 pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
 /// The interval between two samples of the resident memory.
 const SAMPLE: Duration = Duration::from_millis(20);
