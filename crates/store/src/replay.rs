@@ -13,7 +13,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the flushes that the replay waits for may go on failing. One may fail because a compaction has all room just now,
+/// and gives it back.
+const FAILING_MAX: Duration = Duration::from_secs(5);
 
 /// How often replay tells its progress, in bytes of records.
 const PROGRESS_BYTES: usize = 1 << 20;
@@ -203,10 +207,13 @@ impl Store {
         }
     }
 
-    /// Keeps replay within the memtable's bound while the generation before is on its way to the base.
+    /// Keeps the replay within the memtable's bound while the generation before is on its way to the base.
     fn wait_for_flush(&self) -> Result<(), OpenError> {
+        let mut failing_since = None;
         while self.memtable.active_bytes() > self.flush.memtable_bytes() / 4 * 5 {
-            if let Some(why) = self.flush.failure() {
+            if let Some(why) = self.flush.failure()
+                && failing_since.get_or_insert_with(Instant::now).elapsed() > FAILING_MAX
+            {
                 let what = "there is more in the log than memory for it, and what was read so far cannot be flushed";
                 return Err(OpenError(format!("{what}: {why}")));
             }

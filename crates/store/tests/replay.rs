@@ -62,17 +62,19 @@ fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
     }
     machine.store.log().sync_through(machine.store.log().last()).expect("synced");
     machine.die();
-    let open = |fault: Option<BaseError>| {
+    let open = |fault: &dyn Fn(&FaultBase)| {
         let base = FaultBase::new(machine.rows.clone());
-        base.set_fault(fault);
+        fault(&base);
         let mut small = options(Path::new("/"));
         small.memtable_bytes = 1 << 20;
         small.log.files = Arc::new(machine.disk.clone());
         Store::open(small, base, |_| {})
     };
-    let error = open(Some(BaseError::Failed("injected".into()))).err().expect("there is no room for all of it");
-    assert!(error.0.contains("cannot be flushed: injected"), "{error}");
-    let store = open(None).expect("opens");
+    let injected = || BaseError::Full("injected".into());
+    let error = open(&|base| base.set_fault(Some(injected()))).err().expect("there is no room for all of it");
+    assert!(error.0.contains("cannot be flushed: the disk is full: injected"), "{error}");
+    // Or it is over soon, as where a compaction had the room.
+    let store = open(&|base| base.fail_next_ingest(injected())).expect("opens");
     let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
     for n in 0..4000 {
         let short = txn.meta(&txn.key(format!("short:{n}").as_bytes())).expect("reads");

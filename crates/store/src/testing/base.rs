@@ -33,6 +33,7 @@ struct Script {
     cold: bool,
     warm: HashSet<Vec<u8>>,
     ingest_fault: Option<BaseError>,
+    next_ingest_fault: Option<BaseError>,
     get_fault: Option<BaseError>,
     reclaim_fault: Option<BaseError>,
     hold_ingests: bool,
@@ -91,6 +92,11 @@ impl FaultBase {
         let mut script = self.script.lock();
         script.cold = cold;
         script.warm.clear();
+    }
+
+    /// Makes the next ingestion fail, and no other.
+    pub fn fail_next_ingest(&self, fault: BaseError) {
+        self.script.lock().next_ingest_fault = Some(fault);
     }
 
     /// Makes ingestions fail, or work again.
@@ -270,8 +276,8 @@ impl Base for FaultBase {
         self.changed.notify_all();
         self.changed.wait_while(&mut script, |script| script.hold_ingests);
         script.held -= 1;
-        if let Some(fault) = &script.ingest_fault {
-            return Err(fault.clone());
+        if let Some(fault) = script.next_ingest_fault.take().or_else(|| script.ingest_fault.clone()) {
+            return Err(fault);
         }
         // Before the first row moves: a sync that ends meanwhile comes too late.
         let synced = self.synced.lock().as_ref().map(|synced| synced());
