@@ -8,6 +8,8 @@ use rust_rocksdb::event_listener::{
     BackgroundErrorRecoveryInfo, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition, EventListener,
     MutableStatus, StatusSeverity, WriteStallInfo,
 };
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thread_priority::{ThreadPriority, ThreadPriorityValue, set_current_thread_priority};
@@ -19,8 +21,9 @@ pub(crate) struct Events {
     /// The error of the last compaction that ended for want of room; none when one has ended well since.
     short: Mutex<Option<BaseError>>,
     pub(crate) background_errors: AtomicU64,
-    /// Compactions that found no room.
+    /// Compactions that found no room, and what the last of them would have read.
     pub(crate) shortages: AtomicU64,
+    pub(crate) short_bytes: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_read_bytes: AtomicU64,
@@ -54,6 +57,12 @@ impl Events {
     }
 }
 
+/// Bytes of the files that a compaction reads.
+fn input_bytes(job: &CompactionJobInfo) -> u64 {
+    let paths = (0..job.input_file_count()).filter_map(|at| job.input_file_at(at));
+    paths.filter_map(|path| std::fs::metadata(OsStr::from_bytes(path)).ok()).map(|file| file.len()).sum()
+}
+
 /// The listener that RocksDB owns.
 pub(crate) struct Listener(pub(crate) Arc<Events>);
 
@@ -78,8 +87,10 @@ impl EventListener for Listener {
 
     fn on_compaction_completed(&self, job: &CompactionJobInfo) {
         let events = &self.0;
-        if job.status().is_ok() {
-            *events.short.lock() = None;
+        match job.status() {
+            Ok(()) => *events.short.lock() = None,
+            // Before anybody is told why.
+            Err(_) => events.short_bytes.store(input_bytes(job), Ordering::Relaxed),
         }
         events.compactions.fetch_add(1, Ordering::Relaxed);
         events.compaction_read_bytes.fetch_add(job.total_input_bytes(), Ordering::Relaxed);

@@ -21,17 +21,18 @@ use rust_rocksdb::{
 use rustix::fs::{Mode as FileMode, OFlags};
 use rustix::io::Errno;
 use std::ffi::CStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long after a compaction that found no room the next one begins by itself. A running compaction takes room that
-/// others may need; those that give room back are asked for (`Base::reclaim_range`).
-const COMPACTION_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// How long after a compaction that found no room the next one begins by itself, unless there is as much room as that one read.
+/// A running compaction takes room that others may need; those that give room back are asked for (`Base::reclaim_range`).
+const COMPACTION_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Rows on disk, up to the applied index.
 pub struct Rocks {
+    directory: PathBuf,
     handle: Handle,
     presence: Presence,
     ingest: Ingest,
@@ -92,6 +93,7 @@ impl Rocks {
         let mut memory_reads = ReadOptions::default();
         memory_reads.set_read_tier(ReadTier::BlockCache);
         let rocks = Rocks {
+            directory: directory.to_path_buf(),
             level0_files: (options.level0_files, options.level0_files_quiet),
             handle,
             presence,
@@ -127,6 +129,12 @@ impl Rocks {
         }
     }
 
+    /// Whether there is as much room as the last compaction read that found none.
+    fn has_room_for_compaction(&self) -> bool {
+        let disk = rustix::fs::statvfs(&self.directory);
+        disk.is_ok_and(|disk| disk.f_bavail * disk.f_frsize >= self.events.short_bytes.load(Ordering::Relaxed))
+    }
+
     /// Holds automatic compactions back for a while after one that found no room, unless another has found some since.
     fn pace_compactions(&self) {
         let mut pace = self.pace.lock();
@@ -134,7 +142,7 @@ impl Rocks {
         let is_short = self.events.short_of_room().is_some();
         let held_until = match pace.held_until {
             None if shortages > pace.shortages => Some(Instant::now() + COMPACTION_RETRY_INTERVAL),
-            Some(until) if !is_short || Instant::now() >= until => None,
+            Some(until) if !is_short || Instant::now() >= until || self.has_room_for_compaction() => None,
             _ => return,
         };
         *pace = Pace { held_until, shortages };
@@ -238,6 +246,8 @@ impl Base for Rocks {
     }
 
     fn pressure(&self) -> Pressure {
+        // A flush that waits for the base looks at nothing else meanwhile.
+        self.pace_compactions();
         let pressure = self.handle.with(|db| {
             Ok(Pressure {
                 level0_files: level_files(db, 0),
