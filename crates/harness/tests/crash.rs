@@ -25,5 +25,5 @@ fn nothing_acknowledged_is_lost_on_a_disk_that_turns_short() {
     let binary = haypile_binary().expect("the server is built before its tests");
     let server = Template::haypile(&binary, short_disk::SMALL_STORE).expect("the template has its marks");
     let options = Options { server, seed: fresh_seed(), time: Duration::from_secs(15), writers: 8 };
-    assert!(short_disk::run_for_losses(&options).expect("the server can be run"), "see the seed and the log above");
+    assert!(short_disk::run(&options).expect("the server can be run"), "see the seed and the log above");
 }

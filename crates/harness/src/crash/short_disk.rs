@@ -180,15 +180,6 @@ fn crowd(disk: &SmallDisk, mut random: Random, stop: &AtomicBool) -> Result<()> 
 
 /// Runs until the time is over and prints totals and losses; returns true if nothing was lost and all room came back.
 pub fn run(options: &Options) -> Result<bool> {
-    run_and(options, room_comes_back)
-}
-
-/// Runs until the time is over; returns true if nothing was lost. How soon room comes back is not checked.
-pub fn run_for_losses(options: &Options) -> Result<bool> {
-    run_and(options, |_, _, _| Ok(()))
-}
-
-fn run_and(options: &Options, end: impl Fn(&Options, &Workplace, &SmallDisk) -> Result<()>) -> Result<bool> {
     println!("crash on a short disk: seed {}, {} writers, {} s", options.seed, options.writers, options.time.as_secs());
     let mut place = Workplace::new("short-disk", None)?;
     let Some(disk) = SmallDisk::mount(&place.data(), &format!("size={DISK_BYTES}")) else { return Ok(true) };
@@ -201,7 +192,7 @@ fn run_and(options: &Options, end: impl Fn(&Options, &Workplace, &SmallDisk) -> 
         totals.rounds += 1;
         result = round(options, &place, &disk, &mut writers, &mut random, &mut totals);
     }
-    let result = result.and_then(|()| end(options, &place, &disk));
+    let result = result.and_then(|()| room_comes_back(options, &place, &disk));
     println!("crash on a short disk: seed {}: {totals:?}", options.seed);
     match result {
         Ok(()) => {
