@@ -6,8 +6,9 @@
 //! is as durable as `Session::gate` asks. It never knows what a command does: that is the command table's.
 //!
 //! Three floors, and `engine` assembled above them: `keys` (who may touch what), `clients` (who is there) and `run` (what
-//! happens). Read `run::worker` and `run::execute` first (the hot path), then `run::wait` (what happens when a command cannot
-//! go on), `run::work` and `run::pool` (the same command elsewhere), `run::multi`, and below them `keys`.
+//! happens). Read `run::worker`, `run::execute` and `run::short` first (the hot path), then `run::protocol` (what all runs
+//! have in common), `run::wait` (what happens when a command cannot go on), `run::work` and `run::pool` (the same command
+//! elsewhere), `run::multi`, and below them `keys`.
 
 mod engine;
 

@@ -1,5 +1,5 @@
 //! The synchronization primitives of the lock table, the exclusion and the I/O pool: those of std, or those of shuttle, which
-//! tries many schedules, when the feature `shuttle` is on. Nothing else is kept here.
+//! tries many schedules, when the feature `shuttle` is on. And counts that never go below zero.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{
@@ -12,6 +12,8 @@ pub(crate) use std::sync::{
     Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, Ordering, fence},
 };
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Takes a mutex whose holders never panic between two consistent states.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -37,4 +39,31 @@ pub(crate) fn spin() {
     shuttle::thread::yield_now();
     #[cfg(not(feature = "shuttle"))]
     std::hint::spin_loop();
+}
+
+/// Lowers a count by as much as it was raised before; the count afterwards. Invariant: no count goes below zero.
+#[inline]
+pub fn lower(count: &AtomicUsize, by: usize) -> usize {
+    let before = count.fetch_sub(by, Relaxed);
+    assert!(before >= by, "a count never goes below zero: {before} less {by}");
+    before - by
+}
+
+/// Lowers a sum of bytes by as much as it was raised before. Invariant: no sum goes below zero.
+#[inline]
+pub fn lower_bytes(sum: &AtomicU64, by: u64) {
+    let before = sum.fetch_sub(by, Relaxed);
+    debug_assert!(before >= by, "a sum never goes below zero: {before} less {by}");
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a count never goes below zero: 1 less 2")]
+    fn a_count_below_zero_is_noticed() {
+        assert_eq!(lower(&AtomicUsize::new(3), 2), 1);
+        lower(&AtomicUsize::new(1), 2);
+    }
 }

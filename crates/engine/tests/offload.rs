@@ -266,6 +266,7 @@ fn event_loops_share_keys() {
 
     fn drive(mut worker: Worker, wakes: std::sync::mpsc::Receiver<()>, index: usize) {
         let engine = Arc::clone(worker.engine());
+        assert!(worker.engine().admit());
         let mut session = worker.connect(haypile_engine::Peer::default());
         let (mut out, mut events) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {

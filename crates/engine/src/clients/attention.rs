@@ -2,6 +2,7 @@
 //! pause, clients in MONITOR, inboxes that are too full. Each is a bit; while none is set, a command pays for one load.
 
 use crate::clients::session::State;
+use crate::sync::lower;
 use haypile_commands::host::Paused;
 use haypile_resp::Protocol;
 use std::sync::Mutex;
@@ -59,7 +60,7 @@ impl Attention {
     }
 
     pub fn remove_monitor(&self) {
-        if self.monitors.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if lower(&self.monitors, 1) == 0 {
             self.set(MONITORED, false);
         }
     }
@@ -80,7 +81,7 @@ impl Attention {
     }
 
     pub fn remove_held(&self) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
+        lower(&self.held, 1);
     }
 
     /// CLIENT PAUSE. The later end and the stronger kind stand, as in Redis.

@@ -10,7 +10,7 @@
 
 use crate::clients::client::Client;
 use crate::clients::statistics::counters::Count;
-use crate::sync::{Mutex, Padded, lock};
+use crate::sync::{Mutex, Padded, lock, lower_bytes};
 use haypile_config::{Config, Share};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -207,7 +207,7 @@ impl ClientMemory {
     }
 
     pub fn subtract_shared(&self, bytes: usize) {
-        self.shared.fetch_sub(bytes as u64, Ordering::Relaxed);
+        lower_bytes(&self.shared, bytes as u64);
     }
 
     /// Whether clients that were told to go are still there.
@@ -371,7 +371,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.memory.collected.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        lower_bytes(&self.memory.collected, self.bytes as u64);
     }
 }
 

@@ -475,7 +475,7 @@ pub struct Change {
 impl Session {
     /// Appends a message, whose head is given in RESP2, unless a reply is half out: then it follows that.
     pub fn push(&mut self, head: &[u8], payload: &Arc<Payload>, gate: Index, out: &mut impl Sink) {
-        self.gate = self.gate.max(gate);
+        self.depend_on(gate);
         match self.is_half_out() || !self.deferred.is_empty() {
             true => append(head, payload, self.state.protocol, &mut self.deferred),
             false => append(head, payload, self.state.protocol, out),

@@ -86,7 +86,8 @@ pub struct Session {
     /// The version of the settings that the parser's limits come from.
     pub(crate) limits_version: u64,
     /// The newest record that a reply made so far depends on: none of them may leave before it is durable.
-    pub(crate) gate: Index,
+    /// Invariant: it never goes back.
+    gate: Index,
     /// MULTI was called.
     pub(crate) multi: Option<Box<Multi>>,
     /// What it watches, if anything.
@@ -306,6 +307,19 @@ impl Session {
     #[inline]
     pub fn gate(&self) -> Index {
         self.gate
+    }
+
+    /// Has replies from now on wait for this record, too.
+    #[inline]
+    pub(crate) fn depend_on(&mut self, gate: Index) {
+        self.gate = self.gate.max(gate);
+    }
+
+    /// Leaves a command whose reply waits for the log.
+    pub(crate) fn owe_reply(&mut self, owing: Owing) {
+        let earlier = self.owing.last().map(|last| last.gate);
+        assert!(earlier.is_none_or(|earlier| earlier <= owing.gate), "a gate never goes back: {earlier:?}");
+        self.owing.push(owing);
     }
 
     /// Hands over what the session waits for; `Worker::turn` goes on with it.

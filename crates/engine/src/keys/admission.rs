@@ -8,6 +8,33 @@
 use crate::keys::exclusion::{Alone, Exclusion};
 use crate::keys::locks::{Claims, HeldFor, Locks, Refused, Turn, Waiter};
 
+/// What the running thread holds, counted where assertions are compiled in.
+mod order {
+    #[cfg(debug_assertions)]
+    std::thread_local! {
+        static HELD: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+
+    /// The thread holds something more: key locks, or its way into the exclusion.
+    #[inline]
+    pub fn take() {
+        #[cfg(debug_assertions)]
+        HELD.set(HELD.get() + 1);
+    }
+
+    #[inline]
+    pub fn give_back() {
+        #[cfg(debug_assertions)]
+        HELD.set(HELD.get().checked_sub(1).expect("what is held is given back once, by the thread that holds it"));
+    }
+
+    /// Invariant: whoever asks to run exclusively holds nothing, because all others are waited for then.
+    pub fn assert_nothing_is_held() {
+        #[cfg(debug_assertions)]
+        assert_eq!(HELD.get(), 0, "who asks to run exclusively holds nothing");
+    }
+}
+
 /// Key locks that are held.
 #[must_use]
 pub(crate) struct KeysHeld<'a> {
@@ -23,6 +50,7 @@ impl<'a> KeysHeld<'a> {
     #[inline]
     pub fn try_take(locks: &'a Locks, claims: &'a Claims, turn: Turn, held_for: HeldFor) -> Result<Self, Refused> {
         locks.try_lock(claims, turn, held_for)?;
+        order::take();
         Ok(KeysHeld { locks, claims })
     }
 }
@@ -31,6 +59,7 @@ impl Drop for KeysHeld<'_> {
     #[inline]
     fn drop(&mut self) {
         self.locks.unlock(self.claims);
+        order::give_back();
     }
 }
 
@@ -45,6 +74,7 @@ impl<'a> MoreKeysHeld<'a> {
     /// Takes all of `claims`, or none; it does not wait, because its caller holds other keys.
     pub fn try_take(locks: &'a Locks, claims: Claims, held_for: HeldFor) -> Option<Self> {
         locks.try_lock(&claims, Turn::Newcomer, held_for).ok()?;
+        order::take();
         Some(MoreKeysHeld { locks, claims })
     }
 
@@ -56,6 +86,7 @@ impl<'a> MoreKeysHeld<'a> {
 impl Drop for MoreKeysHeld<'_> {
     fn drop(&mut self) {
         self.locks.unlock(&self.claims);
+        order::give_back();
     }
 }
 
@@ -69,13 +100,17 @@ pub(crate) struct LoopInside<'a> {
 impl<'a> LoopInside<'a> {
     /// Lets event loop `index` in, unless it has to stay out.
     pub fn try_enter(exclusion: &'a Exclusion, index: usize) -> Option<Self> {
-        exclusion.enter(index).then(|| LoopInside { exclusion, index })
+        exclusion.enter(index).then(|| {
+            order::take();
+            LoopInside { exclusion, index }
+        })
     }
 }
 
 impl Drop for LoopInside<'_> {
     fn drop(&mut self) {
         self.exclusion.leave(self.index);
+        order::give_back();
     }
 }
 
@@ -86,7 +121,10 @@ pub(crate) struct PoolInside<'a>(&'a Exclusion);
 impl<'a> PoolInside<'a> {
     /// Lets the thread in, or takes its waiter.
     pub fn try_enter(exclusion: &'a Exclusion, waiter: impl FnOnce() -> Waiter) -> Option<Self> {
-        exclusion.enter_pool(waiter).then(|| PoolInside(exclusion))
+        exclusion.enter_pool(waiter).then(|| {
+            order::take();
+            PoolInside(exclusion)
+        })
     }
 
     /// How often somebody ran exclusively by now.
@@ -98,6 +136,7 @@ impl<'a> PoolInside<'a> {
 impl Drop for PoolInside<'_> {
     fn drop(&mut self) {
         self.0.leave_pool();
+        order::give_back();
     }
 }
 
@@ -109,6 +148,7 @@ impl<'a> AloneHeld<'a> {
     /// Asks for it. Without an answer at once, `waiter` has made the waiter for the one that comes: where that is
     /// `WillBeGranted`, its call means that the exclusion is held, and `granted` makes the guard.
     pub fn try_hold(exclusion: &'a Exclusion, waiter: impl FnOnce(Alone) -> Waiter) -> Option<Self> {
+        order::assert_nothing_is_held();
         (exclusion.alone(waiter) == Alone::Granted).then(|| AloneHeld(exclusion))
     }
 
@@ -160,11 +200,8 @@ mod tests {
         let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
         let admitted = Admitted::OnPool { _keys: take().expect("they are free"), _inside: inside };
         assert!(take().is_err());
-        assert!(AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).is_none(), "the thread is inside");
         drop(admitted);
         drop(take().expect("they were given back"));
-        // The one that asked is granted it by now.
-        drop(AloneHeld::granted(&exclusion));
         let alone = AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).expect("nobody is inside");
         assert!(LoopInside::try_enter(&exclusion, 0).is_none());
         drop(alone);
@@ -177,5 +214,27 @@ mod tests {
         shared.add(1, Hold::Shared);
         shared.arrange();
         drop(KeysHeld::try_take(&locks, &shared, Turn::Newcomer, HeldFor::Moment).expect("it is free"));
+    }
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "who asks to run exclusively holds nothing")]
+    fn who_holds_keys_may_not_ask_to_run_exclusively() {
+        let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
+        let claims = Claims::exclusive(&[1]);
+        let _held = KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment).expect("they are free");
+        _ = AloneHeld::try_hold(&exclusion, |_| Box::new(|| ()));
+    }
+
+    #[test]
+    fn who_asked_while_others_were_inside_is_granted_it_when_they_leave() {
+        let exclusion = Exclusion::new(1);
+        let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
+        std::thread::scope(|threads| {
+            let asks = || AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).is_none();
+            assert!(threads.spawn(asks).join().expect("it does not panic"), "somebody is inside");
+        });
+        drop(inside);
+        drop(AloneHeld::granted(&exclusion));
+        drop(LoopInside::try_enter(&exclusion, 0).expect("the way is free"));
     }
 }

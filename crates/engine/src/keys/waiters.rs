@@ -4,7 +4,7 @@
 //! wait (a run that serves it, its time, CLIENT UNBLOCK, the end of its client) exactly one does: the one that gets to its
 //! state. Nothing here runs a command: `serving` does that for whom it serves, `blocking` is the session's side.
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, lower};
 use foldhash::fast::RandomState;
 use haypile_commands::CommandId;
 use haypile_log::Index;
@@ -43,6 +43,7 @@ pub(crate) struct Waiter {
     pub deadline: Option<Instant>,
     /// Its place among all, by arrival.
     ticket: u64,
+    /// Invariant: one run at a time has claimed it, and one end wins.
     state: Mutex<State>,
 }
 
@@ -177,19 +178,19 @@ impl Waiters {
             let Some(at) = queues.iter().position(|queue| queue.is_for(waiter.database, waiter.kind)) else { continue };
             if queues[at].waiters.remove(&waiter.ticket).is_some() && waiter.until_gone {
                 queues[at].until_gone -= 1;
-                self.keys_until_gone.fetch_sub(usize::from(queues[at].until_gone == 0), Ordering::Relaxed);
+                lower(&self.keys_until_gone, usize::from(queues[at].until_gone == 0));
             }
             if queues[at].waiters.is_empty() {
                 queues.swap_remove(at);
                 if queues.iter().all(|queue| queue.database != waiter.database) {
-                    self.keys.fetch_sub(1, Ordering::Relaxed);
+                    lower(&self.keys, 1);
                 }
             }
             if queues.is_empty() {
                 shard.remove(name);
             }
         }
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        lower(&self.count, 1);
     }
 
     /// Whether anybody waits for a key.
@@ -352,7 +353,7 @@ impl Waiter {
     /// The run has committed.
     pub fn serve(&self, reply: Reply, gate: Index) {
         let mut state = lock(&self.state);
-        debug_assert!(matches!(*state, State::Certain { .. }), "who serves has confirmed it");
+        assert!(matches!(*state, State::Certain { .. }), "the run that serves has confirmed it: {state:?}");
         *state = State::Ended(Some(End::Served(reply, gate)));
     }
 

@@ -6,7 +6,7 @@
 //! watches anything, a commit pays for one relaxed load. What counts as a change is decided by `execute`; nothing here
 //! reads a row.
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, lower};
 use foldhash::fast::RandomState;
 use haypile_store::{Space, Txn};
 use smallvec::SmallVec;
@@ -205,7 +205,7 @@ impl Watches {
         let mut shard = lock(self.shard(name));
         let Some(watchers) = shard.get_mut(name) else { return };
         if watchers.remove(mark, database) {
-            self.count.fetch_sub(1, Ordering::Relaxed);
+            lower(&self.count, 1);
         }
         if watchers.is_empty() {
             shard.remove(name);

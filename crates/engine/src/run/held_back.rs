@@ -45,7 +45,7 @@ impl Workbench {
     #[cold]
     pub(crate) fn block(&mut self, engine: &Engine, session: &mut Session, wait: Wait, out: &mut Vec<u8>) -> Next {
         let deadline = wait.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        let held = Box::new(Held { wait, deadline, through: session.gate });
+        let held = Box::new(Held { wait, deadline, through: session.gate() });
         if !held.sleeps() {
             // What a client waits for because it wants to is not the server's time.
             session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);

@@ -39,11 +39,12 @@ pub(crate) fn begin<'s>(
         txn.note_events(engine.events());
     }
     match place {
-        Place::Unlocked { .. } | Place::Short { locked: false } => txn.read_one_row(),
+        Place::Unlocked { .. } | Place::Short { locked: false, .. } => txn.read_one_row(),
         Place::Alone { .. } => txn.be_alone(),
-        Place::Rehearsal | Place::Short { locked: true } | Place::Locked { .. } | Place::Expiry { .. } => {}
+        Place::Rehearsal | Place::Short { locked: true, .. } | Place::Locked { .. } | Place::Expiry { .. } => {}
     }
-    if engine.waiters.any() {
+    // A read on the short way makes no key.
+    if !matches!(place, Place::Short { writes: false, .. }) && engine.waiters.any() {
         txn.note_ready();
     }
     if !touches {

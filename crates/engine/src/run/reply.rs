@@ -27,7 +27,7 @@ impl Workbench {
         gate: Index,
         out: &mut Vec<u8>,
     ) -> Next {
-        session.gate = session.gate.max(gate);
+        session.depend_on(gate);
         if reply.is_error() {
             self.outcome = Outcome::Failed;
             engine.counters(self.index).error_replies.add(1);

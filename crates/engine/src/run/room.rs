@@ -6,6 +6,7 @@ use crate::clients::client_memory::{
 };
 use crate::clients::session::Session;
 use crate::run::engine::Engine;
+use crate::sync::lower_bytes;
 use haypile_resp::Reply;
 use haypile_store::Room;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -174,6 +175,6 @@ impl Room for ReplyRoom {
     }
 
     fn give_back(&self, bytes: usize) {
-        self.memory.collected.fetch_sub(bytes as u64, Ordering::Relaxed);
+        lower_bytes(&self.memory.collected, bytes as u64);
     }
 }

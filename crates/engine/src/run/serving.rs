@@ -31,7 +31,7 @@ pub(crate) enum Place<'a> {
     /// Under its key locks.
     Locked { claims: &'a Claims, held_for: HeldFor, inbox: &'a Arc<Inbox> },
     /// On the short way, where nobody is served: under its key locks, or to read one row.
-    Short { locked: bool },
+    Short { locked: bool, writes: bool },
     /// Under the lock of a key that expires: no session waits for this.
     Expiry { claims: &'a Claims, held_for: HeldFor },
     /// While nothing else runs.

@@ -44,12 +44,12 @@ impl Workbench {
         command.ns.add(ns);
         if self.syncs && self.waits_for_log(engine, session) {
             let shown = statistics.has_slowlog().then(|| Shown::new(entry, args));
-            session.owing.push(Owing {
+            session.owe_reply(Owing {
                 command: entry.id,
                 ns,
                 spent: Spent::default(),
                 ended,
-                gate: session.gate,
+                gate: session.gate(),
                 shown,
             });
             return ended;
@@ -97,7 +97,7 @@ impl Workbench {
         command.ns.add(ns);
         spent.iter().for_each(|(wait, ns)| counters.waits_ns[wait as usize].add(ns, 1));
         if self.syncs && self.waits_for_log(engine, session) {
-            session.owing.push(Owing { command: id, ns, spent, ended, gate: session.gate, shown });
+            session.owe_reply(Owing { command: id, ns, spent, ended, gate: session.gate(), shown });
             return;
         }
         if statistics.tracks() {
@@ -133,7 +133,7 @@ impl Workbench {
 
     fn waits_for_log(&self, engine: &Engine, session: &Session) -> bool {
         let durable = engine.store().map_or(Index(u64::MAX), |store| store.log().durable());
-        session.gate > durable && session.owing.len() < OWING_MAX
+        session.gate() > durable && session.owing.len() < OWING_MAX
     }
 }
 

@@ -187,7 +187,7 @@ impl Workbench {
         short: &Short<'_, impl Runs>,
     ) -> Result<Attempted, Hindrance> {
         let seed = self.next_seed();
-        let place = Place::Short { locked: short.locked };
+        let place = Place::Short { locked: short.locked, writes: WRITES };
         let take = || KeysHeld::try_take(&engine.locks, &self.claims, LockTurn::Newcomer, HeldFor::Moment);
         let held = short.locked.then(take).transpose().map_err(Hindrance::Locked)?;
         let (database, pins) = (session.state.database, session.pins.as_deref());

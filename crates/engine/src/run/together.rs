@@ -49,6 +49,7 @@ impl Together {
         let mut gathered = lock(&self.0);
         gathered.pins.add(pins);
         gathered.pending = gathered.pending.take().or(pending);
+        assert!(gathered.left > 0, "each read ends once");
         gathered.left -= 1;
         if gathered.left > 0 {
             return None;

@@ -85,7 +85,7 @@ impl Workbench {
                 self.run_pending(engine, session, pending, out)
             }
             (Waiting::Pool, What::Loaded(pending, pins)) => {
-                self.on_pool -= 1;
+                self.come_back();
                 let mut pins = Box::new(pins);
                 // What came with the first load is still wanted by the commands behind this one.
                 if pending.loads > 1
@@ -97,7 +97,7 @@ impl Workbench {
                 self.run_pending(engine, session, pending, out)
             }
             (Waiting::Pool, What::Finished(finished)) => {
-                self.on_pool -= 1;
+                self.come_back();
                 session.state = finished.state;
                 self.adopt(engine, session, finished.gate);
                 if finished.was_block {
@@ -110,12 +110,12 @@ impl Workbench {
                 }
             }
             (Waiting::Pool, What::Watching(watching)) => {
-                self.on_pool -= 1;
+                self.come_back();
                 session.watching = watching;
                 self.reply(engine, session, Reply::ok(), Index(0), out)
             }
             (Waiting::Piece, What::Piece { bytes, rest, failed }) => {
-                self.on_pool -= 1;
+                self.come_back();
                 out.extend_from_slice(&bytes);
                 session.unmade_bytes =
                     if rest.is_some() { session.unmade_bytes.saturating_sub(bytes.len()) } else { 0 };

@@ -261,6 +261,12 @@ impl Workbench {
         self.seed
     }
 
+    /// Notes that the I/O pool has answered a session.
+    pub(crate) fn come_back(&mut self) {
+        assert!(self.on_pool > 0, "the pool answers each session once");
+        self.on_pool -= 1;
+    }
+
     /// Notes that a pause holds the session, so that its end can be told to it.
     pub(crate) fn hold_back(&mut self, engine: &Engine, session: &Session) {
         if self.paused.insert(session.id) {

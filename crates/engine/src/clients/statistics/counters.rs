@@ -2,6 +2,7 @@
 //! Also the histogram of reply times. Nothing here is shared on the hot path.
 
 use crate::clients::statistics::{Calls, Rounds};
+use crate::sync::lower_bytes;
 use haypile_store::Lookups;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +23,7 @@ impl Count {
     }
 
     pub fn subtract_shared(&self, n: u64) {
-        self.0.fetch_sub(n, Ordering::Relaxed);
+        lower_bytes(&self.0, n);
     }
 
     #[inline]
