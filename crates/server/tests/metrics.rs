@@ -60,7 +60,7 @@ fn metrics_tell_what_info_tells() {
     let commands: u64 = value(&metrics, "haypile_commands_processed_total").parse().expect("a number");
     assert!(commands >= 7, "{commands}");
     assert_eq!(value(&metrics, "haypile_connected_clients"), "1");
-    // Of the process, the log, the caches and RocksDB.
+    // Figures of the process, the log, the caches and RocksDB.
     for name in
         ["haypile_used_memory", "haypile_log_writes_total", "haypile_row_cache_bytes", "haypile_block_cache_bytes"]
     {
