@@ -219,8 +219,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until the client has read half of the bytes that its replies may take. Where these are fewer than usual, it
-    /// looks again from time to time: a client that sends all its requests before it reads gets on when there is room.
+    /// Waits until the client has read half of the bytes that its replies may take. Where these are fewer than usual,
+    /// it looks again from time to time: a client that sends all its requests before it reads gets on when there is
+    /// room.
     async fn stay_until_drained(&self, event_loop: &EventLoop) -> Result<(), Lost> {
         let engine = &event_loop.engine;
         let bytes_max = engine.output_bytes_max();

@@ -162,7 +162,8 @@ impl Output {
         }
     }
 
-    /// Moves what has not left to a buffer of its size, if it lies in a much larger one: it is going to stay for a while.
+    /// Moves what has not left to a buffer of its size, if it lies in a much larger one: it is going to stay for a
+    /// while.
     pub fn shrink(&mut self, spares: &mut Spares) {
         let rest = &self.bytes[self.sent..];
         if self.bytes.capacity() <= SPARE_BYTES_MAX || rest.len() > self.bytes.capacity() / 2 {

@@ -296,7 +296,7 @@ fn limits_of_output_count_at_once_and_for_the_whole_reply() {
     server.stop();
 }
 
-/// What all of them have asked for is twenty times the default bound; none of them reads fast.
+/// The replies that all clients have asked for are twenty times the default bound; none of the clients reads fast.
 #[test]
 fn clients_that_read_their_replies_are_not_closed_by_the_default_bound() {
     const CLIENTS: usize = 60;

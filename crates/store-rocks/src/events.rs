@@ -101,8 +101,8 @@ impl EventListener for Listener {
     }
 
     fn on_stall_conditions_changed(&self, stall: &WriteStallInfo) {
-        // Nothing is written through RocksDB's memtable, so that a stall delays no writer; a stall shows that compaction
-        // lags.
+        // Nothing is written through RocksDB's memtable, so that a stall delays no writer; a stall shows that
+        // compaction lags.
         if !matches!(stall.cur(), DBWriteStallCondition::KNormal) {
             self.0.stalls.fetch_add(1, Ordering::Relaxed);
         }

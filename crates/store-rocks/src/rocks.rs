@@ -26,8 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long after a compaction that found no room the next one begins by itself, unless there is as much room as that one read.
-/// A running compaction takes room that others may need; those that give room back are asked for (`Base::reclaim_range`).
+/// How long after a compaction that found no room the next one begins by itself, unless there is as much room as that
+/// one read. A running compaction takes room that others may need; those that give room back are asked for
+/// (`Base::reclaim_range`).
 const COMPACTION_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Rows on disk, up to the applied index.

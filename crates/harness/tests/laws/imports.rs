@@ -1,11 +1,11 @@
-//! No circle of imports is larger than one folder. Files that name each other have to be read together; a folder is what
-//! one reads together.
+//! No circle of imports is larger than one folder. Files that name each other have to be read together; a folder is
+//! what one reads together.
 
 use crate::source::{Source, closing, folder_of_children, is_word, names, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Crates with a larger circle, and how many files are in the largest one. Figures here only shrink, and ARCHITECTURE.md
-/// shows them.
+/// Crates with a larger circle, and how many files are in the largest one. Figures here only shrink, and
+/// ARCHITECTURE.md shows them.
 const LARGER: &[(&str, usize)] = &[
     ("commands", 12),
     ("config", 2),
@@ -119,8 +119,8 @@ impl Modules {
         circles.into_iter().collect()
     }
 
-    /// Whether one folder, other than the crate's root, has all these files. A folder's own file belongs to it, and to the
-    /// folder that it lies in.
+    /// Whether one folder, other than the crate's root, has all these files. A folder's own file belongs to it, and to
+    /// the folder that it lies in.
     fn is_one_folder(&self, circle: &[usize]) -> bool {
         let homes = |file: usize| -> BTreeSet<String> {
             let path = &self.sources[file].path;

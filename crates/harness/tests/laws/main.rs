@@ -1,5 +1,6 @@
 //! Laws about the source code of all crates, read from the files: which imports may run in a circle, and how long a
-//! function may be. Where a crate does not keep a law yet, a list says how far it is from it; figures there only shrink.
+//! function may be. Where a crate does not keep a law yet, a list says how far it is from it; figures there only
+//! shrink.
 
 mod functions;
 mod imports;
