@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::error::{Damage, OpenError};
 use crate::files::{File, Files};
 use crate::format::{History, Index, Kind, Origin, SEGMENT_HEADER_BYTES};
-use crate::state::Segment;
-use crate::survey::{Damage, OpenError, first_index, list, open_segment};
+use crate::segment::Segment;
+use crate::survey::{first_index, list, open_segment};
 use crate::walk::{Walk, highest_mark};
 
 /// One line of a dump.

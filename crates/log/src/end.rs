@@ -9,9 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::directory::DirectoryId;
+use crate::error::{Damage, OpenError};
 use crate::files::{File, Files, read_exact_at, write_all_at};
 use crate::format::{History, Index, history_at, put_u32, put_u64, u32_at, u64_at};
-use crate::survey::{Damage, OpenError};
 
 /// Version of the file's format, in each slot. A newer one is refused at open.
 const VERSION: u32 = 1;
@@ -20,32 +21,6 @@ const SLOT_BYTES: usize = 88;
 /// A disk writes a sector whole: each slot has one of its own.
 const SLOT_DISTANCE: u64 = 4096;
 const SLOTS: u64 = 2;
-
-/// The name of a data directory: files that name another one were not written there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DirectoryId(pub [u8; 16]);
-
-impl DirectoryId {
-    /// A name that no other directory has.
-    pub fn random() -> DirectoryId {
-        let mut bytes = [0; 16];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .expect("the kernel's random source always gives 16 bytes");
-        DirectoryId(bytes)
-    }
-
-    /// Reads what `Display` writes.
-    pub fn parse(text: &str) -> Option<DirectoryId> {
-        let digits = Some(text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-        u128::from_str_radix(digits, 16).ok().map(|number| DirectoryId(number.to_be_bytes()))
-    }
-}
-
-impl std::fmt::Display for DirectoryId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 /// Where a log's end file is, and whose it has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

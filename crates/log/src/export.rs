@@ -16,7 +16,8 @@ use crate::format::{
 use crate::log::Log;
 use crate::reader::Next;
 use crate::replay::Record;
-use crate::state::{Shared, segment_name};
+use crate::segment::segment_name;
+use crate::state::Shared;
 
 /// A group of a copy is written when it has so many bytes.
 const GROUP_BYTES: usize = 256 << 10;

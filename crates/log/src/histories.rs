@@ -4,7 +4,21 @@
 //! answers whether that lies on the way that this log has gone. Pure bookkeeping: no I/O.
 
 use crate::format::{ANCESTORS_MAX, History, HistoryStart, Index, Origin};
-use crate::survey::Applied;
+
+/// What the base says of itself: the record up to which it holds everything, and that record's history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// 0 where the base holds nothing.
+    pub index: Index,
+    /// None where it is not known: then it is not compared.
+    pub history: Option<History>,
+}
+
+impl From<Index> for Applied {
+    fn from(index: Index) -> Applied {
+        Applied { index, history: None }
+    }
+}
 
 /// How histories followed each other, the oldest first.
 ///

@@ -4,11 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::error::OpenError;
 use crate::files::{File, Files};
 use crate::format::{HistoryStart, Index, SEGMENT_HEADER_BYTES};
-use crate::histories::Histories;
+use crate::histories::{Applied, Histories};
 use crate::options::Options;
-use crate::survey::{Applied, Cut, OpenError, Survey};
+use crate::survey::{Cut, Survey};
 
 /// What an open would conclude.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,10 @@
 
 mod body;
 mod budget;
+mod directory;
 mod dump;
 mod end;
+mod error;
 mod export;
 mod files;
 mod format;
@@ -21,6 +23,7 @@ mod options;
 mod queue;
 mod reader;
 mod replay;
+mod segment;
 mod space;
 mod state;
 mod survey;
@@ -32,20 +35,22 @@ mod watch;
 mod write;
 
 pub use body::{Body, BodyError, Effect, Effects, Placed, body_crc, effects};
+pub use directory::DirectoryId;
 pub use dump::{Dump, DumpEntry, dump};
-pub use end::{DirectoryId, EndFile};
+pub use end::EndFile;
+pub use error::{ADVICE, Damage, OpenError};
 pub use export::{ExportError, Exported, Hold};
 pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
     FORMAT_VERSION, GROUP_HEADER_BYTES, History, HistoryStart, Index, Kind, Origin, RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
 };
-pub use histories::Histories;
+pub use histories::{Applied, Histories};
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Durability, Options, Retention};
 pub use reader::{Next, Reader, Through};
 pub use replay::{Progress, Record, Replay};
-pub use survey::{ADVICE, Applied, Cut, Damage, OpenError};
+pub use survey::Cut;
 pub use unchanged::UnchangedFiles;
 pub use watch::Look;

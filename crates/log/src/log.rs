@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::error::OpenError;
 use crate::files::write_all_at;
 use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin, clean_mark};
-use crate::histories::Histories;
+use crate::histories::{Applied, Histories};
 use crate::options::{Durability, Options};
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::replay::Replay;
 use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
-use crate::survey::{Applied, Cut, OpenError, Survey};
+use crate::survey::{Cut, Survey};
 
 /// How long a look at whether the log has settled is put off.
 const SETTLE: Duration = Duration::from_millis(10);

@@ -5,10 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::error::{Damage, OpenError};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HistoryStart, Index, Kind};
 use crate::replay::Record;
-use crate::state::{Held, Retained, Segment, Shared};
-use crate::survey::{Damage, OpenError, known_kind};
+use crate::segment::{Held, Segment};
+use crate::state::{Retained, Shared};
+use crate::survey::known_kind;
 use crate::walk::{Found, Walk};
 
 /// Bytes that are copied out of memory at a time, under the log's mutex; at least one group.

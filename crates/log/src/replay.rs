@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::thread;
 
+use crate::error::{Damage, OpenError};
 use crate::format::{History, Index, Kind};
 use crate::log::Threads;
 use crate::state::Shared;
-use crate::survey::{Damage, OpenError, Survey, known_kind};
+use crate::survey::{Survey, known_kind};
 use crate::walk::{Bad, Walk};
 
 /// One record, borrowed from the buffer it was read into.

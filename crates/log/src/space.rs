@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::files::File;
 use crate::format::{Index, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::state::{Failure, Held, Segment, Shared, Spare, State};
+use crate::segment::{Held, Segment};
+use crate::state::{Failure, Shared, Spare, State};
 
 const RETRY: Duration = Duration::from_secs(1);
 

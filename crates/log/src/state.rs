@@ -15,14 +15,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::budget::{Budget, Padded};
 use crate::end::{End, EndWriter};
+use crate::error::OpenError;
 use crate::files::{File, Files};
-use crate::format::{
-    GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader,
-};
+use crate::format::{GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::histories::Histories;
 use crate::options::{Durability, Options};
 use crate::queue::{Part, Queue};
-use crate::survey::OpenError;
+use crate::segment::{Held, Segment, segment_name, unfinished_name};
 
 /// What a record costs beyond its body at most: its header, and a group of its own.
 pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_BYTES) as u64;
@@ -58,26 +57,6 @@ pub(crate) struct Shared {
 
 /// Called when `durable` advanced, or the log failed.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// A segment. Its file is open only where it is used: a log may retain many.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    pub path: PathBuf,
-    pub header: SegmentHeader,
-}
-
-/// A segment and the records that count in it.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    pub segment: Arc<Segment>,
-    pub first: Index,
-    /// Below `first` if it has none.
-    pub last: Index,
-    /// Where the last counting group ends, or the whole file where that is not known.
-    pub end: u64,
-    /// Bytes on the disk.
-    pub bytes: u64,
-}
 
 /// Groups that are written and perhaps not synced, still in memory. They are in the active segment: it begins with
 /// nothing unsynced before it.
@@ -338,7 +317,7 @@ impl Shared {
 
     /// Name of the file that becomes segment `number` when it is complete.
     pub(crate) fn unfinished_path(&self, number: u64) -> PathBuf {
-        self.options.dir.join(format!("{number:020}{UNFINISHED_SUFFIX}"))
+        self.options.dir.join(unfinished_name(number))
     }
 
     /// Publishes how much may be reserved. Called whenever anything that it depends on changed.
@@ -421,36 +400,6 @@ impl State {
         while self.retained.front().is_some_and(|entry| entry.last <= synced) {
             let entry = self.retained.pop_front().expect("there is a front");
             self.synced_charge += entry.charge;
-        }
-    }
-}
-
-const SEGMENT_SUFFIX: &str = ".log";
-const UNFINISHED_SUFFIX: &str = ".new";
-
-pub(crate) fn segment_name(number: u64) -> String {
-    format!("{number:020}{SEGMENT_SUFFIX}")
-}
-
-/// What a file in the log's directory is by its name.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FileName {
-    Segment(u64),
-    Unfinished,
-    Foreign,
-}
-
-impl FileName {
-    pub(crate) fn of(name: &str) -> FileName {
-        let number = |stem: &str| {
-            (stem.len() == 20 && stem.bytes().all(|byte| byte.is_ascii_digit())).then(|| stem.parse().ok()).flatten()
-        };
-        if let Some(number) = name.strip_suffix(SEGMENT_SUFFIX).and_then(number) {
-            FileName::Segment(number)
-        } else if name.strip_suffix(UNFINISHED_SUFFIX).and_then(number).is_some() {
-            FileName::Unfinished
-        } else {
-            FileName::Foreign
         }
     }
 }

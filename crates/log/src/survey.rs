@@ -10,56 +10,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::end::{DirectoryId, End, Noted, read_end};
+use crate::end::{End, Noted, read_end};
+use crate::error::{Damage, OpenError};
 use crate::files::{File, Files, read_exact_at, write_all_at};
 use crate::format::{
-    FORMAT_VERSION, GROUP_HEADER_BYTES, GroupHeader, HeaderError, History, HistoryStart, Index, Kind,
-    SEGMENT_HEADER_BYTES, SegmentHeader,
+    GROUP_HEADER_BYTES, GroupHeader, HeaderError, History, HistoryStart, Index, Kind, SEGMENT_HEADER_BYTES,
+    SegmentHeader,
 };
-use crate::histories::Histories;
+use crate::histories::{Applied, Histories};
 use crate::options::Options;
-use crate::state::{FileName, Held, Segment, segment_name};
-use crate::walk::{Behind, Walk, highest_mark};
+use crate::segment::{FileName, Held, Segment, segment_name};
+use crate::walk::{Bad, Behind, Walk, highest_mark};
 
 /// Bytes that are written again at a time.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// What to do where files of a data directory are missing or damaged.
-pub const ADVICE: &str = "Nothing was repaired. Put back what is missing, or restore a backup into an empty directory: \
-docs/operations.md, \"When it does not start\", has the steps";
-
-/// Records that should be there and cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    pub file: PathBuf,
-    /// Offset in the file of the bad place.
-    pub offset: u64,
-    /// The first record that cannot be read.
-    pub index: Index,
-    pub reason: String,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage { file, offset, index, reason } = self;
-        write!(f, "the log is damaged: {} at offset {offset}, record {index}: {reason}", file.display())
-    }
-}
-
-/// What the base says of itself: the record up to which it holds everything, and that record's history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// 0 where the base holds nothing.
-    pub index: Index,
-    /// None where it is not known: then it is not compared.
-    pub history: Option<History>,
-}
-
-impl From<Index> for Applied {
-    fn from(index: Index) -> Applied {
-        Applied { index, history: None }
-    }
-}
 
 /// The end of a log that was found behind its last whole record, and is cut off. It was not known to be synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,72 +42,6 @@ impl fmt::Display for Cut {
         write!(f, "{bytes} bytes behind record {last}, in {} from offset {offset} on", file.display())
     }
 }
-
-/// Why a log cannot be opened, or replayed.
-#[derive(Debug)]
-pub enum OpenError {
-    Io {
-        path: PathBuf,
-        error: io::Error,
-    },
-    Damage(Damage),
-    /// Written by a later version: with a kind of record that this one does not know, or a note of another format.
-    Newer {
-        path: PathBuf,
-        what: String,
-    },
-    /// Written by another version of the format, which this one does not read.
-    OtherVersion {
-        path: PathBuf,
-        found: u32,
-    },
-    /// The end file names another directory than the one it is in.
-    Mixed {
-        path: PathBuf,
-        found: DirectoryId,
-        expected: DirectoryId,
-    },
-    /// The first segment cannot be made.
-    Begin(String),
-}
-
-impl OpenError {
-    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
-        let path = path.to_owned();
-        move |error| OpenError::Io { path, error }
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Io { path, error } => write!(f, "cannot read the log: {}: {error}", path.display()),
-            OpenError::Damage(damage) => write!(f, "{damage}. {ADVICE}"),
-            OpenError::Newer { path, what } => {
-                write!(f, "the log was written by a newer version: {}: {what}", path.display())
-            }
-            OpenError::OtherVersion { path, found, .. } => {
-                let (age, reads) = (if *found > FORMAT_VERSION { "a newer" } else { "an older" }, FORMAT_VERSION);
-                write!(
-                    f,
-                    "the log was written by {age} version: {} has format version {found}, and this version of Haypile \
-                     reads version {reads} only. Export the data with the version that wrote them, and import them here",
-                    path.display()
-                )
-            }
-            OpenError::Mixed { path, found, expected } => {
-                write!(
-                    f,
-                    "files of two directories are mixed: {} belongs to directory {found}, and the others to {expected}. {ADVICE}",
-                    path.display()
-                )
-            }
-            OpenError::Begin(text) => write!(f, "cannot begin to write the log: {text}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
@@ -314,21 +212,7 @@ impl Survey {
         unused: &[(Arc<Segment>, u64)],
         known: &Known,
     ) -> Result<(), OpenError> {
-        let Some(tail) = self.segments.last_mut() else {
-            let damage =
-                |file: PathBuf, offset, index, reason| Err(OpenError::Damage(Damage { file, offset, index, reason }));
-            return match unused.first() {
-                // The first segment of all names its first record.
-                Some((segment, _)) => {
-                    damage(segment.path.clone(), SEGMENT_HEADER_BYTES, Index(1), "its predecessors are missing".into())
-                }
-                None if known.index.0 > 0 => {
-                    let why = &known.why;
-                    damage(dir.to_owned(), 0, Index(1), format!("there is no segment, and {why}"))
-                }
-                None => Ok(()),
-            };
-        };
+        let Some(tail) = self.segments.last_mut() else { return refuse_nothing(dir, unused, known) };
         let segment = tail.segment.clone();
         let io_error = || OpenError::io(&segment.path);
         let file = files.open(&segment.path).map_err(io_error())?;
@@ -360,39 +244,13 @@ impl Survey {
         // The mark says that all before it was synced.
         let first_unsynced = unsynced.front().filter(|_| !clean);
         self.unsynced_from = first_unsynced.map_or(bad.offset, |(_, start)| *start);
-        let damage = |file: &Path, offset, reason: String| {
-            OpenError::Damage(Damage { file: file.to_owned(), offset, index: bad.index, reason })
-        };
         if bad.index <= known.index {
-            return Err(damage(&segment.path, bad.offset, format!("{}, and {}", bad.reason, known.why)));
+            return Err(damage(&segment.path, &bad, format!("{}, and {}", bad.reason, known.why)));
         }
         tail.last = Index(bad.index.0 - 1);
         tail.end = marked.unwrap_or(bad.offset);
         if !clean {
-            let mut behind = highest_mark(&*file, segment.header.salt, good_end, bad.index).map_err(io_error())?;
-            let mut cut_bytes = behind.end - good_end;
-            for (later, _) in unused {
-                let more = behind_spare(files, later, bad.index)?;
-                behind.mark = behind.mark.max(more.mark);
-                cut_bytes += more.end - SEGMENT_HEADER_BYTES;
-            }
-            if bad.index <= behind.mark {
-                let reason = format!("{}, and all through record {} was synced", bad.reason, behind.mark);
-                return Err(damage(&segment.path, bad.offset, reason));
-            }
-            // What was allocated is there before a file gets its name, and only a clean stop takes it back.
-            let mut segments = unused.iter().map(|(segment, bytes)| (segment, *bytes)).chain([(&segment, tail.bytes)]);
-            if let Some((short, bytes)) = segments.find(|(segment, bytes)| *bytes < segment.header.allocated_bytes) {
-                let allocated = short.header.allocated_bytes;
-                let reason = format!("the file has {bytes} of its {allocated} bytes: it was cut off");
-                return Err(damage(&short.path, bytes, reason));
-            }
-            self.cut = (cut_bytes > 0).then(|| Cut {
-                file: segment.path.clone(),
-                offset: good_end,
-                bytes: cut_bytes,
-                last: tail.last,
-            });
+            self.cut = cut_off(files, &*file, tail, good_end, &bad, unused)?;
         }
         self.clean = clean;
         self.last = tail.last;
@@ -436,6 +294,60 @@ impl Survey {
             })),
         }
     }
+}
+
+/// Refuses a log without any segment that has records, where records are known to have been there.
+fn refuse_nothing(dir: &Path, unused: &[(Arc<Segment>, u64)], known: &Known) -> Result<(), OpenError> {
+    let damage =
+        |file: PathBuf, offset, reason| Err(OpenError::Damage(Damage { file, offset, index: Index(1), reason }));
+    match unused.first() {
+        // The first segment of all names its first record.
+        Some((segment, _)) => {
+            damage(segment.path.clone(), SEGMENT_HEADER_BYTES, "its predecessors are missing".to_owned())
+        }
+        None if known.index.0 > 0 => damage(dir.to_owned(), 0, format!("there is no segment, and {}", known.why)),
+        None => Ok(()),
+    }
+}
+
+fn damage(file: &Path, bad: &Bad, reason: String) -> OpenError {
+    OpenError::Damage(Damage { file: file.to_owned(), offset: bad.offset, index: bad.index, reason })
+}
+
+/// Returns what is cut off behind the last whole record of `tail`, which ends at `good_end`, where the log was not
+/// stopped cleanly; None where nothing was written there.
+///
+/// # Errors
+/// [`OpenError::Damage`] where what is there, or is missing there, shows that the `bad` place was synced.
+fn cut_off(
+    files: &dyn Files,
+    file: &dyn File,
+    tail: &Held,
+    good_end: u64,
+    bad: &Bad,
+    unused: &[(Arc<Segment>, u64)],
+) -> Result<Option<Cut>, OpenError> {
+    let segment = &tail.segment;
+    let mut behind =
+        highest_mark(file, segment.header.salt, good_end, bad.index).map_err(OpenError::io(&segment.path))?;
+    let mut bytes = behind.end - good_end;
+    for (later, _) in unused {
+        let more = behind_spare(files, later, bad.index)?;
+        behind.mark = behind.mark.max(more.mark);
+        bytes += more.end - SEGMENT_HEADER_BYTES;
+    }
+    if bad.index <= behind.mark {
+        let reason = format!("{}, and all through record {} was synced", bad.reason, behind.mark);
+        return Err(damage(&segment.path, bad, reason));
+    }
+    // What was allocated is there before a file gets its name, and only a clean stop takes it back.
+    let mut segments = unused.iter().map(|(segment, bytes)| (segment, *bytes)).chain([(segment, tail.bytes)]);
+    if let Some((short, found)) = segments.find(|(segment, found)| *found < segment.header.allocated_bytes) {
+        let reason = format!("the file has {found} of its {} bytes: it was cut off", short.header.allocated_bytes);
+        let at = Damage { file: short.path.clone(), offset: found, index: bad.index, reason };
+        return Err(OpenError::Damage(at));
+    }
+    Ok((bytes > 0).then(|| Cut { file: segment.path.clone(), offset: good_end, bytes, last: tail.last }))
 }
 
 /// What the log has to reach: whatever the base holds was synced before, and so was what a backup was made with.

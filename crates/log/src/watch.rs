@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::files::File;
 use crate::log::Log;
-use crate::state::{Active, Failure, Shared, State, segment_name};
+use crate::segment::segment_name;
+use crate::state::{Active, Failure, Shared, State};
 
 /// What a look found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,6 @@ const LONGER: &[(&str, &str, usize)] = &[
     ("commands", "parse", 85),
     ("config", "read", 88),
     ("harness", "write_until", 85),
-    ("log", "find_end", 86),
     ("store", "transact", 93),
     ("store", "visit_step", 91),
 ];

@@ -10,7 +10,7 @@ const LARGER: &[(&str, usize)] = &[
     ("commands", 12),
     ("config", 2),
     ("harness", 5),
-    ("log", 4),
+    ("log", 3),
     ("rdb", 14),
     ("resp", 2),
     ("server", 2),

@@ -1,0 +1,61 @@
+//! Segments: the files of a log, what counts in each, and how they are named.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::format::{Index, SegmentHeader};
+
+/// A segment. Its file is open only where it is used: a log may retain many.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub path: PathBuf,
+    pub header: SegmentHeader,
+}
+
+/// A segment and the records that count in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub segment: Arc<Segment>,
+    pub first: Index,
+    /// Below `first` if it has none.
+    pub last: Index,
+    /// Where the last counting group ends, or the whole file where that is not known.
+    pub end: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+}
+
+const SEGMENT_SUFFIX: &str = ".log";
+const UNFINISHED_SUFFIX: &str = ".new";
+
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("{number:020}{SEGMENT_SUFFIX}")
+}
+
+/// The name of a segment's file while it is being made.
+pub(crate) fn unfinished_name(number: u64) -> String {
+    format!("{number:020}{UNFINISHED_SUFFIX}")
+}
+
+/// What a file in the log's directory is by its name.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileName {
+    Segment(u64),
+    Unfinished,
+    Foreign,
+}
+
+impl FileName {
+    pub(crate) fn of(name: &str) -> FileName {
+        let number = |stem: &str| {
+            (stem.len() == 20 && stem.bytes().all(|byte| byte.is_ascii_digit())).then(|| stem.parse().ok()).flatten()
+        };
+        if let Some(number) = name.strip_suffix(SEGMENT_SUFFIX).and_then(number) {
+            FileName::Segment(number)
+        } else if name.strip_suffix(UNFINISHED_SUFFIX).and_then(number).is_some() {
+            FileName::Unfinished
+        } else {
+            FileName::Foreign
+        }
+    }
+}
