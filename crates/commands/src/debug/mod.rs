@@ -1,7 +1,7 @@
 //! DEBUG: for those who test servers and clients, if `enable-debug-command` allows it.
 //!
 //! One command whose subcommands are a table of its own, because COMMAND does not know them. Those that look at data
-//! run in a transaction (`Host::in_transaction`). Tuning of what this server does not have is accepted as Redis accepts
+//! run in a transaction (`Rows::in_transaction`). Tuning of what this server does not have is accepted as Redis accepts
 //! it.
 
 pub(crate) mod digest;

@@ -1,7 +1,7 @@
 //! MEMORY: what values would take in Redis's memory, and what this server takes.
 //!
 //! USAGE speaks Redis's language: the bytes of the objects that Redis would make, so that tools that add them up find
-//! what they know. STATS and DOCTOR speak of this process, whose figures come from the engine (`Host::memory`).
+//! what they know. STATS and DOCTOR speak of this process, whose figures come from the engine (`Memory::memory`).
 
 pub(crate) mod footprint;
 

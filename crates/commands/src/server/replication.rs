@@ -1,7 +1,7 @@
 //! The commands about copies of the data: ROLE, REPLICAOF, FAILOVER, WAIT and WAITAOF.
 //!
 //! There is no replication yet: this node is a master without replicas, and says so. WAITAOF has a node of its own to
-//! wait for: the log, whose progress the engine knows. How a reply is held back is the engine's, behind [`Host::wait`].
+//! wait for: the log, whose progress the engine knows. How a reply is held back is the engine's, behind [`Connection::wait`](crate::host::Connection::wait).
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -1,8 +1,9 @@
 //! A session without an engine, for the commands that ask only their session.
 
 use haypile_commands::host::{
-    BackupBegun, Channels, ClientFilter, CommandTimes, ConfigError, DebugAccess, Host, InfoSection, LatencyEvent,
-    Library, MemoryFacts, Paused, Reload, Replies, Shown, Shutdown, SlowCall, Wait,
+    BackupBegun, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, ConfigError, Connection, DebugAccess,
+    Host, InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Paused, Process, PubSub, Reload, Replies, Rows,
+    Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -72,7 +73,25 @@ impl Host for Session {
     fn table(&self) -> &Table {
         &self.table
     }
+}
 
+impl Clock for Session {
+    fn now_us(&self) -> u64 {
+        1_700_000_000_000_042
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = 0xa0 + at as u8);
+    }
+}
+
+impl Rows for Session {
+    fn in_transaction(&mut self, _run: &mut dyn FnMut(&mut Txn) -> Result<Reply>) -> Result<Reply> {
+        panic!("there is no data")
+    }
+}
+
+impl Connection for Session {
     fn client_id(&self) -> u64 {
         7
     }
@@ -97,65 +116,13 @@ impl Host for Session {
         self.protocol = protocol;
     }
 
-    fn has_password(&self) -> bool {
-        self.password.is_some()
-    }
-
-    fn has_user(&self, name: &[u8]) -> bool {
-        name == b"default"
-    }
-
-    fn authenticated(&self) -> bool {
-        self.password.is_none() || self.logged_in
-    }
-
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()> {
-        if user == b"default" && self.password.is_none_or(|right| right == password) {
-            self.logged_in = true;
-            return Ok(());
-        }
-        Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
-    }
-
-    fn now_us(&self) -> u64 {
-        1_700_000_000_000_042
-    }
-
     fn wait(&mut self, wait: Wait) -> Reply {
         self.wait = Some(wait);
         Reply::None
     }
 
-    fn has_disk(&self) -> bool {
-        !self.in_memory
-    }
-
-    fn fill_secret(&self, bytes: &mut [u8]) {
-        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = 0xa0 + at as u8);
-    }
-
-    fn debug_access(&self) -> DebugAccess {
-        self.debug_access
-    }
-
     fn is_local(&self) -> bool {
         self.local
-    }
-
-    fn in_transaction(&mut self, _run: &mut dyn FnMut(&mut Txn) -> Result<Reply>) -> Result<Reply> {
-        panic!("there is no data")
-    }
-
-    fn set_active_expire(&mut self, is_on: bool) {
-        self.active_expire = Some(is_on);
-    }
-
-    fn log_line(&mut self, text: &[u8]) {
-        self.logged = text.to_vec();
-    }
-
-    fn crash(&mut self, why: &str) {
-        self.crashed = Some(why.to_owned());
     }
 
     fn databases(&self) -> u32 {
@@ -187,6 +154,38 @@ impl Host for Session {
         Ok(true)
     }
 
+    fn is_bound_to_channels(&self) -> bool {
+        self.protocol == Protocol::Resp2 && !self.channels.is_empty()
+    }
+
+    fn is_in_block(&self) -> bool {
+        false
+    }
+}
+
+impl Users for Session {
+    fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn has_user(&self, name: &[u8]) -> bool {
+        name == b"default"
+    }
+
+    fn authenticated(&self) -> bool {
+        self.password.is_none() || self.logged_in
+    }
+
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()> {
+        if user == b"default" && self.password.is_none_or(|right| right == password) {
+            self.logged_in = true;
+            return Ok(());
+        }
+        Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+    }
+}
+
+impl Clients for Session {
     fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
         self.filter = Some(filter.clone());
         Ok("id=7\n".to_owned())
@@ -209,15 +208,9 @@ impl Host for Session {
         self.done.push(format!("unblock {client} error {with_error}"));
         client == 8
     }
+}
 
-    fn is_bound_to_channels(&self) -> bool {
-        self.protocol == Protocol::Resp2 && !self.channels.is_empty()
-    }
-
-    fn is_in_block(&self) -> bool {
-        false
-    }
-
+impl PubSub for Session {
     fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>> {
         self.channels.iter().filter(|(of, _)| *of == kind).map(|(_, name)| name.as_slice().into()).collect()
     }
@@ -252,7 +245,9 @@ impl Host for Session {
     fn patterns(&self) -> usize {
         self.subscriptions(Channels::Pattern).len()
     }
+}
 
+impl Config for Session {
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
         let known = [("maxmemory", "0"), ("port", "6379")];
         let asked = |name: &str| patterns.contains(&name.as_bytes());
@@ -267,6 +262,18 @@ impl Host for Session {
         Err(Error::text("ERR The server is running without a config file"))
     }
 
+    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
+        match pairs {
+            [(b"maxmemory", _), ..] => Ok(()),
+            [(b"port", _), ..] => {
+                Err(ConfigError::Refused { name: "port".to_owned(), reason: "can't set immutable config".to_owned() })
+            }
+            _ => Err(ConfigError::Unknown(String::from_utf8_lossy(pairs[0].0).into_owned())),
+        }
+    }
+}
+
+impl Memory for Session {
     fn memory(&self) -> MemoryFacts {
         self.memory.clone()
     }
@@ -279,41 +286,10 @@ impl Host for Session {
         self.purged = true;
         Ok(())
     }
+}
 
+impl Statistics for Session {
     fn reset_statistics(&mut self) {}
-
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
-        match pairs {
-            [(b"maxmemory", _), ..] => Ok(()),
-            [(b"port", _), ..] => {
-                Err(ConfigError::Refused { name: "port".to_owned(), reason: "can't set immutable config".to_owned() })
-            }
-            _ => Err(ConfigError::Unknown(String::from_utf8_lossy(pairs[0].0).into_owned())),
-        }
-    }
-
-    fn reload(&mut self, how: Reload) -> Result<()> {
-        self.reloads.push(how);
-        Ok(())
-    }
-
-    fn begin_backup(&mut self) -> Result<BackupBegun> {
-        match self.backups {
-            0 => {
-                self.backups = 1;
-                Ok(BackupBegun::Now)
-            }
-            1 => {
-                self.backups = 2;
-                Ok(BackupBegun::Later)
-            }
-            _ => Err(Error::text("ERR Background save already in progress")),
-        }
-    }
-
-    fn last_backup_s(&self) -> u64 {
-        1_700_000_000
-    }
 
     fn slowlog(&self, count: usize) -> Vec<SlowCall> {
         self.slowlog.iter().take(count).cloned().collect()
@@ -358,6 +334,53 @@ impl Host for Session {
             "commandstats" => "cmdstat_get:calls=1\r\n",
             _ => "",
         });
+    }
+}
+
+impl Storage for Session {
+    fn has_disk(&self) -> bool {
+        !self.in_memory
+    }
+
+    fn reload(&mut self, how: Reload) -> Result<()> {
+        self.reloads.push(how);
+        Ok(())
+    }
+
+    fn begin_backup(&mut self) -> Result<BackupBegun> {
+        match self.backups {
+            0 => {
+                self.backups = 1;
+                Ok(BackupBegun::Now)
+            }
+            1 => {
+                self.backups = 2;
+                Ok(BackupBegun::Later)
+            }
+            _ => Err(Error::text("ERR Background save already in progress")),
+        }
+    }
+
+    fn last_backup_s(&self) -> u64 {
+        1_700_000_000
+    }
+}
+
+impl Process for Session {
+    fn debug_access(&self) -> DebugAccess {
+        self.debug_access
+    }
+
+    fn set_active_expire(&mut self, is_on: bool) {
+        self.active_expire = Some(is_on);
+    }
+
+    fn log_line(&mut self, text: &[u8]) {
+        self.logged = text.to_vec();
+    }
+
+    fn crash(&mut self, why: &str) {
+        self.crashed = Some(why.to_owned());
     }
 
     fn shutdown(&mut self, how: Shutdown) -> Result<()> {

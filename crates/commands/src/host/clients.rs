@@ -1,0 +1,71 @@
+//! All clients: CLIENT LIST, KILL, PAUSE and UNBLOCK.
+
+use crate::error::Result;
+
+/// The clients of the server.
+pub trait Clients {
+    /// The clients that the filter lets through, in the order of their ids, as lines of CLIENT LIST.
+    ///
+    /// # Errors
+    /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop where there are many clients: the engine runs the
+    /// command on the I/O pool.
+    fn clients(&mut self, filter: &ClientFilter) -> Result<String>;
+
+    /// Closes the clients that the filter lets through and returns how many they are. The client of the running command
+    /// is closed after its reply.
+    fn kill_clients(&mut self, filter: &ClientFilter) -> usize;
+
+    /// Holds commands until a Unix time in milliseconds. An earlier pause that lasts longer or holds more stands.
+    fn pause(&mut self, until_ms: u64, what: Paused);
+
+    /// Ends all pauses.
+    fn unpause(&mut self);
+
+    /// Ends the wait of a client's blocking command, as if its time were over or by an error. Returns whether the client
+    /// was blocked.
+    fn unblock(&mut self, client: u64, with_error: bool) -> bool;
+}
+
+/// Which commands a pause holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// Those that change data or send messages.
+    Writes,
+    All,
+}
+
+/// The kinds of clients that CLIENT LIST and CLIENT KILL tell apart, and that have output limits of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientType {
+    Normal,
+    Replica,
+    PubSub,
+    Master,
+}
+
+impl ClientType {
+    /// The kind of this name, in upper or lower case.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        let names = [
+            ("normal", Self::Normal),
+            ("slave", Self::Replica),
+            ("replica", Self::Replica),
+            ("pubsub", Self::PubSub),
+            ("master", Self::Master),
+        ];
+        names.iter().find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
+    }
+}
+
+/// Some of the clients: those that fit everything that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFilter {
+    pub ids: Option<Vec<u64>>,
+    pub kind: Option<ClientType>,
+    /// As CLIENT LIST prints it: `127.0.0.1:6379`, `[::1]:6379`, the path of a unix socket with `:0`.
+    pub address: Option<Vec<u8>>,
+    pub local_address: Option<Vec<u8>>,
+    pub user: Option<Vec<u8>>,
+    /// The client of the running command is left out.
+    pub skip_me: bool,
+}

@@ -1,0 +1,41 @@
+//! The memory of the process: MEMORY STATS, DOCTOR, MALLOC-STATS and PURGE.
+
+use crate::error::Result;
+
+/// The memory of the process.
+pub trait Memory {
+    fn memory(&self) -> MemoryFacts;
+
+    /// The figures that the allocator gives for people to read.
+    fn allocator_report(&self) -> String;
+
+    /// Has the allocator give back what is not in use.
+    ///
+    /// # Errors
+    /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop: the engine runs the command on the I/O pool, because
+    /// the allocator may wait.
+    fn purge_memory(&mut self) -> Result<()>;
+}
+
+/// The facts behind the fields of MEMORY STATS. Bytes, but for the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFacts {
+    /// The most that was ever allocated, to the second.
+    pub peak: u64,
+    /// Allocated when the store was loaded.
+    pub startup: u64,
+    /// Given out by the allocator.
+    pub allocated: u64,
+    /// In pages that something given out lies in.
+    pub active: u64,
+    /// In memory on the allocator's behalf.
+    pub resident: u64,
+    /// In memory on the process's behalf.
+    pub process: u64,
+    /// Of sessions.
+    pub clients: u64,
+    /// Records that are not synced yet.
+    pub log: u64,
+    /// Each database, its keys, and those of them with a deadline.
+    pub databases: Vec<(u32, u64, u64)>,
+}

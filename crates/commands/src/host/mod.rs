@@ -1,0 +1,56 @@
+//! What a command asks of its connection and of the server, by subject.
+//!
+//! Owns the traits only, each with its types. The engine implements them for a session, and decides when changes take
+//! effect: those of a command in MULTI with the other effects of the block. Every method is cheap and never blocks.
+
+mod clients;
+mod config;
+mod connection;
+mod memory;
+mod process;
+mod pubsub;
+mod statistics;
+mod storage;
+mod users;
+
+pub use clients::{ClientFilter, ClientType, Clients, Paused};
+pub use config::{Config, ConfigError};
+pub use connection::{Connection, Library, Replies, Wait, WaitKind};
+pub use memory::{Memory, MemoryFacts};
+pub use process::{DebugAccess, Process, Shutdown};
+pub use pubsub::{Channels, PubSub};
+pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
+pub use storage::{BackupBegun, Reload, Storage};
+pub use users::Users;
+
+use crate::error::Result;
+use crate::lookup::Table;
+use haypile_resp::Reply;
+use haypile_store::Txn;
+
+/// The connection that a command came by, and the server behind it.
+pub trait Host:
+    Clock + Connection + Users + Clients + PubSub + Config + Memory + Statistics + Storage + Process + Rows
+{
+    /// The commands that this server has, by the names that it gave them.
+    fn table(&self) -> &Table;
+}
+
+/// Time and randomness.
+pub trait Clock {
+    /// The wall clock, in microseconds since 1970.
+    fn now_us(&self) -> u64;
+
+    /// Fills the slice with random bytes that nobody can guess.
+    fn fill_secret(&self, bytes: &mut [u8]);
+}
+
+/// The transaction that a command is part of.
+pub trait Rows {
+    /// Runs something that looks at data, in the transaction that the command is part of.
+    ///
+    /// # Errors
+    /// Those of `run`, and [`Stop::Long`](haypile_store::Stop::Long) where there is no transaction yet: the engine begins
+    /// one on the I/O pool, without key locks, and runs the command again there.
+    fn in_transaction(&mut self, run: &mut dyn FnMut(&mut Txn) -> Result<Reply>) -> Result<Reply>;
+}

@@ -1,0 +1,92 @@
+//! Statistics: INFO, SLOWLOG, LATENCY and CONFIG RESETSTAT.
+
+use crate::lookup::CommandId;
+
+/// What the server has measured.
+pub trait Statistics {
+    /// The sections of INFO, in the order in which they are shown.
+    fn info_sections(&self) -> &'static [InfoSection];
+
+    /// Appends the fields of one of [`Statistics::info_sections`], `name:value\r\n` each.
+    fn info(&self, section: &str, out: &mut String);
+
+    /// Sets the counters that INFO shows back to zero.
+    fn reset_statistics(&mut self);
+
+    /// The newest `count` commands of the slow log, the newest first.
+    fn slowlog(&self, count: usize) -> Vec<SlowCall>;
+
+    fn slowlog_len(&self) -> usize;
+
+    fn reset_slowlog(&mut self);
+
+    /// The events that took long, by name.
+    fn latency_events(&self) -> Vec<LatencyEvent>;
+
+    /// Forgets the events of these names, or all if none is named. Returns how many there were.
+    fn reset_latency(&mut self, names: &[&[u8]]) -> usize;
+
+    /// How long a command's calls took, if they were measured.
+    fn command_times(&self, id: CommandId) -> Option<CommandTimes>;
+}
+
+/// A section of INFO.
+#[derive(Clone, Copy, Debug)]
+pub struct InfoSection {
+    /// In lower case, as clients ask for it.
+    pub name: &'static str,
+    /// Its heading: `Server` of `# Server`.
+    pub title: &'static str,
+    pub shown: Shown,
+}
+
+/// When INFO shows a section that is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Always,
+    /// When all are asked for.
+    WithAll,
+    Never,
+}
+
+/// An entry of the slow log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowCall {
+    /// Rising.
+    pub id: u64,
+    /// When the call ended, in seconds since 1970.
+    pub time_s: u64,
+    /// How long the call took, in microseconds.
+    pub us: u64,
+    /// Cut to a bounded size, and without secrets.
+    pub args: Vec<Vec<u8>>,
+    /// The client's address, with its port.
+    pub address: String,
+    /// The client's name; empty if it has none.
+    pub name: Vec<u8>,
+}
+
+/// A kind of event that took long, and how long lately.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatencyEvent {
+    pub name: &'static str,
+    /// Of all that happened since the last reset.
+    pub max_ms: u64,
+    /// The oldest first, one a second at most; there is one.
+    pub samples: Vec<LatencySample>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencySample {
+    /// Seconds since 1970.
+    pub time_s: u64,
+    pub ms: u64,
+}
+
+/// How long the calls of a command took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTimes {
+    pub calls: u64,
+    /// A time in microseconds, and how many calls took no longer: both rise.
+    pub until_us: Vec<(u64, u64)>,
+}

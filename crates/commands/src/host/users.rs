@@ -1,0 +1,20 @@
+//! Users and passwords.
+
+use crate::error::Result;
+
+/// Who may run commands.
+pub trait Users {
+    /// Whether the default user has a password.
+    fn has_password(&self) -> bool;
+
+    fn has_user(&self, name: &[u8]) -> bool;
+
+    /// Whether the client may run commands: no password was needed when it came, or it gave one.
+    fn authenticated(&self) -> bool;
+
+    /// Logs the client in.
+    ///
+    /// # Errors
+    /// `WRONGPASS ...` where the user or the password is wrong.
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()>;
+}

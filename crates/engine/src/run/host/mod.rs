@@ -1,0 +1,68 @@
+//! The traits of `commands::host` for session commands: a session's state and the engine behind it, a file per subject.
+//!
+//! Nothing beyond that state changes: a run may be dropped, so what a command does to others is noted there, as an effect or
+//! an act. Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to the caller.
+//! What INFO shows is in `info`.
+
+mod clients;
+mod config;
+mod connection;
+mod memory;
+mod process;
+mod pubsub;
+mod statistics;
+mod storage;
+mod users;
+
+use crate::clients::session::State;
+use crate::run::engine::Engine;
+use haypile_commands::host::{Clock, Host, Rows};
+use haypile_commands::{Error, Result, Table};
+use haypile_resp::Reply;
+use haypile_store::{Stop, Txn};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A session command's view of its session and the server.
+pub(crate) struct Desk<'a, 's> {
+    pub engine: &'a Engine,
+    pub session: u64,
+    pub state: &'a mut State,
+    /// The transaction that the command is part of, whose own keys count.
+    pub txn: Option<&'a mut Txn<'s>>,
+    /// The thread may wait for the disk: it is one of the I/O pool.
+    pub may_wait: bool,
+}
+
+impl Desk<'_, '_> {
+    /// The state, for a change that others are to see.
+    fn changing(&mut self) -> &mut State {
+        self.state.changed = true;
+        self.state
+    }
+}
+
+impl Host for Desk<'_, '_> {
+    fn table(&self) -> &Table {
+        &self.engine.table
+    }
+}
+
+impl Clock for Desk<'_, '_> {
+    fn now_us(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_micros() as u64)
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("a running system has random numbers");
+    }
+}
+
+impl Rows for Desk<'_, '_> {
+    fn in_transaction(&mut self, run: &mut dyn FnMut(&mut Txn<'_>) -> Result<Reply>) -> Result<Reply> {
+        match &mut self.txn {
+            Some(txn) => run(txn),
+            None => Err(Error::Stop(Stop::Long)),
+        }
+    }
+}
