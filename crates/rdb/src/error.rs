@@ -110,13 +110,3 @@ impl From<Error> for Fault {
         Fault::Input(error)
     }
 }
-
-impl Fault {
-    /// Returns the error, for bytes that end at this place of a source.
-    pub fn at(self, source: &impl crate::source::Source) -> Error {
-        match self {
-            Fault::Damage(what) => source.corrupt(what),
-            Fault::Input(error) => error,
-        }
-    }
-}

@@ -4,9 +4,11 @@
 use crate::encoded;
 use crate::error::{Error, Failure, Why};
 use crate::event::{Event, Key, Sink};
-use crate::source::{Input, Source};
+use crate::form::Form;
+use crate::input::Input;
+use crate::source::Source;
 use crate::tape::Tape;
-use crate::value::{Form, Reader};
+use crate::value::Reader;
 use std::io::Read;
 
 /// Codes in the place of a value's form. Redis's numbers.

@@ -42,6 +42,7 @@ pub mod event;
 pub mod file;
 pub mod payload;
 
+pub mod form;
 pub mod stream;
 pub mod value;
 
@@ -52,6 +53,7 @@ pub mod lzf;
 pub mod ziplist;
 pub mod zipmap;
 
+mod input;
 pub mod source;
 pub mod tape;
 mod text;
@@ -68,8 +70,9 @@ pub mod testing;
 pub use error::{Error, Failure, Why};
 pub use event::{Event, Fields, Key, Kind, Part, Sink, StreamHead, StreamId};
 pub use file::{Summary, read_file, read_file_recorded};
+pub use input::Input;
 pub use payload::{Payload, Seal};
-pub use source::{Input, Slice, Source};
+pub use source::{Slice, Source};
 pub use tape::{Beginning, Tape};
 pub use writer::{File, Measure, Measured, Memory, Output, Writer};
 

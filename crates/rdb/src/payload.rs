@@ -5,8 +5,9 @@
 use crate::checksum::Checksum;
 use crate::error::{Error, Failure, Why};
 use crate::event::{Kind, Part};
+use crate::form::Form;
 use crate::source::Slice;
-use crate::value::{Elements, Form, Reader};
+use crate::value::{Elements, Reader};
 
 /// Bytes behind the value.
 pub const FOOTER_BYTES: usize = 10;

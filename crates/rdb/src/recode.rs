@@ -6,9 +6,9 @@
 
 use crate::error::{Error, Failure};
 use crate::event::{Key, Kind, Part, StreamHead};
+use crate::form::Form;
 use crate::nodes::{Grouping, Node};
 use crate::payload::{FOOTER_BYTES, Payload};
-use crate::value::Form;
 use crate::writer::{File, Memory, Output, Writer};
 use std::convert::Infallible;
 use std::io::{self, Write};

@@ -13,11 +13,11 @@
 use crate::encoded;
 use crate::error::{Damage, Failure, Fault};
 use crate::event::{Consumer, Fields, Group, Part, StreamHead, StreamId};
+use crate::form::Form;
 use crate::item::{Item, Items};
 use crate::listpack::{Listpack, LongListpack};
 use crate::source::Source;
 use crate::text::Window;
-use crate::value::Form;
 
 /// Flags of an entry.
 pub(crate) const DELETED: i64 = 1;

@@ -3,8 +3,8 @@
 //! A value is recorded beside its parts, as long as it is no longer than a bound. Of a longer value, the bytes up to
 //! somewhere behind the bound stay, and all parts that were handed over by then are in them.
 
+use crate::form::Form;
 use crate::payload::{self, Payload};
-use crate::value::Form;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 

@@ -4,11 +4,11 @@
 
 use crate::error::Failure;
 use crate::event::{Consumer, Event, Group, Kind, Part, Sink, StreamHead, StreamId};
+use crate::form::Form;
 use crate::listpack::{Builder, Listpack};
 use crate::lzf::{self, Compressor};
 use crate::nodes::{Grouping, Node};
 use crate::source::{Slice, TAKE_MAX};
-use crate::value::Form;
 use crate::ziplist::Ziplist;
 use crate::{Memory, Payload, Writer, intset, read_file, zipmap};
 use std::io;

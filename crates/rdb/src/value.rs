@@ -1,8 +1,9 @@
-//! Values as they lie in a file: the number of each form of each type, and how each is taken apart.
+//! Values as they lie in a file, and how each form (`form.rs`) is taken apart.
 
 use crate::encoded::{self, Begun};
 use crate::error::{Damage, Error, Failure, Fault, Why};
-use crate::event::{Kind, Part};
+use crate::event::Part;
+use crate::form::Form;
 use crate::intset::{self, LongIntset};
 use crate::item::{Item, Items, score_of};
 use crate::listpack::{Listpack, LongListpack};
@@ -11,95 +12,6 @@ use crate::stream::{self, Scratch};
 use crate::text::{WHOLE_BYTES_MAX, Window};
 use crate::ziplist::{LongZiplist, Ziplist};
 use crate::zipmap::{LongZipmap, Zipmap};
-
-/// The form of a value. Redis's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Form {
-    String = 0,
-    List = 1,
-    Set = 2,
-    /// Scores in digits.
-    ZsetDigits = 3,
-    Hash = 4,
-    /// Scores as eight bytes.
-    Zset = 5,
-    ModuleOld = 6,
-    Module = 7,
-    HashZipmap = 9,
-    ListZiplist = 10,
-    SetIntset = 11,
-    ZsetZiplist = 12,
-    HashZiplist = 13,
-    /// A list of ziplists.
-    ListQuicklist = 14,
-    /// A stream of Redis 5.0.
-    Stream1 = 15,
-    HashListpack = 16,
-    ZsetListpack = 17,
-    /// A list of listpacks and single elements.
-    ListQuicklist2 = 18,
-    /// A stream of Redis 7.0.
-    Stream2 = 19,
-    SetListpack = 20,
-    /// A stream of Redis 7.2.
-    Stream3 = 21,
-    /// Fields with deadlines, as release candidates of 7.4 wrote them.
-    TimedHashEarly = 22,
-    TimedHashListpackEarly = 23,
-    TimedHash = 24,
-    TimedHashListpack = 25,
-}
-
-/// All forms, with the type of value of each; `None` for data of modules.
-const FORMS: [(Form, Option<Kind>); 25] = [
-    (Form::String, Some(Kind::String)),
-    (Form::List, Some(Kind::List)),
-    (Form::Set, Some(Kind::Set)),
-    (Form::ZsetDigits, Some(Kind::Zset)),
-    (Form::Hash, Some(Kind::Hash)),
-    (Form::Zset, Some(Kind::Zset)),
-    (Form::ModuleOld, None),
-    (Form::Module, None),
-    (Form::HashZipmap, Some(Kind::Hash)),
-    (Form::ListZiplist, Some(Kind::List)),
-    (Form::SetIntset, Some(Kind::Set)),
-    (Form::ZsetZiplist, Some(Kind::Zset)),
-    (Form::HashZiplist, Some(Kind::Hash)),
-    (Form::ListQuicklist, Some(Kind::List)),
-    (Form::Stream1, Some(Kind::Stream)),
-    (Form::HashListpack, Some(Kind::Hash)),
-    (Form::ZsetListpack, Some(Kind::Zset)),
-    (Form::ListQuicklist2, Some(Kind::List)),
-    (Form::Stream2, Some(Kind::Stream)),
-    (Form::SetListpack, Some(Kind::Set)),
-    (Form::Stream3, Some(Kind::Stream)),
-    (Form::TimedHashEarly, Some(Kind::TimedHash)),
-    (Form::TimedHashListpackEarly, Some(Kind::TimedHash)),
-    (Form::TimedHash, Some(Kind::TimedHash)),
-    (Form::TimedHashListpack, Some(Kind::TimedHash)),
-];
-
-impl Form {
-    pub fn of(number: u8) -> Option<Form> {
-        FORMS.iter().map(|(form, _)| *form).find(|form| *form as u8 == number)
-    }
-
-    /// Returns the oldest version of the format that has the form, but none before Redis 5.0.
-    pub(crate) fn version(self) -> u16 {
-        match self as u8 {
-            0..=15 => 9,
-            16..=19 => 10,
-            20..=21 => 11,
-            _ => 12,
-        }
-    }
-
-    /// Returns the type of the value; `None` for data of a module.
-    pub fn kind(self) -> Option<Kind> {
-        FORMS.iter().find(|(form, _)| *form == self).and_then(|(_, kind)| *kind)
-    }
-}
 
 /// The kinds of containers of a quicklist.
 const PLAIN: u64 = 1;

@@ -17,10 +17,10 @@
 use crate::checksum::Checksum;
 use crate::event::{Consumer, Group, Kind, StreamHead, StreamId};
 use crate::file;
+use crate::form::Form;
 use crate::item::number_of;
 use crate::lzf::Compressor;
 use crate::nodes::Node;
-use crate::value::Form;
 use crate::{VERSION, VERSION_WITH_FIELD_DEADLINES, payload};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
