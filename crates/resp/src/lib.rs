@@ -43,6 +43,7 @@ pub mod scored;
 pub mod write;
 
 pub mod pieces;
+mod reply_pieces;
 
 pub mod decode;
 
@@ -55,9 +56,10 @@ pub use bytes::Bytes;
 pub use elements::{Elements, Shape};
 pub use error::ProtocolError;
 pub use parser::{Limits, Parser, Request};
-pub use pieces::{Pieces, ReplyPieces, Weight};
+pub use pieces::{Pieces, Weight};
 pub use records::Records;
 pub use reply::Reply;
+pub use reply_pieces::ReplyPieces;
 pub use scored::{Nesting, Scored};
 
 /// The version of the protocol that a connection speaks; `HELLO` switches it. Requests look the same in both.
