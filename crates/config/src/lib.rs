@@ -10,6 +10,7 @@ pub mod config;
 pub mod docs;
 pub mod error;
 pub mod glob;
+pub mod kind;
 pub mod load;
 pub mod memory;
 pub mod read;

@@ -12,9 +12,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use crate::kind::Kind;
 use crate::special::{self, Special};
 use crate::table::{self, Role, Row};
-use crate::value::{Kind, Value, human};
+use crate::value::{Value, human};
 use crate::values::Values;
 use crate::words;
 

@@ -15,7 +15,8 @@ mod storage;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::value::{Kind, Mode, Value};
+use crate::kind::Kind;
+use crate::value::{Mode, Value};
 
 /// One directive.
 #[derive(Debug)]
@@ -274,7 +275,7 @@ impl Row {
 
 /// Kinds that several topics use.
 pub(crate) mod kinds {
-    use crate::value::{Kind, any_text};
+    use crate::kind::{Kind, any_text};
 
     pub const BOOL: Kind = Kind::Bool;
     pub const TEXT: Kind = Kind::Text(any_text);

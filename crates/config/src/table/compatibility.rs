@@ -2,7 +2,7 @@
 
 use super::Row;
 use super::kinds::*;
-use crate::value::Kind;
+use crate::kind::Kind;
 
 /// Redis's `CONFIG_MIN_HZ` and `CONFIG_MAX_HZ`.
 const HZ: Kind = Kind::Clamped { min: 1, max: 500, unit: "" };

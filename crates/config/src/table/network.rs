@@ -2,8 +2,8 @@
 
 use super::Row;
 use super::kinds::*;
+use crate::kind::Kind;
 use crate::special::Special;
-use crate::value::Kind;
 
 pub(super) const ROWS: &[Row] = &[
     Row::used("port", PORT, "6379", "TCP port; 0 means no TCP.").immutable(),

@@ -2,7 +2,7 @@
 
 use super::Row;
 use super::kinds::*;
-use crate::value::{Kind, Zero};
+use crate::kind::{Kind, Zero};
 
 /// The names and numbers of `crate::config::Durability`.
 pub(crate) const DURABILITIES: &[(&str, u32)] = &[("os", 0), ("fsync", 1)];

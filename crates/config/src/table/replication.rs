@@ -2,8 +2,8 @@
 
 use super::Row;
 use super::kinds::*;
+use crate::kind::{Kind, any_text};
 use crate::special::Special;
-use crate::value::{Kind, any_text};
 
 pub(super) const ROWS: &[Row] = &[
     Row::not_yet("replicaof", Kind::Special(Special::ReplicaOf), "no one", "Follows another server.")

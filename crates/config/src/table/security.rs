@@ -2,7 +2,7 @@
 
 use super::Row;
 use super::kinds::*;
-use crate::value::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Row] = &[
     Row::used(

@@ -2,8 +2,8 @@
 
 use super::Row;
 use super::kinds::*;
+use crate::kind::Kind;
 use crate::special::Special;
-use crate::value::Kind;
 
 /// The names and numbers of `crate::config::LogLevel`.
 pub(crate) const LOG_LEVELS: &[(&str, u32)] =

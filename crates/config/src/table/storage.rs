@@ -2,8 +2,8 @@
 
 use super::Row;
 use super::kinds::*;
+use crate::kind::Kind;
 use crate::special::Special;
-use crate::value::Kind;
 
 const POLICIES: &[(&str, u32)] = &[
     ("volatile-lru", 1),
