@@ -18,7 +18,6 @@ mod listen;
 mod mailbox;
 mod metrics;
 
-mod connection;
 mod event_loop;
 mod output;
 mod stream;

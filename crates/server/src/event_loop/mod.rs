@@ -8,7 +8,9 @@
 //! wait stay listed until the log says that it has got further. Replies beyond what a round may write leave in rounds
 //! of their own, between which every connection has a turn.
 
-use crate::connection::{self, Connection};
+mod connection;
+
+use crate::event_loop::connection::Connection;
 use crate::mailbox::Mailbox;
 use crate::output::Spares;
 use crate::stream::Accepted;
