@@ -38,6 +38,9 @@ pub enum Step {
 
 pub type Sequence = Vec<Step>;
 
+/// A command of the cases of `blocking` that closes its connection.
+pub const LEAVE: &[u8] = b"{leave}";
+
 /// The most connections that a sequence may use.
 pub const CONNECTIONS: usize = 4;
 

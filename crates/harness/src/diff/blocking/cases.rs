@@ -6,7 +6,7 @@
 //! waits for: the others stay lists or sorted sets.
 
 use crate::diff::arguments::Arguments;
-use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::diff::sequence::{CONNECTIONS, Command, LEAVE, Sequence, Step};
 use crate::random::Random;
 
 #[path = "streams.rs"]
@@ -255,7 +255,7 @@ pub fn generate(seed: u64, case: u64) -> Sequence {
             }
             95..=96 => block(&mut a),
             97 => swap(&mut a),
-            98 => vec![vec![super::LEAVE.to_vec()]],
+            98 => vec![vec![LEAVE.to_vec()]],
             // The element is popped in the pipeline that pushes it.
             99 => {
                 let key = key_but(&mut a, SORTED_SETS);

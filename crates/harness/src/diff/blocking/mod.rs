@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::play::{Difference, Pair};
-use super::sequence::{CONNECTIONS, Command, Sequence, Step};
+use super::sequence::{CONNECTIONS, Command, LEAVE, Sequence, Step};
 use crate::client::{Client, Reply, info_field};
 use crate::quoted::quote_short;
 
@@ -28,9 +28,6 @@ const SILENCE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A wait for less than this, in seconds, ends in the step that begins it.
 const SHORT_S: f64 = 1.0;
-
-/// A command that closes its connection.
-const LEAVE: &[u8] = b"{leave}";
 
 /// Returns whether a sequence is of this kind.
 pub fn is_of_blocking(sequence: &[Step]) -> bool {

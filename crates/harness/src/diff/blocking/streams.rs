@@ -6,7 +6,7 @@
 
 use super::connection;
 use crate::diff::arguments::Arguments;
-use crate::diff::sequence::{CONNECTIONS, Command, Sequence, Step};
+use crate::diff::sequence::{CONNECTIONS, Command, LEAVE, Sequence, Step};
 
 /// The streams of these cases; each has the groups `g` and `h`.
 pub(in super::super) const STREAMS: &[&[u8]] = &[b"s", b"t"];
@@ -114,7 +114,7 @@ pub(super) fn generate(a: &mut Arguments, sequence: &mut Sequence) {
                 block.push(vec![a.word("EXEC")]);
                 block
             }
-            99 => vec![vec![super::super::LEAVE.to_vec()]],
+            99 => vec![vec![LEAVE.to_vec()]],
             _ => vec![other(a, connection, step)],
         };
         sequence.push(send(connection, commands));
