@@ -213,25 +213,72 @@ impl With {
     }
 }
 
+/// The center and the shape of a search, as far as arguments have named them.
+#[derive(Default)]
+struct AreaOptions {
+    center: Option<Position>,
+    /// With its unit in meters.
+    shape: Option<(Shape, f64)>,
+    by_member: bool,
+    by_degrees: bool,
+    by_radius: bool,
+    by_box: bool,
+}
+
+impl AreaOptions {
+    /// Takes the arguments in front of the options, for the commands that have their center and radius there.
+    fn of_form(txn: &mut Txn, args: Args, form: &Form, zset: Option<&Zset>) -> Result<AreaOptions> {
+        let (center, shape) = match (form.center, zset) {
+            // Without a sorted set only the options are looked at.
+            (Center::Options, _) | (Center::Member, None) => (None, None),
+            (Center::Degrees, _) => (Some(position(args, 2)?), Some(circle(args, 4)?)),
+            (Center::Member, Some(zset)) => (Some(place_of(txn, zset, args.get(2))?), Some(circle(args, 3)?)),
+        };
+        Ok(AreaOptions { center, shape, ..AreaOptions::default() })
+    }
+
+    /// Takes the option of GEOSEARCH at argument `i`. Returns how many arguments belong to it.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if the argument is no such option, or one that does not go with those before it.
+    fn take(&mut self, txn: &mut Txn, args: Args, i: usize, zset: Option<&Zset>) -> Result<usize> {
+        let left = args.len() - 1 - i;
+        if args.is(i, "frommember") && left >= 1 && !self.by_degrees {
+            if let Some(zset) = zset {
+                self.center = Some(place_of(txn, zset, args.get(i + 1))?);
+            }
+            self.by_member = true;
+            Ok(1)
+        } else if args.is(i, "fromlonlat") && left >= 2 && !self.by_member {
+            (self.center, self.by_degrees) = (Some(position(args, i + 1)?), true);
+            Ok(2)
+        } else if args.is(i, "byradius") && left >= 2 && !self.by_box {
+            (self.shape, self.by_radius) = (Some(circle(args, i + 1)?), true);
+            Ok(2)
+        } else if args.is(i, "bybox") && left >= 3 && !self.by_radius {
+            (self.shape, self.by_box) = (Some(rectangle(args, i + 1)?), true);
+            Ok(3)
+        } else {
+            Err(Error::Syntax)
+        }
+    }
+
+    /// Checks that options name a center and a shape.
+    fn check(&self, args: Args) -> Result<()> {
+        if !self.by_member && !self.by_degrees {
+            return Err(one_of("FROMMEMBER or FROMLONLAT", args));
+        }
+        if !self.by_radius && !self.by_box {
+            return Err(one_of("BYRADIUS and BYBOX", args));
+        }
+        Ok(())
+    }
+}
+
 impl Asked {
     fn parse(txn: &mut Txn, args: Args, form: &Form, zset: Option<&Zset>) -> Result<Asked> {
-        let mut center = None;
-        let mut shape = None;
-        match (form.center, zset) {
-            (Center::Options, _) => {}
-            (Center::Degrees, _) => {
-                center = Some(position(args, 2)?);
-                shape = Some(circle(args, 4)?);
-            }
-            // Without a sorted set only the options are looked at.
-            (Center::Member, None) => {}
-            (Center::Member, Some(zset)) => {
-                center = Some(place_of(txn, zset, args.get(2))?);
-                shape = Some(circle(args, 3)?);
-            }
-        }
+        let mut area = AreaOptions::of_form(txn, args, form, zset)?;
         let is_search = form.center == Center::Options;
-        let (mut by_member, mut by_degrees, mut by_radius, mut by_box) = (false, false, false, false);
         let (mut order, mut count, mut any, mut with) = (None, None, false, With::default());
         let (mut to, mut stores_distances) = ((form.stores == Stores::Always).then_some(1), false);
         let mut i = form.first;
@@ -259,20 +306,8 @@ impl Asked {
                 used = 1;
             } else if form.stores == Stores::Always && args.is(i, "storedist") {
                 stores_distances = true;
-            } else if is_search && args.is(i, "frommember") && left >= 1 && !by_degrees {
-                if let Some(zset) = zset {
-                    center = Some(place_of(txn, zset, args.get(i + 1))?);
-                }
-                (by_member, used) = (true, 1);
-            } else if is_search && args.is(i, "fromlonlat") && left >= 2 && !by_member {
-                center = Some(position(args, i + 1)?);
-                (by_degrees, used) = (true, 2);
-            } else if is_search && args.is(i, "byradius") && left >= 2 && !by_box {
-                shape = Some(circle(args, i + 1)?);
-                (by_radius, used) = (true, 2);
-            } else if is_search && args.is(i, "bybox") && left >= 3 && !by_radius {
-                shape = Some(rectangle(args, i + 1)?);
-                (by_box, used) = (true, 3);
+            } else if is_search {
+                used = area.take(txn, args, i, zset)?;
             } else {
                 return Err(Error::Syntax);
             }
@@ -283,11 +318,8 @@ impl Asked {
             let text = format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options");
             return Err(Error::text(text));
         }
-        if is_search && !by_member && !by_degrees {
-            return Err(one_of("FROMMEMBER or FROMLONLAT", args));
-        }
-        if is_search && !by_radius && !by_box {
-            return Err(one_of("BYRADIUS and BYBOX", args));
+        if is_search {
+            area.check(args)?;
         }
         if any && count.is_none() {
             return Err(Error::text("ERR the ANY argument requires COUNT argument"));
@@ -296,7 +328,7 @@ impl Asked {
         if count.is_some() && !any {
             order = order.or(Some(Order::Ascending));
         }
-        let area = center.zip(shape).map(|(center, (shape, unit_m))| Area { center, shape, unit_m });
+        let area = area.center.zip(area.shape).map(|(center, (shape, unit_m))| Area { center, shape, unit_m });
         Ok(Asked { area, order, count, any, with, to, stores_distances })
     }
 }

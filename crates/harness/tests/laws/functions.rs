@@ -7,7 +7,6 @@ const LINES_MAX: usize = 80;
 
 /// Functions that are longer, by crate and name, with their lines. Figures here only shrink.
 const LONGER: &[(&str, &str, usize)] = &[
-    ("commands", "parse", 85),
     ("config", "read", 88),
     ("harness", "write_until", 85),
     ("store", "transact", 93),
