@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Answer, Host};
 use crate::lookup::Entry;
 use crate::table::{Body, Control, Tried};
 use haypile_resp::Reply;
@@ -17,23 +17,23 @@ use haypile_resp::Reply;
 /// [`Error::Stop`] where the store stopped the command: the transaction as a whole cannot go on. Any other error is the
 /// command's reply.
 /// Invariant: a command that fails with such an error leaves nothing in the transaction.
-pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Reply> {
+pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
     let mut before = None;
     host.in_transaction(&mut |txn| {
         before = Some(txn.savepoint());
         Ok(Reply::None)
     })?;
-    let reply = match entry.command.body {
-        Body::Txn(run) => host.in_transaction(&mut |txn| run(txn, args)),
-        Body::Wait(run) => host.in_transaction(&mut |txn| run(txn, args).map(Tried::at_once)),
-        Body::Host(run) => run(host, args),
+    let answer = match entry.command.body {
+        Body::Txn(run) => host.in_transaction(&mut |txn| run(txn, args)).map(Answer::from),
+        Body::Wait(run) => host.in_transaction(&mut |txn| run(txn, args).map(Tried::at_once)).map(Answer::from),
+        Body::Host(_) | Body::Act(_) => call_host(host, entry, args),
         // EXEC has ended all watching, as in Redis.
-        Body::Engine(Control::Unwatch) => Ok(Reply::ok()),
+        Body::Engine(Control::Unwatch) => Ok(Reply::ok().into()),
         Body::Engine(_) | Body::Container | Body::Migrate(_) => {
             unreachable!("{} is refused where it would become part of something larger", entry.full_name)
         }
     };
-    if let Err(error) = &reply
+    if let Err(error) = &answer
         && !matches!(error, Error::Stop(_))
     {
         host.in_transaction(&mut |txn| {
@@ -41,5 +41,14 @@ pub fn call(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Reply> {
             Ok(Reply::None)
         })?;
     }
-    reply
+    answer
+}
+
+/// Runs a command that runs over the connection and the server, whether or not there is a transaction.
+pub fn call_host(host: &mut dyn Host, entry: &Entry, args: Args) -> Result<Answer> {
+    match entry.command.body {
+        Body::Host(run) => run(host, args).map(Answer::from),
+        Body::Act(run) => run(host, args),
+        _ => unreachable!("{} does not run over the connection", entry.full_name),
+    }
 }

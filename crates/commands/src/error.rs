@@ -5,7 +5,6 @@
 //! again.
 
 use crate::args::Args;
-use crate::host::ConfigError;
 use haypile_resp::Reply;
 use haypile_store::Stop;
 use std::borrow::Cow;
@@ -116,20 +115,6 @@ fn stop_reply(stop: Stop) -> Reply {
 impl From<Stop> for Error {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
-    }
-}
-
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        Self::Text(Cow::Owned(match error {
-            ConfigError::Unknown(name) => {
-                let shown = name.split('\0').next().unwrap_or_default();
-                format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'")
-            }
-            ConfigError::Refused { name, reason } => {
-                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
-            }
-        }))
     }
 }
 

@@ -43,7 +43,7 @@ mod server;
 pub mod compatibility;
 
 pub use args::Args;
-pub use call::call;
+pub use call::{call, call_host};
 pub use error::{Error, Result};
 pub use host::Host;
 pub use lookup::{CommandId, Entry, Table};

@@ -7,7 +7,7 @@
 
 use crate::args::Args;
 use crate::error::Result;
-use crate::host::{Channels, Host};
+use crate::host::{Answer, Channels, Host};
 use crate::keys::migrate::Migration;
 use haypile_resp::Reply;
 use haypile_store::Txn;
@@ -138,8 +138,10 @@ pub enum Body {
     Wait(WaitFn),
     /// Hands its keys to another server: it waits for a network.
     Migrate(MigrateFn),
-    /// Asks or changes the connection or the server.
+    /// Asks the connection or the server, or changes the connection's state.
     Host(HostFn),
+    /// Asks for changes of the server, which the engine carries out when the command has taken effect.
+    Act(ActFn),
     /// Is run by the engine itself, because it changes how other commands run.
     Engine(Control),
     /// Cannot run: only its subcommands do.
@@ -150,6 +152,7 @@ pub type TxnFn = fn(&mut Txn, Args) -> Result<Reply>;
 pub type WaitFn = fn(&mut Txn, Args) -> Result<Tried>;
 pub type MigrateFn = for<'a> fn(Args<'a>) -> Result<Migration<'a>>;
 pub type HostFn = fn(&mut dyn Host, Args) -> Result<Reply>;
+pub type ActFn = fn(&mut dyn Host, Args) -> Result<Answer>;
 
 /// What a blocking command has found.
 #[derive(Debug)]

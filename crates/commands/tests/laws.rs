@@ -123,7 +123,7 @@ fn a_command_has_access_to_rows_if_it_runs_over_them() {
         let (command, name) = (entry.command, &entry.full_name);
         let is_over_rows = match command.body {
             Body::Txn(_) | Body::Wait(_) | Body::Migrate(_) => true,
-            Body::Host(_) | Body::Engine(_) | Body::Container => false,
+            Body::Host(_) | Body::Act(_) | Body::Engine(_) | Body::Container => false,
         };
         assert_eq!(command.access != Access::None, is_over_rows, "{name}");
         assert!(!command.waits() || !entry.command.keys.of_keys().is_empty(), "{name} waits for its keys");

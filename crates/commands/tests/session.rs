@@ -4,7 +4,7 @@ mod common;
 
 use common::{Session, args};
 use haypile_commands::host::{
-    ClientFilter, ClientType, LatencyEvent, LatencySample, Library, Replies, Shutdown, SlowCall,
+    Act, ClientFilter, ClientType, LatencyEvent, LatencySample, Library, Replies, Shutdown, SlowCall,
 };
 use haypile_resp::{Protocol, Reply};
 
@@ -131,17 +131,15 @@ fn config_gets_and_sets() {
     let port = Reply::Map(vec![(Reply::bulk("port"), Reply::bulk("6379"))]);
     check("what matches, as a map", "CONFIG GET port nothing", port);
     check("several at once", "CONFIG SET maxmemory 1gb timeout 5", Reply::ok());
+    let mut session = Session::default();
+    session.call("CONFIG SET maxmemory 1gb timeout 5");
+    let pairs = [("maxmemory", "1gb"), ("timeout", "5")].map(|(name, value)| (name.into(), value.into()));
+    assert_eq!(session.done, [format!("{:?}", Act::SetConfig(pairs.into()))], "the engine sets all or none");
     fails("CONFIG REWRITE", "ERR The server is running without a config file");
     fails("CONFIG REWRITE now", "ERR wrong number of arguments for 'config|rewrite' command");
     fails("CONFIG GET", "ERR wrong number of arguments for 'config|get' command");
     fails("CONFIG SET maxmemory", "ERR wrong number of arguments for 'config|set' command");
     fails("CONFIG SET maxmemory 1 timeout", "ERR syntax error");
-    fails("CONFIG SET hay 1", "ERR Unknown option or number of arguments for CONFIG SET - 'hay'");
-    fails("CONFIG SET hay\0stack 1", "ERR Unknown option or number of arguments for CONFIG SET - 'hay'");
-    fails(
-        "CONFIG SET port 1",
-        "ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
-    );
 }
 
 #[test]
@@ -347,8 +345,9 @@ fn every_name_is_found_in_any_case() {
 fn bgsave_begins_a_backup_and_lastsave_tells_of_the_last() {
     let mut session = Session::default();
     assert_eq!(session.call("BGSAVE"), Reply::Simple("Background saving started"));
-    assert_eq!(session.call("bgsave schedule"), Reply::Simple("Background saving scheduled"));
     assert_eq!(session.call("BGSAVE SCHEDULE"), Reply::error("ERR Background save already in progress"));
+    let mut block = Session { is_in_block: true, ..Session::default() };
+    assert_eq!(block.call("bgsave schedule"), Reply::Simple("Background saving scheduled"));
     fails("BGSAVE NOW", "ERR syntax error");
     fails("BGSAVE SCHEDULE SCHEDULE", "ERR syntax error");
     check("in seconds", "LASTSAVE", Reply::Integer(1_700_000_000));
@@ -360,7 +359,7 @@ fn client_kill_and_list_read_their_filters() {
     let kill = |line: &str| {
         let mut session = Session::default();
         let reply = session.call(line);
-        (reply, session.filter)
+        (reply, session.filter.take())
     };
     let (reply, filter) = kill("CLIENT KILL ID 5 TYPE replica ADDR 1:2 LADDR 3:4 USER default SKIPME no");
     assert_eq!(reply, Reply::Integer(1));
@@ -419,14 +418,13 @@ fn client_commands_reach_their_host() {
     assert_eq!(session.call("CLIENT UNBLOCK 8 ERROR"), Reply::Integer(1));
     assert_eq!(session.call("CLIENT UNBLOCK 9"), Reply::Integer(0));
     let expected = [
-        "pause Writes until 1700000000010",
-        "pause All until 1700000000000",
-        "unpause",
+        "Pause { until_ms: 1700000000010, what: Writes }",
+        "Pause { until_ms: 1700000000000, what: All }",
+        "Unpause",
         "no-evict true",
         "no-touch false",
         "monitor",
-        "unblock 8 error true",
-        "unblock 9 error false",
+        "Unblock { client: 8, with_error: true }",
     ];
     assert_eq!(session.done, expected);
     assert_eq!(session.call("CLIENT REPLY off"), Reply::None);

@@ -209,6 +209,8 @@ fn settable(pairs: &[(&[u8], &[u8])], values: &Values) -> Result<Vec<Found>, Str
     let mut directives: Vec<Found> = Vec::with_capacity(pairs.len());
     for (name, _) in pairs {
         let Some(found) = table::find(name) else {
+            // As Redis quotes bytes: a text of C ends at its first zero.
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
             return Err(format!(
                 "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
                 String::from_utf8_lossy(name)

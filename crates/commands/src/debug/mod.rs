@@ -10,10 +10,10 @@ pub(crate) mod reload;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{DebugAccess, Host, Wait, WaitKind};
+use crate::host::{Act, Answer, DebugAccess, Host, Wait, WaitKind};
 use crate::keys::object::{Encoding, string_encoding};
 use crate::memory::footprint;
-use crate::table::{Arity, Body, Command, Flag, Group, HostFn, Keys, TxnFn};
+use crate::table::{ActFn, Arity, Body, Command, Flag, Group, HostFn, Keys, TxnFn};
 use haypile_config::{glob, value as config_value};
 use haypile_resp::{Reply, number};
 use haypile_store::Txn;
@@ -32,7 +32,7 @@ const DEBUG: Command = Command {
     summary: "A container for commands that help to test servers and clients.",
     syntax: "",
     complexity: "Depends on subcommand.",
-    body: Body::Host(debug),
+    body: Body::Act(debug),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     syscmd: true,
     ..Command::USUAL
@@ -52,11 +52,13 @@ struct Subcommand {
 enum Action {
     /// Asks the session or the server.
     Session(HostFn),
+    /// Asks for changes of the server.
+    Server(ActFn),
     /// Looks at data.
     Data(TxnFn),
 }
 
-use Action::{Data, Session};
+use Action::{Data, Server, Session};
 
 const ANY: usize = usize::MAX;
 
@@ -68,13 +70,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         about: "Accepted, without effect.",
         run: Session(accepted),
     },
-    Subcommand {
-        name: "ASSERT",
-        arguments: 0..=0,
-        syntax: "",
-        about: "Ends the process at once.",
-        run: Session(crash),
-    },
+    Subcommand { name: "ASSERT", arguments: 0..=0, syntax: "", about: "Ends the process at once.", run: Server(crash) },
     Subcommand {
         name: "CHANGE-REPL-ID",
         arguments: 0..=0,
@@ -157,14 +153,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
         arguments: 0..=ANY,
         syntax: "",
         about: "Closes the data and opens them again, from the log as far as the base does not have them.",
-        run: Session(reload::load_log),
+        run: Server(reload::load_log),
     },
     Subcommand {
         name: "LOG",
         arguments: 1..=1,
         syntax: "<message>",
         about: "Writes a message to the server's log.",
-        run: Session(log),
+        run: Server(log),
     },
     Subcommand {
         name: "OBJECT",
@@ -173,8 +169,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
         about: "Returns facts about a key's value.",
         run: Data(object),
     },
-    Subcommand { name: "OOM", arguments: 0..=0, syntax: "", about: "Ends the process at once.", run: Session(crash) },
-    Subcommand { name: "PANIC", arguments: 0..=0, syntax: "", about: "Ends the process at once.", run: Session(crash) },
+    Subcommand { name: "OOM", arguments: 0..=0, syntax: "", about: "Ends the process at once.", run: Server(crash) },
+    Subcommand { name: "PANIC", arguments: 0..=0, syntax: "", about: "Ends the process at once.", run: Server(crash) },
     Subcommand {
         name: "PAUSE-CRON",
         arguments: 1..=1,
@@ -208,7 +204,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         arguments: 0..=ANY,
         syntax: "[MERGE] [NOFLUSH] [NOSAVE]",
         about: "Closes the data and opens them again, from the base; with NOSAVE as LOADAOF does.",
-        run: Session(reload::reload),
+        run: Server(reload::reload),
     },
     Subcommand {
         name: "REPLYBUFFER",
@@ -229,14 +225,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
         arguments: 0..=0,
         syntax: "",
         about: "Ends the process at once.",
-        run: Session(crash),
+        run: Server(crash),
     },
     Subcommand {
         name: "SET-ACTIVE-EXPIRE",
         arguments: 1..=1,
         syntax: "<0|1>",
         about: "Whether expired keys go although nobody asks for them.",
-        run: Session(set_active_expire),
+        run: Server(set_active_expire),
     },
     Subcommand {
         name: "SET-DISABLE-DENY-SCRIPTS",
@@ -257,7 +253,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         arguments: 1..=1,
         syntax: "<seconds>",
         about: "Answers after this time. Decimals are allowed; others are not delayed.",
-        run: Session(sleep),
+        run: Server(sleep),
     },
     Subcommand {
         name: "STRINGMATCH-LEN",
@@ -281,7 +277,7 @@ const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-co
                            it from a local connection, otherwise you need to set this option in the configuration file, and then \
                            restart the server.";
 
-fn debug(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn debug(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let allowed = match host.debug_access() {
         DebugAccess::No => false,
         DebugAccess::Yes => true,
@@ -292,8 +288,9 @@ fn debug(host: &mut dyn Host, args: Args) -> Result<Reply> {
     }
     let found = SUBCOMMANDS.iter().find(|sub| args.is(1, sub.name) && sub.arguments.contains(&(args.len() - 2)));
     match found.map(|sub| &sub.run) {
-        Some(Session(run)) => run(host, args),
-        Some(Data(run)) => host.in_transaction(&mut |txn| run(txn, args)),
+        Some(Session(run)) => run(host, args).map(Answer::from),
+        Some(Server(run)) => run(host, args),
+        Some(Data(run)) => host.in_transaction(&mut |txn| run(txn, args)).map(Answer::from),
         None => Err(Error::wrong_subcommand(args)),
     }
 }
@@ -311,9 +308,8 @@ fn accepted(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::ok())
 }
 
-fn crash(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    host.crash(&String::from_utf8_lossy(args.get(1)));
-    Ok(Reply::ok())
+fn crash(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::Crash(String::from_utf8_lossy(args.get(1)).into_owned())))
 }
 
 fn client_eviction(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
@@ -332,9 +328,8 @@ fn error(_host: &mut dyn Host, args: Args) -> Result<Reply> {
     Err(Error::Quoting(args.get(2).to_vec()))
 }
 
-fn log(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    host.log_line(args.get(2));
-    Ok(Reply::ok())
+fn log(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::LogLine(args.get(2).to_vec())))
 }
 
 const PACKED_BYTES_MAX: u64 = 4 << 30;
@@ -355,15 +350,14 @@ fn replybuffer(_host: &mut dyn Host, args: Args) -> Result<Reply> {
     }
 }
 
-fn set_active_expire(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    host.set_active_expire(leading_number(args.get(2)) != 0.0);
-    Ok(Reply::ok())
+fn set_active_expire(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::SetActiveExpire(leading_number(args.get(2)) != 0.0)))
 }
 
-fn sleep(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn sleep(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     // The cast takes what is negative for 0, and what is too much for the longest time that there is.
     let timeout_ms = Some((leading_number(args.get(2)) * 1000.0) as u64);
-    Ok(host.wait(Wait { kind: WaitKind::Sleep, timeout_ms }))
+    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::Sleep, timeout_ms })))
 }
 
 /// The number that a word begins with, as C reads it; 0 if it begins with none.

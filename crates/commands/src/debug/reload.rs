@@ -2,12 +2,11 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Host, Reload};
-use haypile_resp::Reply;
+use crate::host::{Act, Answer, Host, Reload};
 
 /// NOSAVE leaves what is only in the log there. NOFLUSH and MERGE let what is there stay beside what is loaded, which
 /// is the same here.
-pub(crate) fn reload(host: &mut dyn Host, args: Args) -> Result<Reply> {
+pub(crate) fn reload(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     let mut how = Reload::Base;
     for at in 2..args.len() {
         if args.is(at, "NOSAVE") {
@@ -16,9 +15,9 @@ pub(crate) fn reload(host: &mut dyn Host, args: Args) -> Result<Reply> {
             return Err(Error::text("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
         }
     }
-    host.reload(how).map(|()| Reply::ok())
+    Ok(Answer::ok(Act::Reload(how)))
 }
 
-pub(crate) fn load_log(host: &mut dyn Host, _args: Args) -> Result<Reply> {
-    host.reload(Reload::Log).map(|()| Reply::ok())
+pub(crate) fn load_log(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::Reload(Reload::Log)))
 }

@@ -11,19 +11,11 @@ pub trait Clients {
     /// command on the I/O pool.
     fn clients(&mut self, filter: &ClientFilter) -> Result<String>;
 
-    /// Closes the clients that the filter lets through and returns how many they are. The client of the running command
-    /// is closed after its reply.
-    fn kill_clients(&mut self, filter: &ClientFilter) -> usize;
+    /// The ids of the clients that the filter lets through and that no command of the same block closes.
+    fn find_clients(&self, filter: &ClientFilter) -> Vec<u64>;
 
-    /// Holds commands until a Unix time in milliseconds. An earlier pause that lasts longer or holds more stands.
-    fn pause(&mut self, until_ms: u64, what: Paused);
-
-    /// Ends all pauses.
-    fn unpause(&mut self);
-
-    /// Ends the wait of a client's blocking command, as if its time were over or by an error. Returns whether the client
-    /// was blocked.
-    fn unblock(&mut self, client: u64, with_error: bool) -> bool;
+    /// Whether a blocking command of that client waits.
+    fn is_blocked(&self, client: u64) -> bool;
 }
 
 /// Which commands a pause holds.

@@ -50,10 +50,6 @@ pub trait Connection {
     /// # Errors
     /// Between MULTI and EXEC.
     fn monitor(&mut self) -> Result<bool>;
-
-    /// Holds the reply of the running command back, which is then made by [`Wait::reply`]. Returns what the running
-    /// command answers with. In a transaction nothing is held back.
-    fn wait(&mut self, wait: Wait) -> Reply;
 }
 
 /// What a client library tells about itself.

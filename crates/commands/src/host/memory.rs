@@ -1,6 +1,4 @@
-//! The memory of the process: MEMORY STATS, DOCTOR, MALLOC-STATS and PURGE.
-
-use crate::error::Result;
+//! The memory of the process: MEMORY STATS, DOCTOR and MALLOC-STATS.
 
 /// The memory of the process.
 pub trait Memory {
@@ -8,13 +6,6 @@ pub trait Memory {
 
     /// The figures that the allocator gives for people to read.
     fn allocator_report(&self) -> String;
-
-    /// Has the allocator give back what is not in use.
-    ///
-    /// # Errors
-    /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop: the engine runs the command on the I/O pool, because
-    /// the allocator may wait.
-    fn purge_memory(&mut self) -> Result<()>;
 }
 
 /// The facts behind the fields of MEMORY STATS. Bytes, but for the last.

@@ -1,8 +1,10 @@
 //! What a command asks of its connection and of the server, by subject.
 //!
-//! Owns the traits only, each with its types. The engine implements them for a session, and decides when changes take
-//! effect: those of a command in MULTI with the other effects of the block. Every method is cheap and never blocks.
+//! Owns the traits only, each with its types. The engine implements them for a session. Every method is cheap and never
+//! blocks. Methods ask, or change the session's own state; a change of anything else is an [`Act`], which the command
+//! returns and the engine carries out once, when the command or its MULTI block has taken effect.
 
+mod act;
 mod clients;
 mod config;
 mod connection;
@@ -13,14 +15,15 @@ mod statistics;
 mod storage;
 mod users;
 
+pub use act::{Act, Answer};
 pub use clients::{ClientFilter, ClientType, Clients, Paused};
-pub use config::{Config, ConfigError};
+pub use config::Config;
 pub use connection::{Connection, Library, Replies, Wait, WaitKind};
 pub use memory::{Memory, MemoryFacts};
 pub use process::{DebugAccess, Process, Shutdown};
 pub use pubsub::{Channels, PubSub};
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
-pub use storage::{BackupBegun, Reload, Storage};
+pub use storage::{Reload, Storage};
 pub use users::Users;
 
 use crate::error::Result;

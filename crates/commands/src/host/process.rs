@@ -1,26 +1,9 @@
 //! The process: SHUTDOWN, and what DEBUG does to it.
 
-use crate::error::Result;
-
 /// The process that the server is.
 pub trait Process {
-    /// Begins to shut the server down; the connection gets no reply if that works.
-    fn shutdown(&mut self, how: Shutdown) -> Result<()>;
-
-    /// Takes a shutdown that is under way back.
-    fn abort_shutdown(&mut self) -> Result<()>;
-
     /// Which clients may call DEBUG.
     fn debug_access(&self) -> DebugAccess;
-
-    /// Sets whether expired keys are removed although no command asks for them.
-    fn set_active_expire(&mut self, is_on: bool);
-
-    /// Writes a line to the server's log.
-    fn log_line(&mut self, text: &[u8]);
-
-    /// Ends the process as a bug would.
-    fn crash(&mut self, why: &str);
 }
 
 /// What SHUTDOWN's options ask for.

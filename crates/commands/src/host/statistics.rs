@@ -1,4 +1,4 @@
-//! Statistics: INFO, SLOWLOG, LATENCY and CONFIG RESETSTAT.
+//! Statistics: INFO, SLOWLOG and LATENCY.
 
 use crate::lookup::CommandId;
 
@@ -10,21 +10,13 @@ pub trait Statistics {
     /// Appends the fields of one of [`Statistics::info_sections`], `name:value\r\n` each.
     fn info(&self, section: &str, out: &mut String);
 
-    /// Sets the counters that INFO shows back to zero.
-    fn reset_statistics(&mut self);
-
     /// The newest `count` commands of the slow log, the newest first.
     fn slowlog(&self, count: usize) -> Vec<SlowCall>;
 
     fn slowlog_len(&self) -> usize;
 
-    fn reset_slowlog(&mut self);
-
     /// The events that took long, by name.
     fn latency_events(&self) -> Vec<LatencyEvent>;
-
-    /// Forgets the events of these names, or all if none is named. Returns how many there were.
-    fn reset_latency(&mut self, names: &[&[u8]]) -> usize;
 
     /// How long a command's calls took, if they were measured.
     fn command_times(&self, id: CommandId) -> Option<CommandTimes>;

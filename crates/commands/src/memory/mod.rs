@@ -7,11 +7,11 @@ pub(crate) mod footprint;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Host, MemoryFacts};
+use crate::host::{Act, Answer, Host, MemoryFacts};
 use crate::keys::object::{Encoding, string_encoding};
 use crate::server::introspect::help;
 use crate::stream;
-use crate::table::{Access, Arity, Body, Command, Flag, Group, HostFn, Keys};
+use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key::{self, Type};
@@ -32,20 +32,23 @@ const MEMORY: Command = Command {
     subcommands: &[
         Command {
             tips: ONE_NODE,
-            ..about("doctor", "Returns what stands out in the use of memory, for people.", doctor)
+            ..about("doctor", "Returns what stands out in the use of memory, for people.", Body::Host(doctor))
         },
-        Command { flags: &[Flag::Loading, Flag::Stale], ..about("help", "Lists the subcommands of MEMORY.", help) },
+        Command {
+            flags: &[Flag::Loading, Flag::Stale],
+            ..about("help", "Lists the subcommands of MEMORY.", Body::Host(help))
+        },
         Command {
             complexity: OF_ALLOCATED,
             tips: ONE_NODE,
-            ..about("malloc-stats", "Returns the figures of the allocator, for people.", malloc_stats)
+            ..about("malloc-stats", "Returns the figures of the allocator, for people.", Body::Host(malloc_stats))
         },
         Command {
             complexity: OF_ALLOCATED,
             tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-            ..about("purge", "Has the allocator give back what is not in use.", purge)
+            ..about("purge", "Has the allocator give back what is not in use.", Body::Act(purge))
         },
-        Command { tips: ONE_NODE, ..about("stats", "Returns figures of the use of memory.", stats) },
+        Command { tips: ONE_NODE, ..about("stats", "Returns figures of the use of memory.", Body::Host(stats)) },
         MEMORY_USAGE,
     ],
     ..Command::USUAL
@@ -54,7 +57,7 @@ const MEMORY: Command = Command {
 const ONE_NODE: &[&str] = &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 const OF_ALLOCATED: &str = "Depends on how much memory is allocated, could be slow";
 
-const fn about(name: &'static str, summary: &'static str, run: HostFn) -> Command {
+const fn about(name: &'static str, summary: &'static str, body: Body) -> Command {
     Command {
         name,
         since: "4.0.0",
@@ -63,7 +66,7 @@ const fn about(name: &'static str, summary: &'static str, run: HostFn) -> Comman
         keys: Keys::NONE,
         summary,
         syntax: "",
-        body: Body::Host(run),
+        body,
         ..Command::USUAL
     }
 }
@@ -248,9 +251,8 @@ fn malloc_stats(host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::Verbatim("txt", host.allocator_report().into()))
 }
 
-fn purge(host: &mut dyn Host, _args: Args) -> Result<Reply> {
-    host.purge_memory()?;
-    Ok(Reply::ok())
+fn purge(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::PurgeMemory))
 }
 
 #[cfg(test)]

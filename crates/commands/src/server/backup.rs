@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{BackupBegun, Host};
+use crate::host::{Act, Answer, Host};
 use crate::table::{Arity, Body, Category, Command, Control, Flag, Group, Keys};
 use haypile_resp::Reply;
 
@@ -33,7 +33,7 @@ const BGSAVE: Command = Command {
     keys: Keys::NONE,
     summary: "Begins to write a backup.",
     syntax: "[SCHEDULE@3.2.2]",
-    body: Body::Host(bgsave),
+    body: Body::Act(bgsave),
     flags: &[Flag::Admin, Flag::Noscript, Flag::NoAsyncLoading],
     history: &[("3.2.2", "Added the `SCHEDULE` option.")],
     ..Command::USUAL
@@ -41,16 +41,14 @@ const BGSAVE: Command = Command {
 
 /// There is nothing that a backup would have to wait for, but for the end of a transaction: SCHEDULE changes nothing
 /// else.
-fn bgsave(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn bgsave(host: &mut dyn Host, args: Args) -> Result<Answer> {
     match args.len() {
         1 => {}
         2 if args.is(1, "SCHEDULE") => {}
         _ => return Err(Error::Syntax),
     }
-    Ok(Reply::Simple(match host.begin_backup()? {
-        BackupBegun::Now => "Background saving started",
-        BackupBegun::Later => "Background saving scheduled",
-    }))
+    let text = if host.is_in_block() { "Background saving scheduled" } else { "Background saving started" };
+    Ok(Answer::with(Reply::Simple(text), Act::BeginBackup))
 }
 
 const LASTSAVE: Command = Command {

@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{CommandTimes, Host, LatencyEvent, LatencySample};
+use crate::host::{Act, Answer, CommandTimes, Host, LatencyEvent, LatencySample};
 use crate::lookup::Entry;
 use crate::server::introspect::help;
 use crate::table::{Arity, Body, Command, Flag, Group};
@@ -94,7 +94,7 @@ const RESET: Command = Command {
     arity: Arity::at_least(2),
     summary: "Forgets the samples of events, or of all.",
     syntax: "[event...]",
-    body: Body::Host(reset),
+    body: Body::Act(reset),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..ASKS
 };
@@ -121,9 +121,12 @@ fn find(host: &dyn Host, name: &[u8]) -> Option<LatencyEvent> {
     host.latency_events().into_iter().find(|event| event.name.as_bytes() == name)
 }
 
-fn reset(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn reset(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let names: Vec<&[u8]> = args.iter_from(2).collect();
-    Ok(Reply::Integer(host.reset_latency(&names) as i64))
+    let is_named = |event: &LatencyEvent| names.is_empty() || names.contains(&event.name.as_bytes());
+    let count = host.latency_events().into_iter().filter(is_named).count();
+    let names = names.into_iter().map(<[u8]>::to_vec).collect();
+    Ok(Answer::with(Reply::Integer(count as i64), Act::ResetLatency(names)))
 }
 
 /// Of the commands that are named, with the subcommands of a container, or of all; those that were never called are

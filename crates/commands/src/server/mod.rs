@@ -15,7 +15,7 @@ pub(crate) mod slowlog;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Host, Shown, Shutdown};
+use crate::host::{Act, Answer, Host, Shown, Shutdown};
 use crate::server::introspect::help;
 use crate::table::{Arity, Body, Category, Command, Flag, Group, Keys};
 use haypile_resp::Reply;
@@ -106,21 +106,19 @@ const CONFIG_SET: Command = Command {
     summary: "Sets directives, all of them or none.",
     syntax: "parameter_value=(parameter value)...",
     complexity: "O(N) when N is the number of configuration parameters provided",
-    body: Body::Host(config_set),
+    body: Body::Act(config_set),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
     ..Command::USUAL
 };
 
-fn config_set(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn config_set(_: &mut dyn Host, args: Args) -> Result<Answer> {
     let words: Vec<&[u8]> = args.iter_from(2).collect();
     let (pairs, []) = words.as_chunks::<2>() else {
         return Err(Error::Syntax);
     };
-    let pairs: Vec<_> = pairs.iter().map(|&[name, value]| (name, value)).collect();
-    host.config_set(&pairs)?;
-    Ok(Reply::ok())
+    Ok(Answer::ok(Act::SetConfig(pairs.iter().map(|[name, value]| (name.to_vec(), value.to_vec())).collect())))
 }
 
 const CONFIG_REWRITE: Command = Command {
@@ -132,14 +130,16 @@ const CONFIG_REWRITE: Command = Command {
     summary: "Writes the values of the directives into the configuration file.",
     syntax: "",
     complexity: "O(1)",
-    body: Body::Host(config_rewrite),
+    body: Body::Act(config_rewrite),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn config_rewrite(host: &mut dyn Host, _args: Args) -> Result<Reply> {
-    host.config_rewrite()?;
-    Ok(Reply::ok())
+fn config_rewrite(host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    if !host.has_config_file() {
+        return Err(Error::text("ERR The server is running without a config file"));
+    }
+    Ok(Answer::ok(Act::RewriteConfig))
 }
 
 const CONFIG_RESETSTAT: Command = Command {
@@ -151,14 +151,13 @@ const CONFIG_RESETSTAT: Command = Command {
     summary: "Sets the statistics that INFO shows back to zero.",
     syntax: "",
     complexity: "O(1)",
-    body: Body::Host(config_resetstat),
+    body: Body::Act(config_resetstat),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn config_resetstat(host: &mut dyn Host, _args: Args) -> Result<Reply> {
-    host.reset_statistics();
-    Ok(Reply::ok())
+fn config_resetstat(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::ResetStatistics))
 }
 
 const CONFIG_HELP: Command = Command {
@@ -203,13 +202,13 @@ const SHUTDOWN: Command = Command {
     syntax: "[nosave_save=(NOSAVE | SAVE)] [NOW@7.0.0] [FORCE@7.0.0] [ABORT@7.0.0]",
     complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, \
         otherwise O(1)",
-    body: Body::Host(shutdown),
+    body: Body::Act(shutdown),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale, Flag::NoMulti, Flag::AllowBusy],
     history: &[("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers.")],
     ..Command::USUAL
 };
 
-fn shutdown(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn shutdown(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     let (mut how, mut abort) = (Shutdown::default(), false);
     for i in 1..args.len() {
         let save = if args.is(i, "SAVE") { Some(true) } else { args.is(i, "NOSAVE").then_some(false) };
@@ -222,14 +221,12 @@ fn shutdown(host: &mut dyn Host, args: Args) -> Result<Reply> {
         }
     }
     if !abort {
-        host.shutdown(how)?;
-        return Ok(Reply::None);
+        return Ok(Answer::with(Reply::None, Act::Shutdown(how)));
     }
     if how != Shutdown::default() {
         return Err(Error::Syntax);
     }
-    host.abort_shutdown()?;
-    Ok(Reply::ok())
+    Ok(Answer::ok(Act::AbortShutdown))
 }
 
 const BGREWRITEAOF: Command = Command {

@@ -1,11 +1,11 @@
 //! The commands about copies of the data: ROLE, REPLICAOF, FAILOVER, WAIT and WAITAOF.
 //!
 //! There is no replication yet: this node is a master without replicas, and says so. WAITAOF has a node of its own to
-//! wait for: the log, whose progress the engine knows. How a reply is held back is the engine's, behind [`Connection::wait`](crate::host::Connection::wait).
+//! wait for: the log, whose progress the engine knows. How a reply is held back is the engine's, behind [`Act::Wait`].
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Host, Wait, WaitKind};
+use crate::host::{Act, Answer, Host, Wait, WaitKind};
 use crate::table::{Arity, Body, Category, Command, Deprecated, Flag, Group, Keys};
 use haypile_resp::Reply;
 
@@ -115,19 +115,19 @@ const WAIT: Command = Command {
     keys: Keys::NONE,
     summary: "Waits until replicas have what the client has written, and returns how many have.",
     syntax: "numreplicas:integer timeout:integer",
-    body: Body::Host(wait),
+    body: Body::Act(wait),
     flags: &[Flag::Blocking],
     categories: &[Category::Connection],
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
     ..Command::USUAL
 };
 
-fn wait(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn wait(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let (replicas, timeout_ms) = (args.int(1)?, timeout_ms(host, args, 2)?);
     if replicas <= 0 {
-        return Ok(Reply::Integer(0));
+        return Ok(Reply::Integer(0).into());
     }
-    Ok(host.wait(Wait { kind: WaitKind::Wait, timeout_ms }))
+    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::Wait, timeout_ms })))
 }
 
 /// A timeout in milliseconds from now on; nothing for 0, which is for ever.
@@ -150,14 +150,14 @@ const WAITAOF: Command = Command {
     keys: Keys::NONE,
     summary: "Waits until what the client has written is on the disk, here and on replicas.",
     syntax: "numlocal:integer numreplicas:integer timeout:integer",
-    body: Body::Host(waitaof),
+    body: Body::Act(waitaof),
     flags: &[Flag::Blocking],
     categories: &[Category::Connection],
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
     ..Command::USUAL
 };
 
-fn waitaof(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn waitaof(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let local = match args.int(1)? {
         local @ 0..=1 => local == 1,
         _ => return Err(Error::text("ERR value is out of range, value must between 0 and 1")),
@@ -170,5 +170,5 @@ fn waitaof(host: &mut dyn Host, args: Args) -> Result<Reply> {
     }
     // Nothing to wait for, but what it tells about the log is asked for all the same.
     let timeout_ms = if local || replicas { timeout_ms } else { Some(0) };
-    Ok(host.wait(Wait { kind: WaitKind::WaitAof { replicas }, timeout_ms }))
+    Ok(Answer::with(Reply::None, Act::Wait(Wait { kind: WaitKind::WaitAof { replicas }, timeout_ms })))
 }

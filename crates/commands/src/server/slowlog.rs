@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Host, SlowCall};
+use crate::host::{Act, Answer, Host, SlowCall};
 use crate::server::introspect::help;
 use crate::table::{Arity, Body, Command, Flag, Group};
 use haypile_resp::Reply;
@@ -85,15 +85,14 @@ const SLOWLOG_RESET: Command = Command {
     arity: Arity::exactly(2),
     summary: "Forgets all entries of the slow log.",
     complexity: "O(N) where N is the number of entries in the slowlog",
-    body: Body::Host(reset),
+    body: Body::Act(reset),
     flags: &[Flag::Admin, Flag::Loading, Flag::Stale],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..Command::USUAL
 };
 
-fn reset(host: &mut dyn Host, _: Args) -> Result<Reply> {
-    host.reset_slowlog();
-    Ok(Reply::ok())
+fn reset(_: &mut dyn Host, _: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::ResetSlowlog))
 }
 
 const SLOWLOG_HELP: Command = Command {

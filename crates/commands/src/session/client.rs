@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{ClientFilter, ClientType, Host, Library, Paused, Replies};
+use crate::host::{Act, Answer, ClientFilter, ClientType, Host, Library, Paused, Replies};
 use crate::server::introspect::help;
 use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::{Reply, number};
@@ -137,7 +137,7 @@ const CLIENT_KILL: Command = Command {
             MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)] | [USER username] | [ADDR addr] | [LADDR laddr@6.2.0] | \
             [SKIPME skipme=(YES | NO)])...)",
     complexity: "O(N) where N is the number of client connections",
-    body: Body::Host(client_kill),
+    body: Body::Act(client_kill),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     history: &[
         ("2.8.12", "Added new filter format."),
@@ -150,12 +150,12 @@ const CLIENT_KILL: Command = Command {
 };
 
 /// With an address alone the one client there, else all that every filter lets through, and how many these were.
-fn client_kill(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.len() == 3 {
         let there = ClientFilter { address: Some(args.get(2).to_vec()), ..ClientFilter::default() };
-        return match host.kill_clients(&there) {
-            0 => Err(Error::text("ERR No such client")),
-            _ => Ok(Reply::ok()),
+        return match close(host, &there) {
+            (0, _) => Err(Error::text("ERR No such client")),
+            (_, acts) => Ok(Answer { reply: Reply::ok(), acts }),
         };
     }
     let mut filter = ClientFilter { skip_me: true, ..ClientFilter::default() };
@@ -182,7 +182,21 @@ fn client_kill(host: &mut dyn Host, args: Args) -> Result<Reply> {
             return Err(Error::Syntax);
         }
     }
-    Ok(Reply::Integer(host.kill_clients(&filter) as i64))
+    let (count, acts) = close(host, &filter);
+    Ok(Answer { reply: Reply::Integer(count as i64), acts })
+}
+
+/// Closes the clients that the filter lets through, the running command's own after its reply. Returns how many they are,
+/// and the act that closes the others.
+fn close(host: &mut dyn Host, filter: &ClientFilter) -> (usize, Vec<Act>) {
+    let (own, mut others) = (host.client_id(), host.find_clients(filter));
+    let count = others.len();
+    others.retain(|id| *id != own);
+    if others.len() < count {
+        host.close_after_reply();
+    }
+    let acts = if others.is_empty() { Vec::new() } else { vec![Act::CloseClients(others)] };
+    (count, acts)
 }
 
 fn yes_or_no(args: Args, i: usize, yes: &str, no: &str) -> Result<bool> {
@@ -307,13 +321,13 @@ const CLIENT_PAUSE: Command = Command {
     keys: Keys::NONE,
     summary: "Holds the commands of all clients for a while.",
     syntax: "timeout:integer [mode@6.2.0=(WRITE | ALL)]",
-    body: Body::Host(client_pause),
+    body: Body::Act(client_pause),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     history: &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")],
     ..Command::USUAL
 };
 
-fn client_pause(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn client_pause(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let what = match args.len() {
         3 => Paused::All,
         4 if args.is(3, "WRITE") => Paused::Writes,
@@ -322,8 +336,7 @@ fn client_pause(host: &mut dyn Host, args: Args) -> Result<Reply> {
         _ => return Err(Error::wrong_subcommand(args)),
     };
     let until_ms = timeout_ms(host, args, 2)?;
-    host.pause(until_ms, what);
-    Ok(Reply::ok())
+    Ok(Answer::ok(Act::Pause { until_ms, what }))
 }
 
 /// The end of a time in milliseconds from now on, as a Unix time in milliseconds.
@@ -343,14 +356,13 @@ const CLIENT_UNPAUSE: Command = Command {
     summary: "Ends CLIENT PAUSE.",
     syntax: "",
     complexity: "O(N) Where N is the number of paused clients",
-    body: Body::Host(client_unpause),
+    body: Body::Act(client_unpause),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn client_unpause(host: &mut dyn Host, _: Args) -> Result<Reply> {
-    host.unpause();
-    Ok(Reply::ok())
+fn client_unpause(_: &mut dyn Host, _: Args) -> Result<Answer> {
+    Ok(Answer::ok(Act::Unpause))
 }
 
 const CLIENT_UNBLOCK: Command = Command {
@@ -362,13 +374,13 @@ const CLIENT_UNBLOCK: Command = Command {
     summary: "Ends the wait of another connection's blocking command.",
     syntax: "client-id:integer [timeout_error=(TIMEOUT | ERROR)]",
     complexity: "O(log N) where N is the number of client connections",
-    body: Body::Host(client_unblock),
+    body: Body::Act(client_unblock),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
 /// Whether that client was waiting.
-fn client_unblock(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn client_unblock(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let with_error = match args.len() {
         3 => false,
         4 if args.is(3, "timeout") => false,
@@ -377,7 +389,10 @@ fn client_unblock(host: &mut dyn Host, args: Args) -> Result<Reply> {
         _ => return Err(Error::wrong_subcommand(args)),
     };
     let id = u64::try_from(args.int(2)?).ok();
-    Ok(Reply::Integer(i64::from(id.is_some_and(|id| host.unblock(id, with_error)))))
+    Ok(match id.filter(|&id| host.is_blocked(id)) {
+        Some(client) => Answer::with(Reply::Integer(1), Act::Unblock { client, with_error }),
+        None => Reply::Integer(0).into(),
+    })
 }
 
 const CLIENT_NO_EVICT: Command = Command {

@@ -1,13 +1,14 @@
 //! A session without an engine, for the commands that ask only their session.
 
 use haypile_commands::host::{
-    BackupBegun, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, ConfigError, Connection, DebugAccess,
-    Host, InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Paused, Process, PubSub, Reload, Replies, Rows,
-    Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
+    Act, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host, InfoSection,
+    LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replies, Rows, Shown, Shutdown, SlowCall,
+    Statistics, Storage, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
 use haypile_store::Txn;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -25,9 +26,10 @@ pub struct Session {
     pub closing: bool,
     pub wait: Option<Wait>,
     pub in_memory: bool,
+    pub is_in_block: bool,
     pub reloads: Vec<Reload>,
-    /// Backups that were asked for: the first begins at once, the second later.
-    pub backups: u32,
+    /// Whether a backup was asked for.
+    pub backs_up: bool,
     pub memory: MemoryFacts,
     pub purged: bool,
     pub debug_access: DebugAccess,
@@ -38,7 +40,7 @@ pub struct Session {
     pub replies: Replies,
     pub channels: BTreeSet<(Channels, Vec<u8>)>,
     /// The filter that was asked for last.
-    pub filter: Option<ClientFilter>,
+    pub filter: RefCell<Option<ClientFilter>>,
     /// What else was done, in words.
     pub done: Vec<String>,
     pub shutdown: Option<Shutdown>,
@@ -56,8 +58,38 @@ impl Session {
         };
         match run {
             Body::Host(run) => run(self, args.as_args().into()).unwrap_or_else(Error::into_reply),
+            Body::Act(run) => match run(self, args.as_args().into()) {
+                Ok(answer) => answer.acts.into_iter().fold(answer.reply, |reply, act| self.carry_out(act, reply)),
+                Err(error) => error.into_reply(),
+            },
             _ => panic!("{line}: not a session command"),
         }
+    }
+
+    /// Records an act. Returns the reply of its command.
+    fn carry_out(&mut self, act: Act, reply: Reply) -> Reply {
+        match act {
+            Act::Wait(wait) => self.wait = Some(wait),
+            Act::Reload(how) => self.reloads.push(how),
+            Act::BeginBackup if self.backs_up => return Reply::error("ERR Background save already in progress"),
+            Act::BeginBackup => self.backs_up = true,
+            Act::PurgeMemory => self.purged = true,
+            Act::SetActiveExpire(is_on) => self.active_expire = Some(is_on),
+            Act::LogLine(text) => self.logged = text,
+            Act::Crash(why) => self.crashed = Some(why),
+            Act::Shutdown(how) => self.shutdown = Some(how),
+            Act::AbortShutdown if self.shutdown.take().is_none() => {
+                return Reply::error("ERR No shutdown in progress.");
+            }
+            Act::AbortShutdown => {}
+            Act::ResetSlowlog => self.slowlog.clear(),
+            Act::ResetLatency(names) => {
+                self.events
+                    .retain(|event| !names.is_empty() && !names.iter().any(|name| name == event.name.as_bytes()));
+            }
+            act => self.done.push(format!("{act:?}")),
+        }
+        reply
     }
 }
 
@@ -116,11 +148,6 @@ impl Connection for Session {
         self.protocol = protocol;
     }
 
-    fn wait(&mut self, wait: Wait) -> Reply {
-        self.wait = Some(wait);
-        Reply::None
-    }
-
     fn is_local(&self) -> bool {
         self.local
     }
@@ -159,7 +186,7 @@ impl Connection for Session {
     }
 
     fn is_in_block(&self) -> bool {
-        false
+        self.is_in_block
     }
 }
 
@@ -187,25 +214,15 @@ impl Users for Session {
 
 impl Clients for Session {
     fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
-        self.filter = Some(filter.clone());
+        self.filter.replace(Some(filter.clone()));
         Ok("id=7\n".to_owned())
     }
 
-    fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
-        self.filter = Some(filter.clone());
-        usize::from(filter.address.as_deref() != Some(b"nowhere:1"))
+    fn find_clients(&self, filter: &ClientFilter) -> Vec<u64> {
+        self.filter.replace(Some(filter.clone()));
+        if filter.address.as_deref() == Some(b"nowhere:1") { Vec::new() } else { vec![8] }
     }
-
-    fn pause(&mut self, until_ms: u64, what: Paused) {
-        self.done.push(format!("pause {what:?} until {until_ms}"));
-    }
-
-    fn unpause(&mut self) {
-        self.done.push("unpause".to_owned());
-    }
-
-    fn unblock(&mut self, client: u64, with_error: bool) -> bool {
-        self.done.push(format!("unblock {client} error {with_error}"));
+    fn is_blocked(&self, client: u64) -> bool {
         client == 8
     }
 }
@@ -258,18 +275,8 @@ impl Config for Session {
             .collect()
     }
 
-    fn config_rewrite(&mut self) -> Result<()> {
-        Err(Error::text("ERR The server is running without a config file"))
-    }
-
-    fn config_set(&mut self, pairs: &[(&[u8], &[u8])]) -> std::result::Result<(), ConfigError> {
-        match pairs {
-            [(b"maxmemory", _), ..] => Ok(()),
-            [(b"port", _), ..] => {
-                Err(ConfigError::Refused { name: "port".to_owned(), reason: "can't set immutable config".to_owned() })
-            }
-            _ => Err(ConfigError::Unknown(String::from_utf8_lossy(pairs[0].0).into_owned())),
-        }
+    fn has_config_file(&self) -> bool {
+        false
     }
 }
 
@@ -281,16 +288,9 @@ impl Memory for Session {
     fn allocator_report(&self) -> String {
         "all well".to_owned()
     }
-
-    fn purge_memory(&mut self) -> Result<()> {
-        self.purged = true;
-        Ok(())
-    }
 }
 
 impl Statistics for Session {
-    fn reset_statistics(&mut self) {}
-
     fn slowlog(&self, count: usize) -> Vec<SlowCall> {
         self.slowlog.iter().take(count).cloned().collect()
     }
@@ -299,18 +299,8 @@ impl Statistics for Session {
         self.slowlog.len()
     }
 
-    fn reset_slowlog(&mut self) {
-        self.slowlog.clear();
-    }
-
     fn latency_events(&self) -> Vec<LatencyEvent> {
         self.events.clone()
-    }
-
-    fn reset_latency(&mut self, names: &[&[u8]]) -> usize {
-        let before = self.events.len();
-        self.events.retain(|event| !names.is_empty() && !names.contains(&event.name.as_bytes()));
-        before - self.events.len()
     }
 
     fn command_times(&self, id: CommandId) -> Option<CommandTimes> {
@@ -342,25 +332,6 @@ impl Storage for Session {
         !self.in_memory
     }
 
-    fn reload(&mut self, how: Reload) -> Result<()> {
-        self.reloads.push(how);
-        Ok(())
-    }
-
-    fn begin_backup(&mut self) -> Result<BackupBegun> {
-        match self.backups {
-            0 => {
-                self.backups = 1;
-                Ok(BackupBegun::Now)
-            }
-            1 => {
-                self.backups = 2;
-                Ok(BackupBegun::Later)
-            }
-            _ => Err(Error::text("ERR Background save already in progress")),
-        }
-    }
-
     fn last_backup_s(&self) -> u64 {
         1_700_000_000
     }
@@ -369,29 +340,5 @@ impl Storage for Session {
 impl Process for Session {
     fn debug_access(&self) -> DebugAccess {
         self.debug_access
-    }
-
-    fn set_active_expire(&mut self, is_on: bool) {
-        self.active_expire = Some(is_on);
-    }
-
-    fn log_line(&mut self, text: &[u8]) {
-        self.logged = text.to_vec();
-    }
-
-    fn crash(&mut self, why: &str) {
-        self.crashed = Some(why.to_owned());
-    }
-
-    fn shutdown(&mut self, how: Shutdown) -> Result<()> {
-        self.shutdown = Some(how);
-        Ok(())
-    }
-
-    fn abort_shutdown(&mut self) -> Result<()> {
-        match self.shutdown.take() {
-            Some(_) => Ok(()),
-            None => Err(Error::text("ERR No shutdown in progress.")),
-        }
     }
 }

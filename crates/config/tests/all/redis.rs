@@ -279,6 +279,7 @@ fn config_set_answers_as_redis_does() {
         &["replica-priority", "12", "slave-priority", "13"],
         &["timeout", "14", "nosuch", "15"],
         &["nosuch", "15"],
+        &["nosuch\0rest", "15"],
         &["databases", "3", "nosuch", "1"],
         &["databases", "3"],
         &["dir", "/"],

@@ -1,37 +1,13 @@
-//! Acts: what session commands do to the server beside rows. CONFIG SET, CLIENT PAUSE, CONFIG RESETSTAT and their like note
-//! an act in the session's state; whoever ends the run carries the acts out, once.
+//! The acts of a run, in order: what its commands ask for beside rows (`commands::host::Act`). CONFIG SET, CLIENT PAUSE,
+//! CONFIG RESETSTAT and their like return an act, which is kept in the session's state; when the run has taken effect, its
+//! acts are carried out, once.
 //!
 //! *Invariant:* nothing acts in a run that may be dropped. A run is dropped because it lacks rows or locks, or because its
 //! block is discarded, and its state with it. What a command of a block reads of the server takes into account the acts of
-//! the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG and LATENCY do.
+//! the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG, LATENCY and CLIENT KILL do.
 
-use haypile_commands::host::Paused;
+use haypile_commands::host::Act;
 use haypile_config::{Draft, Settings};
-
-/// One change of the server that a command asks for.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    SetConfig(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Writes the configuration file: on the I/O pool.
-    RewriteConfig,
-    Pause {
-        until_ms: u64,
-        what: Paused,
-    },
-    Unpause,
-    ResetStatistics,
-    ResetSlowlog,
-    /// Forgets the events of these names, or all if none is named.
-    ResetLatency(Vec<Vec<u8>>),
-    SetActiveExpire(bool),
-    /// DEBUG LOG.
-    LogLine(Vec<u8>),
-    /// DEBUG SEGFAULT, PANIC and their like.
-    Crash(String),
-    ScheduleBackup,
-    /// Has the allocator give back memory: on the I/O pool.
-    PurgeMemory,
-}
 
 /// The acts of a run, in order.
 #[derive(Clone, Debug, Default)]
@@ -50,19 +26,17 @@ impl Acts {
         self.command = at;
     }
 
-    pub fn add(&mut self, act: Act) {
-        self.acts.push((self.command, act));
-    }
-
-    /// Notes a CONFIG SET, if its values are right.
+    /// Adds an act of the command under way.
     ///
     /// # Errors
-    /// The text of the reply.
-    pub fn set_config(&mut self, settings: &Settings, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
-        let mut draft = self.draft.clone().unwrap_or_else(|| Box::new(settings.draft()));
-        draft.set(pairs)?;
-        self.draft = Some(draft);
-        self.add(Act::SetConfig(pairs.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()));
+    /// CONFIG SET with a wrong value; the text of the reply.
+    pub fn add(&mut self, settings: &Settings, act: Act) -> Result<(), String> {
+        if let Act::SetConfig(pairs) = &act {
+            let mut draft = self.draft.clone().unwrap_or_else(|| Box::new(settings.draft()));
+            draft.set(&slices(pairs))?;
+            self.draft = Some(draft);
+        }
+        self.acts.push((self.command, act));
         Ok(())
     }
 
@@ -72,6 +46,11 @@ impl Acts {
             Some(draft) => draft.get(patterns),
             None => settings.get(patterns),
         }
+    }
+
+    /// Whether an act closes this client.
+    pub fn closes(&self, client: u64) -> bool {
+        self.acts.iter().any(|(_, act)| matches!(act, Act::CloseClients(ids) if ids.contains(&client)))
     }
 
     pub fn resets_slowlog(&self) -> bool {
@@ -85,4 +64,9 @@ impl Acts {
         };
         self.acts.iter().any(|(_, act)| resets(act))
     }
+}
+
+/// Names and values as slices.
+pub(crate) fn slices(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<(&[u8], &[u8])> {
+    pairs.iter().map(|(name, value)| (&name[..], &value[..])).collect()
 }

@@ -54,13 +54,11 @@ pub struct State {
     pub(crate) changed: bool,
 }
 
-/// What a session command does to others.
+/// What a session command tells other clients.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     Subscription(Change),
     Publish { kind: Channels, channel: Name, payload: Arc<Payload>, audience: Audience },
-    Close(Arc<Client>),
-    Unblock(u64, Unblock),
 }
 
 /// One client's session.

@@ -33,8 +33,6 @@ impl Workbench {
                 Effect::Publish { kind, channel, payload, audience } => {
                     engine.publish(kind, channel, payload, audience, gate);
                 }
-                Effect::Close(client) => engine.close_client(&client),
-                Effect::Unblock(client, how) => _ = engine.unblock(client, how),
             }
         }
         let state = &session.state;

@@ -10,7 +10,7 @@ use crate::clients::session::{Event, Finished, Session, State as SessionState, W
 use crate::run::engine::Engine;
 use crate::run::worker::{Next, Workbench};
 use haypile_commands::Error;
-use haypile_commands::host::{BackupBegun, Reload};
+use haypile_commands::host::Reload;
 use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::Store;
@@ -262,8 +262,8 @@ impl Engine {
     }
 
     /// BGSAVE outside of a block.
-    pub(crate) fn begin_backup(&self) -> Result<BackupBegun, Error> {
-        self.backups.begin(None).map(|()| BackupBegun::Now)
+    pub(crate) fn begin_backup(&self) -> Result<(), Error> {
+        self.backups.begin(None)
     }
 
     /// # Errors

@@ -1,46 +1,17 @@
-//! Acts are carried out when the run that noted them has taken effect (`clients::acts`).
+//! Acts are carried out when the run that asked for them has taken effect (`clients::acts`).
 
-use crate::clients::acts::Act;
+use crate::clients::acts::slices;
+use crate::clients::blocked::Unblock;
 use crate::clients::session::State;
 use crate::run::engine::Engine;
 use haypile_commands::Error;
+use haypile_commands::host::Act;
 use haypile_resp::Reply;
 use std::sync::atomic::Ordering;
 
-impl Act {
-    /// # Errors
-    /// The act has no effect; the error is the reply of its command.
-    fn carry_out(self, engine: &Engine) -> Result<(), Error> {
-        match self {
-            Act::SetConfig(pairs) => {
-                let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-                engine.log_changes(&engine.settings.set(&pairs).map_err(Error::text)?);
-            }
-            Act::RewriteConfig => return engine.rewrite_config(),
-            Act::Pause { until_ms, what } => engine.attention.pause(until_ms, what, engine.now_ms()),
-            Act::Unpause => engine.unpause(),
-            Act::ResetStatistics => engine.reset_statistics(),
-            Act::ResetSlowlog => engine.statistics.slowlog.reset(),
-            Act::ResetLatency(names) => {
-                let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-                engine.statistics.monitor.reset(&names);
-            }
-            Act::SetActiveExpire(is_on) => engine.active_expire.store(is_on, Ordering::Relaxed),
-            Act::LogLine(text) => tracing::warn!("DEBUG LOG: {}", text.escape_ascii()),
-            Act::Crash(why) => panic!("DEBUG {why}: as asked for"),
-            Act::ScheduleBackup => engine.schedule_backup(),
-            Act::PurgeMemory => {
-                let purged = (engine.process.allocator.purge)();
-                return purged.map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")));
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Engine {
-    /// Carries out what a run that has taken effect asked for. An act that fails puts its error in the place of the reply, of
-    /// a block in the place of its command's.
+    /// Carries out what a run that has taken effect asked for. An act whose outcome differs from what its command answered
+    /// puts another reply in that one's place, in a block in the place of its command's.
     #[inline]
     pub(crate) fn carry_out(&self, state: &mut State, reply: Reply, is_block: bool) -> Reply {
         if state.acts.acts.is_empty() { reply } else { self.carry_out_all(state, reply, is_block) }
@@ -49,14 +20,52 @@ impl Engine {
     #[cold]
     fn carry_out_all(&self, state: &mut State, mut reply: Reply, is_block: bool) -> Reply {
         for (command, act) in std::mem::take(&mut state.acts).acts {
-            if let Err(error) = act.carry_out(self) {
-                let failed = match &mut reply {
+            if let Some(other) = self.carry_out_one(act, is_block).unwrap_or_else(|error| Some(error.into_reply())) {
+                let place = match &mut reply {
                     Reply::Array(replies) if is_block => replies.get_mut(command),
                     reply => Some(reply),
                 };
-                *failed.expect("a block has a reply for each of its commands") = error.into_reply();
+                *place.expect("a block has a reply for each of its commands") = other;
             }
         }
         reply
+    }
+
+    /// Carries out one act. Returns the reply of its command where the outcome differs from what the command answered.
+    ///
+    /// # Errors
+    /// The act has no effect; the error is the reply of its command.
+    fn carry_out_one(&self, act: Act, is_block: bool) -> Result<Option<Reply>, Error> {
+        match act {
+            Act::SetConfig(pairs) => self.log_changes(&self.settings.set(&slices(&pairs)).map_err(Error::text)?),
+            Act::RewriteConfig => self.rewrite_config()?,
+            Act::Pause { until_ms, what } => self.attention.pause(until_ms, what, self.now_ms()),
+            Act::Unpause => self.unpause(),
+            Act::Unblock { client, with_error } => {
+                let how = if with_error { Unblock::Error } else { Unblock::Timeout };
+                return Ok((!self.unblock(client, how)).then_some(Reply::Integer(0)));
+            }
+            Act::CloseClients(ids) => {
+                let clients = ids.into_iter().filter_map(|id| self.clients.get(id));
+                clients.for_each(|client| self.close_client(&client));
+            }
+            Act::ResetStatistics => self.reset_statistics(),
+            Act::ResetSlowlog => self.statistics.slowlog.reset(),
+            Act::ResetLatency(names) => {
+                let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+                self.statistics.monitor.reset(&names);
+            }
+            Act::SetActiveExpire(is_on) => self.active_expire.store(is_on, Ordering::Relaxed),
+            Act::LogLine(text) => tracing::warn!("DEBUG LOG: {}", text.escape_ascii()),
+            Act::Crash(why) => panic!("DEBUG {why}: as asked for"),
+            Act::BeginBackup if is_block => self.schedule_backup(),
+            Act::BeginBackup => self.begin_backup()?,
+            Act::PurgeMemory => (self.process.allocator.purge)()
+                .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
+            Act::Shutdown(how) => self.request_shutdown(how)?,
+            Act::AbortShutdown => return Err(Error::text("ERR No shutdown in progress.")),
+            Act::Reload(_) | Act::Wait(_) => unreachable!("the session waits for these itself"),
+        }
+        Ok(None)
     }
 }

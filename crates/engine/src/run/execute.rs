@@ -14,8 +14,7 @@ use crate::run::engine::Engine;
 use crate::run::host::Desk;
 use crate::run::short::{Once, Try};
 use crate::run::worker::{Next, Turn, Workbench};
-use haypile_commands::table::HostFn;
-use haypile_commands::{Args, Body, Entry, Error, Flag};
+use haypile_commands::{Args, Body, Entry, Error, Flag, call_host};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
 use haypile_store::{Key, Stop, Store, WritePressure};
@@ -200,7 +199,9 @@ impl Workbench {
         match (entry.command.body, store) {
             (Body::Txn(run), Some(store)) => self.on_rows(engine, store, session, entry, Once(run), args, located, out),
             (Body::Wait(run), Some(store)) => self.on_rows(engine, store, session, entry, Try(run), args, located, out),
-            (Body::Host(run), _) => self.session_command(engine, store.is_some(), session, entry, run, args, out),
+            (Body::Host(_) | Body::Act(_), _) => {
+                self.session_command(engine, store.is_some(), session, entry, args, out)
+            }
             (Body::Engine(control), _) => Ok(self.control(engine, session, control, args, out)),
             (Body::Migrate(parse), Some(store)) => {
                 let refused = match (parse(Args::from(args)), pressure(store, false)) {
@@ -226,7 +227,6 @@ impl Workbench {
         has_store: bool,
         session: &mut Session,
         entry: &Entry,
-        run: HostFn,
         args: resp::Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
@@ -237,7 +237,8 @@ impl Workbench {
         }
         session.client.show(session, self.now_ms, session.last_command);
         let mut desk = Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
-        let reply = match run(&mut desk, Args::from(args)) {
+        let answer = call_host(&mut desk, entry, Args::from(args));
+        let reply = match answer.and_then(|answer| desk.note(answer)) {
             Err(Error::Stop(Stop::Long)) if has_store => return Err(Hindrance::Long),
             // The I/O pool starts with the store.
             Err(Error::Stop(Stop::Long)) => return Ok(self.refuse(engine, session, engine.loading_error(), out)),

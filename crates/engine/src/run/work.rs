@@ -163,7 +163,8 @@ impl Work {
                 entry => {
                     let may_wait = call.mode == Mode::Disk;
                     let mut desk = Desk { engine, session, state, txn: Some(&mut txn), may_wait };
-                    commands::call(&mut desk, entry, Args::from(args.as_args()))
+                    let answer = commands::call(&mut desk, entry, Args::from(args.as_args()));
+                    answer.and_then(|answer| desk.note(answer))
                 }
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
@@ -239,7 +240,8 @@ impl Block {
             let entry = engine.table.entry(queued.command);
             let (started, before) = (engine.statistics.clock.now(), state.protocol);
             let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait: mode == Mode::Disk };
-            let reply = match commands::call(&mut desk, entry, Args::from(queued.args.as_args())) {
+            let answer = commands::call(&mut desk, entry, Args::from(queued.args.as_args()));
+            let reply = match answer.and_then(|answer| desk.note(answer)) {
                 Err(error @ Error::Stop(_)) => return Err(error),
                 reply => reply.unwrap_or_else(Error::into_reply),
             };

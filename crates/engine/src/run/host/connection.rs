@@ -1,10 +1,9 @@
 //! The connection of the running command.
 
-use crate::run::held_back;
 use crate::run::host::Desk;
-use haypile_commands::host::{Connection, Library, Replies, Wait};
+use haypile_commands::host::{Connection, Library, Replies};
 use haypile_commands::{Error, Result};
-use haypile_resp::{Protocol, Reply};
+use haypile_resp::Protocol;
 use std::sync::Arc;
 
 impl Connection for Desk<'_, '_> {
@@ -38,14 +37,6 @@ impl Connection for Desk<'_, '_> {
 
     fn databases(&self) -> u32 {
         self.engine.databases
-    }
-
-    fn wait(&mut self, wait: Wait) -> Reply {
-        if self.txn.is_some() {
-            return held_back::reply_at_once(self.engine, wait);
-        }
-        self.state.wait = Some(wait);
-        Reply::None
     }
 
     fn is_local(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The traits of `commands::host` for session commands: a session's state and the engine behind it, a file per subject.
 //!
-//! Nothing beyond that state changes: a run may be dropped, so what a command does to others is noted there, as an effect or
-//! an act. Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to the caller.
+//! Nothing beyond that state changes: a run may be dropped, so messages are noted there, and the acts that commands return.
+//! Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to the caller.
 //! What INFO shows is in `info`.
 
 mod clients;
@@ -16,7 +16,8 @@ mod users;
 
 use crate::clients::session::State;
 use crate::run::engine::Engine;
-use haypile_commands::host::{Clock, Host, Rows};
+use crate::run::held_back;
+use haypile_commands::host::{Act, Answer, Clock, Host, Rows};
 use haypile_commands::{Error, Result, Table};
 use haypile_resp::Reply;
 use haypile_store::{Stop, Txn};
@@ -34,6 +35,32 @@ pub(crate) struct Desk<'a, 's> {
 }
 
 impl Desk<'_, '_> {
+    /// Notes the acts that a command has returned, which are carried out when the run has taken effect. Returns the reply.
+    ///
+    /// # Errors
+    /// The act cannot be carried out, or a thread that may wait has to run the command.
+    pub fn note(&mut self, answer: Answer) -> Result<Reply> {
+        let Answer { mut reply, acts } = answer;
+        for act in acts {
+            match act {
+                Act::Wait(wait) if self.txn.is_some() => reply = held_back::reply_at_once(self.engine, wait),
+                Act::Wait(wait) => self.state.wait = Some(wait),
+                Act::Reload(_) if self.txn.is_some() => {
+                    return Err(Error::text("ERR data cannot be opened again inside a transaction"));
+                }
+                Act::Reload(how) => self.state.reload = Some(how),
+                act if act.may_block() && !self.may_wait => return Err(Error::Stop(Stop::Long)),
+                act => {
+                    if matches!(act, Act::BeginBackup) && self.txn.is_some() {
+                        self.engine.can_begin_backup()?;
+                    }
+                    self.state.acts.add(&self.engine.settings, act).map_err(Error::text)?;
+                }
+            }
+        }
+        Ok(reply)
+    }
+
     /// The state, for a change that others are to see.
     fn changing(&mut self) -> &mut State {
         self.state.changed = true;

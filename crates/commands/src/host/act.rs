@@ -1,0 +1,81 @@
+//! Acts: changes of the server that a command asks for by returning them.
+
+use crate::host::{Paused, Reload, Shutdown, Wait};
+use haypile_resp::Reply;
+
+/// A change of the server beside rows.
+///
+/// Invariant: the engine carries an act out once, when the run that returned the act has taken effect. A run that is
+/// dropped has changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Sets all of these directives, or none of them: names and values.
+    SetConfig(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Writes the directives into the configuration file, on a thread that may wait for the disk.
+    RewriteConfig,
+    /// Holds commands until a Unix time in milliseconds. An earlier pause that lasts longer or holds more stands.
+    Pause { until_ms: u64, what: Paused },
+    /// Ends all pauses.
+    Unpause,
+    /// Ends the wait of a client's blocking command, as if its time were over or by an error. The reply becomes 0 if the
+    /// client is not blocked any more.
+    Unblock { client: u64, with_error: bool },
+    /// Closes the clients of these ids.
+    CloseClients(Vec<u64>),
+    /// Sets the counters that INFO shows back to zero.
+    ResetStatistics,
+    /// Forgets all entries of the slow log.
+    ResetSlowlog,
+    /// Forgets the events of these names, or all if none is named.
+    ResetLatency(Vec<Vec<u8>>),
+    /// Sets whether expired keys are removed although no command asks for them.
+    SetActiveExpire(bool),
+    /// Writes a line to the server's log.
+    LogLine(Vec<u8>),
+    /// Ends the process as a bug would.
+    Crash(String),
+    /// Has a backup made: at once, or as soon as none is being made where the command is one of a MULTI block.
+    BeginBackup,
+    /// Has the allocator give back what is not in use, on a thread that may wait.
+    PurgeMemory,
+    /// Begins to shut the server down; the connection gets no reply if that works.
+    Shutdown(Shutdown),
+    /// Takes a shutdown that is under way back.
+    AbortShutdown,
+    /// Closes and opens the data again; the reply is held back until then. An error in a transaction.
+    Reload(Reload),
+    /// Holds the reply back, which is then made by [`Wait::reply`]. In a transaction nothing is held back.
+    Wait(Wait),
+}
+
+impl Act {
+    /// Whether only a thread that may wait carries the act out.
+    pub fn may_block(&self) -> bool {
+        matches!(self, Act::RewriteConfig | Act::PurgeMemory)
+    }
+}
+
+/// The reply of a command, and the acts that it asks for.
+#[derive(Debug)]
+pub struct Answer {
+    pub reply: Reply,
+    pub acts: Vec<Act>,
+}
+
+impl Answer {
+    /// Answers OK and asks for one act.
+    pub fn ok(act: Act) -> Answer {
+        Answer::with(Reply::ok(), act)
+    }
+
+    /// Answers with `reply` and asks for one act.
+    pub fn with(reply: Reply, act: Act) -> Answer {
+        Answer { reply, acts: vec![act] }
+    }
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer { reply, acts: Vec::new() }
+    }
+}
