@@ -3,7 +3,7 @@
 //! Owns how an argument becomes a number, an option word or a key. Never looks at the store: a key is only named here.
 //! The texts of what can go wrong are in `error.rs`; the bytes themselves belong to `haypile-resp`.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, as_text};
 use haypile_resp::{self as resp, number};
 use haypile_store::{Key, Txn};
 
@@ -93,5 +93,13 @@ impl<'a> Args<'a> {
                 Err(_) => txn.key(self.get(i)),
             },
         }
+    }
+
+    /// The error of a subcommand that alone knows how many arguments it takes, or which.
+    pub fn wrong_subcommand(&self) -> Error {
+        let word = as_text(self.get(1));
+        let shown = &word[..word.len().min(128)];
+        let after = format!("'. Try {} HELP.", String::from_utf8_lossy(self.get(0)).to_uppercase());
+        Error::quoting("ERR unknown subcommand or wrong number of arguments for '", shown, &after)
     }
 }

@@ -6,12 +6,33 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::keys::scan::{STEP_KEYS, STEP_KEYS_MAX, parse_cursor};
 use haypile_config::glob;
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, Weight, write};
 use haypile_store::{Taken, Txn, View};
 use std::collections::VecDeque;
+
+/// Keys that one step looks at, whatever COUNT asks for: a step stays well below a millisecond where they are in
+/// memory.
+pub(crate) const STEP_KEYS_MAX: usize = 1000;
+
+/// Keys that a step looks at if COUNT does not say.
+pub(crate) const STEP_KEYS: usize = 10;
+
+/// A cursor as C's `strtoul` reads it, as Redis does; a negative number is one beyond all positions.
+pub(crate) fn parse_cursor(digits: &[u8]) -> Option<u64> {
+    let (negative, digits) = match digits {
+        [] => return Some(0),
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, digits),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let cursor: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(if negative { cursor.wrapping_neg() } else { cursor })
+}
 
 /// The cursor in argument `i`.
 pub(crate) fn cursor(args: Args, i: usize) -> Result<u64> {

@@ -4,7 +4,6 @@
 //! has a variant named after its cause; [`Error::Stop`] is the engine's business first, which may run the command
 //! again.
 
-use crate::args::Args;
 use haypile_resp::Reply;
 use haypile_store::Stop;
 use std::borrow::Cow;
@@ -62,14 +61,6 @@ impl Error {
     /// An error that only one place says, and that quotes what the client sent.
     pub fn quoting(before: &str, quoted: &[u8], after: &str) -> Self {
         Self::Quoting([before.as_bytes(), as_text(quoted), after.as_bytes()].concat())
-    }
-
-    /// What Redis says where only a subcommand itself knows how many arguments it takes, or which.
-    pub fn wrong_subcommand(args: Args) -> Self {
-        let word = as_text(args.get(1));
-        let shown = &word[..word.len().min(128)];
-        let after = format!("'. Try {} HELP.", String::from_utf8_lossy(args.get(0)).to_uppercase());
-        Self::quoting("ERR unknown subcommand or wrong number of arguments for '", shown, &after)
     }
 
     /// What the client reads.

@@ -1,7 +1,7 @@
 //! The flags and ACL categories of commands.
 //!
 //! Owns their names, their order in replies and the sets of them. Which command has which follows from its entry
-//! (`table.rs`); what a flag forbids is decided by the engine.
+//! (`table/mod.rs`); what a flag forbids is decided by the engine.
 
 /// An enumeration of words, and a set of them as bits: the position of a word is its bit.
 macro_rules! words {

@@ -1,7 +1,7 @@
 //! Where a command's keys are among its arguments, and what it does to them.
 //!
 //! Owns Redis's key specs and the walk over the keys of a call, which key locks, cluster slots and COMMAND GETKEYS
-//! share. Never looks at what a key holds. Entries of the table state their specs (`table.rs`).
+//! share. Never looks at what a key holds. Entries of the table state their specs (`table/mod.rs`).
 
 use crate::args::Args;
 use haypile_resp::number;

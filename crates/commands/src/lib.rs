@@ -10,11 +10,11 @@ pub mod table;
 
 pub mod args;
 pub mod call;
+mod command_id;
 pub mod error;
 pub mod flags;
-pub mod host;
 pub mod keyspec;
-pub mod lookup;
+pub mod migration;
 mod names;
 pub mod redact;
 pub mod syntax;
@@ -44,11 +44,13 @@ pub mod compatibility;
 
 pub use args::Args;
 pub use call::{call, call_host};
+pub use command_id::CommandId;
 pub use error::{Error, Result};
 pub use host::Host;
-pub use lookup::{CommandId, Entry, Table};
+pub use lookup::{Entry, Table};
 pub use names::is_http;
 pub use table::{Access, Awaited, Body, Command, Control, ElementArgs, Flag, Selects, Tried};
+pub use table::{host, lookup};
 
 /// The version of Redis whose behaviour this server has; HELLO and INFO report it.
 pub const REDIS_VERSION: &str = "7.2.0";

@@ -1,9 +1,9 @@
 //! The names by which the clients of one server call its commands.
 //!
 //! Owns the index from a name in any case to a command, built for the one look-up that every request makes. Never knows
-//! what a command is; that is in `lookup.rs`.
+//! what a command is; that is in `table/lookup.rs`.
 
-use crate::lookup::CommandId;
+use crate::command_id::CommandId;
 
 /// Whether a name begins a request of HTTP, or one of its headers that no client leaves out: no command is ever called
 /// so, and a connection that sends it as one is closed.

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::host::{Act, Answer, DebugAccess, Host, Wait, WaitKind};
 use crate::keys::object::{Encoding, string_encoding};
 use crate::memory::footprint;
+use crate::memory::sizes::{rdb_bytes, sds_bytes};
 use crate::table::{ActFn, Arity, Body, Command, Flag, Group, HostFn, Keys, TxnFn};
 use haypile_config::{glob, value as config_value};
 use haypile_resp::{Reply, number};
@@ -291,7 +292,7 @@ fn debug(host: &mut dyn Host, args: Args) -> Result<Answer> {
         Some(Session(run)) => run(host, args).map(Answer::from),
         Some(Server(run)) => run(host, args),
         Some(Data(run)) => host.in_transaction(&mut |txn| run(txn, args)).map(Answer::from),
-        None => Err(Error::wrong_subcommand(args)),
+        None => Err(args.wrong_subcommand()),
     }
 }
 
@@ -346,7 +347,7 @@ fn replybuffer(_host: &mut dyn Host, args: Args) -> Result<Reply> {
         (true, _) if args.is(3, "never") || args.is(3, "reset") => Ok(Reply::ok()),
         (true, _) => args.int(3).map(|_| Reply::ok()),
         (_, true) => Ok(Reply::ok()),
-        _ => Err(Error::wrong_subcommand(args)),
+        _ => Err(args.wrong_subcommand()),
     }
 }
 
@@ -433,7 +434,7 @@ fn sdslen(txn: &mut Txn, args: Args) -> Result<Reply> {
     if matches!(encoding, Encoding::Int(_)) {
         return Err(Error::text("ERR Not an sds encoded string."));
     }
-    let (name_bytes, bytes) = (crate::memory::sds_bytes(name, true), crate::memory::sds_bytes(length, false));
+    let (name_bytes, bytes) = (sds_bytes(name, true), sds_bytes(length, false));
     Ok(Reply::Status(format!(
         "key_sds_len:{name}, key_sds_avail:0, key_zmalloc: {name_bytes}, val_sds_len:{length}, val_sds_avail:0, val_zmalloc: {bytes}"
     )))
@@ -468,6 +469,6 @@ fn serialized_bytes(encoding: Encoding, length: u64) -> u64 {
         Encoding::Int(value) if i16::try_from(value).is_ok() => 3,
         Encoding::Int(value) if i32::try_from(value).is_ok() => 5,
         Encoding::Int(value) => digits(value),
-        _ => footprint::rdb_bytes(length),
+        _ => rdb_bytes(length),
     }
 }

@@ -5,11 +5,11 @@ use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::keys::dump::Dump;
 use crate::keyspec::{Begin, Find, Hidden, KeySpec, Mode};
+use crate::migration::Migration;
 use crate::table::{Access, Arity, Body, Category, Command, Group, Keys, Use};
 use haypile_resp::number;
 use haypile_store::Txn;
 use haypile_types::{event, key};
-use std::ops::Range;
 use std::time::Duration;
 
 pub(crate) const COMMANDS: &[Command] = &[MIGRATE];
@@ -56,25 +56,6 @@ const MIGRATE: Command = Command {
 
 /// What the target is waited for where the caller does not say.
 const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What a call of MIGRATE asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Migration<'a> {
-    pub host: &'a [u8],
-    pub port: u16,
-    /// Of the target, which says whether it has one of this number.
-    pub database: i64,
-    /// For the connection, for each reply, and for each piece that is sent.
-    pub timeout: Duration,
-    /// The keys stay here, too.
-    pub copy: bool,
-    /// Keys that the target has are overwritten.
-    pub replace: bool,
-    /// The words behind AUTH: a password, or a user and its password.
-    pub login: Option<Vec<&'a [u8]>>,
-    /// The arguments that name the keys.
-    pub keys: Range<usize>,
-}
 
 fn parse(args: Args<'_>) -> Result<Migration<'_>> {
     let (mut copy, mut replace, mut login, mut keys) = (false, false, None, 3..4);

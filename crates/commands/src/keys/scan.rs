@@ -3,7 +3,7 @@
 //! Owns cursors and filters. Never holds state between calls: a cursor is a position. Single keys are in `keys/mod.rs`.
 
 use crate::args::Args;
-use crate::elements::Collected;
+use crate::elements::{Collected, STEP_KEYS, STEP_KEYS_MAX, parse_cursor};
 use crate::error::{Error, Result};
 use crate::table::{Access, Arity, Body, Category, Command, Group, Keys};
 use haypile_config::glob;
@@ -47,28 +47,6 @@ fn scan(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     let cursor = next.map_or(0, ScanPosition::cursor).to_string();
     Ok(Reply::Array(vec![Reply::bulk(cursor), Reply::Array(names)]))
-}
-
-/// Keys that one step looks at, whatever COUNT asks for: a step stays well below a millisecond where they are in
-/// memory.
-pub(crate) const STEP_KEYS_MAX: usize = 1000;
-
-/// Keys that a step looks at if COUNT does not say.
-pub(crate) const STEP_KEYS: usize = 10;
-
-/// A cursor as C's `strtoul` reads it, as Redis does; a negative number is one beyond all positions.
-pub(crate) fn parse_cursor(digits: &[u8]) -> Option<u64> {
-    let (negative, digits) = match digits {
-        [] => return Some(0),
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        _ => (false, digits),
-    };
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let cursor: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(if negative { cursor.wrapping_neg() } else { cursor })
 }
 
 /// What SCAN's options ask for.

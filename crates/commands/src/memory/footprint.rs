@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::list::visit_all;
-use crate::memory::{DICT_ENTRY_BYTES, allocated, sds_bytes};
+use crate::memory::sizes::{DICT_ENTRY_BYTES, allocated, extrapolated, listpack_bytes, rdb_bytes, sds_bytes};
 use crate::stream::footprint;
 use haypile_resp::number;
 use haypile_store::{Direction, EncodingLimit, Key, Txn};
@@ -27,20 +27,10 @@ const DICT_PLACE_BYTES: u64 = 8;
 /// Places of the smallest table.
 const DICT_PLACES_MIN: u64 = 4;
 
-/// A string among others in a listpack.
-pub(crate) fn listpack_bytes(string: &[u8]) -> u64 {
-    listpack::entry_bytes(string) as u64
-}
-
 /// A table of so many entries, without what these point to.
 pub(crate) fn dict_bytes(count: u64) -> u64 {
     let places = count.next_power_of_two().max(DICT_PLACES_MIN);
     DICT_BYTES + places * DICT_PLACE_BYTES + count * DICT_ENTRY_BYTES
-}
-
-/// So many elements where those that were looked at take so much.
-pub(crate) fn extrapolated(bytes: u64, seen: u64, count: u64) -> u64 {
-    (u128::from(bytes) * u128::from(count) / u128::from(seen.max(1))) as u64
 }
 
 pub(crate) fn of_hash(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> Result<u64> {
@@ -135,21 +125,6 @@ pub(crate) fn of_set(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Re
         SET_LISTPACK => allocated(LISTPACK_BYTES + packed),
         _ => dict_bytes(set.count()) + extrapolated(strings, seen, set.count()),
     })
-}
-
-/// Bytes of a string in an RDB file that is not compressed, with its length.
-pub(crate) fn rdb_bytes(length: u64) -> u64 {
-    rdb_number_bytes(length) + length
-}
-
-/// Bytes of a length, or of another number, in an RDB file.
-pub(crate) fn rdb_number_bytes(number: u64) -> u64 {
-    match number {
-        0..64 => 1,
-        64..16_384 => 2,
-        16_384..0x1_0000_0000 => 5,
-        _ => 9,
-    }
 }
 
 /// Bytes of a collection in an RDB file that is not compressed.

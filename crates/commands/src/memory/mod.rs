@@ -4,11 +4,13 @@
 //! what they know. STATS and DOCTOR speak of this process, whose figures come from the engine (`Memory::memory`).
 
 pub(crate) mod footprint;
+pub(crate) mod sizes;
 
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::host::{Act, Answer, Host, MemoryFacts};
 use crate::keys::object::{Encoding, string_encoding};
+use crate::memory::sizes::{DICT_ENTRY_BYTES, allocated, sds_bytes};
 use crate::server::introspect::help;
 use crate::stream;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys};
@@ -113,8 +115,7 @@ fn usage(txn: &mut Txn, args: Args) -> Result<Reply> {
 /// Elements that are looked at unless SAMPLES says how many.
 const SAMPLES: u64 = 5;
 
-/// Redis's entry of a key in its table, and its object.
-pub(crate) const DICT_ENTRY_BYTES: u64 = 24;
+/// Redis's object.
 const OBJECT_BYTES: u64 = 16;
 
 fn string_bytes((encoding, length): (Encoding, u64)) -> u64 {
@@ -123,31 +124,6 @@ fn string_bytes((encoding, length): (Encoding, u64)) -> u64 {
         // Object and string in one allocation.
         Encoding::Embstr => allocated(OBJECT_BYTES + 3 + length + 1),
         Encoding::Raw => OBJECT_BYTES + sds_bytes(length, false),
-    }
-}
-
-/// A string with its header, whose size is that of the length, and the zero at its end. Only the name of a key has the
-/// smallest one.
-pub(crate) fn sds_bytes(length: u64, is_name: bool) -> u64 {
-    let header = match length {
-        1..32 if is_name => 1,
-        0..256 => 3,
-        256..0x1_0000 => 5,
-        0x1_0000..0x1_0000_0000 => 9,
-        _ => 17,
-    };
-    allocated(header + length + 1)
-}
-
-/// The size class of jemalloc that an allocation falls into: four to each power of two, sixteen bytes apart below.
-pub(crate) fn allocated(bytes: u64) -> u64 {
-    match bytes {
-        0..=8 => 8,
-        9..=128 => bytes.next_multiple_of(16),
-        _ => {
-            let step = ((bytes - 1).ilog2() - 2).max(4);
-            bytes.next_multiple_of(1 << step)
-        }
     }
 }
 
@@ -258,15 +234,6 @@ fn purge(_host: &mut dyn Host, _args: Args) -> Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn size_classes() {
-        let classes =
-            [(1, 8), (9, 16), (17, 32), (128, 128), (129, 160), (161, 192), (257, 320), (1025, 1280), (4097, 5120)];
-        for (bytes, class) in classes {
-            assert_eq!(allocated(bytes), class, "{bytes}");
-        }
-    }
 
     #[test]
     fn the_doctor_says_what_stands_out() {

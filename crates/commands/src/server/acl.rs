@@ -50,7 +50,7 @@ fn cat(host: &mut dyn Host, args: Args) -> Result<Reply> {
             let of_category = all.filter(|entry| entry.categories.has(category));
             Ok(Reply::array(of_category.map(|entry| Reply::bulk(entry.full_name.clone()))))
         }
-        _ => Err(Error::wrong_subcommand(args)),
+        _ => Err(args.wrong_subcommand()),
     }
 }
 
@@ -75,7 +75,7 @@ fn genpass(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let bits = match args.len() {
         2 => BITS,
         3 => args.int(2)?,
-        _ => return Err(Error::wrong_subcommand(args)),
+        _ => return Err(args.wrong_subcommand()),
     };
     if !(1..=BITS_MAX).contains(&bits) {
         let text =

@@ -50,7 +50,7 @@ fn get(host: &mut dyn Host, args: Args) -> Result<Reply> {
             Ok(count @ 0..) => count as usize,
             Ok(_) | Err(_) => return Err(Error::text("ERR count should be greater than or equal to -1")),
         },
-        _ => return Err(Error::wrong_subcommand(args)),
+        _ => return Err(args.wrong_subcommand()),
     };
     Ok(Reply::array(host.slowlog(count).into_iter().map(entry)))
 }

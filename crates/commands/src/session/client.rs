@@ -333,7 +333,7 @@ fn client_pause(host: &mut dyn Host, args: Args) -> Result<Answer> {
         4 if args.is(3, "WRITE") => Paused::Writes,
         4 if args.is(3, "ALL") => Paused::All,
         4 => return Err(Error::text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(Error::wrong_subcommand(args)),
+        _ => return Err(args.wrong_subcommand()),
     };
     let until_ms = timeout_ms(host, args, 2)?;
     Ok(Answer::ok(Act::Pause { until_ms, what }))
@@ -386,7 +386,7 @@ fn client_unblock(host: &mut dyn Host, args: Args) -> Result<Answer> {
         4 if args.is(3, "timeout") => false,
         4 if args.is(3, "error") => true,
         4 => return Err(Error::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-        _ => return Err(Error::wrong_subcommand(args)),
+        _ => return Err(args.wrong_subcommand()),
     };
     let id = u64::try_from(args.int(2)?).ok();
     Ok(match id.filter(|&id| host.is_blocked(id)) {

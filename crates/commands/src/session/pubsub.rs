@@ -243,7 +243,7 @@ fn pubsub_channels(host: &mut dyn Host, args: Args) -> Result<Reply> {
 
 fn channels(host: &mut dyn Host, args: Args, kind: Channels) -> Result<Reply> {
     if args.len() > 3 {
-        return Err(Error::wrong_subcommand(args));
+        return Err(args.wrong_subcommand());
     }
     let names = host.channels(kind)?;
     let asked = names.iter().filter(|name| args.opt(2).is_none_or(|pattern| glob::matches(pattern, name, false)));

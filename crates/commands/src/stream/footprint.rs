@@ -4,8 +4,7 @@
 //! to be full, as those of a stream are to which entries were only added.
 
 use crate::error::Result;
-use crate::memory::allocated;
-use crate::memory::footprint::{extrapolated, listpack_bytes, rdb_bytes, rdb_number_bytes};
+use crate::memory::sizes::{allocated, extrapolated, listpack_bytes, rdb_bytes, rdb_number_bytes};
 use haypile_store::{Direction, EncodingLimit, Key, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::Entry;

@@ -151,7 +151,7 @@ impl Options {
                 };
                 i += 2;
             } else {
-                return Err(Error::wrong_subcommand(args));
+                return Err(args.wrong_subcommand());
             }
         }
         Ok(options)
@@ -167,7 +167,7 @@ fn create(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     // Options may be given twice, but not so often.
     if args.len() > 8 {
-        return Err(Error::wrong_subcommand(args));
+        return Err(args.wrong_subcommand());
     }
     let last = match args.get(4) {
         b"$" => found.as_ref().map_or(StreamId::MIN, |stream| stream.head.last),
@@ -196,7 +196,7 @@ fn set_id(txn: &mut Txn, args: Args) -> Result<Reply> {
         return Err(no_group_of_key(args.get(3), args.get(2)));
     };
     if args.len() > 7 {
-        return Err(Error::wrong_subcommand(args));
+        return Err(args.wrong_subcommand());
     }
     group.state.last = match args.get(4) {
         b"$" => stream.head.last,

@@ -97,15 +97,15 @@ fn stream(txn: &mut Txn, args: Args) -> Result<Reply> {
 fn shown(args: Args) -> Result<Option<u64>> {
     match args.len() {
         3 => Ok(None),
-        4 | 6 if !args.is(3, "full") => Err(Error::wrong_subcommand(args)),
+        4 | 6 if !args.is(3, "full") => Err(args.wrong_subcommand()),
         4 => Ok(Some(SHOWN_USUAL)),
-        6 if !args.is(4, "count") => Err(Error::wrong_subcommand(args)),
+        6 if !args.is(4, "count") => Err(args.wrong_subcommand()),
         6 => Ok(Some(match u64::try_from(args.int(5)?) {
             Ok(0) => u64::MAX,
             Ok(limit) => limit,
             Err(_) => SHOWN_USUAL,
         })),
-        _ => Err(Error::wrong_subcommand(args)),
+        _ => Err(args.wrong_subcommand()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Statistics: INFO, SLOWLOG and LATENCY.
 
-use crate::lookup::CommandId;
+use crate::command_id::CommandId;
 
 /// What the server has measured.
 pub trait Statistics {

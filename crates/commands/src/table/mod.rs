@@ -5,10 +5,13 @@
 //! these entries. Never runs a command itself. Keys are described in `keyspec.rs`, flags and categories in `flags.rs`,
 //! the language of `syntax` in `syntax.rs`; the entries are in `string/` and its siblings.
 
+pub mod host;
+pub mod lookup;
+
 use crate::args::Args;
 use crate::error::Result;
 use crate::host::{Answer, Channels, Host};
-use crate::keys::migrate::Migration;
+use crate::migration::Migration;
 use haypile_resp::Reply;
 use haypile_store::Txn;
 use haypile_types::key::Type;

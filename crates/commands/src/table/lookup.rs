@@ -1,9 +1,10 @@
 //! The commands of one server, and the way from a request to its command.
 //!
 //! Owns what is computed from the entries once, and the texts for a request that asks for no command. Never runs
-//! anything; the entries are in the files of the groups, their types in `table.rs`, the index of names in `names.rs`.
+//! anything; the entries are in the files of the groups, their types in `mod.rs`, the index of names in `names.rs`.
 
 use crate::args::Args;
+use crate::command_id::CommandId;
 use crate::error::{Error, Result, as_text};
 use crate::names::Names;
 use crate::table::{Categories, Command, Flags, Group};
@@ -28,9 +29,6 @@ pub struct Entry {
     /// Their ids; they are in one run.
     subcommands: Range<u16>,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CommandId(pub u16);
 
 /// The commands of one server by name.
 pub struct Table {

@@ -1,6 +1,9 @@
 //! Acts: changes of the server that a command asks for by returning them.
 
-use crate::host::{Paused, Reload, Shutdown, Wait};
+use super::clients::Paused;
+use super::connection::Wait;
+use super::process::Shutdown;
+use super::storage::Reload;
 use haypile_resp::Reply;
 
 /// A change of the server beside rows.
