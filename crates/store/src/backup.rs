@@ -32,13 +32,11 @@ impl Store {
             return Err("with 'engine memory' there is nothing on disk to back up".into());
         }
         let hold = self.log.hold();
-        let no_reclaim = self.reclaimer.backup.lock();
         self.base.checkpoint(base).map_err(|error: BaseError| error.to_string())?;
         if !goes_on() {
             return Err("it was broken off".into());
         }
         let index = self.log.last();
-        drop(no_reclaim);
         self.log.sync_through(index).map_err(|error| error.to_string())?;
         let exported = self.log.export(&hold, index, log, goes_on).map_err(|error| error.to_string())?;
         Ok(BackedUp { index, log_bytes: exported.bytes })

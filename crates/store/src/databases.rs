@@ -83,9 +83,10 @@ pub fn database_row(database: u32) -> crate::row::RowKey {
     system_row(SystemScope::Replicated, &[DATABASE_ROW, &database.to_be_bytes()].concat())
 }
 
-/// `dead/` and the space as u32 BE: its rows are garbage that is not wholly gone yet.
+/// `dead/` and the space as u32 BE: its rows are garbage that is not wholly gone yet. A record says so to every node; that
+/// nothing is left is a fact about one base, which forgets the row by itself.
 pub fn dead_row(space: Space) -> crate::row::RowKey {
-    system_row(SystemScope::Replicated, &[DEAD_ROW, &space.0.to_be_bytes()].concat())
+    system_row(SystemScope::Local, &[DEAD_ROW, &space.0.to_be_bytes()].concat())
 }
 
 /// The space that such a row names.
@@ -186,6 +187,11 @@ impl Databases {
         self.dead.read().contains(&space)
     }
 
+    /// Nothing is left of a dead space.
+    pub fn forget_dead(&self, space: Space) {
+        self.dead.write().remove(&space);
+    }
+
     /// All live spaces with their counters: for a freeze, under all latches.
     pub fn counts_now(&self) -> Vec<(Space, CountsAt)> {
         self.live.read().iter().map(|(space, counts)| (*space, counts.now())).collect()
@@ -238,7 +244,7 @@ mod tests {
             databases.on_system_row(&dead_row(Space(space)), Some(&[]), Index(1));
         }
         assert_eq!(databases.dead(), [Space(3), Space(7), Space(9)]);
-        databases.on_system_row(&dead_row(Space(7)), None, Index(2));
+        databases.forget_dead(Space(7));
         assert_eq!(
             (databases.is_dead(Space(7)), databases.is_dead(Space(9)), databases.dead_count()),
             (false, true, 2)
@@ -256,7 +262,7 @@ mod tests {
         assert_eq!(databases.counted(), [0, 1]);
         databases.add(Space(1), Counter::Keys as u8, 3);
         assert_eq!(databases.dead(), [Space(1)]);
-        databases.on_system_row(&dead_row(Space(1)), None, Index(2));
+        databases.forget_dead(Space(1));
         assert_eq!(databases.dead(), []);
     }
 

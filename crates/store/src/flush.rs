@@ -131,6 +131,8 @@ pub(crate) struct Frozen {
     pub index: Index,
     counts: Vec<(Space, CountsAt)>,
     dead: Vec<Space>,
+    /// Spaces of which nothing is left, and that the base remembers as dead until now.
+    gone: Vec<Space>,
     objects_below: u64,
 }
 
@@ -598,12 +600,12 @@ impl Store {
                 return None;
             }
             let counts = self.databases.counts_now();
-            let dead = self.databases.dead();
+            let (dead, gone) = (self.databases.dead(), self.reclaimer.gone());
             let objects_below = self.objects.settled_below();
             let tables = still.freeze();
             self.dying.forget();
             *self.flush.frozen_at.lock() = Some(Instant::now());
-            *held = Some(Arc::new(Frozen { tables, index, counts, dead, objects_below }));
+            *held = Some(Arc::new(Frozen { tables, index, counts, dead, gone, objects_below }));
         }
         held.clone()
     }
@@ -630,6 +632,7 @@ impl Store {
             self.cache.on_flushed(row, value);
         }
         self.applied.store(frozen.index.0, Ordering::Release);
+        self.reclaimer.on_forgotten(&frozen.gone);
     }
 }
 
@@ -689,6 +692,7 @@ impl Frozen {
         rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))));
         // Dead spaces have no counters any more.
         rows.extend(dead.iter().map(|space| (counts_row(*space), None)));
+        rows.extend(self.gone.iter().map(|space| (dead_row(*space), None)));
         let late = dead.iter().filter(|space| self.dead.binary_search(space).is_err());
         rows.extend(late.map(|space| (dead_row(*space), Some(Vec::new()))));
         rows

@@ -1,7 +1,7 @@
 //! Opening a store: what the base says of itself, then the log replayed on top of it.
 
 use crate::access::AccessPolicy;
-use crate::base::{Base, Direction};
+use crate::base::{Base, BaseError, Direction, Rows};
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
 use crate::dying::Dying;
@@ -11,10 +11,9 @@ use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
 use crate::role::{Role, RoleNow};
-use crate::row::{SystemScope, system_row};
+use crate::row::{Family, SystemScope, system_row};
 use crate::staged::Staged;
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
-use crate::txn::Mode;
 use crate::watch::Watch;
 use haypile_log::{ADVICE, Closed, HistoryStart, Index, Log, Progress, Replay};
 use parking_lot::Mutex;
@@ -38,6 +37,15 @@ impl std::fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+/// A row on its way to the base.
+struct OneRow<'r>(Option<(&'r [u8], &'r [u8])>);
+
+impl Rows for OneRow<'_> {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        Ok(self.0.take().map(|(row, value)| (row, Some(value))))
+    }
+}
 
 impl Store {
     /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is replayed;
@@ -94,6 +102,9 @@ impl Store {
             options,
         });
         store.read_system_rows()?;
+        if opened.last == Index(0) {
+            store.keep_hash_seed()?;
+        }
         let (objects_below, dead_spaces) = (store.objects.settled_below(), store.databases.dead());
         base.set_reclaim(crate::base::Reclaim { objects_below, dead_spaces });
         store.log.purge(Index(applied.unwrap_or(0)));
@@ -123,14 +134,22 @@ impl Store {
             // Records without effects follow a history that begins with data which the base never took: it gets beyond them.
             self.flush_now().map_err(OpenError)?;
         }
-        // Not only a store that was never opened has none: the last start may have died right before it wrote it.
-        if !self.has_row(&hash_seed_row())? {
-            let seed = self.hash_seed().to_be_bytes();
-            let put = self.put_system(&[(&hash_seed_row(), Some(&seed))], Mode::Disk);
-            put.map_err(|stop| OpenError(format!("a new store cannot be written: {stop:?}")))?;
-            self.log.write();
+        let last = self.log.last();
+        if last > Index(0) && !self.options.memory_only && !self.has_row(&hash_seed_row())? {
+            let what = format!("the base has no hash seed, and the log has records up to {last}");
+            return Err(OpenError(format!("{what}: it is not the base of this log. {ADVICE}")));
         }
         Ok(())
+    }
+
+    /// Brings the hash seed of a new store into the base, before the first record whose keys it places: an open makes no record.
+    fn keep_hash_seed(&self) -> Result<(), OpenError> {
+        if self.options.memory_only || self.base.is_read_only() || self.has_row(&hash_seed_row())? {
+            return Ok(());
+        }
+        let (row, seed) = (hash_seed_row(), self.hash_seed().to_be_bytes());
+        let kept = self.base.ingest(&mut OneRow(Some((&row, &seed))));
+        kept.map_err(|error| OpenError(format!("a new store cannot be written: {error}")))
     }
 
     fn has_row(&self, row: &[u8]) -> Result<bool, OpenError> {
@@ -147,10 +166,11 @@ impl Store {
     /// What the base knows of databases, counters, ids and the hash seed.
     fn read_system_rows(&self) -> Result<(), OpenError> {
         let from = system_row(SystemScope::Replicated, b"");
-        let until = system_row(SystemScope::Local, b"");
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let mut cursor =
-            self.base.scan(&from, &until, Direction::Forward, crate::base::Tier::Disk).map_err(unreadable)?;
+        let mut cursor = self
+            .base
+            .scan(&from, &[Family::System as u8 + 1], Direction::Forward, crate::base::Tier::Disk)
+            .map_err(unreadable)?;
         while let crate::base::Step::Row { key, value } = cursor.step().map_err(unreadable)? {
             rows.push((key.to_vec(), value.to_vec()));
         }

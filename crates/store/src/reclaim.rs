@@ -6,12 +6,10 @@
 //! compaction. Runs on a thread of its own.
 
 use crate::base::{BaseError, Direction, Step, Tier};
-use crate::databases::dead_row;
 use crate::row::{
     Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of,
 };
 use crate::store::Store;
-use crate::txn::Mode;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -63,9 +61,6 @@ enum Job {
 pub(crate) struct Reclaimer {
     state: Mutex<State>,
     changed: Condvar,
-    /// Held from before a backup's checkpoint until its last record is known: a record that says that nothing is left of a
-    /// space must not be in a backup whose base still has its rows.
-    pub(crate) backup: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -73,6 +68,10 @@ struct State {
     jobs: VecDeque<Job>,
     /// Spaces whose job is queued or running.
     spaces: BTreeSet<Space>,
+    /// Spaces of which nothing is left, and that the base still remembers as dead: until the next flush.
+    gone: BTreeSet<Space>,
+    /// Whether a job is running.
+    is_busy: bool,
     /// Dead bytes by space and range of slots.
     dead: BTreeMap<(Space, usize), u64>,
     ranges_done: u64,
@@ -157,6 +156,8 @@ impl Store {
                 }
                 Job::Range(..) => state.ranges_done += 1,
             }
+            state.is_busy = false;
+            self.reclaimer.changed.notify_all();
         }
         self.reclaimer.state.lock().closed = true;
         self.reclaimer.changed.notify_all();
@@ -165,13 +166,16 @@ impl Store {
     fn next_job(&self) -> Option<Job> {
         let mut state = self.reclaimer.state.lock();
         self.reclaimer.changed.wait_while(&mut state, |state| state.jobs.is_empty() && !state.closing);
-        if state.closing { None } else { state.jobs.pop_front() }
+        let job = if state.closing { None } else { state.jobs.pop_front() };
+        state.is_busy = job.is_some();
+        job
     }
 
     /// Another job may need less room than this one.
     fn put_off(&self, job: Job, wait: Duration) {
         let mut state = self.reclaimer.state.lock();
         state.jobs.push_back(job);
+        state.is_busy = false;
         self.reclaimer.changed.wait_while_for(&mut state, |state| !state.closing, wait);
     }
 
@@ -187,11 +191,10 @@ impl Store {
                 for (from, until) in &ranges {
                     self.expect_no_rows(from, until)?;
                 }
-                let _no_backup = self.reclaimer.backup.lock();
-                // Nothing of it is left: the space need not be remembered as dead any more. The log tells why it takes nothing.
-                let forgotten = self.put_system(&[(&dead_row(*space), None)], Mode::Disk);
-                forgotten.map_err(|stop| BaseError::Full(format!("{stop:?}")))?;
-                self.log.write();
+                // Nothing of it is left: the space need not be remembered as dead any more. That is so of this base alone, so that
+                // no record says it: the next flush takes the row out, and after a crash before it all of this comes again.
+                self.databases.forget_dead(*space);
+                self.reclaimer.state.lock().gone.insert(*space);
                 Ok(())
             }
         }
@@ -220,6 +223,23 @@ impl Store {
 }
 
 impl Reclaimer {
+    /// Returns the spaces of which nothing is left, and that the base still remembers as dead.
+    pub(crate) fn gone(&self) -> Vec<Space> {
+        self.state.lock().gone.iter().copied().collect()
+    }
+
+    /// The base remembers these spaces no longer.
+    pub(crate) fn on_forgotten(&self, spaces: &[Space]) {
+        let mut state = self.state.lock();
+        state.gone.retain(|space| !spaces.contains(space));
+    }
+
+    /// Blocks until nothing waits to be given back.
+    pub(crate) fn wait_until_idle(&self) {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| (state.is_busy || !state.jobs.is_empty()) && !state.closed);
+    }
+
     pub(crate) fn figures(&self) -> [(&'static str, u64); 4] {
         let state = self.state.lock();
         [

@@ -171,7 +171,7 @@ const ROOM_WAIT: Duration = Duration::from_secs(10);
 /// nobody but those who want its keys.
 const AHEAD_WAIT: Duration = Duration::from_secs(120);
 
-/// The key hash's secret, as u64 BE.
+/// The key hash's secret, as u64 BE. In the base from before the first record, and in none.
 pub fn hash_seed_row() -> RowKey {
     system_row(SystemScope::Replicated, b"hash-seed")
 }

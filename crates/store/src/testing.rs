@@ -44,6 +44,11 @@ pub fn store_in(dir: &Path, base: Arc<dyn Base>) -> Result<Arc<Store>, OpenError
     Store::open(options(dir), base, |_| {})
 }
 
+/// Blocks until the store has given back all room that it knows to be dead.
+pub fn wait_for_reclaims(store: &Store) {
+    store.reclaimer.wait_until_idle();
+}
+
 /// A store and what it lies on; the directory goes with it.
 pub struct TestStore {
     pub store: Arc<Store>,

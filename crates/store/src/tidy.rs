@@ -4,11 +4,10 @@
 //! more, are taken out here, by the flush thread, which has nothing else to do then: in steps, so that no latch is held long.
 
 use crate::databases::dead_row;
-use crate::memtable::{ObjectKey, SHARDS, shard_of};
+use crate::memtable::{ObjectKey, SHARDS, shard_of, shard_of_row};
 use crate::reclaim::Orphan;
 use crate::row::{Family, SLOTS, Slot, Space};
 use crate::store::Store;
-use crate::txn::Mode;
 
 /// Rows that are taken out while a latch is held: some tens of microseconds.
 const STEP_ROWS: usize = 256;
@@ -40,10 +39,12 @@ impl Store {
                 objects.into_iter().for_each(|object| self.take_object(object));
                 self.take_deadlines(shard, space);
             }
-            if self.put_system(&[(&dead_row(space), None)], Mode::Disk).is_err() {
-                // The log takes nothing now; the next turn finds the space again.
-                return;
-            }
+            let row = dead_row(space);
+            let mut latch = self.memtable.latch(shard_of_row(&row));
+            let grown = latch.put(&row, None, self.log.last(), self.access_policy.fresh(0));
+            self.memtable.account(grown);
+            drop(latch);
+            self.databases.forget_dead(space);
         }
     }
 

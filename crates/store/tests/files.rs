@@ -177,6 +177,7 @@ fn segments_that_go_while_it_runs_are_missed_and_made_up_for_by_a_flush() {
 fn a_lost_segment_that_nothing_can_make_up_for_fails_the_stop() {
     let machine = Machine::new(noting);
     machine.put("k", b"v").expect("room");
+    machine.store.log().sync_through(machine.store.log().last()).expect("nothing is broken");
     machine.base.set_fault(Some(BaseError::Full("injected".into())));
     for path in segments(&machine.disk) {
         machine.disk.remove(&path).expect("it is there");

@@ -54,7 +54,7 @@ const NAMES: [Name; 9] = [
         },
     },
     Name {
-        scope: SystemScope::Replicated,
+        scope: SystemScope::Local,
         name: b"dead/",
         number_bytes: 4,
         value_bytes: 0,

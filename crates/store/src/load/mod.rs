@@ -94,8 +94,6 @@ impl Load<'_> {
         let failed = |error: BaseError| LoadError::Failed(error.to_string());
         let Load { store, rows, counts, failed: why } = self;
         why.map_or(Ok(()), |error| Err(failed(error)))?;
-        // Nothing else is logged meanwhile: the store's own records of reclaimed spaces wait for this lock.
-        let _no_reclaim = store.reclaimer.backup.lock();
         // Held to the end: no flush comes between the counters and their rows.
         let (_frozen, start) = loop {
             // Ids are leased in the base before it has rows of their objects.
