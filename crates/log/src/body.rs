@@ -13,6 +13,7 @@ const DELETE: u8 = 2;
 const PATCH: u8 = 3;
 const COUNT: u8 = 4;
 const SPLICE: u8 = 5;
+const TOUCH: u8 = 6;
 
 /// The effects of one transaction, encoded. The buffer is reused: `clear` keeps its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,13 @@ impl Body {
         Placed { key, value }
     }
 
+    /// What the row `key` stands for changes, though the row does not: others that belong to it do.
+    pub fn touch(&mut self, key: &[u8]) {
+        self.bytes.push(TOUCH);
+        self.varint(total(&[key]).into());
+        self.parts(&[key]);
+    }
+
     /// The counter changes by `delta`: fixed at commit and never derived again.
     pub fn count(&mut self, space: u32, counter: u8, delta: i64) {
         self.bytes.push(COUNT);
@@ -198,6 +206,9 @@ pub enum Effect<'a> {
         space: u32,
         counter: u8,
         delta: i64,
+    },
+    Touch {
+        key: &'a [u8],
     },
 }
 
@@ -273,6 +284,10 @@ impl<'a> Effects<'a> {
                 let delta = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
                 Ok(Effect::Count { space, counter, delta })
             }
+            TOUCH => {
+                let key_bytes = self.length()?;
+                Ok(Effect::Touch { key: self.take(key_bytes)? })
+            }
             _ => Err("an unknown kind of effect"),
         }
     }
@@ -346,6 +361,7 @@ mod tests {
         body.splice(&[b"row"], 0, u32::MAX, b"", 0);
         body.count(7, 2, i64::MIN);
         body.count(u32::MAX, 255, i64::MAX);
+        body.touch(b"key");
         let found: Vec<_> = effects(body.bytes()).collect::<Result<_, _>>().unwrap();
         assert_eq!(
             found,
@@ -357,6 +373,7 @@ mod tests {
                 Effect::Splice { key: b"row", offset: 0, removed: u32::MAX, bytes: b"", len_after: 0 },
                 Effect::Count { space: 7, counter: 2, delta: i64::MIN },
                 Effect::Count { space: u32::MAX, counter: 255, delta: i64::MAX },
+                Effect::Touch { key: b"key" },
             ]
         );
     }
@@ -371,6 +388,7 @@ mod tests {
         check("no such effect", &[9], "an unknown kind of effect");
         check("a put without lengths", &[PUT], "it is cut off");
         check("a claimed key longer than the body", &[DELETE, 0xff, 0xff, 3, b'a'], "it is cut off");
+        check("a touched key cut off", &[TOUCH, 2, b'a'], "it is cut off");
         check("a length of 33 bits", &[DELETE, 0x80, 0x80, 0x80, 0x80, 0x10], "a length above 32 bits");
         check(
             "eleven bytes of number",

@@ -36,6 +36,7 @@ fn example_body() -> Body {
     body.patch(&[b"row:c"], 300, b"xy", 1000);
     body.count(7, 1, -2);
     body.splice(&[b"row:", b"d"], 300, 2, b"xyz", 1001);
+    body.touch(b"row:e");
     body
 }
 
@@ -52,6 +53,7 @@ fn a_body_has_the_bytes_of_the_page() {
             Effect::Patch { key: b"row:c", offset: 300, bytes: b"xy", len_after: 1000 },
             Effect::Count { space: 7, counter: 1, delta: -2 },
             Effect::Splice { key: b"row:d", offset: 300, removed: 2, bytes: b"xyz", len_after: 1001 },
+            Effect::Touch { key: b"row:e" },
         ]
     );
 }

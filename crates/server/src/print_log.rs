@@ -68,6 +68,7 @@ fn shown(effect: Effect<'_>) -> String {
         Effect::Splice { key, offset, removed, bytes, len_after } => {
             format!(" | splice {} {offset}-{removed}+{} of {len_after}", row(key), bytes.len())
         }
+        Effect::Touch { key } => format!(" | touch {}", row(key)),
         Effect::Count { space, counter, delta } => format!(" | count {space}/{counter} {delta:+}"),
     }
 }

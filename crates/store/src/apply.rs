@@ -111,7 +111,7 @@ impl Effects for ParsedEffects<'_, '_> {
                 Effect::Splice { key, offset, removed, bytes, len_after } => {
                     (key, Op::Splice { offset, removed, len_after }, bytes)
                 }
-                Effect::Count { .. } => continue,
+                Effect::Count { .. } | Effect::Touch { .. } => continue,
             };
             let before = if op.is_change() { self.below.remove(row).flatten() } else { None };
             apply(Write { row, op, value, before });
@@ -186,9 +186,11 @@ impl Store {
 /// The row that an effect is about.
 pub(crate) fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
     match *effect {
-        Effect::Put { key, .. } | Effect::Delete { key } | Effect::Patch { key, .. } | Effect::Splice { key, .. } => {
-            Some(key)
-        }
+        Effect::Put { key, .. }
+        | Effect::Delete { key }
+        | Effect::Patch { key, .. }
+        | Effect::Splice { key, .. }
+        | Effect::Touch { key } => Some(key),
         Effect::Count { .. } => None,
     }
 }

@@ -9,7 +9,7 @@ use crate::apply::{Effects, Latching, OwnEffects, ParsedEffects, latch_all, pars
 use crate::intent::{intent_row, intent_value};
 use crate::own::print_of_row;
 use crate::reclaim::Orphan;
-use crate::row::parse_meta_row;
+use crate::row::{Family, parse_meta_row, space_of};
 use crate::staged::{OneLatch, ROWS_AT_ONCE};
 use crate::store::Store;
 use crate::txn::{Mode, Stop, Txn};
@@ -52,6 +52,7 @@ impl Txn<'_> {
         }
         self.overlay.join();
         let rows_bytes = self.overlay.main_bytes();
+        self.name_keys();
         for &(space, counter, delta) in self.counts.iter().filter(|(_, _, delta)| *delta != 0) {
             self.overlay.body().count(space.0, counter as u8, delta);
         }
@@ -68,7 +69,8 @@ impl Txn<'_> {
             }
         };
         let index = if self.overlay.len() > ROWS_AT_ONCE {
-            let _turn = store.staged.begin(self.overlay.keys().filter_map(parse_meta_row));
+            let named = self.named.iter().map(|row| &row[..]);
+            let _turn = store.staged.begin(self.overlay.keys().chain(named).filter_map(parse_meta_row));
             self.take_effect(proposal, &mut OneLatch::new(&store.memtable))
         } else {
             self.take_effect(proposal, &mut latch_all(&store.memtable, self.overlay.keys()))
@@ -77,6 +79,27 @@ impl Txn<'_> {
         self.committed = true;
         self.gate = self.gate.max(index);
         Ok(Committed { index: Some(index), gate: self.gate })
+    }
+
+    /// Names in the record the keys whose elements change while their meta rows stay.
+    fn name_keys(&mut self) {
+        let named = std::mem::take(&mut self.named);
+        for row in &named {
+            // What changed nothing at all makes no record.
+            if !self.overlay.is_empty() && self.overlay.find_row(row).is_none() {
+                self.overlay.body().touch(row);
+            }
+        }
+        self.named = named;
+        debug_assert!(self.names_all_keys(), "a record names each key whose elements it writes");
+    }
+
+    /// Whether each element that the record writes lies where a meta row does that it names. An object stays where it was made
+    /// when its key is renamed: then both names are there, and only the space is the same.
+    fn names_all_keys(&self) -> bool {
+        let named = || self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
+        let is_element = |row: &&[u8]| matches!(Family::of(row), Some(Family::Data | Family::Score));
+        self.overlay.keys().filter(is_element).all(|row| named().any(|key| Some(key.space) == space_of(row)))
     }
 
     /// Under these latches: the record of all that was not written ahead, and what was noted of the keys that it writes.

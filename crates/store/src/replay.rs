@@ -147,7 +147,7 @@ impl Store {
         let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
         let written = effects.iter().filter_map(|effect| match effect {
             Effect::Put { key, .. } | Effect::Delete { key } => parse_meta_row(key),
-            Effect::Patch { .. } | Effect::Splice { .. } | Effect::Count { .. } => None,
+            Effect::Patch { .. } | Effect::Splice { .. } | Effect::Count { .. } | Effect::Touch { .. } => None,
         });
         keys.extend(written.take(TOGETHER_MAX));
         self.memtable.prefetch(&keys, true);
@@ -177,7 +177,7 @@ impl Store {
             let (key, length) = match *effect {
                 Effect::Put { key, value } => (key, value.len()),
                 Effect::Delete { key } => (key, 0),
-                Effect::Count { .. } => continue,
+                Effect::Count { .. } | Effect::Touch { .. } => continue,
                 Effect::Patch { .. } | Effect::Splice { .. } => {
                     let (key, change) = Change::of(effect).expect("both are changes");
                     let before = match lengths.get(key) {

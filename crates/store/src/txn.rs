@@ -20,7 +20,7 @@ use crate::databases::Counter;
 use crate::limits::EncodingLimit;
 use crate::own::{Overlay, OverlayMark};
 use crate::reclaim::Orphan;
-use crate::row::{self, Key, ObjectId, Space};
+use crate::row::{self, Key, ObjectId, RowKey, Space};
 use crate::store::Store;
 use crate::value::Value;
 use haypile_log::Index;
@@ -104,6 +104,7 @@ pub enum Presence {
 pub struct Savepoint {
     overlay: OverlayMark,
     counts: Counts,
+    named: usize,
     database: u32,
     moved: Vec<(u32, Space)>,
     next_space: Option<Space>,
@@ -145,6 +146,8 @@ pub struct Txn<'s> {
     pub(crate) call: Call<'s>,
     pub(crate) overlay: Overlay,
     pub(crate) counts: Counts,
+    /// Meta rows of keys whose values it changes beside these rows.
+    pub(crate) named: SmallVec<[RowKey; 1]>,
     /// Objects that this transaction made.
     pub(crate) issued: Vec<ObjectId>,
     /// How many of them are older than the last savepoint. Rows of the others may be written ahead of the rest: who goes
@@ -225,6 +228,7 @@ impl<'s> Txn<'s> {
             store,
             overlay: buffers.overlay,
             counts: Counts::new(),
+            named: SmallVec::new(),
             issued: Vec::new(),
             issued_before: 0,
             ahead: Vec::new(),
@@ -358,6 +362,7 @@ impl<'s> Txn<'s> {
         Savepoint {
             overlay: self.overlay.mark(),
             counts: self.counts.clone(),
+            named: self.named.len(),
             database: self.call.database,
             moved: self.moved.clone(),
             next_space: self.next_space,
@@ -374,6 +379,7 @@ impl<'s> Txn<'s> {
     pub fn rollback(&mut self, to: Savepoint) {
         self.overlay.rollback(to.overlay);
         self.counts = to.counts;
+        self.named.truncate(to.named);
         self.call.database = to.database;
         self.moved = to.moved;
         self.next_space = to.next_space;

@@ -194,7 +194,7 @@ fn the_rows_of_the_page_of_consumer_groups_are_those_of_the_store() {
             jobs.append(txn, &key, id, [&b"n"[..], &value].into_iter()).expect("writes");
         }
         jobs.save(txn, &key).expect("writes");
-        Group::create(txn, &jobs, b"g", StreamId::MIN, None).expect("writes");
+        Group::create(txn, &key, &jobs, b"g", StreamId::MIN, None).expect("writes");
     });
     db.run(|txn| {
         let key = txn.key(b"jobs");
@@ -206,7 +206,7 @@ fn the_rows_of_the_page_of_consumer_groups_are_those_of_the_store() {
         let first = StreamId::new(1, 1);
         let held = edit.pending(txn, first).expect("reads").expect("is pending");
         edit.release(txn, first, &held).expect("writes");
-        edit.save(txn).expect("writes");
+        edit.save(txn, &key).expect("writes");
     });
     const PREFIX_BYTES: usize = 15;
     let rows = db.rows();

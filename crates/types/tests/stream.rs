@@ -263,7 +263,7 @@ fn a_trim_of_more_than_a_transaction_may_change_copies_what_stays() {
             stream.save(txn, &key).expect("writes");
             if part == 0 {
                 // The group is not to be lost.
-                Group::create(txn, &stream, b"group", StreamId::new(7, 7), None).expect("writes");
+                Group::create(txn, &key, &stream, b"group", StreamId::new(7, 7), None).expect("writes");
             }
         });
     }

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::{Direction, Stop, Txn};
+use haypile_log::{Effect, Index, Next};
+use haypile_store::{Direction, Stop, Txn, row};
 use haypile_types::Error;
 use haypile_types::stream::{Delivery, Edit, Group, Stream, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,21 @@ fn stream(txn: &mut Txn<'_>) -> Stream {
     Stream::edit(txn, &txn.key(KEY)).expect("reads").expect("is there")
 }
 
+fn create(txn: &mut Txn<'_>, stream: &Stream, name: &[u8], last: StreamId, read: Option<u64>) -> Result<bool, Error> {
+    let key = txn.key(KEY);
+    Group::create(txn, &key, stream, name, last, read)
+}
+
+fn save(txn: &mut Txn<'_>, edit: Edit<'_>) -> Result<(), Error> {
+    let key = txn.key(KEY);
+    edit.save(txn, &key)
+}
+
+fn destroy(txn: &mut Txn<'_>, group: Group<'_>) -> Result<(), Error> {
+    let key = txn.key(KEY);
+    group.destroy(txn, &key)
+}
+
 fn edit<'n>(txn: &mut Txn<'_>, name: &'n [u8]) -> Option<(Stream, Edit<'n>)> {
     let stream = stream(txn);
     let group = Group::find(txn, &stream, name).expect("reads")?;
@@ -93,7 +109,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
         4 => {
             let is_new = db.run(|txn| {
                 let stream = stream(txn);
-                Group::create(txn, &stream, name, id, None).expect("writes")
+                create(txn, &stream, name, id, None).expect("writes")
             });
             assert_eq!(is_new, !model.groups.contains_key(name));
             model.groups.entry(name).or_insert_with(|| ModelGroup { last: id, ..ModelGroup::default() });
@@ -101,7 +117,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
         5 if random.below(4) == 0 => {
             let was_there = db.run(|txn| {
                 let Some((_, edit)) = edit(txn, name) else { return false };
-                edit.group.destroy(txn).expect("removes");
+                destroy(txn, edit.group).expect("removes");
                 true
             });
             assert_eq!(was_there, model.groups.remove(name).is_some());
@@ -112,7 +128,11 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
                 let mut group = edit.group;
                 let consumer = group.consumer(txn, consumer).expect("reads")?;
                 group.remove_consumer(txn, &consumer).expect("removes");
-                group.save(txn).expect("writes");
+                {
+                    let key = txn.key(KEY);
+                    group.save(txn, &key)
+                }
+                .expect("writes");
                 Some(consumer.state.pending)
             });
             let expected = model.groups.get_mut(name).and_then(|group| {
@@ -135,7 +155,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
                         acknowledged += 1;
                     }
                 }
-                edit.save(txn).expect("writes");
+                save(txn, edit).expect("writes");
                 acknowledged
             });
             let expected = model
@@ -148,7 +168,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
             db.run(|txn| {
                 let Some((_, mut edit)) = edit(txn, name) else { return };
                 edit.group.state.last = id;
-                edit.save(txn).expect("writes");
+                save(txn, edit).expect("writes");
             });
             if let Some(group) = model.groups.get_mut(name) {
                 group.last = id;
@@ -162,7 +182,7 @@ fn step(db: &mut Db, model: &mut Model, random: &mut Random) {
                 let held = edit.pending(txn, id).expect("reads");
                 edit.give(txn, id, held.as_ref(), place, now_ms - 5, deliveries).expect("writes");
                 edit.on_active(txn, place);
-                edit.save(txn).expect("writes");
+                save(txn, edit).expect("writes");
             });
             if let Some(group) = model.groups.get_mut(name) {
                 group.see(consumer, now_ms).active_ms = Some(now_ms);
@@ -186,7 +206,7 @@ fn deliver(db: &mut Db, model: &mut Model, random: &mut Random, name: &'static [
             0
         };
         let count = edit.deliver(txn, &stream, place, how, each).expect("delivers");
-        edit.save(txn).expect("writes");
+        save(txn, edit).expect("writes");
         count
     });
     assert_eq!(count, delivered.len() as u64);
@@ -292,8 +312,8 @@ fn nothing_is_left_of_a_group_that_is_destroyed() {
     let before = db.rows();
     db.run(|txn| {
         let stream = stream(txn);
-        Group::create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
-        Group::create(txn, &stream, b"other", StreamId::MIN, None).expect("writes");
+        create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
+        create(txn, &stream, b"other", StreamId::MIN, None).expect("writes");
     });
     for name in [&b"g"[..], b"other"] {
         db.run(|txn| {
@@ -301,11 +321,14 @@ fn nothing_is_left_of_a_group_that_is_destroyed() {
             let (place, _) = edit.see(txn, b"alice").expect("reads");
             let how = Delivery { limit: u64::MAX, acknowledged: false };
             assert_eq!(edit.deliver(txn, &stream, place, how, |_, _| 0).expect("delivers"), 3000);
-            edit.save(txn).expect("writes");
+            save(txn, edit).expect("writes");
         });
     }
     for name in [&b"g"[..], b"other"] {
-        db.run(|txn| edit(txn, name).expect("is there").1.group.destroy(txn).expect("removes"));
+        db.run(|txn| {
+            let (_, edit) = edit(txn, name).expect("is there");
+            destroy(txn, edit.group).expect("removes");
+        });
     }
     let census_is_empty =
         |(row, value): &(&Vec<u8>, &Vec<u8>)| row.last() == Some(&5) && value[..] == [0, 0, 0, 0, 0, 0, 0, 2];
@@ -321,7 +344,7 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
     new_stream(&mut db);
     db.run(|txn| {
         let stream = stream(txn);
-        Group::create(txn, &stream, b"g", StreamId::MIN, None).expect("writes")
+        create(txn, &stream, b"g", StreamId::MIN, None).expect("writes")
     });
     (0..20).for_each(|_| add(&mut db, &mut model, 1000));
     db.store.set_txn_bytes_max(1 << 20);
@@ -333,7 +356,7 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
             let (place, _) = edit.see(txn, b"alice").expect("reads");
             let how = Delivery { limit: u64::MAX, acknowledged: false };
             let count = edit.deliver(txn, &stream, place, how, |_, _| 0).expect("it fits");
-            edit.save(txn).expect("it fits");
+            save(txn, edit).expect("it fits");
             count
         });
         if count == 0 {
@@ -347,7 +370,8 @@ fn as_much_is_delivered_as_can_be_noted_at_once() {
     let mut removed = Ok(());
     db.run(|txn| {
         let savepoint = txn.savepoint();
-        removed = edit(txn, b"g").expect("is there").1.group.destroy(txn);
+        let (_, edit) = edit(txn, b"g").expect("is there");
+        removed = destroy(txn, edit.group);
         txn.rollback(savepoint);
     });
     assert_eq!(removed, Err(Error::Stop(Stop::TooLarge)));
@@ -361,12 +385,15 @@ fn that_a_group_is_gone_depends_on_the_record_that_took_it() {
             let key = txn.key(KEY);
             Stream::create(txn, &key).and_then(|mut stream| stream.save(txn, &key)).expect("writes");
             let stream = stream(txn);
-            Group::create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
+            create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
         });
         if base {
             db.store.flush_now().expect("nothing is broken");
         }
-        db.run(|txn| edit(txn, b"g").expect("is there").1.group.destroy(txn).expect("removes"));
+        db.run(|txn| {
+            let (_, edit) = edit(txn, b"g").expect("is there");
+            destroy(txn, edit.group).expect("removes");
+        });
         let destroyed = db.store.log().last();
         db.run(|txn| {
             assert!(edit(txn, b"g").is_none());
@@ -378,4 +405,61 @@ fn that_a_group_is_gone_depends_on_the_record_that_took_it() {
             assert_eq!(txn.gate(), destroyed);
         });
     }
+}
+
+#[test]
+fn each_change_of_a_group_names_the_key() {
+    let mut db = Db::new();
+    let names_key = |db: &Db, before: Index| {
+        let log = db.store.log();
+        log.sync_through(log.last()).expect("a file takes it");
+        let key = row::meta_row(&db.store.key(0, KEY));
+        let mut reader = log.reader(before);
+        while let Next::Record(record) = reader.next().expect("the log is whole") {
+            let mut effects = haypile_log::effects(record.body).map(|effect| effect.expect("the store wrote it"));
+            assert!(effects.any(|effect| effect == Effect::Touch { key: &key }), "record {}", record.index);
+        }
+        assert!(log.last() > before, "it wrote something");
+    };
+    db.run(|txn| {
+        let key = txn.key(KEY);
+        let mut stream = Stream::create(txn, &key).expect("writes");
+        stream.append(txn, &key, StreamId::new(1, 1), [&b"f"[..], b"v"].into_iter()).expect("writes");
+        stream.save(txn, &key).expect("writes");
+    });
+    type Change = fn(&mut Txn<'_>);
+    let changes: [Change; 4] = [
+        |txn| {
+            let stream = stream(txn);
+            create(txn, &stream, b"g", StreamId::MIN, None).expect("writes");
+        },
+        |txn| {
+            let (stream, mut edit) = edit(txn, b"g").expect("is there");
+            let (place, _) = edit.see(txn, b"alice").expect("reads");
+            let all = Delivery { limit: u64::MAX, acknowledged: false };
+            edit.deliver(txn, &stream, place, all, |_, _| 0).expect("writes");
+            save(txn, edit).expect("writes");
+        },
+        |txn| {
+            let (_, mut edit) = edit(txn, b"g").expect("is there");
+            let held = edit.pending(txn, StreamId::new(1, 1)).expect("reads").expect("is pending");
+            edit.release(txn, StreamId::new(1, 1), &held).expect("writes");
+            save(txn, edit).expect("writes");
+        },
+        |txn| {
+            let (_, edit) = edit(txn, b"g").expect("is there");
+            destroy(txn, edit.group).expect("removes");
+        },
+    ];
+    for change in changes {
+        let before = db.store.log().last();
+        db.run(change);
+        names_key(&db, before);
+    }
+    let before = db.store.log().last();
+    db.run(|txn| {
+        let key = txn.key(KEY);
+        txn.touch_key(&key);
+    });
+    assert_eq!(db.store.log().last(), before, "what changes nothing makes no record");
 }

@@ -306,7 +306,7 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
         take(txn, &mut edit, id, held.as_ref(), place, claim.delivered_ms, claim.deliveries, claim.only_ids)?;
         shown.push(txn, id, &value)?;
     }
-    edit.save(txn)?;
+    edit.save(txn, &key)?;
     Ok(Reply::Elements(shown.entries))
 }
 
@@ -421,6 +421,6 @@ fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {
             txn.long()?;
         }
     }
-    edit.save(txn)?;
+    edit.save(txn, &key)?;
     Ok(Reply::array([id::reply(cursor), Reply::Elements(shown.entries), Reply::Array(removed)]))
 }

@@ -181,7 +181,7 @@ fn create(txn: &mut Txn, args: Args) -> Result<Reply> {
             stream
         }
     };
-    if !Group::create(txn, &stream, args.get(3), last, options.entries_read)? {
+    if !Group::create(txn, &key, &stream, args.get(3), last, options.entries_read)? {
         return Err(Error::text("BUSYGROUP Consumer Group name already exists"));
     }
     txn.on_event(event::STREAM, "xgroup-create", &key);
@@ -205,7 +205,7 @@ fn set_id(txn: &mut Txn, args: Args) -> Result<Reply> {
         id => id::parse_strict(id, 0)?,
     };
     group.state.entries_read = options.entries_read;
-    group.save(txn)?;
+    group.save(txn, &key)?;
     txn.on_event(event::STREAM, "xgroup-setid", &key);
     Ok(Reply::ok())
 }
@@ -214,7 +214,7 @@ fn destroy(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
     let stream = existing(txn, &key)?;
     let Some(group) = Group::find(txn, &stream, args.get(3))? else { return Ok(Reply::Integer(0)) };
-    group.destroy(txn)?;
+    group.destroy(txn, &key)?;
     txn.on_event(event::STREAM, "xgroup-destroy", &key);
     // Who waits to read as a consumer of it learns that it has gone.
     txn.on_ready(&key);
@@ -226,8 +226,9 @@ fn create_consumer(txn: &mut Txn, args: Args) -> Result<Reply> {
     if edit.find(txn, args.get(4))?.is_some() {
         return Ok(Reply::Integer(0));
     }
-    see(txn, &mut edit, &args.key(txn, 2), args.get(4))?;
-    edit.save(txn)?;
+    let key = args.key(txn, 2);
+    see(txn, &mut edit, &key, args.get(4))?;
+    edit.save(txn, &key)?;
     Ok(Reply::Integer(1))
 }
 
@@ -244,8 +245,9 @@ fn delete_consumer(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut group = existing_group(txn, args)?.group;
     let Some(consumer) = group.consumer(txn, args.get(4))? else { return Ok(Reply::Integer(0)) };
     group.remove_consumer(txn, &consumer)?;
-    group.save(txn)?;
-    txn.on_event(event::STREAM, "xgroup-delconsumer", &args.key(txn, 2));
+    let key = args.key(txn, 2);
+    group.save(txn, &key)?;
+    txn.on_event(event::STREAM, "xgroup-delconsumer", &key);
     Ok(Reply::Integer(consumer.state.pending as i64))
 }
 
@@ -282,6 +284,6 @@ fn ack(txn: &mut Txn, args: Args) -> Result<Reply> {
             acknowledged += 1;
         }
     }
-    edit.save(txn)?;
+    edit.save(txn, &key)?;
     Ok(Reply::Integer(acknowledged))
 }

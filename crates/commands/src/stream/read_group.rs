@@ -107,7 +107,7 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
                 })? > 0
             }
         };
-        edit.save(txn)?;
+        edit.save(txn, &key)?;
         if is_served {
             found.push((Reply::Bulk(Bytes::Owned(key.name.to_vec())), Reply::Elements(entries)));
         }

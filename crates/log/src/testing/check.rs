@@ -43,7 +43,7 @@ fn check_body(body: &[u8]) {
         items += 1;
         payload += match effect {
             Ok(Effect::Put { key, value }) => key.len() + value.len(),
-            Ok(Effect::Delete { key }) => key.len(),
+            Ok(Effect::Delete { key } | Effect::Touch { key }) => key.len(),
             Ok(Effect::Patch { key, offset, bytes, len_after }) => {
                 assert!(u64::from(offset) + bytes.len() as u64 <= u64::from(len_after), "a patch lies in its row");
                 key.len() + bytes.len()

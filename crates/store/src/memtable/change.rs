@@ -39,7 +39,7 @@ impl<'a> Change<'a> {
             Effect::Splice { key, offset, removed, bytes, len_after } => {
                 Some((key, Change::Splice(Splice { offset, removed, bytes, len_after })))
             }
-            Effect::Put { .. } | Effect::Delete { .. } | Effect::Count { .. } => None,
+            Effect::Put { .. } | Effect::Delete { .. } | Effect::Count { .. } | Effect::Touch { .. } => None,
         }
     }
 

@@ -122,6 +122,15 @@ impl Txn<'_> {
         if self.overlay.main_bytes() as u64 > self.store.txn_bytes_max() { Err(Stop::TooLarge) } else { Ok(()) }
     }
 
+    /// Names a key whose value this transaction changes, and whose meta row stays as it is. Invariant: a record names each key
+    /// whose elements it writes, by this or by its meta row.
+    pub fn touch_key(&mut self, key: &Key<'_>) {
+        let row = row::meta_row(key);
+        if !self.named.contains(&row) {
+            self.named.push(row);
+        }
+    }
+
     /// Adds to a counter of a space: part of this transaction's record.
     #[inline]
     pub fn count(&mut self, space: Space, counter: Counter, delta: i64) {

@@ -9,7 +9,7 @@ use crate::element::{ROW_PREFIX_BYTES, Rows};
 use crate::key::damaged;
 use crate::{Error, Result};
 use haypile_store::row::RowKey;
-use haypile_store::{Direction, Txn};
+use haypile_store::{Direction, Key, Txn};
 use std::ops::ControlFlow;
 
 /// The number of groups, and the number that the next one gets.
@@ -137,6 +137,7 @@ impl<'n> Group<'n> {
     /// Makes a group of a stream whose key exists; `false` if the stream has one of this name.
     pub fn create(
         txn: &mut Txn<'_>,
+        key: &Key<'_>,
         stream: &Stream,
         name: &[u8],
         last: StreamId,
@@ -152,12 +153,14 @@ impl<'n> Group<'n> {
         let state = GroupState { number, last, entries_read, pending: 0, consumers: 0, next_consumer: 0 };
         txn.put_row(&row_of(&rows, name), &[&state.encode()])?;
         Census { groups: census.groups + 1, next }.write(txn, &rows)?;
+        txn.touch_key(key);
         Ok(true)
     }
 
-    /// Writes the group's row if it has changed.
+    /// Writes the group's row if it has changed. The record names the stream's key, whatever else of the group it changes.
     #[inline]
-    pub fn save(&mut self, txn: &mut Txn<'_>) -> Result<()> {
+    pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        txn.touch_key(key);
         if self.state != self.saved {
             txn.put_row(&row_of(&self.rows, self.name), &[&self.state.encode()])?;
             self.saved = self.state;
@@ -166,7 +169,8 @@ impl<'n> Group<'n> {
     }
 
     /// Removes the group with all rows that belong to it.
-    pub fn destroy(self, txn: &mut Txn<'_>) -> Result<()> {
+    pub fn destroy(self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
+        txn.touch_key(key);
         self.long_if(txn, self.state.pending.saturating_add(u64::from(self.state.consumers)))?;
         for kind in [Kind::Consumer, Kind::Pending, Kind::ByConsumer] {
             let (from, until) = self.range_of(kind);

@@ -76,7 +76,7 @@ impl Maker {
         self.end_group(txn, key)?;
         let stream = self.stream(txn, key)?;
         let entries_read = entries_read.unwrap_or_else(|| stream.head.entries_up_to(last));
-        if !Group::create(txn, stream, name, last, entries_read)? {
+        if !Group::create(txn, key, stream, name, last, entries_read)? {
             return Ok(false);
         }
         let state = Group::find(txn, stream, name)?.expect("it was just made").state;
@@ -159,7 +159,7 @@ impl Maker {
         if let Some(Growing { name, written, state }) = self.group.take() {
             let mut group = self.stream(txn, key)?.group(&name, written);
             group.state = state;
-            group.save(txn)?;
+            group.save(txn, key)?;
         }
         Ok(())
     }

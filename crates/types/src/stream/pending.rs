@@ -10,7 +10,7 @@ use super::{Kind, StreamId};
 use crate::Result;
 use crate::key::damaged;
 use haypile_store::row::RowKey;
-use haypile_store::{Direction, Txn};
+use haypile_store::{Direction, Key, Txn};
 use smallvec::SmallVec;
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -263,11 +263,11 @@ impl<'n> Edit<'n> {
     }
 
     /// Writes the rows of the group and the consumers if they have changed.
-    pub fn save(mut self, txn: &mut Txn<'_>) -> Result<()> {
+    pub fn save(mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         for consumer in &mut self.consumers {
             self.group.save_consumer(txn, consumer)?;
         }
-        self.group.save(txn)
+        self.group.save(txn, key)
     }
 }
 
