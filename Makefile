@@ -70,6 +70,7 @@ damage: build harness ## delete, cut and flip files, and compare what comes up (
 soak: build harness ## mixed load for long (MINUTES=), then attacks beside an innocent client
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) hostile
+	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) hostile --defaults
 
 fuzz: build-tools ## fuzz what parses bytes (TARGET=parser|...|all, RUNS=)
 	scripts/fuzz $(TARGET) $(RUNS)

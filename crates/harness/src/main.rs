@@ -348,6 +348,12 @@ struct Hostile {
     /// The factor on the usual size of each attack.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
+    /// Attacks a server with its default settings, of which only waits are judged, instead of a small one.
+    #[arg(long)]
+    defaults: bool,
+    /// Attacks redis-server as well, each time after the server, and prints ratios.
+    #[arg(long)]
+    compare: bool,
 }
 
 fn main() -> ExitCode {
@@ -564,7 +570,9 @@ fn run_soak(arguments: &Soak) -> Result<bool> {
 
 fn run_hostile(arguments: &Hostile) -> Result<bool> {
     hostile::run(&hostile::Options {
-        server: arguments.under.template(hostile::DIRECTIVES)?,
+        server: arguments.under.template(if arguments.defaults { "" } else { hostile::DIRECTIVES })?,
+        resident_bytes_max: (!arguments.defaults).then_some(hostile::RESIDENT_BYTES_MAX),
+        base: arguments.compare.then(|| Template::redis("")).transpose()?,
         time: Duration::from_secs_f64(arguments.seconds),
         attacks: arguments.attacks.clone(),
         scale: arguments.scale,

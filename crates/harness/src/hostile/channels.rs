@@ -8,11 +8,13 @@ use crate::client::Client;
 pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "publish-patterns", prepare: super::nothing, attack: publish_patterns },
     Attack { name: "publish-pattern-clients", prepare: super::nothing, attack: publish_pattern_clients },
+    Attack { name: "publish-by-many", prepare: super::nothing, attack: publish_by_many },
     Attack { name: "subscribe-many", prepare: super::nothing, attack: subscribe_many },
 ];
 
 /// The number of patterns: as many as one client may have within the server's `maxmemory-clients`.
 const PATTERNS: usize = 100_000;
+const PUBLISHERS: usize = 500;
 const CHANNELS: usize = 100_000;
 
 /// Returns a channel's name that such patterns fail on only after long work.
@@ -54,6 +56,29 @@ fn publish_pattern_clients(site: &Site) -> Result<()> {
         subscribers.push(subscriber);
     }
     site.repeat(&[b"PUBLISH".to_vec(), channel(), b"text".to_vec()])
+}
+
+/// Publishes from very many connections at once to one client with many patterns.
+fn publish_by_many(site: &Site) -> Result<()> {
+    let mut subscriber = site.client()?;
+    psubscribe(&mut subscriber, 0..site.count(PATTERNS))?;
+    let mut publishers = (0..site.count(PUBLISHERS)).map(|_| site.client()).collect::<Result<Vec<_>>>()?;
+    let publish = [b"PUBLISH".to_vec(), channel(), b"text".to_vec()];
+    loop {
+        for publisher in &mut publishers {
+            publisher.push(&publish);
+            publisher.flush()?;
+        }
+        for publisher in &mut publishers {
+            right(publisher.read()?)?;
+            if site.is_over() {
+                break;
+            }
+        }
+        if !site.again() {
+            return Ok(());
+        }
+    }
 }
 
 fn subscribe_many(site: &Site) -> Result<()> {

@@ -14,8 +14,8 @@ use crate::client::Client;
 
 /// The time between two requests.
 const EVERY: Duration = Duration::from_millis(1);
-/// The number of connections: more than the workers of the server under attack, so that each has one.
-const CONNECTIONS: usize = 4;
+/// The number of connections: more than a server has workers on usual machines, so that each has one.
+const CONNECTIONS: usize = 16;
 const KEYS: usize = 1000;
 
 /// The times that requests have waited for their replies.

@@ -7,6 +7,7 @@ use super::{Attack, Site, nothing, right};
 pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "del-many", prepare: nothing, attack: del_many },
     Attack { name: "unlink-hashes", prepare: nothing, attack: unlink_hashes },
+    Attack { name: "unlink-large-hashes", prepare: nothing, attack: unlink_large_hashes },
     Attack { name: "mset-many", prepare: nothing, attack: mset_many },
     Attack { name: "mget-many", prepare: prepare_keys, attack: mget_many },
     Attack { name: "exists-touch-many", prepare: prepare_keys, attack: exists_touch_many },
@@ -56,6 +57,24 @@ fn unlink_hashes(site: &Site) -> Result<()> {
     let mut client = site.client()?;
     loop {
         site.fill(site.count(KEYS), |number| vec!["HSET".into(), key(number), "field".into(), "value".into()])?;
+        right(client.call(&unlink)?)?;
+        if !site.again() {
+            return Ok(());
+        }
+    }
+}
+
+/// Makes hashes of tens of thousands of fields, and removes all of them in one command.
+fn unlink_large_hashes(site: &Site) -> Result<()> {
+    const HASHES: usize = 10;
+    let name = |number: usize| format!("hash:{number}");
+    let unlink: Vec<String> = ["UNLINK".into()].into_iter().chain((0..HASHES).map(name)).collect();
+    let mut client = site.client()?;
+    loop {
+        site.fill(site.count(KEYS).div_ceil(STEP), |step| {
+            let fields = (0..STEP).flat_map(|at| [format!("field:{step}:{at}"), at.to_string()]);
+            ["HSET".into(), name(step % HASHES)].into_iter().chain(fields).collect()
+        })?;
         right(client.call(&unlink)?)?;
         if !site.again() {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Hostile clients beside an innocent one: each attack runs for some seconds on a small server of its own, while
 //! another client sends small requests a thousand times a second. Asserted is that the innocent client hardly waits,
-//! and that the server stays within its memory.
+//! and that the server stays within its memory. The same attack on redis-server, in the same run, and a run without an
+//! attack tell what of a wait is the machine's.
 //!
 //! An attack is a row of [`ATTACKS`]: a function that prepares data and one that attacks until its time is over. The
 //! other files of this folder have the attacks by subject; `innocent` measures.
@@ -10,6 +11,7 @@ mod innocent;
 mod keys;
 mod memory;
 mod ports;
+mod row;
 mod sessions;
 mod sorting;
 
@@ -23,23 +25,23 @@ use crate::bench::process::resident_bytes;
 use crate::client::{Client, Reply};
 use crate::port::free_port;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
-use innocent::Waits;
+use row::{Comparison, Row};
 
-/// Directives of the server under attack.
+/// Directives of a small server.
 pub const DIRECTIVES: &str = "--maxmemory 128mb --workers 2";
-
-/// The longest wait of the innocent client in all but one of a hundred requests.
-pub const P99_MAX: Duration = Duration::from_millis(5);
-/// The longest wait of the innocent client.
-pub const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// The most resident memory of the server: `maxmemory` and a quarter of it, half of it for clients as
+/// The most resident memory of a server with `DIRECTIVES`: `maxmemory` and a quarter of it, half of it for clients as
 /// `maxmemory-clients` has it by default, and 96 MB for the program, its threads and the spare memory of its allocator.
 pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
+
 /// The interval between two samples of the resident memory.
 const SAMPLE: Duration = Duration::from_millis(20);
 
 pub struct Options {
     pub server: Template,
+    /// The most resident memory of that server; `None` where only waits are judged.
+    pub resident_bytes_max: Option<u64>,
+    /// The redis-server that is attacked in turn with it.
+    pub base: Option<Template>,
     /// The duration of each attack.
     pub time: Duration,
     /// The names of attacks; empty for all.
@@ -68,6 +70,10 @@ const ATTACKS: &[&[Attack]] = &[
     memory::ATTACKS,
 ];
 
+/// Attacks that redis-server is not measured beside: it has no port for metrics, and its only thread waits for the
+/// target of a MIGRATE.
+const NOT_ON_BASE: &[&str] = &[ports::METRICS, sessions::MIGRATE];
+
 /// Runs the attacks and prints their table; returns true if the innocent client was served well beside each.
 pub fn run(options: &Options) -> Result<bool> {
     let known: Vec<&Attack> = ATTACKS.iter().copied().flatten().collect();
@@ -76,18 +82,22 @@ pub fn run(options: &Options) -> Result<bool> {
         ensure!(known.iter().any(|attack| attack.name == name), "no attack {name}; there are {}", names());
     }
     println!("hostile: {} s for each attack", options.time.as_secs_f64());
-    println!(
-        "{:<24} | {:>8} | {:>8} | {:>8} | {:>8} | {:>8} | ok",
-        "attack", "attacks", "p50 ms", "p99 ms", "pause ms", "MB"
-    );
     let chosen = known
         .into_iter()
         .filter(|attack| options.attacks.is_empty() || options.attacks.iter().any(|name| name == attack.name));
+    row::print_head();
+    let mut comparison = Comparison::default();
     let mut all_ok = true;
     for attack in chosen {
-        let row = play(attack, options).with_context(|| format!("the attack {}", attack.name))?;
-        all_ok &= row.is_ok();
-        row.print(attack.name);
+        let row = play(attack, options, &options.server).with_context(|| format!("the attack {}", attack.name))?;
+        let base = options.base.as_ref().filter(|_| !NOT_ON_BASE.contains(&attack.name));
+        // An attack may be too much for redis-server, which is then no measure.
+        let base = base.and_then(|server| {
+            let row = play(attack, options, server);
+            row.inspect_err(|error| println!("{} on redis-server: {error:#}", attack.name)).ok()
+        });
+        all_ok &= row.is_ok(options.resident_bytes_max);
+        comparison.print(attack.name, row, base, options.resident_bytes_max);
     }
     println!(
         "hostile: {}",
@@ -96,41 +106,16 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all_ok)
 }
 
-/// The effects of an attack on others.
-struct Row {
-    rounds: u64,
-    waits: Waits,
-    resident_bytes: u64,
-}
-
-impl Row {
-    fn is_ok(&self) -> bool {
-        self.waits.p99() < P99_MAX && self.waits.longest() < PAUSE_MAX && self.resident_bytes < RESIDENT_BYTES_MAX
-    }
-
-    fn print(&self, name: &str) {
-        let ms = |wait: Duration| wait.as_secs_f64() * 1e3;
-        println!(
-            "{name:<24} | {:>8} | {:>8.2} | {:>8.2} | {:>8.1} | {:>8} | {}",
-            self.rounds,
-            ms(self.waits.p50()),
-            ms(self.waits.p99()),
-            ms(self.waits.longest()),
-            self.resident_bytes / 1_000_000,
-            if self.is_ok() { "yes" } else { "NO" }
-        );
-    }
-}
-
-fn play(attack: &Attack, options: &Options) -> Result<Row> {
+/// Runs one attack on one server, started for it.
+fn play(attack: &Attack, options: &Options, server: &Template) -> Result<Row> {
     let mut place = Workplace::new("hostile", None)?;
     let mut site = Site::new(options);
     let template = match attack.name {
         ports::METRICS => {
             site.metrics_port = free_port()?;
-            options.server.with(&format!("--metrics-port {}", site.metrics_port))?
+            server.with(&format!("--metrics-port {}", site.metrics_port))?
         }
-        _ => options.server.clone(),
+        _ => server.clone(),
     };
     let (mut server, _) = Server::start(&template, &place)?;
     site.port = server.port();

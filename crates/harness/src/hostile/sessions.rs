@@ -11,8 +11,11 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "watch-many", prepare: nothing, attack: watch_many },
     Attack { name: "watch-one-by-many", prepare: nothing, attack: watch_one_by_many },
     Attack { name: "client-list", prepare: nothing, attack: client_list },
-    Attack { name: "migrate-to-the-silent", prepare: prepare_migrate, attack: migrate_to_the_silent },
+    Attack { name: MIGRATE, prepare: prepare_migrate, attack: migrate_to_the_silent },
 ];
+
+/// The name of the attack by transfers.
+pub(super) const MIGRATE: &str = "migrate-to-the-silent";
 
 const WATCHED: usize = 200_000;
 const CLIENTS: usize = 2000;
