@@ -657,11 +657,11 @@ fn what_cannot_be_read_is_neither_sound_nor_a_defect() {
     server.stop();
     assert_eq!(check(dir.path()).code, Some(0));
 
-    fs::write(dir.path().join("HAYPILE"), "haypile data directory\nformat 2\nengine rocksdb\n")
+    fs::write(dir.path().join("HAYPILE"), "haypile data directory\nformat 3\nengine rocksdb\n")
         .expect("it is writable");
     let checked = check(dir.path());
     assert_eq!(checked.code, Some(2), "{checked:?}");
-    assert!(checked.errors.contains("is of format 2, which is newer"), "{checked:?}");
+    assert!(checked.errors.contains("is of format 3, which is newer"), "{checked:?}");
 }
 
 #[test]
