@@ -89,11 +89,12 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut comparison = Comparison::default();
     let mut all_ok = true;
     for attack in chosen {
-        let row = play(attack, options, &options.server).with_context(|| format!("the attack {}", attack.name))?;
+        let row =
+            play(attack, options, &options.server, true).with_context(|| format!("the attack {}", attack.name))?;
         let base = options.base.as_ref().filter(|_| !NOT_ON_BASE.contains(&attack.name));
         // An attack may be too much for redis-server, which is then no measure.
         let base = base.and_then(|server| {
-            let row = play(attack, options, server);
+            let row = play(attack, options, server, false);
             row.inspect_err(|error| println!("{} on redis-server: {error:#}", attack.name)).ok()
         });
         all_ok &= row.is_ok(options.resident_bytes_max);
@@ -106,8 +107,9 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all_ok)
 }
 
-/// Runs one attack on one server, started for it.
-fn play(attack: &Attack, options: &Options, server: &Template) -> Result<Row> {
+/// Runs one attack on one server, started for it. `explains` has the server's last lines shown, and its files kept,
+/// where the attack cannot go on.
+fn play(attack: &Attack, options: &Options, server: &Template, explains: bool) -> Result<Row> {
     let mut place = Workplace::new("hostile", None)?;
     let mut site = Site::new(options);
     let template = match attack.name {
@@ -137,6 +139,9 @@ fn play(attack: &Attack, options: &Options, server: &Template) -> Result<Row> {
         attacked.context("attacking").and(waits).map(|waits| (waits, resident))
     })
     .inspect_err(|_| {
+        if !explains {
+            return;
+        }
         let ended =
             server.ended().ok().flatten().map_or(String::new(), |status| format!("the server ended: {status}\n"));
         eprintln!("{ended}its last lines:\n{}\nin {}", place.log_tail(), place.keep().display());
