@@ -6,12 +6,8 @@ use crate::source::{Source, closing, is_word, names, sources};
 const LINES_MAX: usize = 80;
 
 /// Functions that are longer, by crate and name, with their lines. Figures here only shrink.
-const LONGER: &[(&str, &str, usize)] = &[
-    ("config", "read", 88),
-    ("harness", "write_until", 85),
-    ("store", "transact", 93),
-    ("store", "visit_step", 91),
-];
+const LONGER: &[(&str, &str, usize)] =
+    &[("config", "read", 88), ("harness", "write_until", 85), ("store", "transact", 93), ("store", "visit_step", 91)];
 
 /// The name and the lines of each function that has a body.
 fn functions(source: &Source) -> Vec<(String, usize)> {
