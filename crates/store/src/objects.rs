@@ -175,6 +175,22 @@ mod tests {
         assert_eq!(objects.issue::<Infallible>(false, |_, _| panic!("not twice")), Ok(None));
     }
 
+    /// Whoever takes an id, settles some or asks for the bound goes on while the log is asked for more, ahead or not.
+    #[test]
+    fn ids_are_free_while_the_log_is_asked_for_more() {
+        let objects = Objects::default();
+        let asked = RefCell::new(0);
+        for _ in 0..LEASE {
+            let lease = |_, _| {
+                *asked.borrow_mut() += 1;
+                objects.ids.try_lock().map(drop).ok_or("the ids are held")
+            };
+            // What is leased ahead hides its error: the ids are looked at here.
+            objects.issue(true, lease).expect("nobody holds the ids").expect("it waits");
+        }
+        assert_eq!(*asked.borrow(), 2, "one lease, and one ahead: a refused one is tried again");
+    }
+
     #[test]
     fn a_log_that_takes_nothing_is_not_asked_for_each_id() {
         let objects = Objects::default();
