@@ -266,6 +266,12 @@ fn element(random: &mut Random) -> Vec<u8> {
     (random.below(ELEMENTS) as u32).to_be_bytes().to_vec()
 }
 
+/// Names a key of the database in the record, as whoever changes an object does: the model's objects belong to no key.
+fn name_owner(txn: &mut Txn<'_>, database: u32) {
+    let key = txn.key_in(database, b"owner");
+    txn.touch_key(&key);
+}
+
 fn make_object(
     txn: &mut Txn<'_>,
     model: &mut Model,
@@ -275,6 +281,7 @@ fn make_object(
 ) -> Result<(), Stop> {
     let (id, slot) = (txn.new_object()?, Slot(random.below(200) as u16 * 80));
     let space = txn.space(database);
+    name_owner(txn, database);
     let mut object = Object { id, slot, rows: BTreeMap::new() };
     let row_bytes = if large && random.chance(30) { 120 << 10 } else { 1 + random.below(200) as usize };
     for _ in 0..random.below(20) {
@@ -291,6 +298,7 @@ fn make_object(
 fn change_object(txn: &mut Txn<'_>, content: &mut Content, database: u32, random: &mut Random) -> Result<(), Stop> {
     let Some(number) = pick(&content.objects, random) else { return Ok(()) };
     let object = content.objects.get_mut(&number).expect("just picked");
+    name_owner(txn, database);
     for _ in 0..1 + random.below(4) {
         let element = element(random);
         let row = row::data_row(txn.space(database), object.slot, object.id, &element);
