@@ -9,6 +9,7 @@ use crate::apply::{Effects, Latching, OwnEffects, ParsedEffects, latch_all, pars
 use crate::intent::{intent_row, intent_value};
 use crate::own::print_of_row;
 use crate::reclaim::Orphan;
+use crate::role::Role;
 use crate::row::{Family, parse_meta_row, space_of};
 use crate::staged::{OneLatch, ROWS_AT_ONCE};
 use crate::store::Store;
@@ -91,12 +92,12 @@ impl Txn<'_> {
             }
         }
         self.named = named;
-        debug_assert!(self.names_all_keys(), "a record names each key whose elements it writes");
     }
 
-    /// Whether each element that the record writes lies where a meta row does that it names. An object stays where it was made
-    /// when its key is renamed: then both names are there, and only the space is the same.
-    fn names_all_keys(&self) -> bool {
+    /// Returns whether each element that the record will write lies where a meta row does that it names: what readers of a
+    /// follower are kept out by. An object stays where it was made when its key is renamed: then both names are there, and
+    /// only the space is the same.
+    pub fn names_all_keys(&self) -> bool {
         let named = || self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
         let is_element = |row: &&[u8]| matches!(Family::of(row), Some(Family::Data | Family::Score));
         self.overlay.keys().filter(is_element).all(|row| named().any(|key| Some(key.space) == space_of(row)))
@@ -160,6 +161,7 @@ impl Store {
     /// Takes room in the log for a record with this body; what may fail or wait of a commit is over then.
     #[inline]
     pub(crate) fn propose(&self, body: &[u8], time_ms: u64, mode: Mode) -> Result<Proposal<'_>, Stop> {
+        assert_eq!(self.role.get(), Role::Leading, "only a store that leads makes records");
         Ok(Proposal { reserved: self.reserve(body.len(), mode)?, body_crc: body_crc(body), time_ms })
     }
 

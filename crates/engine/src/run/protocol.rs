@@ -78,6 +78,7 @@ pub(crate) fn conclude(
         Keeps::Effects | Keeps::Findings => {
             let exchanged = exchanged_keys(engine, store, txn)?;
             let is_sure = service.as_ref().map_or(Ok(()), |service| service.confirm());
+            debug_assert!(txn.names_all_keys(), "a record names each key whose elements it writes");
             is_sure.and_then(|()| txn.commit()).map(|_| {
                 engine.count_expired(txn);
                 if engine.watches.any() {
