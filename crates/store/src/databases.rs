@@ -95,6 +95,11 @@ pub fn dead_space(row: &[u8]) -> Option<Space> {
     number.try_into().map(|bytes| Space(u32::from_be_bytes(bytes))).ok()
 }
 
+/// Whether a row says which space a database is.
+pub(crate) fn is_database_row(row: &[u8]) -> bool {
+    row.starts_with(&system_row(SystemScope::Replicated, DATABASE_ROW))
+}
+
 /// The lowest space that was never a database, as u32 BE.
 pub fn next_space_row() -> crate::row::RowKey {
     system_row(SystemScope::Replicated, NEXT_ROW)

@@ -689,7 +689,9 @@ impl Frozen {
     fn own_rows(&self, history: History, dead: &[Space]) -> OwnRows {
         let mut rows = OwnRows::new();
         rows.insert(applied_row(), Some(encode_applied(self.index, history)));
-        rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))));
+        // Which spaces have counters in memory depends on a node's starts, and so no row says that there is nothing.
+        let counted = |counts: &CountsAt| counts.iter().any(|count| *count != 0).then(|| encode_counts(counts));
+        rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), counted(counts))));
         // Dead spaces have no counters any more.
         rows.extend(dead.iter().map(|space| (counts_row(*space), None)));
         rows.extend(self.gone.iter().map(|space| (dead_row(*space), None)));

@@ -129,7 +129,7 @@ impl Store {
     ) -> Result<(), OpenError> {
         self.replay_all(&mut replay, lacking, progress)?;
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
-        self.role.set(Role::Leading);
+        self.role.set(if self.options.log.follows { Role::Following } else { Role::Leading });
         if lacking.is_some() && !self.base.is_read_only() {
             // Records without effects follow a history that begins with data which the base never took: it gets beyond them.
             self.flush_now().map_err(OpenError)?;

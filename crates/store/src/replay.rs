@@ -166,7 +166,10 @@ impl Store {
 
     /// The rows that a record changes in part and does not write first: read before any latch is taken. Also those that are in
     /// the memtable, because the flush may take them from there at any time. Refuses a splice of a row of another length.
-    fn rows_below_changes<'a>(&self, effects: &[Effect<'a>]) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
+    pub(crate) fn rows_below_changes<'a>(
+        &self,
+        effects: &[Effect<'a>],
+    ) -> Result<HashMap<&'a [u8], Option<Value>>, String> {
         let mut below = HashMap::new();
         if !effects.iter().any(|effect| Change::of(effect).is_some()) {
             return Ok(below);

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(crate) enum Role {
     /// From its own log, which is read at open: the store appends nothing.
     Replaying = 0,
+    /// From another store's log, one by one: the store appends nothing of itself.
+    Following = 1,
     /// From its own transactions.
-    Leading = 1,
+    Leading = 2,
 }
 
 /// The role that a store has now.
@@ -27,6 +29,7 @@ impl RoleNow {
     pub fn get(&self) -> Role {
         match self.0.load(Ordering::Acquire) {
             0 => Role::Replaying,
+            1 => Role::Following,
             _ => Role::Leading,
         }
     }

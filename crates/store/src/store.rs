@@ -165,7 +165,7 @@ const SLOW_MAX: Duration = Duration::from_secs(1);
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// How long a command on the I/O pool waits for room in the log or the memtable.
-const ROOM_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// How long what is written ahead waits for the flush: it may be the rest of a command that has run for minutes, and holds up
 /// nobody but those who want its keys.
@@ -457,7 +457,7 @@ impl Store {
     pub(crate) fn last_applied(&self) -> Index {
         match self.role.get() {
             Role::Replaying => Index(self.replayed.load(Ordering::Acquire)),
-            Role::Leading => self.log.last(),
+            Role::Following | Role::Leading => self.log.last(),
         }
     }
 

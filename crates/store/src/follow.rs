@@ -1,0 +1,146 @@
+//! A store that follows another one's log: each record goes into its own log at the same index and is applied as it was there,
+//! under the same latches. Until it leads, it makes no record of its own.
+//!
+//! The leader applied a record while it held the locks of its keys. Who reads the follower in steps holds them, too, so that
+//! the caller is asked for them: by the hashes of the keys that the record names.
+
+use crate::apply::{Latching, ParsedEffects, parse, row_of};
+use crate::databases::is_database_row;
+use crate::role::Role;
+use crate::row::parse_meta_row;
+use crate::staged::{OneLatch, ROWS_AT_ONCE};
+use crate::store::{ROOM_WAIT, Store};
+use crate::txn::Stop;
+use haypile_log::{Effect, HistoryStart, Kind, Record, Reservation, body_crc};
+
+/// Whose reads a record may not come between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'h> {
+    /// Those of these keys, by the hashes of their names: ascending, each once.
+    Keys(&'h [u32]),
+    /// Everybody's: the record changes which databases there are.
+    Everything,
+}
+
+/// The locks of keys, as the one who serves readers keeps them.
+pub trait RecordLocks {
+    /// Runs `apply`, once, while nobody reads what is named. May wait for readers.
+    fn hold(&self, named: Named<'_>, apply: &mut dyn FnMut());
+}
+
+/// Why a record was not taken. Nothing has happened, and the same record comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowError {
+    /// The store or its log takes nothing now: it may be tried again.
+    Refused(String),
+    /// The record does not belong to what is here.
+    Damaged(String),
+}
+
+impl std::fmt::Display for FollowError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (FollowError::Refused(why) | FollowError::Damaged(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for FollowError {}
+
+impl Store {
+    /// Takes the next record of the log that this store follows. Waits for room in the memtable and the log. One thread calls it.
+    ///
+    /// # Errors
+    /// There is no room, or the record is damaged. Nothing has happened.
+    ///
+    /// # Panics
+    /// The store leads; or the record is not the next one of the history that this store is in.
+    pub fn follow(&self, record: &Record<'_>, locks: &dyn RecordLocks) -> Result<(), FollowError> {
+        assert_eq!(self.role.get(), Role::Following, "only a store that follows takes another one's records");
+        assert_eq!(record.history, self.history(), "a history is adopted before its records come");
+        let damaged = |why: String| FollowError::Damaged(format!("record {}: {why}", record.index));
+        self.wait_for_room().map_err(|stop| match stop {
+            Stop::Refused(why) => FollowError::Refused(why),
+            other => FollowError::Refused(format!("{other:?}")),
+        })?;
+        let mut effects = Vec::new();
+        if record.kind == Kind::Effects {
+            parse(record.body, &mut effects).map_err(damaged)?;
+        }
+        let below = self.rows_below_changes(&effects).map_err(damaged)?;
+        let reserved = self.log.reserve_within(record.body.len(), ROOM_WAIT);
+        let reserved = reserved.map_err(|error| {
+            self.flush.on_log_refused();
+            FollowError::Refused(error.to_string())
+        })?;
+        let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
+        let hashes = named_hashes(&effects);
+        let is_exchange = effects.iter().filter_map(row_of).any(is_database_row);
+        let named = if is_exchange { Named::Everything } else { Named::Keys(&hashes) };
+        locks.hold(named, &mut || {
+            let (reserved, effects) = taken.take().expect("a record is applied once");
+            self.take_in(record, reserved, effects);
+        });
+        assert!(taken.is_none(), "the locks were held for the record");
+        self.after_commit();
+        Ok(())
+    }
+
+    /// Appends and applies a record while its keys are locked.
+    fn take_in(&self, record: &Record<'_>, reserved: Reservation<'_>, effects: ParsedEffects<'_, '_>) {
+        if effects.effects.len() > ROWS_AT_ONCE {
+            let keys = effects.effects.iter().filter_map(row_of).filter_map(parse_meta_row);
+            let _turn = self.staged.begin(keys);
+            self.append_and_apply(record, reserved, effects, &mut OneLatch::new(&self.memtable));
+        } else {
+            let mut latches = self.latch_all(effects.effects);
+            self.append_and_apply(record, reserved, effects, &mut latches);
+        }
+    }
+
+    /// Under the latches, or in a turn that keeps freezes out: a generation has all of a record and its index, or neither.
+    fn append_and_apply<'l>(
+        &self,
+        record: &Record<'_>,
+        reserved: Reservation<'_>,
+        mut effects: ParsedEffects<'_, '_>,
+        latches: &mut impl Latching<'l>,
+    ) {
+        let Record { index, term, entry, kind, time_ms, body, .. } = *record;
+        self.log.begin_entry(term, entry);
+        self.log.append_at(reserved, index, kind, time_ms, body, body_crc(body));
+        self.apply(index, &mut effects, latches, self.written_at(time_ms));
+    }
+
+    /// Goes on with the next history of the log that this store follows.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced. It may be tried again.
+    ///
+    /// # Panics
+    /// The history does not fork right behind the last record.
+    pub fn adopt_history(&self, start: HistoryStart) -> Result<(), FollowError> {
+        assert_eq!(self.role.get(), Role::Following, "a store that leads begins its histories itself");
+        self.log.adopt_history(start).map_err(|error| FollowError::Refused(error.to_string()))
+    }
+
+    /// Ends following: from here on the store makes records of its own, in a history that forks behind the last one that it took.
+    /// Objects that the former leader had not finished are garbage, and their ids are never used again.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced. The store follows still.
+    pub fn lead(&self) -> Result<HistoryStart, FollowError> {
+        assert_eq!(self.role.get(), Role::Following, "a store begins to lead once");
+        let start = self.log.begin_history().map_err(|error| FollowError::Refused(error.to_string()))?;
+        self.role.set(Role::Leading);
+        Ok(start)
+    }
+}
+
+/// The hashes of the keys that a record names, ascending, each once.
+fn named_hashes(effects: &[Effect<'_>]) -> Vec<u32> {
+    let mut hashes: Vec<u32> =
+        effects.iter().filter_map(row_of).filter_map(parse_meta_row).map(|key| key.hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
