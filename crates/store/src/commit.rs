@@ -84,7 +84,12 @@ impl Txn<'_> {
 
     /// Names in the record the keys whose elements change while their meta rows stay.
     fn name_keys(&mut self) {
-        let named = std::mem::take(&mut self.named);
+        if self.named.is_empty() {
+            return;
+        }
+        let mut named = std::mem::take(&mut self.named);
+        named.sort_unstable();
+        named.dedup();
         for row in &named {
             // What changed nothing at all makes no record.
             if !self.overlay.is_empty() && self.overlay.find_row(row).is_none() {
