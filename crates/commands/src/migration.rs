@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// What a call of MIGRATE asks for.
+/// The request that a call of MIGRATE makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration<'a> {
     pub host: &'a [u8],

@@ -21,7 +21,7 @@ pub trait Clients {
 /// Which commands a pause holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// Those that change data or send messages.
+    /// Commands that change data or send messages.
     Writes,
     All,
 }

@@ -52,7 +52,7 @@ pub trait Connection {
     fn monitor(&mut self) -> Result<bool>;
 }
 
-/// What a client library tells about itself.
+/// The facts that a client library tells about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     Name,

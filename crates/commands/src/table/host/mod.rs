@@ -1,4 +1,4 @@
-//! What a command asks of its connection and of the server, by subject.
+//! The questions and requests of a command to its connection and to the server, by subject.
 //!
 //! Owns the traits only, each with its types. The engine implements them for a session. Every method is cheap and never
 //! blocks. Methods ask, or change the session's own state; a change of anything else is an [`Act`], which the command
@@ -53,7 +53,7 @@ pub trait Rows {
     /// Runs something that looks at data, in the transaction that the command is part of.
     ///
     /// # Errors
-    /// Those of `run`, and [`Stop::Long`](haypile_store::Stop::Long) where there is no transaction yet: the engine begins
-    /// one on the I/O pool, without key locks, and runs the command again there.
+    /// The errors of `run`, and [`Stop::Long`](haypile_store::Stop::Long) where there is no transaction yet: the engine
+    /// begins one on the I/O pool, without key locks, and runs the command again there.
     fn in_transaction(&mut self, run: &mut dyn FnMut(&mut Txn) -> Result<Reply>) -> Result<Reply>;
 }

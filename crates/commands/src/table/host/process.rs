@@ -6,7 +6,7 @@ pub trait Process {
     fn debug_access(&self) -> DebugAccess;
 }
 
-/// What SHUTDOWN's options ask for.
+/// The options of SHUTDOWN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shutdown {
     /// SAVE or NOSAVE; nothing if neither was given. What was acknowledged is kept either way.

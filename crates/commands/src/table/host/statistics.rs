@@ -2,7 +2,7 @@
 
 use crate::command_id::CommandId;
 
-/// What the server has measured.
+/// The measurements of the server.
 pub trait Statistics {
     /// The sections of INFO, in the order in which they are shown.
     fn info_sections(&self) -> &'static [InfoSection];

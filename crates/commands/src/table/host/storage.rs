@@ -14,6 +14,6 @@ pub trait Storage {
 pub enum Reload {
     /// All from the base: DEBUG RELOAD.
     Base,
-    /// What is newer than the base from the log: DEBUG LOADAOF.
+    /// The records that are newer than the base, from the log: DEBUG LOADAOF.
     Log,
 }
