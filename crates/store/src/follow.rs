@@ -16,9 +16,9 @@ use haypile_log::{Effect, HistoryStart, Kind, Record, Reservation, body_crc};
 /// Whose reads a record may not come between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named<'h> {
-    /// Those of these keys, by the hashes of their names: ascending, each once.
+    /// Readers of these keys, by the hashes of their names: ascending, each once.
     Keys(&'h [u32]),
-    /// Everybody's: the record changes which databases there are.
+    /// All readers: the record changes which databases there are.
     Everything,
 }
 
@@ -50,14 +50,20 @@ impl Store {
     /// Takes the next record of the log that this store follows. Waits for room in the memtable and the log. One thread calls it.
     ///
     /// # Errors
-    /// There is no room, or the record is damaged. Nothing has happened.
+    /// There is no room; or the record is damaged, or not the next one of the history that this store is in. Nothing has happened.
     ///
     /// # Panics
-    /// The store leads; or the record is not the next one of the history that this store is in.
+    /// The store leads.
     pub fn follow(&self, record: &Record<'_>, locks: &dyn RecordLocks) -> Result<(), FollowError> {
         assert_eq!(self.role.get(), Role::Following, "only a store that follows takes another one's records");
-        assert_eq!(record.history, self.history(), "a history is adopted before its records come");
         let damaged = |why: String| FollowError::Damaged(format!("record {}: {why}", record.index));
+        if (record.history, record.index) != (self.history(), self.log.last().next()) {
+            let (history, last) = (self.history(), self.log.last());
+            return Err(damaged(format!(
+                "it is of history {}, and history {history} ends with {last} here",
+                record.history
+            )));
+        }
         self.wait_for_room().map_err(|stop| match stop {
             Stop::Refused(why) => FollowError::Refused(why),
             other => FollowError::Refused(format!("{other:?}")),
@@ -114,12 +120,18 @@ impl Store {
     /// Goes on with the next history of the log that this store follows.
     ///
     /// # Errors
-    /// The log cannot be written or synced. It may be tried again.
+    /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the last record
+    /// from the one that this store is in.
     ///
     /// # Panics
-    /// The history does not fork right behind the last record.
+    /// The store leads.
     pub fn adopt_history(&self, start: HistoryStart) -> Result<(), FollowError> {
         assert_eq!(self.role.get(), Role::Following, "a store that leads begins its histories itself");
+        let (history, last) = (self.history(), self.log.last());
+        if start.history != history && start.parent() != Some((history, last)) {
+            let why = format!("history {} does not go on where history {history} ends with {last} here", start.history);
+            return Err(FollowError::Damaged(why));
+        }
         self.log.adopt_history(start).map_err(|error| FollowError::Refused(error.to_string()))
     }
 

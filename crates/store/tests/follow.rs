@@ -4,11 +4,13 @@
 mod machine;
 
 use haypile_log::testing::Random;
-use haypile_log::{History, HistoryStart, Index, Next, Through};
+use haypile_log::{History, HistoryStart, Index, Next, Origin, Record, Through};
 use haypile_store::base::{Base, BaseError, Direction, Rows, Step, Tier};
 use haypile_store::testing::model::{DATABASES, Model, check, transact};
 use haypile_store::testing::wait_for_reclaims;
-use haypile_store::{Counter, MemoryBase, Mode, Named, RecordLocks, Stop, Store, StoreOptions, TxnBuffers};
+use haypile_store::{
+    Counter, FollowError, MemoryBase, Mode, Named, RecordLocks, Stop, Store, StoreOptions, TxnBuffers,
+};
 use machine::{Machine, call};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,7 +106,7 @@ fn write(store: &Store, model: &mut Model, seed: u64) -> Option<Index> {
                 *model = after;
                 return committed.index;
             }
-            // What it had written ahead stays behind, as garbage or in the log.
+            // The rows that it had written ahead stay behind, as garbage or in the log.
             Err(Stop::TooLarge) => return None,
             Err(Stop::Refused(_)) => drop(txn),
             Err(stop) => panic!("{stop:?}"),
@@ -135,7 +137,7 @@ struct Pair {
     leader: Machine,
     follower: Machine,
     model: Model,
-    /// What the model was after each record that a transaction made, the oldest first.
+    /// The model after each record that a transaction made, the oldest first.
     past: Vec<(Index, Model)>,
 }
 
@@ -154,7 +156,7 @@ impl Pair {
         Pair { leader, follower, model, past }
     }
 
-    /// What the model was at a record.
+    /// The model as it was at a record.
     fn at(&self, index: Index) -> &Model {
         &self.past.iter().rfind(|(made, _)| *made <= index).expect("the first is at 0").1
     }
@@ -232,7 +234,7 @@ fn a_follower_holds_what_its_leader_held_at_the_same_index() {
             pair = pair.step(&mut random);
         }
         pair.compare(seed);
-        // It takes over where its leader ends.
+        // The follower takes over where its leader ends.
         let start = pair.follower.store.lead().expect("nothing is broken");
         assert_eq!(start.after(), pair.leader.store.log().last());
         for number in 0..8 {
@@ -240,4 +242,32 @@ fn a_follower_holds_what_its_leader_held_at_the_same_index() {
         }
         holds(&pair.follower, &pair.model, seed);
     }
+}
+
+#[test]
+fn what_does_not_come_next_is_refused_and_changes_nothing() {
+    let mut pair = Pair::new(1);
+    for seed in 0..8 {
+        let index = write(&pair.leader.store, &mut pair.model, seed);
+        pair.past.extend(index.map(|index| (index, pair.model.clone())));
+    }
+    let (leader, follower) = (&pair.leader.store, &pair.follower.store);
+    leader.log().sync_through(leader.log().last()).expect("nothing is broken");
+    let (history, last) = (follower.log().history(), follower.log().last());
+    assert!(leader.log().last() > last.next(), "there is a record to leave out");
+    let is_refused = |taken: Result<(), FollowError>| {
+        assert!(matches!(taken, Err(FollowError::Damaged(_))), "{taken:?}");
+        assert_eq!((follower.log().history(), follower.log().last()), (history, last));
+    };
+    let mut reader = leader.log().reader(last).through(Through::Synced);
+    let Ok(Next::Record(next)) = reader.next() else { panic!("the next record is there") };
+    is_refused(follower.follow(&Record { history: History([7; 20]), ..next }, &NoReaders));
+    is_refused(follower.follow(&Record { index: next.index.next(), ..next }, &NoReaders));
+    is_refused(follower.follow(&Record { index: last, ..next }, &NoReaders));
+    for origin in [Origin::Nothing, Origin::Fork(History([8; 20]), last), Origin::Fork(history, last.next())] {
+        is_refused(follower.adopt_history(HistoryStart { history: History([7; 20]), origin }));
+    }
+    feed(leader, follower);
+    holds(&pair.follower, &pair.model, 1);
+    pair.compare(1);
 }
