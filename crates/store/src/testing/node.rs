@@ -1,0 +1,190 @@
+//! One of several nodes of a test: its log lies on files that forget what was not synced, its base is any there is.
+
+use super::{FaultBase, MortalFiles, options};
+use crate::base::{Base, BaseError, Direction, Rows, Step, Tier};
+use crate::follow::{Named, RecordLocks};
+use crate::memory_base::MemoryBase;
+use crate::store::{Store, StoreOptions};
+use crate::txn::{Call, Mode, Txn, TxnBuffers};
+use haypile_log::testing::ForgetfulFiles;
+use haypile_log::{History, HistoryStart, Index, Next, Through};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens a base, again after it was closed, with the rows it had.
+pub type OpenBase = Arc<dyn Fn() -> Arc<dyn Base>>;
+
+/// Where the bases of nodes come from.
+pub trait Bases {
+    /// A base without rows.
+    fn fresh(&self) -> OpenBase;
+    /// A base that begins with the rows of another one.
+    fn copy_of(&self, base: &dyn Base) -> OpenBase;
+}
+
+/// Bases in memory.
+pub struct MemoryBases;
+
+impl Bases for MemoryBases {
+    fn fresh(&self) -> OpenBase {
+        let base = Arc::new(MemoryBase::default());
+        Arc::new(move || base.clone())
+    }
+
+    fn copy_of(&self, base: &dyn Base) -> OpenBase {
+        let copy = Arc::new(MemoryBase::default());
+        copy.ingest(&mut Copied(rows_of(base).into_iter(), Default::default())).expect("memory has room");
+        Arc::new(move || copy.clone())
+    }
+}
+
+/// All rows of a base, in ascending order.
+struct Copied(std::vec::IntoIter<(Vec<u8>, Vec<u8>)>, (Vec<u8>, Vec<u8>));
+
+impl Rows for Copied {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        let Some(next) = self.0.next() else { return Ok(None) };
+        self.1 = next;
+        Ok(Some((&self.1.0, Some(&self.1.1))))
+    }
+}
+
+/// Returns all rows of a base, in ascending order.
+pub fn rows_of(base: &dyn Base) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let mut cursor = base.scan(&[0], &[255], Direction::Forward, Tier::Disk).expect("the base can be read");
+    while let Step::Row { key, value } = cursor.step().expect("the base can be read") {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    rows
+}
+
+/// The locks of a store that nobody reads while it takes a record.
+pub struct NoReaders;
+
+impl RecordLocks for NoReaders {
+    fn hold(&self, _: Named<'_>, apply: &mut dyn FnMut()) {
+        apply();
+    }
+}
+
+/// A store and what it lies on.
+pub struct Node {
+    pub store: Arc<Store>,
+    /// The handle of the process that runs now.
+    pub base: Arc<FaultBase>,
+    disk: ForgetfulFiles,
+    process: Arc<MortalFiles>,
+    open_base: OpenBase,
+    change: fn(&mut StoreOptions),
+}
+
+impl Node {
+    pub fn new(bases: &dyn Bases, change: fn(&mut StoreOptions)) -> Node {
+        Node::start(ForgetfulFiles::new(), bases.fresh(), change)
+    }
+
+    fn start(disk: ForgetfulFiles, open_base: OpenBase, change: fn(&mut StoreOptions)) -> Node {
+        let process = Arc::new(MortalFiles::new(Arc::new(disk.clone())));
+        let base = FaultBase::new(open_base());
+        let mut options = options(Path::new("/"));
+        options.log.files = process.clone();
+        change(&mut options);
+        let store = Store::open(options, base.clone(), |_| {}).expect("what is left opens");
+        let log = Arc::downgrade(&store);
+        base.compare_with_log(move || log.upgrade().map_or(Index(u64::MAX), |store| store.log().synced()));
+        Node { store, base, disk, process, open_base, change }
+    }
+
+    /// A node that begins with what this one has on its disk now.
+    pub fn checkpoint(&self, bases: &dyn Bases, change: fn(&mut StoreOptions)) -> Node {
+        Node::start(self.disk.copy(), bases.copy_of(&*self.base), change)
+    }
+
+    fn again(self) -> Node {
+        Node::start(self.disk.clone(), self.open_base.clone(), self.change)
+    }
+
+    /// Stops cleanly and starts again.
+    pub fn stop(self) -> Node {
+        self.store.close().expect("nothing is broken");
+        self.again()
+    }
+
+    /// The process dies and is started again.
+    pub fn kill(self) -> Node {
+        self.die();
+        self.again()
+    }
+
+    /// The machine loses power and is started again. The seed says what of the unsynced is left.
+    pub fn lose_power(self, seed: u64) -> Node {
+        self.die();
+        self.disk.crash(seed);
+        self.again()
+    }
+
+    /// The process dies: nothing that its threads still do has an effect.
+    pub fn die(&self) {
+        self.base.kill();
+        self.process.kill();
+        drop(self.store.close());
+    }
+
+    /// Begins a transaction that may read the disk.
+    pub fn begin(&self) -> Txn<'_> {
+        self.store
+            .begin(TxnBuffers::default(), Call { now_ms: 1_000, seed: 1, database: 0, mode: Mode::Disk, pins: None })
+    }
+
+    /// Has all records of the log synced.
+    pub fn sync(&self) {
+        self.store.log().sync_through(self.store.log().last()).expect("nothing is broken");
+    }
+
+    /// Drops all rows that a compaction may drop.
+    pub fn compact(&self) {
+        self.base.reclaim_range(&[0], &[255]).expect("the base can be changed");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.store.close());
+        if !std::thread::panicking() {
+            assert_eq!(self.base.ahead_of_log(), None, "the base never holds what a power loss takes out of the log");
+        }
+    }
+}
+
+/// Brings a follower to where its leader is synced, through all histories that it has not gone through.
+pub fn feed(leader: &Store, follower: &Store, locks: &dyn RecordLocks) {
+    let histories = leader.log().histories();
+    let (history, last) = (follower.log().history(), follower.log().last());
+    assert_eq!(
+        histories.shared_through(history, last),
+        Some(last),
+        "a follower of synced records is on its leader's way"
+    );
+    let mut ahead: Vec<HistoryStart> =
+        histories.starts().iter().rev().take_while(|start| start.history != history).copied().collect();
+    let mut adopt = |through: Option<History>| {
+        while through.is_none_or(|history| history != follower.log().history())
+            && let Some(start) = ahead.pop()
+        {
+            follower.adopt_history(start).expect("nothing is broken");
+        }
+    };
+    let mut reader = leader.log().reader(last).through(Through::Synced);
+    loop {
+        match reader.next().expect("the log can be read") {
+            Next::Record(record) => {
+                adopt(Some(record.history));
+                follower.follow(&record, locks).expect("nothing is broken");
+                assert_eq!(follower.log().last(), record.index);
+            }
+            Next::UpToDate => return adopt(None),
+            Next::Gap(first) => panic!("a gap up to {first}"),
+        }
+    }
+}
