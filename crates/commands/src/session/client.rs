@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Act, Answer, ClientFilter, ClientType, Host, Library, Paused, Replies};
+use crate::host::{Act, Answer, ClientFilter, ClientType, Host, Library, Paused, Replies, SessionChange};
 use crate::server::introspect::help;
 use crate::table::{Arity, Body, Command, Flag, Group, Keys};
 use haypile_resp::{Reply, number};
@@ -186,16 +186,19 @@ fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
     Ok(Answer { reply: Reply::Integer(count as i64), acts })
 }
 
-/// Closes the clients that the filter lets through, the running command's own after its reply. Returns how many they are,
-/// and the act that closes the others.
+/// Finds the clients that the filter lets through. Returns their number and the acts that close them, the running command's
+/// own client after its reply.
 fn close(host: &mut dyn Host, filter: &ClientFilter) -> (usize, Vec<Act>) {
     let (own, mut others) = (host.client_id(), host.find_clients(filter));
     let count = others.len();
     others.retain(|id| *id != own);
+    let mut acts = Vec::new();
     if others.len() < count {
-        host.close_after_reply();
+        acts.push(SessionChange::Close.into());
     }
-    let acts = if others.is_empty() { Vec::new() } else { vec![Act::CloseClients(others)] };
+    if !others.is_empty() {
+        acts.push(Act::CloseClients(others));
+    }
     (count, acts)
 }
 
@@ -237,14 +240,13 @@ const CLIENT_SETNAME: Command = Command {
     keys: Keys::NONE,
     summary: "Names the connection.",
     syntax: "connection-name",
-    body: Body::Host(client_setname),
+    body: Body::Act(client_setname),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn client_setname(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    host.set_client_name(client_name(args.get(2))?);
-    Ok(Reply::ok())
+fn client_setname(_: &mut dyn Host, args: Args) -> Result<Answer> {
+    Ok(Answer::ok(SessionChange::Name(client_name(args.get(2))?.to_vec())))
 }
 
 /// A name that may stand in CLIENT LIST without breaking its format; empty takes the name away.
@@ -264,12 +266,12 @@ const CLIENT_SETINFO: Command = Command {
     keys: Keys::NONE,
     summary: "Tells the server the name or version of the client library.",
     syntax: "attr=('lib-name' libname | 'lib-ver' libver)",
-    body: Body::Host(client_setinfo),
+    body: Body::Act(client_setinfo),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn client_setinfo(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn client_setinfo(_: &mut dyn Host, args: Args) -> Result<Answer> {
     let (attribute, value) = (args.get(2), args.get(3));
     let part = if args.is(2, "lib-name") {
         Library::Name
@@ -281,8 +283,7 @@ fn client_setinfo(host: &mut dyn Host, args: Args) -> Result<Reply> {
     if !value.iter().all(u8::is_ascii_graphic) {
         return Err(Error::quoting("ERR ", attribute, " cannot contain spaces, newlines or special characters."));
     }
-    host.set_library(part, value);
-    Ok(Reply::ok())
+    Ok(Answer::ok(SessionChange::Library(part, value.to_vec())))
 }
 
 const CLIENT_REPLY: Command = Command {
@@ -293,13 +294,13 @@ const CLIENT_REPLY: Command = Command {
     keys: Keys::NONE,
     summary: "Says whether the connection wants replies.",
     syntax: "on_off_skip=(ON | OFF | SKIP)",
-    body: Body::Host(client_reply),
+    body: Body::Act(client_reply),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
 /// Only ON has a reply itself.
-fn client_reply(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn client_reply(_: &mut dyn Host, args: Args) -> Result<Answer> {
     let replies = if args.is(2, "on") {
         Replies::On
     } else if args.is(2, "off") {
@@ -309,8 +310,8 @@ fn client_reply(host: &mut dyn Host, args: Args) -> Result<Reply> {
     } else {
         return Err(Error::Syntax);
     };
-    host.set_replies(replies);
-    Ok(if replies == Replies::On { Reply::ok() } else { Reply::None })
+    let reply = if replies == Replies::On { Reply::ok() } else { Reply::None };
+    Ok(Answer::with(reply, SessionChange::Replies(replies)))
 }
 
 const CLIENT_PAUSE: Command = Command {
@@ -403,15 +404,13 @@ const CLIENT_NO_EVICT: Command = Command {
     keys: Keys::NONE,
     summary: "Keeps the connection when clients are closed for want of memory.",
     syntax: "enabled=(ON | OFF)",
-    body: Body::Host(client_no_evict),
+    body: Body::Act(client_no_evict),
     flags: &[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn client_no_evict(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    let on = yes_or_no(args, 2, "on", "off")?;
-    host.set_no_evict(on);
-    Ok(Reply::ok())
+fn client_no_evict(_: &mut dyn Host, args: Args) -> Result<Answer> {
+    Ok(Answer::ok(SessionChange::NoEvict(yes_or_no(args, 2, "on", "off")?)))
 }
 
 const CLIENT_NO_TOUCH: Command = Command {
@@ -422,15 +421,13 @@ const CLIENT_NO_TOUCH: Command = Command {
     keys: Keys::NONE,
     summary: "Lets the connection's reads leave no trace in the age of keys.",
     syntax: "enabled=(ON | OFF)",
-    body: Body::Host(client_no_touch),
+    body: Body::Act(client_no_touch),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale],
     ..Command::USUAL
 };
 
-fn client_no_touch(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    let on = yes_or_no(args, 2, "on", "off")?;
-    host.set_no_touch(on);
-    Ok(Reply::ok())
+fn client_no_touch(_: &mut dyn Host, args: Args) -> Result<Answer> {
+    Ok(Answer::ok(SessionChange::NoTouch(yes_or_no(args, 2, "on", "off")?)))
 }
 
 const CLIENT_GETREDIR: Command = Command {

@@ -6,7 +6,7 @@
 use crate::REDIS_VERSION;
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Act, Answer, Host, SessionChange};
 use crate::session::client::client_name;
 use crate::table::{Arity, Body, Command, Control, Deprecated, Flag, Group, Keys, Selects};
 use haypile_resp::{Protocol, Reply, number};
@@ -67,13 +67,13 @@ const AUTH: Command = Command {
     summary: "Logs the connection in.",
     syntax: "[username@6.0.0] password",
     complexity: "O(N) where N is the number of passwords defined for the user",
-    body: Body::Host(auth),
+    body: Body::Act(auth),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     history: &[("6.0.0", "Added ACL style (username and password).")],
     ..Command::USUAL
 };
 
-fn auth(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn auth(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let (user, password) = match args.len() {
         2 if !host.has_password() => {
             return Err(Error::text(
@@ -85,8 +85,8 @@ fn auth(host: &mut dyn Host, args: Args) -> Result<Reply> {
         3 => (args.get(1), args.get(2)),
         _ => return Err(Error::Syntax),
     };
-    host.authenticate(user, password)?;
-    Ok(Reply::ok())
+    host.check_password(user, password)?;
+    Ok(Answer::ok(SessionChange::Login))
 }
 
 const HELLO: Command = Command {
@@ -98,7 +98,7 @@ const HELLO: Command = Command {
     summary: "Agrees on the protocol version, with options to log in and to name the connection.",
     syntax: "[arguments=(protover:integer [AUTH username_password=(username password)] [SETNAME \
             clientname])]",
-    body: Body::Host(hello),
+    body: Body::Act(hello),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     history: &[(
         "6.2.0",
@@ -108,8 +108,8 @@ const HELLO: Command = Command {
     ..Command::USUAL
 };
 
-/// All options are checked before the first of them takes effect.
-fn hello(host: &mut dyn Host, args: Args) -> Result<Reply> {
+/// The reply is in the protocol that was agreed on. If one option is wrong, none has an effect.
+fn hello(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let protocol = match args.opt(1).map(number::parse_i64) {
         None => None,
         Some(Some(2)) => Some(Protocol::Resp2),
@@ -130,30 +130,29 @@ fn hello(host: &mut dyn Host, args: Args) -> Result<Reply> {
             return Err(Error::quoting("ERR Syntax error in HELLO option '", args.get(at), "'"));
         }
     }
+    let mut changes = Vec::new();
     if let Some((user, password)) = login {
-        host.authenticate(user, password)?;
-    }
-    if !host.authenticated() {
+        host.check_password(user, password)?;
+        changes.push(SessionChange::Login);
+    } else if !host.authenticated() {
         return Err(Error::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
              <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
     }
-    if let Some(name) = name {
-        host.set_client_name(name);
-    }
-    if let Some(protocol) = protocol {
-        host.set_protocol(protocol);
-    }
-    Ok(Reply::Map(vec![
+    changes.extend(name.map(|name| SessionChange::Name(name.to_vec())));
+    changes.extend(protocol.map(SessionChange::Protocol));
+    let is_resp3 = protocol.unwrap_or(host.protocol()) == Protocol::Resp3;
+    let reply = Reply::Map(vec![
         (Reply::bulk("server"), Reply::bulk("redis")),
         (Reply::bulk("version"), Reply::bulk(REDIS_VERSION)),
-        (Reply::bulk("proto"), Reply::Integer(if host.protocol() == Protocol::Resp3 { 3 } else { 2 })),
+        (Reply::bulk("proto"), Reply::Integer(if is_resp3 { 3 } else { 2 })),
         (Reply::bulk("id"), Reply::Integer(host.client_id() as i64)),
         (Reply::bulk("mode"), Reply::bulk("standalone")),
         (Reply::bulk("role"), Reply::bulk("master")),
         (Reply::bulk("modules"), Reply::Array(Vec::new())),
-    ]))
+    ]);
+    Ok(Answer { reply, acts: changes.into_iter().map(Act::from).collect() })
 }
 
 const SELECT: Command = Command {
@@ -164,17 +163,16 @@ const SELECT: Command = Command {
     keys: Keys::NONE,
     summary: "Selects the database of this connection.",
     syntax: "index",
-    body: Body::Host(select),
+    body: Body::Act(select),
     flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     selects: Some(Selects::Argument(1)),
     ..Command::USUAL
 };
 
-fn select(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn select(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let index = i32::try_from(args.int(1)?).map_err(|_| Error::NotInt)?;
     let index = u32::try_from(index).ok().filter(|&index| index < host.databases());
-    host.select(index.ok_or(Error::DatabaseOutOfRange)?);
-    Ok(Reply::ok())
+    Ok(Answer::ok(SessionChange::Database(index.ok_or(Error::DatabaseOutOfRange)?)))
 }
 
 const RESET: Command = Command {
@@ -201,7 +199,7 @@ const QUIT: Command = Command {
     keys: Keys::NONE,
     summary: "Closes the connection after the reply.",
     syntax: "",
-    body: Body::Host(quit),
+    body: Body::Act(quit),
     flags: &[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::NoAuth, Flag::AllowBusy],
     deprecated: Some(Deprecated { since: "7.2.0", instead: "just closing the connection" }),
     runs_in_multi: true,
@@ -209,7 +207,6 @@ const QUIT: Command = Command {
     ..Command::USUAL
 };
 
-fn quit(host: &mut dyn Host, _: Args) -> Result<Reply> {
-    host.close_after_reply();
-    Ok(Reply::ok())
+fn quit(_: &mut dyn Host, _: Args) -> Result<Answer> {
+    Ok(Answer::ok(SessionChange::Close))
 }

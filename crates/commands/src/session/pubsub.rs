@@ -5,11 +5,12 @@
 
 use crate::args::Args;
 use crate::error::{Error, Result};
-use crate::host::{Channels, Host};
+use crate::host::{Act, Answer, Channels, Host, SessionChange};
 use crate::server::introspect::help;
 use crate::table::{Arity, Body, Command, Flag, Group, Keys, Subscribes};
 use haypile_config::glob;
-use haypile_resp::Reply;
+use haypile_resp::{Reply, write};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) const COMMANDS: &[Command] =
@@ -24,23 +25,29 @@ const SUBSCRIBE: Command = Command {
     summary: "Has the messages of channels sent to the connection.",
     syntax: "channel...",
     complexity: "O(N) where N is the number of channels to subscribe to.",
-    body: Body::Host(subscribe),
+    body: Body::Act(subscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     runs_while_bound: true,
     subscribes: Some(Subscribes { kind: Channels::Plain, ends: false }),
     ..Command::USUAL
 };
 
-fn subscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn subscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     subscribe_all(host, args, Channels::Plain, "subscribe")
 }
 
-fn subscribe_all(host: &mut dyn Host, args: Args, kind: Channels, word: &'static str) -> Result<Reply> {
+/// A name that is given twice is subscribed to once.
+fn subscribe_all(host: &mut dyn Host, args: Args, kind: Channels, word: &'static str) -> Result<Answer> {
+    let (mut count, mut begun, mut acts) = (host.subscription_count(kind), HashSet::new(), Vec::new());
     let replies = args.iter_from(1).map(|name| {
-        let count = host.subscribe(kind, name);
+        if !host.is_subscribed(kind, name) && begun.insert(name) {
+            count += 1;
+            acts.push(SessionChange::Subscribe(kind, name.into()).into());
+        }
         changed(word, Reply::bulk(name.to_vec()), count)
     });
-    Ok(Reply::Several(replies.collect()))
+    let reply = Reply::Several(replies.collect());
+    Ok(Answer { reply, acts })
 }
 
 fn changed(word: &'static str, name: Reply, count: usize) -> Reply {
@@ -56,29 +63,34 @@ const UNSUBSCRIBE: Command = Command {
     summary: "Ends subscriptions to channels, or all of them.",
     syntax: "[channel...]",
     complexity: "O(N) where N is the number of clients already subscribed to a channel.",
-    body: Body::Host(unsubscribe),
+    body: Body::Act(unsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     runs_while_bound: true,
     subscribes: Some(Subscribes { kind: Channels::Plain, ends: true }),
     ..Command::USUAL
 };
 
-fn unsubscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn unsubscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     unsubscribe_all(host, args, Channels::Plain, "unsubscribe")
 }
 
 /// Without names, all subscriptions of the kind; who has none hears that once.
-fn unsubscribe_all(host: &mut dyn Host, args: Args, kind: Channels, word: &'static str) -> Result<Reply> {
+fn unsubscribe_all(host: &mut dyn Host, args: Args, kind: Channels, word: &'static str) -> Result<Answer> {
     let names: Vec<Arc<[u8]>> =
         if args.len() > 1 { args.iter_from(1).map(Arc::from).collect() } else { host.subscriptions(kind) };
     if names.is_empty() {
-        return Ok(changed(word, Reply::Null, host.subscription_count(kind)));
+        return Ok(changed(word, Reply::Null, host.subscription_count(kind)).into());
     }
+    let (mut count, mut ended, mut acts) = (host.subscription_count(kind), HashSet::new(), Vec::new());
     let replies = names.iter().map(|name| {
-        let count = host.unsubscribe(kind, name);
+        if host.is_subscribed(kind, name) && ended.insert(name) {
+            count -= 1;
+            acts.push(SessionChange::Unsubscribe(kind, name.clone()).into());
+        }
         changed(word, Reply::bulk(name.to_vec()), count)
     });
-    Ok(Reply::Several(replies.collect()))
+    let reply = Reply::Several(replies.collect());
+    Ok(Answer { reply, acts })
 }
 
 const PSUBSCRIBE: Command = Command {
@@ -90,14 +102,14 @@ const PSUBSCRIBE: Command = Command {
     summary: "Has the messages of all channels whose names match patterns sent to the connection.",
     syntax: "pattern=(pattern)...",
     complexity: "O(N) where N is the number of patterns the client is already subscribed to.",
-    body: Body::Host(psubscribe),
+    body: Body::Act(psubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     runs_while_bound: true,
     subscribes: Some(Subscribes { kind: Channels::Pattern, ends: false }),
     ..Command::USUAL
 };
 
-fn psubscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn psubscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     subscribe_all(host, args, Channels::Pattern, "psubscribe")
 }
 
@@ -110,14 +122,14 @@ const PUNSUBSCRIBE: Command = Command {
     summary: "Ends subscriptions to patterns, or all of them.",
     syntax: "[pattern...]",
     complexity: "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).",
-    body: Body::Host(punsubscribe),
+    body: Body::Act(punsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     runs_while_bound: true,
     subscribes: Some(Subscribes { kind: Channels::Pattern, ends: true }),
     ..Command::USUAL
 };
 
-fn punsubscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn punsubscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     unsubscribe_all(host, args, Channels::Pattern, "punsubscribe")
 }
 
@@ -130,14 +142,14 @@ const SSUBSCRIBE: Command = Command {
     summary: "Has the messages of shard channels sent to the connection.",
     syntax: "shardchannel...",
     complexity: "O(N) where N is the number of shard channels to subscribe to.",
-    body: Body::Host(ssubscribe),
+    body: Body::Act(ssubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     runs_while_bound: true,
     subscribes: Some(Subscribes { kind: Channels::Shard, ends: false }),
     ..Command::USUAL
 };
 
-fn ssubscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn ssubscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     // Redis lets only the two older ones into a transaction.
     if host.is_in_block() {
         return Err(Error::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
@@ -154,14 +166,14 @@ const SUNSUBSCRIBE: Command = Command {
     summary: "Ends subscriptions to shard channels, or all of them.",
     syntax: "[shardchannel...]",
     complexity: "O(N) where N is the number of clients already subscribed to a shard channel.",
-    body: Body::Host(sunsubscribe),
+    body: Body::Act(sunsubscribe),
     flags: &[Flag::Pubsub, Flag::Noscript, Flag::Loading, Flag::Stale],
     runs_while_bound: true,
     subscribes: Some(Subscribes { kind: Channels::Shard, ends: true }),
     ..Command::USUAL
 };
 
-fn sunsubscribe(host: &mut dyn Host, args: Args) -> Result<Reply> {
+fn sunsubscribe(host: &mut dyn Host, args: Args) -> Result<Answer> {
     unsubscribe_all(host, args, Channels::Shard, "sunsubscribe")
 }
 
@@ -174,14 +186,27 @@ const PUBLISH: Command = Command {
     summary: "Sends a message to all who are subscribed to a channel.",
     syntax: "channel message",
     complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
-    body: Body::Host(publish),
+    body: Body::Act(publish),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale, Flag::Fast, Flag::MayReplicate],
     ..Command::USUAL
 };
 
-/// How many clients get it; one that is subscribed several ways counts as often.
-fn publish(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    Ok(Reply::Integer(host.publish(Channels::Plain, args.get(1), args.get(2))? as i64))
+fn publish(host: &mut dyn Host, args: Args) -> Result<Answer> {
+    publish_to(host, args, Channels::Plain)
+}
+
+/// Answers how many times the message is delivered: a client that is subscribed several ways gets it as often. Without
+/// subscribers nothing is asked for.
+fn publish_to(host: &mut dyn Host, args: Args, kind: Channels) -> Result<Answer> {
+    let (channel, message) = (args.get(1), args.get(2));
+    let audience = host.audience(kind, channel)?;
+    let reply = Reply::Integer(audience.count as i64);
+    if audience.count == 0 {
+        return Ok(reply.into());
+    }
+    let mut payload = Vec::with_capacity(message.len() + 16);
+    write::bulk(&mut payload, message);
+    Ok(Answer::with(reply, Act::Publish { kind, channel: channel.into(), payload, audience }))
 }
 
 const SPUBLISH: Command = Command {
@@ -193,13 +218,13 @@ const SPUBLISH: Command = Command {
     summary: "Sends a message to all who are subscribed to a shard channel.",
     syntax: "shardchannel message",
     complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.",
-    body: Body::Host(spublish),
+    body: Body::Act(spublish),
     flags: &[Flag::Pubsub, Flag::Loading, Flag::Stale, Flag::Fast, Flag::MayReplicate],
     ..Command::USUAL
 };
 
-fn spublish(host: &mut dyn Host, args: Args) -> Result<Reply> {
-    Ok(Reply::Integer(host.publish(Channels::Shard, args.get(1), args.get(2))? as i64))
+fn spublish(host: &mut dyn Host, args: Args) -> Result<Answer> {
+    publish_to(host, args, Channels::Shard)
 }
 
 const PUBSUB: Command = Command {

@@ -141,9 +141,9 @@ pub enum Body {
     Wait(WaitFn),
     /// Hands its keys to another server: it waits for a network.
     Migrate(MigrateFn),
-    /// Asks the connection or the server, or changes the connection's state.
+    /// Asks the connection or the server.
     Host(HostFn),
-    /// Asks for changes of the server, which the engine carries out when the command has taken effect.
+    /// Asks for changes of the session or the server, which the engine carries out when the command has taken effect.
     Act(ActFn),
     /// Is run by the engine itself, because it changes how other commands run.
     Engine(Control),

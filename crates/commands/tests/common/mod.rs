@@ -1,9 +1,9 @@
 //! A session without an engine, for the commands that ask only their session.
 
 use haypile_commands::host::{
-    Act, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host, InfoSection,
-    LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replies, Rows, Shown, Shutdown, SlowCall,
-    Statistics, Storage, Users, Wait,
+    Act, Audience, Channels, ClientFilter, Clients, Clock, CommandTimes, Config, Connection, DebugAccess, Host,
+    InfoSection, LatencyEvent, Library, Memory, MemoryFacts, Process, PubSub, Reload, Replies, Rows, SessionChange,
+    Shown, Shutdown, SlowCall, Statistics, Storage, Users, Wait,
 };
 use haypile_commands::{Body, CommandId, Error, Result, Table};
 use haypile_resp::{OwnedArgs, Protocol, Reply};
@@ -87,9 +87,31 @@ impl Session {
                 self.events
                     .retain(|event| !names.is_empty() && !names.iter().any(|name| name == event.name.as_bytes()));
             }
+            Act::Session(change) => self.change(change),
             act => self.done.push(format!("{act:?}")),
         }
         reply
+    }
+
+    fn change(&mut self, change: SessionChange) {
+        match change {
+            SessionChange::Login => self.logged_in = true,
+            SessionChange::Name(name) => self.name = name,
+            SessionChange::Library(part, value) => self.library.push((part, value)),
+            SessionChange::Protocol(protocol) => self.protocol = protocol,
+            SessionChange::Database(index) => self.database = index,
+            SessionChange::Replies(replies) => self.replies = replies,
+            SessionChange::NoEvict(on) => self.done.push(format!("no-evict {on}")),
+            SessionChange::NoTouch(on) => self.done.push(format!("no-touch {on}")),
+            SessionChange::Monitor => self.done.push("monitor".to_owned()),
+            SessionChange::Close => self.closing = true,
+            SessionChange::Subscribe(kind, name) => {
+                assert!(self.channels.insert((kind, name.to_vec())), "a subscription begins once");
+            }
+            SessionChange::Unsubscribe(kind, name) => {
+                assert!(self.channels.remove(&(kind, name.to_vec())), "a subscription ends once");
+            }
+        }
     }
 }
 
@@ -132,20 +154,8 @@ impl Connection for Session {
         &self.name
     }
 
-    fn set_client_name(&mut self, name: &[u8]) {
-        self.name = name.to_vec();
-    }
-
-    fn set_library(&mut self, part: Library, value: &[u8]) {
-        self.library.push((part, value.to_vec()));
-    }
-
     fn protocol(&self) -> Protocol {
         self.protocol
-    }
-
-    fn set_protocol(&mut self, protocol: Protocol) {
-        self.protocol = protocol;
     }
 
     fn is_local(&self) -> bool {
@@ -156,29 +166,8 @@ impl Connection for Session {
         16
     }
 
-    fn select(&mut self, index: u32) {
-        self.database = index;
-    }
-
-    fn close_after_reply(&mut self) {
-        self.closing = true;
-    }
-
-    fn set_replies(&mut self, replies: Replies) {
-        self.replies = replies;
-    }
-
-    fn set_no_evict(&mut self, on: bool) {
-        self.done.push(format!("no-evict {on}"));
-    }
-
-    fn set_no_touch(&mut self, on: bool) {
-        self.done.push(format!("no-touch {on}"));
-    }
-
-    fn monitor(&mut self) -> Result<bool> {
-        self.done.push("monitor".to_owned());
-        Ok(true)
+    fn monitors(&self) -> bool {
+        false
     }
 
     fn is_bound_to_channels(&self) -> bool {
@@ -203,9 +192,8 @@ impl Users for Session {
         self.password.is_none() || self.logged_in
     }
 
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()> {
+    fn check_password(&self, user: &[u8], password: &[u8]) -> Result<()> {
         if user == b"default" && self.password.is_none_or(|right| right == password) {
-            self.logged_in = true;
             return Ok(());
         }
         Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
@@ -213,7 +201,7 @@ impl Users for Session {
 }
 
 impl Clients for Session {
-    fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
+    fn clients(&self, filter: &ClientFilter) -> Result<String> {
         self.filter.replace(Some(filter.clone()));
         Ok("id=7\n".to_owned())
     }
@@ -237,18 +225,12 @@ impl PubSub for Session {
         self.channels.iter().filter(|(of, _)| is_shard(*of) == is_shard(kind)).count()
     }
 
-    fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
-        self.channels.insert((kind, name.to_vec()));
-        self.subscription_count(kind)
+    fn is_subscribed(&self, kind: Channels, name: &[u8]) -> bool {
+        self.channels.contains(&(kind, name.to_vec()))
     }
 
-    fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize {
-        self.channels.remove(&(kind, name.to_vec()));
-        self.subscription_count(kind)
-    }
-
-    fn publish(&mut self, kind: Channels, channel: &[u8], _message: &[u8]) -> Result<usize> {
-        Ok(self.subscribers(kind, channel))
+    fn audience(&self, kind: Channels, channel: &[u8]) -> Result<Audience> {
+        Ok(Audience { count: self.subscribers(kind, channel), ..Audience::default() })
     }
 
     fn channels(&self, kind: Channels) -> Result<Vec<Arc<[u8]>>> {

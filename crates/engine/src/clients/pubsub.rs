@@ -8,7 +8,7 @@ use crate::clients::client_memory::ClientMemory;
 use crate::clients::patterns::Patterns;
 use crate::clients::session::Session;
 use foldhash::fast::RandomState;
-use haypile_commands::host::Channels;
+use haypile_commands::host::{Audience, Channels};
 use haypile_log::Index;
 use haypile_resp::Protocol;
 use haypile_resp::write;
@@ -259,38 +259,26 @@ impl Sink for Deferred {
     }
 }
 
-/// Who gets a message.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Audience {
-    /// How many times it is delivered.
-    pub count: usize,
-    /// The event loops of those who get it, each once.
-    pub(crate) workers: SmallVec<[u16; 8]>,
-    /// The patterns that match its channel.
-    pub(crate) patterns: Vec<Name>,
+/// Counts the subscribers of a channel or a pattern in an audience.
+fn add(audience: &mut Audience, counts: &Counts) {
+    for &(worker, count) in counts {
+        audience.count += count as usize;
+        add_worker(audience, worker);
+    }
 }
 
-impl Audience {
-    fn add(&mut self, counts: &Counts) {
-        for &(worker, count) in counts {
-            self.count += count as usize;
-            self.add_worker(worker);
-        }
+fn add_worker(audience: &mut Audience, worker: u16) {
+    if !audience.workers.contains(&worker) {
+        audience.workers.push(worker);
     }
+}
 
-    fn add_worker(&mut self, worker: u16) {
-        if !self.workers.contains(&worker) {
-            self.workers.push(worker);
-        }
-    }
-
-    /// Adds a subscription of a client of `worker` that the registry does not know yet.
-    pub fn add_new(&mut self, kind: Channels, name: &Name, worker: usize) {
-        self.count += 1;
-        self.add_worker(worker as u16);
-        if kind == Channels::Pattern && !self.patterns.contains(name) {
-            self.patterns.push(name.clone());
-        }
+/// Adds a subscription of a client of `worker` that the registry does not know yet.
+pub(crate) fn add_new(audience: &mut Audience, kind: Channels, name: &Name, worker: usize) {
+    audience.count += 1;
+    add_worker(audience, worker as u16);
+    if kind == Channels::Pattern && !audience.patterns.contains(name) {
+        audience.patterns.push(name.clone());
     }
 }
 
@@ -376,7 +364,7 @@ impl PubSub {
         let candidates = {
             let registry = self.read();
             if let Some(counts) = registry.of(kind).get(channel) {
-                audience.add(counts);
+                add(&mut audience, counts);
             }
             if kind == Channels::Shard || registry.by_place.is_empty() {
                 return Some(audience);
@@ -388,7 +376,7 @@ impl PubSub {
             let registry = self.read();
             for pattern in audience.patterns.clone() {
                 if let Some(counts) = registry.patterns.get(&pattern) {
-                    audience.add(counts);
+                    add(&mut audience, counts);
                 }
             }
         }

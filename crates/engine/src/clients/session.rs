@@ -7,14 +7,14 @@ use crate::clients::acts::Acts;
 use crate::clients::blocked::{Held, Unblock};
 use crate::clients::client::{Client, IDLE_BYTES, Names};
 use crate::clients::client_memory::Counted;
-use crate::clients::pubsub::{Audience, Change, Deferred, Name, Payload, Subscriptions};
+use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
 use crate::clients::statistics::{Called, Moment, Owing, Timed};
 use crate::clients::steps::Steps;
 use crate::keys::locks::Turn;
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
 use haypile_commands::CommandId;
-use haypile_commands::host::{Channels, ClientType, Reload, Replies, Wait};
+use haypile_commands::host::{Audience, Channels, ClientType, Reload, Replies, Wait};
 use haypile_log::Index;
 use haypile_resp::{Limits, OwnedArgs, Parser, Pieces, Protocol, ReplyPieces};
 use haypile_store::{Lacking, Pins};
@@ -46,15 +46,15 @@ pub struct State {
     pub wait: Option<Wait>,
     /// The running command has the data opened again.
     pub reload: Option<Reload>,
-    /// What others are to see once the command that made it has taken effect.
+    /// The acts that the client's event loop carries out once the command, or its block, has taken effect.
     pub(crate) effects: Vec<Effect>,
-    /// What is done to the server once the command, or its block, has taken effect.
+    /// The acts that are carried out on the server once the command, or its block, has taken effect.
     pub(crate) acts: Acts,
     /// Something that `adopt` looks at may be another than before.
     pub(crate) changed: bool,
 }
 
-/// What a session command tells other clients.
+/// An act that the client's own event loop carries out, which has the subscriptions of its clients.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     Subscription(Change),

@@ -64,6 +64,7 @@ impl Engine {
                 .map_err(|why| Error::text(format!("ERR Error purging dirty pages: {why}")))?,
             Act::Shutdown(how) => self.request_shutdown(how)?,
             Act::AbortShutdown => return Err(Error::text("ERR No shutdown in progress.")),
+            Act::Session(_) | Act::Publish { .. } => unreachable!("the session's state has these"),
             Act::Reload(_) | Act::Wait(_) => unreachable!("the session waits for these itself"),
         }
         Ok(None)

@@ -1,9 +1,9 @@
 //! The way of a message from a command, or from a change of keys, to the event loops of its subscribers.
 
 use crate::clients::inbox::Notice;
-use crate::clients::pubsub::{Audience, Message, Name, Payload};
+use crate::clients::pubsub::{Message, Name, Payload};
 use crate::run::engine::Engine;
-use haypile_commands::host::Channels;
+use haypile_commands::host::{Audience, Channels};
 use haypile_log::Index;
 use haypile_store::{KeyEvent, Txn};
 use haypile_types::event;

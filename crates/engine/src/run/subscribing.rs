@@ -9,7 +9,7 @@ use crate::clients::steps::{NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
 use crate::run::host::Desk;
 use crate::run::worker::{Next, Workbench};
-use haypile_commands::{Args, Body, Error};
+use haypile_commands::{Args, Error, call_host};
 use haypile_log::Index;
 use haypile_resp::OwnedArgs;
 
@@ -44,9 +44,7 @@ impl Workbench {
             session.waiting = Waiting::Steps(steps);
             return Next::Drain;
         }
-        let Body::Host(run) = engine.table.entry(steps.command).command.body else {
-            unreachable!("subscriptions are a session's")
-        };
+        let entry = engine.table.entry(steps.command);
         let all = steps.words.as_args();
         let until = all.len().min(steps.next + NAMES_AT_ONCE);
         let mut words = OwnedArgs::default();
@@ -56,7 +54,8 @@ impl Workbench {
         steps.next = until;
         let state = &mut session.state;
         let mut desk = Desk { engine, session: session.id, state, txn: None, may_wait: false };
-        let reply = run(&mut desk, Args::from(words.as_args())).unwrap_or_else(Error::into_reply);
+        let answer = call_host(&mut desk, entry, Args::from(words.as_args()));
+        let reply = answer.and_then(|answer| desk.note(answer)).unwrap_or_else(Error::into_reply);
         let reply = engine.carry_out(&mut session.state, reply, false);
         self.adopt(engine, session, Index(0));
         let next = self.reply(engine, session, reply, Index(0), out);

@@ -1,17 +1,24 @@
-//! Acts: changes of the server that a command asks for by returning them.
+//! Acts: changes beside rows that a command asks for by returning them.
 
 use super::clients::Paused;
-use super::connection::Wait;
+use super::connection::{SessionChange, Wait};
 use super::process::Shutdown;
+use super::pubsub::{Audience, Channels};
 use super::storage::Reload;
 use haypile_resp::Reply;
+use std::sync::Arc;
 
-/// A change of the server beside rows.
+/// A change of the client's session or of the server.
 ///
 /// Invariant: the engine carries an act out once, when the run that returned the act has taken effect. A run that is
 /// dropped has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
+    /// Changes the session of the running command's client. The commands behind it in the same block run on the changed
+    /// session; other clients see the change when the run has taken effect.
+    Session(SessionChange),
+    /// Sends a message to its audience. `payload` is the message as a bulk string.
+    Publish { kind: Channels, channel: Arc<[u8]>, payload: Vec<u8>, audience: Audience },
     /// Sets all of these directives, or none of them: names and values.
     SetConfig(Vec<(Vec<u8>, Vec<u8>)>),
     /// Writes the directives into the configuration file, on a thread that may wait for the disk.
@@ -67,13 +74,19 @@ pub struct Answer {
 
 impl Answer {
     /// Answers OK and asks for one act.
-    pub fn ok(act: Act) -> Answer {
+    pub fn ok(act: impl Into<Act>) -> Answer {
         Answer::with(Reply::ok(), act)
     }
 
     /// Answers with `reply` and asks for one act.
-    pub fn with(reply: Reply, act: Act) -> Answer {
-        Answer { reply, acts: vec![act] }
+    pub fn with(reply: Reply, act: impl Into<Act>) -> Answer {
+        Answer { reply, acts: vec![act.into()] }
+    }
+}
+
+impl From<SessionChange> for Act {
+    fn from(change: SessionChange) -> Act {
+        Act::Session(change)
     }
 }
 

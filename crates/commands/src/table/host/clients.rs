@@ -9,7 +9,7 @@ pub trait Clients {
     /// # Errors
     /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop where there are many clients: the engine runs the
     /// command on the I/O pool.
-    fn clients(&mut self, filter: &ClientFilter) -> Result<String>;
+    fn clients(&self, filter: &ClientFilter) -> Result<String>;
 
     /// The ids of the clients that the filter lets through and that no command of the same block closes.
     fn find_clients(&self, filter: &ClientFilter) -> Vec<u64>;

@@ -1,7 +1,8 @@
 //! The connection of the running command, and how its replies leave.
 
-use crate::error::Result;
+use super::pubsub::Channels;
 use haypile_resp::{Protocol, Reply};
+use std::sync::Arc;
 
 /// The connection that the running command came by.
 pub trait Connection {
@@ -11,20 +12,10 @@ pub trait Connection {
     /// The name that the client has given itself; empty if there is none.
     fn client_name(&self) -> &[u8];
 
-    fn set_client_name(&mut self, name: &[u8]);
-
-    fn set_library(&mut self, part: Library, value: &[u8]);
-
     fn protocol(&self) -> Protocol;
-
-    /// Sets the protocol of all replies from the running command's on.
-    fn set_protocol(&mut self, protocol: Protocol);
 
     /// The number of databases; valid indexes are below it.
     fn databases(&self) -> u32;
-
-    /// Selects a database, whose index is below [`Connection::databases`].
-    fn select(&mut self, index: u32);
 
     /// Whether the client is on the same host.
     fn is_local(&self) -> bool;
@@ -35,21 +26,33 @@ pub trait Connection {
     /// Whether the command is one of a MULTI block.
     fn is_in_block(&self) -> bool;
 
-    /// Sends the reply of the running command and closes the connection.
-    fn close_after_reply(&mut self);
+    /// Whether the client is shown every command that the server runs.
+    fn monitors(&self) -> bool;
+}
 
-    /// Sets which replies the client gets, from the running command on; ON only lets later replies through.
-    fn set_replies(&mut self, replies: Replies);
-
-    fn set_no_evict(&mut self, on: bool);
-
-    fn set_no_touch(&mut self, on: bool);
-
-    /// Shows the client every command that the server runs from now on. Returns whether it was not shown them before.
-    ///
-    /// # Errors
-    /// Between MULTI and EXEC.
-    fn monitor(&mut self) -> Result<bool>;
+/// A change of the session of the running command's client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    /// Lets the client run commands: [`Users::check_password`](super::Users::check_password) had no objection.
+    Login,
+    Name(Vec<u8>),
+    Library(Library, Vec<u8>),
+    /// The protocol of all replies from the running command's on.
+    Protocol(Protocol),
+    /// Selects a database, whose index is below [`Connection::databases`].
+    Database(u32),
+    /// The replies that the client gets, from the running command on; ON only lets later replies through.
+    Replies(Replies),
+    NoEvict(bool),
+    NoTouch(bool),
+    /// Shows the client every command that the server runs from now on.
+    Monitor,
+    /// Closes the connection after the reply of the running command.
+    Close,
+    /// Begins a subscription that the client does not have.
+    Subscribe(Channels, Arc<[u8]>),
+    /// Ends a subscription that the client has.
+    Unsubscribe(Channels, Arc<[u8]>),
 }
 
 /// The facts that a client library tells about itself.

@@ -1,8 +1,11 @@
 //! The questions and requests of a command to its connection and to the server, by subject.
 //!
 //! Owns the traits only, each with its types. The engine implements them for a session. Every method is cheap and never
-//! blocks. Methods ask, or change the session's own state; a change of anything else is an [`Act`], which the command
-//! returns and the engine carries out once, when the command or its MULTI block has taken effect.
+//! blocks.
+//!
+//! Invariant: methods only ask. A change of the session or of the server is an [`Act`], which the command returns and the
+//! engine carries out once, when the command or its MULTI block has taken effect. [`Rows::in_transaction`] alone takes
+//! `&mut self`: the rows that it writes belong to the transaction.
 
 mod act;
 mod clients;
@@ -18,10 +21,10 @@ mod users;
 pub use act::{Act, Answer};
 pub use clients::{ClientFilter, ClientType, Clients, Paused};
 pub use config::Config;
-pub use connection::{Connection, Library, Replies, Wait, WaitKind};
+pub use connection::{Connection, Library, Replies, SessionChange, Wait, WaitKind};
 pub use memory::{Memory, MemoryFacts};
 pub use process::{DebugAccess, Process, Shutdown};
-pub use pubsub::{Channels, PubSub};
+pub use pubsub::{Audience, Channels, PubSub};
 pub use statistics::{CommandTimes, InfoSection, LatencyEvent, LatencySample, Shown, SlowCall, Statistics};
 pub use storage::{Reload, Storage};
 pub use users::Users;

@@ -1,6 +1,7 @@
 //! Publish and subscribe.
 
 use crate::error::Result;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The subscriptions of the running command's client, and those of all clients.
@@ -11,18 +12,15 @@ pub trait PubSub {
     /// The number of the client's subscriptions: shard channels are counted by themselves, the others together.
     fn subscription_count(&self, kind: Channels) -> usize;
 
-    /// Adds a subscription and returns [`PubSub::subscription_count`] with it.
-    fn subscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
+    /// Whether the client has this subscription.
+    fn is_subscribed(&self, kind: Channels, name: &[u8]) -> bool;
 
-    /// Ends a subscription, if there is such a one, and returns [`PubSub::subscription_count`] without it.
-    fn unsubscribe(&mut self, kind: Channels, name: &[u8]) -> usize;
-
-    /// Sends a message to all subscribers of its channel, when the command has taken effect. Returns how many get it.
+    /// The subscribers of a channel, those among them that the same block subscribes.
     ///
     /// # Errors
     /// [`Stop::Long`](haypile_store::Stop::Long) on an event loop where many patterns take long to match: the engine
     /// runs the command on the I/O pool.
-    fn publish(&mut self, kind: Channels, channel: &[u8], message: &[u8]) -> Result<usize>;
+    fn audience(&self, kind: Channels, channel: &[u8]) -> Result<Audience>;
 
     /// The channels that have subscribers.
     ///
@@ -45,4 +43,15 @@ pub enum Channels {
     /// All channels that match.
     Pattern,
     Shard,
+}
+
+/// The subscribers that get a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audience {
+    /// How many times the message is delivered.
+    pub count: usize,
+    /// The event loops of the subscribers, each once.
+    pub workers: SmallVec<[u16; 8]>,
+    /// The patterns that match the channel.
+    pub patterns: Vec<Arc<[u8]>>,
 }

@@ -12,9 +12,9 @@ pub trait Users {
     /// Whether the client may run commands: no password was needed when it came, or it gave one.
     fn authenticated(&self) -> bool;
 
-    /// Logs the client in.
+    /// Whether this user has this password, so that the client may be logged in.
     ///
     /// # Errors
     /// `WRONGPASS ...` where the user or the password is wrong.
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()>;
+    fn check_password(&self, user: &[u8], password: &[u8]) -> Result<()>;
 }

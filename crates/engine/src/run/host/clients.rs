@@ -10,7 +10,7 @@ use haypile_store::Stop;
 const LINES_AT_ONCE: u64 = 128;
 
 impl Clients for Desk<'_, '_> {
-    fn clients(&mut self, filter: &ClientFilter) -> Result<String> {
+    fn clients(&self, filter: &ClientFilter) -> Result<String> {
         let engine = self.engine;
         // Without data there is no I/O pool yet.
         let is_long = filter.ids.is_none() && engine.connected() > LINES_AT_ONCE && engine.store().is_some();

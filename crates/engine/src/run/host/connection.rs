@@ -1,8 +1,10 @@
-//! The connection of the running command.
+//! The connection of the running command, and the changes of its session that commands ask for.
 
+use crate::clients::client::Names;
+use crate::clients::pubsub::Change;
+use crate::clients::session::{Effect, State};
 use crate::run::host::Desk;
-use haypile_commands::host::{Connection, Library, Replies};
-use haypile_commands::{Error, Result};
+use haypile_commands::host::{Connection, Library, Replies, SessionChange};
 use haypile_resp::Protocol;
 use std::sync::Arc;
 
@@ -15,24 +17,8 @@ impl Connection for Desk<'_, '_> {
         &self.state.names.name
     }
 
-    fn set_client_name(&mut self, name: &[u8]) {
-        Arc::make_mut(&mut self.changing().names).name = name.to_vec();
-    }
-
-    fn set_library(&mut self, part: Library, value: &[u8]) {
-        let names = Arc::make_mut(&mut self.changing().names);
-        match part {
-            Library::Name => names.library_name = value.to_vec(),
-            Library::Version => names.library_version = value.to_vec(),
-        }
-    }
-
     fn protocol(&self) -> Protocol {
         self.state.protocol
-    }
-
-    fn set_protocol(&mut self, protocol: Protocol) {
-        self.changing().protocol = protocol;
     }
 
     fn databases(&self) -> u32 {
@@ -43,41 +29,8 @@ impl Connection for Desk<'_, '_> {
         self.state.is_local
     }
 
-    fn select(&mut self, index: u32) {
-        self.state.database = index;
-        if let Some(txn) = &mut self.txn {
-            txn.select(index);
-        }
-    }
-
-    fn close_after_reply(&mut self) {
-        self.state.closing = true;
-    }
-
-    fn set_replies(&mut self, replies: Replies) {
-        let now = self.state.replies;
-        // Who gets no replies at all skips none.
-        if !(replies == Replies::SkipNext && now == Replies::Off) {
-            self.state.replies = replies;
-        }
-    }
-
-    fn set_no_evict(&mut self, on: bool) {
-        self.state.no_evict = on;
-    }
-
-    fn set_no_touch(&mut self, on: bool) {
-        self.state.no_touch = on;
-        if let Some(txn) = &mut self.txn {
-            txn.set_touching(!on);
-        }
-    }
-
-    fn monitor(&mut self) -> Result<bool> {
-        if self.txn.is_some() {
-            return Err(Error::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
-        }
-        Ok(!std::mem::replace(&mut self.changing().monitors, true))
+    fn monitors(&self) -> bool {
+        self.state.monitors
     }
 
     fn is_bound_to_channels(&self) -> bool {
@@ -86,5 +39,61 @@ impl Connection for Desk<'_, '_> {
 
     fn is_in_block(&self) -> bool {
         self.txn.is_some()
+    }
+}
+
+impl Desk<'_, '_> {
+    /// Makes a change of the session in the state that the run works on, where the commands behind it in the same block see it.
+    pub(super) fn change_session(&mut self, change: SessionChange) {
+        let state = &mut *self.state;
+        match change {
+            SessionChange::Database(index) => {
+                state.database = index;
+                if let Some(txn) = &mut self.txn {
+                    txn.select(index);
+                }
+            }
+            SessionChange::NoTouch(on) => {
+                state.no_touch = on;
+                if let Some(txn) = &mut self.txn {
+                    txn.set_touching(!on);
+                }
+            }
+            SessionChange::NoEvict(on) => state.no_evict = on,
+            SessionChange::Close => state.closing = true,
+            // A client that gets no replies at all skips none.
+            SessionChange::Replies(Replies::SkipNext) if state.replies == Replies::Off => {}
+            SessionChange::Replies(replies) => state.replies = replies,
+            SessionChange::Login => state.changing().authenticated = true,
+            SessionChange::Protocol(protocol) => state.changing().protocol = protocol,
+            SessionChange::Monitor => state.changing().monitors = true,
+            SessionChange::Name(name) => state.changing_names().name = name,
+            SessionChange::Library(Library::Name, value) => state.changing_names().library_name = value,
+            SessionChange::Library(Library::Version, value) => state.changing_names().library_version = value,
+            SessionChange::Subscribe(kind, name) => state.subscribe(Change { kind, name, subscribed: true }),
+            SessionChange::Unsubscribe(kind, name) => state.subscribe(Change { kind, name, subscribed: false }),
+        }
+    }
+}
+
+impl State {
+    /// The state, for a change that other clients are to see.
+    pub(super) fn changing(&mut self) -> &mut State {
+        self.changed = true;
+        self
+    }
+
+    fn changing_names(&mut self) -> &mut Names {
+        Arc::make_mut(&mut self.changing().names)
+    }
+
+    /// Begins or ends a subscription.
+    fn subscribe(&mut self, change: Change) {
+        let subscriptions = Arc::make_mut(&mut self.subscriptions);
+        match change.subscribed {
+            true => subscriptions.insert(change.kind, change.name.clone()),
+            false => subscriptions.remove(change.kind, &change.name),
+        }
+        self.changing().effects.push(Effect::Subscription(change));
     }
 }

@@ -1,7 +1,8 @@
 //! The traits of `commands::host` for session commands: a session's state and the engine behind it, a file per subject.
 //!
-//! Nothing beyond that state changes: a run may be dropped, so messages are noted there, and the acts that commands return.
-//! Decides nothing: which state it works on (the session's own, or the copy that a block runs on) is up to the caller.
+//! The traits only ask. What commands return as acts changes the state at once, as far as it is the session's own, and is
+//! noted there otherwise, because a run may be dropped. Which state that is (the session's own, or the copy that a block
+//! runs on) is up to the caller.
 //! What INFO shows is in `info`.
 
 mod clients;
@@ -14,7 +15,8 @@ mod statistics;
 mod storage;
 mod users;
 
-use crate::clients::session::State;
+use crate::clients::pubsub::Payload;
+use crate::clients::session::{Effect, State};
 use crate::run::engine::Engine;
 use crate::run::held_back;
 use haypile_commands::host::{Act, Answer, Clock, Host, Rows};
@@ -35,21 +37,29 @@ pub(crate) struct Desk<'a, 's> {
 }
 
 impl Desk<'_, '_> {
-    /// Notes the acts that a command has returned, which are carried out when the run has taken effect. Returns the reply.
+    /// Makes the changes of the session that a command has returned, and notes its other acts, which are carried out when the
+    /// run has taken effect. Returns the reply.
     ///
     /// # Errors
     /// The act cannot be carried out, or a thread that may wait has to run the command.
     pub fn note(&mut self, answer: Answer) -> Result<Reply> {
         let Answer { mut reply, acts } = answer;
+        if !self.may_wait && acts.iter().any(Act::may_block) {
+            return Err(Error::Stop(Stop::Long));
+        }
         for act in acts {
             match act {
+                Act::Session(change) => self.change_session(change),
+                Act::Publish { kind, channel, payload, audience } => {
+                    let payload = Payload::new(payload, &self.engine.client_memory);
+                    self.state.changing().effects.push(Effect::Publish { kind, channel, payload, audience });
+                }
                 Act::Wait(wait) if self.txn.is_some() => reply = held_back::reply_at_once(self.engine, wait),
                 Act::Wait(wait) => self.state.wait = Some(wait),
                 Act::Reload(_) if self.txn.is_some() => {
                     return Err(Error::text("ERR data cannot be opened again inside a transaction"));
                 }
                 Act::Reload(how) => self.state.reload = Some(how),
-                act if act.may_block() && !self.may_wait => return Err(Error::Stop(Stop::Long)),
                 act => {
                     if matches!(act, Act::BeginBackup) && self.txn.is_some() {
                         self.engine.can_begin_backup()?;
@@ -59,12 +69,6 @@ impl Desk<'_, '_> {
             }
         }
         Ok(reply)
-    }
-
-    /// The state, for a change that others are to see.
-    fn changing(&mut self) -> &mut State {
-        self.state.changed = true;
-        self.state
     }
 }
 

@@ -18,11 +18,10 @@ impl Users for Desk<'_, '_> {
         self.state.authenticated
     }
 
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<()> {
+    fn check_password(&self, user: &[u8], password: &[u8]) -> Result<()> {
         let config = self.engine.settings.config();
         // Where the default user needs no password, any will do, as in Redis.
         if self.has_user(user) && (config.requirepass.is_empty() || is_same(&config.requirepass, password)) {
-            self.changing().authenticated = true;
             return Ok(());
         }
         Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
