@@ -431,3 +431,17 @@ fn client_commands_reach_their_host() {
     assert_eq!(session.replies, Replies::Off);
     assert_eq!(session.call("CLIENT GETREDIR"), Reply::Integer(-1));
 }
+
+#[test]
+fn a_name_that_is_given_twice_counts_once() {
+    let mut session = Session::default();
+    let told = |word: &'static str, names: &[(&'static str, i64)]| {
+        let of = |&(name, count)| Reply::Push(vec![Reply::bulk(word), Reply::bulk(name), Reply::Integer(count)]);
+        Reply::Several(names.iter().map(of).collect())
+    };
+    assert_eq!(session.call("SUBSCRIBE a b a"), told("subscribe", &[("a", 1), ("b", 2), ("a", 2)]));
+    assert_eq!(session.call("PSUBSCRIBE p b"), told("psubscribe", &[("p", 3), ("b", 4)]));
+    assert_eq!(session.call("SUBSCRIBE b c"), told("subscribe", &[("b", 4), ("c", 5)]));
+    assert_eq!(session.call("UNSUBSCRIBE a a x"), told("unsubscribe", &[("a", 4), ("a", 4), ("x", 4)]));
+    assert_eq!(session.call("UNSUBSCRIBE"), told("unsubscribe", &[("b", 3), ("c", 2)]));
+}
