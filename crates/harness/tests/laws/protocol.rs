@@ -1,10 +1,15 @@
-//! The protocol of a run stands once in the engine, and what a run holds is given back by guards.
+//! The protocol of a run stands once in the engine, what a run holds is given back by guards, and what a command changes
+//! beside rows it returns.
 
 use crate::source::sources;
 
 /// The engine's files in which some code occurs, each as often as it does.
 fn files_with(code: &str) -> Vec<String> {
-    let sources = sources("engine");
+    files_of("engine", code)
+}
+
+fn files_of(name: &str, code: &str) -> Vec<String> {
+    let sources = sources(name);
     sources.iter().flat_map(|source| source.code.matches(code).map(|_| source.path.clone())).collect()
 }
 
@@ -23,4 +28,11 @@ fn guards_give_back_what_a_run_holds() {
         let others: Vec<String> = files_with(code).into_iter().filter(|path| path != "keys/admission.rs").collect();
         assert!(others.is_empty(), "`keys::admission` has guards that do `{code}…)` in {others:?}");
     }
+}
+
+#[test]
+fn commands_only_ask_their_host() {
+    let mut changing = files_of("commands", "&mut self");
+    changing.retain(|path| path.starts_with("table/host/"));
+    assert_eq!(changing, ["table/host/mod.rs"], "`in_transaction` alone writes; other changes are acts");
 }
