@@ -1,7 +1,7 @@
 //! A command inside something larger.
 //!
-//! Owns [`call`], which a block between MULTI and EXEC goes through for each of its commands, and a single command on the
-//! I/O pool too. The transaction, and whom the reply is for, belong to the [`Host`].
+//! Owns [`call`], by which a block between MULTI and EXEC runs each of its commands, and the I/O pool a single one.
+//! The transaction, and whom the reply is for, belong to the [`Host`].
 
 use crate::args::Args;
 use crate::error::{Error, Result};

@@ -159,7 +159,7 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
         let words: Vec<&[u8]> = std::iter::once(word.as_bytes()).chain(names.iter().map(Vec::as_slice)).collect();
         let mut many = server.client();
         let _ = std::io::Write::write_all(&mut many.socket, &request(&words));
-        // WATCH has one reply, which may be sent before the client is looked at: that it is closed is all that is asked.
+        // WATCH has one reply, which may be sent before the client is looked at: only that it is closed is asked.
         let heard = many.rest();
         assert!(word == "WATCH" || !heard.contains(":20000\r\n"), "{word} is not done to its end");
     }

@@ -186,8 +186,8 @@ fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
     Ok(Answer { reply: Reply::Integer(count as i64), acts })
 }
 
-/// Finds the clients that the filter lets through. Returns their number and the acts that close them, the running command's
-/// own client after its reply.
+/// Finds the clients that the filter lets through. Returns their number and the acts that close them, the running
+/// command's own client after its reply.
 fn close(host: &mut dyn Host, filter: &ClientFilter) -> (usize, Vec<Act>) {
     let (own, mut others) = (host.client_id(), host.find_clients(filter));
     let count = others.len();

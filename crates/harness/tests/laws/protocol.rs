@@ -1,5 +1,5 @@
-//! The protocol of a run stands once in the engine, what a run holds is given back by guards, and what a command changes
-//! beside rows it returns.
+//! The protocol of a run stands once in the engine, what a run holds is given back by guards, and a command returns its
+//! changes beside rows.
 
 use crate::source::sources;
 

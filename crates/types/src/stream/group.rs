@@ -157,7 +157,7 @@ impl<'n> Group<'n> {
         Ok(true)
     }
 
-    /// Writes the group's row if it has changed. The record names the stream's key, whatever else of the group it changes.
+    /// Writes the group's row if it has changed. The record names the stream's key, whatever else of the group changes.
     #[inline]
     pub fn save(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         txn.touch_key(key);

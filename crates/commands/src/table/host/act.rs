@@ -27,8 +27,8 @@ pub enum Act {
     Pause { until_ms: u64, what: Paused },
     /// Ends all pauses.
     Unpause,
-    /// Ends the wait of a client's blocking command, as if its time were over or by an error. The reply becomes 0 if the
-    /// client is not blocked any more.
+    /// Ends the wait of a client's blocking command, as if its time were over or by an error. The reply becomes 0 if
+    /// the client is not blocked any more.
     Unblock { client: u64, with_error: bool },
     /// Closes the clients of these ids.
     CloseClients(Vec<u64>),
