@@ -1,6 +1,8 @@
-//! The product's source files, reduced to what the laws look at: code without comments, texts and tests.
+//! The source files of all crates, as the laws look at them: code without comments, texts and tests, or the comments
+//! alone.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// One file below a crate's `src`.
@@ -29,17 +31,7 @@ pub fn names() -> Vec<String> {
 /// The files of a crate's `src`, tests excluded.
 pub fn sources(name: &str) -> Vec<Source> {
     let root = crates().join(name).join("src");
-    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder can be read") {
-            let path = entry.expect("an entry can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                found.push(read(&root, &path));
-            }
-        }
-    }
+    let found: Vec<_> = files(&root).iter().map(|path| read(&root, path)).collect();
     let tests: Vec<String> = found.iter().flat_map(|(_, tests)| tests.clone()).collect();
     let is_test =
         |path: &str| tests.iter().any(|test| path == format!("{test}.rs") || path.starts_with(&format!("{test}/")));
@@ -47,6 +39,23 @@ pub fn sources(name: &str) -> Vec<Source> {
     sources.retain(|source| !is_test(&source.path));
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     sources
+}
+
+/// Returns the paths of all source files below a folder, sorted.
+pub fn files(root: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder can be read") {
+            let path = entry.expect("an entry can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The file, and the paths without ending of the modules that it declares for tests only.
@@ -69,33 +78,63 @@ pub fn folder_of_children(path: &str) -> String {
     }
 }
 
+/// A part of a source file that is no code.
+enum Prose {
+    Comment,
+    /// A text or a character.
+    Literal,
+}
+
 /// Blanks comments and the insides of texts and characters.
 fn without_texts(text: &str) -> String {
+    let mut code = text.as_bytes().to_vec();
+    for (_, range) in prose(text) {
+        code[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+    }
+    String::from_utf8(code).expect("whole characters are blanked")
+}
+
+/// Returns a file's comments with their lines, counted from 1, in order. A `//` inside a text is none.
+pub fn comments(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut line, mut counted) = (1, 0);
+    for (kind, range) in prose(text) {
+        line += text[counted..range.start].matches('\n').count();
+        counted = range.start;
+        if matches!(kind, Prose::Comment) {
+            found.push((line, &text[range]));
+        }
+    }
+    found
+}
+
+/// Finds the comments, texts and characters of a file, in order.
+fn prose(text: &str) -> Vec<(Prose, Range<usize>)> {
     let bytes = text.as_bytes();
-    let mut code = bytes.to_vec();
+    let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        let end = if rest.starts_with(b"//") {
-            at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())
+        let (kind, end) = if rest.starts_with(b"//") {
+            (Prose::Comment, at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len()))
         } else if rest.starts_with(b"/*") {
-            at + text[at..].find("*/").map_or(rest.len(), |length| length + 2)
+            (Prose::Comment, at + text[at..].find("*/").map_or(rest.len(), |length| length + 2))
         } else if let Some(hashes) = raw_hashes(rest).filter(|_| at == 0 || !is_word(bytes[at - 1])) {
             let close = format!("\"{}", "#".repeat(hashes));
             let open = text[at..].find('"').map_or(rest.len(), |length| length + 1);
-            at + open + text[at + open..].find(&close).map_or(0, |length| length + close.len())
+            (Prose::Literal, at + open + text[at + open..].find(&close).map_or(0, |length| length + close.len()))
         } else if rest[0] == b'"' {
-            at + end_of_text(rest, b'"')
+            (Prose::Literal, at + end_of_text(rest, b'"'))
         } else if rest[0] == b'\'' && is_character(&text[at..]) {
-            at + end_of_text(rest, b'\'')
+            (Prose::Literal, at + end_of_text(rest, b'\''))
         } else {
             at += 1;
             continue;
         };
-        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        found.push((kind, at..end));
         at = end;
     }
-    String::from_utf8(code).expect("whole characters are blanked")
+    found
 }
 
 /// How many `#` a raw text begins with, if one begins here.

@@ -1,0 +1,87 @@
+//! A comment fits its line, and a doc comment names its subject: who reads it has not read the one before.
+
+use crate::source::{comments, crates, files, names};
+use std::fs;
+
+/// The most columns of a line with a comment, as rustfmt has it for code.
+const COLUMNS_MAX: usize = 120;
+
+/// Openings of a doc comment that name no subject, or lean on a neighbour that may move.
+const VAGUE: &[&str] = &["What", "The same", "Of those", "Who", "It", "They", "Those"];
+
+/// Crates that do not keep the laws yet: doc comments with a vague opening, and lines that are too wide. Figures here
+/// only shrink.
+const BREACHES: &[(&str, usize, usize)] =
+    &[("commands", 107, 0), ("engine", 170, 165), ("log", 46, 49), ("store", 126, 226)];
+
+/// Returns the lines of a file at which a doc comment begins with a vague opening.
+fn vague(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut before = None;
+    for (line, comment) in comments(text) {
+        let Some(doc) = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!")) else { continue };
+        if before.is_none_or(|before| before + 1 < line) && is_vague(doc.trim_start()) {
+            found.push(line);
+        }
+        before = Some(line);
+    }
+    found
+}
+
+fn is_vague(doc: &str) -> bool {
+    let is_end =
+        |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || matches!(letter, '\'' | '-'));
+    VAGUE.iter().any(|opening| doc.strip_prefix(opening).is_some_and(is_end))
+}
+
+/// Returns the lines of a file that are too wide and hold a comment.
+fn wide(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_wide = |line: &str| line.chars().count() > COLUMNS_MAX;
+    let spans = comments(text).into_iter().flat_map(|(line, comment)| line..line + comment.lines().count());
+    spans.filter(|line| is_wide(lines[line - 1])).collect()
+}
+
+/// Compares the breaches of each crate, found in a file's text by `find`, with how many of them the list allows.
+fn check(find: fn(&str) -> Vec<usize>, allowed: fn(&(&str, usize, usize)) -> usize, advice: &str) {
+    let mut wrong = Vec::new();
+    for name in names() {
+        let root = crates().join(&name);
+        let mut found = Vec::new();
+        for path in files(&root) {
+            let text = fs::read_to_string(&path).expect("sources are text");
+            let path = path.strip_prefix(&root).expect("it was found below").display();
+            found.extend(find(&text).into_iter().map(|line| format!("{name}/{path}:{line}")));
+        }
+        let max = BREACHES.iter().find(|(of, ..)| *of == name).map_or(0, allowed);
+        if found.len() > max {
+            wrong.push(format!("{name} has {} of {max}; the figure only shrinks:\n{}", found.len(), found.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{advice}\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_doc_comment_begins_with_its_subject() {
+    check(vague, |(_, vague, _)| *vague, "name the subject and a verb (\"Returns\", \"The options of SCAN\"):");
+}
+
+#[test]
+fn a_comment_fits_its_line() {
+    check(wide, |(.., wide)| *wide, "break the line before column 120:");
+}
+
+#[test]
+fn openings_are_told_from_words_that_begin_like_them() {
+    let text = "//! It is.\n\n/// Items.\n/// What follows a beginning.\nfn f() {}\n/// What.\n/// Who.\nfn g() {}\n// They.\n\
+                let x = \"\n/// Those\n\";\n/// \"What\" is quoted.\n/// Whoever.\n\n    ///  The same, indented.\n";
+    assert_eq!(vague(text), [1, 6, 16]);
+}
+
+#[test]
+fn only_comments_are_measured() {
+    let long = "x".repeat(COLUMNS_MAX);
+    let text =
+        format!("// {long}\nlet x = \"// {long}\";\nf(); // {long}\n/* a\n{long}x\n{long} */ // {}\n", "ä".repeat(99));
+    assert_eq!(wide(&text), [1, 3, 5, 6, 6]);
+}
