@@ -4,8 +4,8 @@
 //! blocks.
 //!
 //! Invariant: methods only ask. A change of the session or of the server is an [`Act`], which the command returns and
-//! the engine carries out once, when the command or its MULTI block has taken effect. [`Rows::in_transaction`] alone takes
-//! `&mut self`: the rows that it writes belong to the transaction.
+//! the engine carries out once, when the command or its MULTI block has taken effect. [`Rows::in_transaction`] alone
+//! takes `&mut self`: the rows that it writes belong to the transaction.
 
 mod act;
 mod clients;
