@@ -26,6 +26,25 @@ pub(crate) const STEP_ROWS: usize = 256;
 /// A step ends sooner once the rows that were visited, or read from the base, are as long as this.
 const STEP_BYTES: usize = 64 << 10;
 
+/// How much one step has visited.
+#[derive(Default)]
+struct Visited {
+    rows: usize,
+    bytes: usize,
+    /// The newest record that wrote any of the rows.
+    newest: Index,
+}
+
+impl Visited {
+    /// Counts a row or its deletion. Returns whether the step has enough.
+    #[inline]
+    fn is_full_with(&mut self, value: Option<&[u8]>) -> bool {
+        self.rows += 1;
+        self.bytes += value.map_or(0, <[u8]>::len);
+        self.rows == STEP_ROWS || self.bytes >= STEP_BYTES
+    }
+}
+
 /// What `row_presence` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowPresence {
@@ -107,98 +126,104 @@ impl Txn<'_> {
         }
     }
 
-    /// One step of it, under the latch: the last row that was visited, if there may be more, and the newest record that
-    /// wrote any of them.
+    /// Visits the rows of one step under the latch. Returns the last one if there may be more, and the newest record that wrote
+    /// any of them.
     fn visit_step(
         &self,
         own: &mut &[usize],
-        [mut active, mut frozen]: [Source<'_>; 2],
+        mut sources: [Source<'_>; 2],
         below: &mut Below<'_>,
         direction: Direction,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> (Option<RowKey>, Index) {
-        let mut newest = Index(0);
-        let (mut rows, mut bytes) = (0, 0);
-        let mut is_full = |value: Option<&[u8]>| {
-            rows += 1;
-            bytes += value.map_or(0, <[u8]>::len);
-            rows == STEP_ROWS || bytes >= STEP_BYTES
-        };
+        let mut visited = Visited::default();
         loop {
+            let [active, frozen] = &mut sources;
             if own.is_empty() && active.peek().is_none() && frozen.peek().is_none() {
-                return (below.visit_rest(visit), newest);
+                return (below.visit_rest(visit), visited.newest);
             }
             if own.is_empty() && below.peek().is_none() {
                 // Mostly one generation has all of it, and nothing is to be compared.
                 let only = match (active.peek(), frozen.peek()) {
-                    (None, None) => return (None, newest),
-                    (Some(row), None) => Some((row, &mut active)),
-                    (None, Some(row)) => Some((row, &mut frozen)),
+                    (None, None) => return (None, visited.newest),
+                    (Some(row), None) => Some((row, active)),
+                    (None, Some(row)) => Some((row, frozen)),
                     (Some(_), Some(_)) => None,
                 };
                 if let Some((row, source)) = only {
-                    newest = newest.max(row.index());
+                    visited.newest = visited.newest.max(row.index());
                     let value = row.value();
                     if value.is_some_and(|value| visit(row.row(), value).is_break()) {
-                        return (None, newest);
+                        return (None, visited.newest);
                     }
-                    if is_full(value) {
-                        return (Some(RowKey::from_slice(row.row())), newest);
+                    if visited.is_full_with(value) {
+                        return (Some(RowKey::from_slice(row.row())), visited.newest);
                     }
                     source.advance();
                     continue;
                 }
             }
-            let own_key = own.first().map(|at| self.overlay.key_at(*at));
-            let base_key = below.peek().map(|(key, _)| key);
-            let Some(key) = first(direction, [own_key, active.key(), frozen.key(), base_key]) else {
-                return (None, newest);
-            };
-            let [is_own, in_active, in_frozen, in_base] =
-                [own_key, active.key(), frozen.key(), base_key].map(|other| other == Some(key));
-            let mut look = |source: &Source<'_>| newest = newest.max(source.peek().map_or(Index(0), RowEntry::index));
-            if in_active {
-                look(&active);
-            } else if in_frozen {
-                look(&frozen);
-            }
-            let own_value = if is_own { self.overlay.look(own[0]) } else { None };
-            let value = if is_own {
-                own_value.as_deref()
-            } else if in_active {
-                active.peek().and_then(RowEntry::value)
-            } else if in_frozen {
-                frozen.peek().and_then(RowEntry::value)
-            } else {
-                below.peek().map(|(_, value)| value)
-            };
-            if value.is_some_and(|value| visit(key, value).is_break()) {
-                return (None, newest);
-            }
-            // Where the base's rows in hand end, what the memtable has behind them has to wait for its next ones.
-            if is_full(value) || (in_base && below.is_last_in_hand()) {
-                let last = RowKey::from_slice(key);
-                if is_own {
-                    *own = &own[1..];
-                }
-                if in_base {
-                    below.advance();
-                }
-                return (Some(last), newest);
-            }
-            if is_own {
-                *own = &own[1..];
-            }
-            if in_active {
-                active.advance();
-            }
-            if in_frozen {
-                frozen.advance();
-            }
-            if in_base {
-                below.advance();
+            if let ControlFlow::Break(last) = self.visit_first(own, &mut sources, below, direction, &mut visited, visit)
+            {
+                return (last, visited.newest);
             }
         }
+    }
+
+    /// Visits the row that comes first in any layer, and passes it in all of them. Breaks where the step ends: with that row if
+    /// there may be more.
+    #[inline]
+    fn visit_first(
+        &self,
+        own: &mut &[usize],
+        [active, frozen]: &mut [Source<'_>; 2],
+        below: &mut Below<'_>,
+        direction: Direction,
+        visited: &mut Visited,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<Option<RowKey>> {
+        let own_key = own.first().map(|at| self.overlay.key_at(*at));
+        let base_key = below.peek().map(|(key, _)| key);
+        let Some(key) = first(direction, [own_key, active.key(), frozen.key(), base_key]) else {
+            return ControlFlow::Break(None);
+        };
+        let [is_own, in_active, in_frozen, in_base] =
+            [own_key, active.key(), frozen.key(), base_key].map(|other| other == Some(key));
+        let in_memory = if in_active {
+            active.peek()
+        } else if in_frozen {
+            frozen.peek()
+        } else {
+            None
+        };
+        visited.newest = visited.newest.max(in_memory.map_or(Index(0), RowEntry::index));
+        let own_value = if is_own { self.overlay.look(own[0]) } else { None };
+        let value = if is_own {
+            own_value.as_deref()
+        } else if let Some(row) = in_memory {
+            row.value()
+        } else {
+            below.peek().map(|(_, value)| value)
+        };
+        if value.is_some_and(|value| visit(key, value).is_break()) {
+            return ControlFlow::Break(None);
+        }
+        // Where the base's rows in hand end, what the memtable has behind them has to wait for its next ones.
+        let is_end = visited.is_full_with(value) || (in_base && below.is_last_in_hand());
+        let last = is_end.then(|| RowKey::from_slice(key));
+        if is_own {
+            *own = &own[1..];
+        }
+        if in_active {
+            active.advance();
+        }
+        if in_frozen {
+            frozen.advance();
+        }
+        if in_base {
+            below.advance();
+        }
+        if is_end { ControlFlow::Break(last) } else { ControlFlow::Continue(()) }
     }
 
     /// A visit of any range.

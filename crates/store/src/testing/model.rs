@@ -135,31 +135,8 @@ pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) ->
                 txn.delete_meta(&key_of(txn, database, &name))?;
                 content.keys.remove(&name);
             }
-            31..34 => {
-                let (name, len) = (name(&mut random), random.below(6) as usize);
-                let (bytes, before) = (bytes(&mut random, len), content.keys.get(&name));
-                // A meta row has two bytes at least.
-                let Some(len_before) = before.map(Vec::len).filter(|len| *len >= 8) else { continue };
-                let splice = splice(&mut random, len_before, &bytes);
-                let Splice { offset, removed, len_after, .. } = splice;
-                if len_after < 2 {
-                    continue;
-                }
-                txn.splice_row(&row::meta_row(&key_of(txn, database, &name)), offset, removed, &bytes)?;
-                let row = changed(before, Change::Splice(splice));
-                content.keys.insert(name, row);
-            }
-            34..40 => {
-                let name = name(&mut random);
-                let len_after = 2 + random.below(60) as u32;
-                let offset = random.below(len_after.into()) as u32;
-                let len = random.below(u64::from(len_after - offset) + 1) as usize;
-                let bytes = bytes(&mut random, len);
-                txn.patch_meta(&key_of(txn, database, &name), offset, &bytes, len_after)?;
-                let patch = Change::Patch(Patch { offset, bytes: &bytes, len_after });
-                let row = changed(content.keys.get(&name), patch);
-                content.keys.insert(name, row);
-            }
+            31..34 => splice_meta(txn, content, database, &mut random)?,
+            34..40 => patch_meta(txn, content, database, &mut random)?,
             40..44 => make_object(txn, model, database, &mut random, large)?,
             44..58 => change_object(txn, content, database, &mut random)?,
             58..60 => {
@@ -173,16 +150,7 @@ pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) ->
                 txn.count(txn.space(database), ALL_COUNTERS[counter], delta);
                 content.counts[counter] += delta;
             }
-            64..70 => {
-                let (name, deadline_ms) = (name(&mut random), 1 + random.below(1000));
-                let row = row::expire_row(&key_of(txn, database, &name), deadline_ms);
-                if content.deadlines.remove(&(deadline_ms, name.clone())) {
-                    txn.delete_row(&row)?;
-                } else {
-                    txn.put_row(&row, &[])?;
-                    content.deadlines.insert((deadline_ms, name));
-                }
-            }
+            64..70 => turn_deadline(txn, content, database, &mut random)?,
             70..73 => {
                 saved = Some(Saved { savepoint: txn.savepoint(), model: model.clone(), database });
             }
@@ -205,6 +173,50 @@ pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) ->
             77..80 => database = random.below(DATABASES.into()) as u32,
             _ => read(txn, model, database, &mut random)?,
         }
+    }
+    Ok(())
+}
+
+/// Splices the meta row of a key that is long enough.
+fn splice_meta(txn: &mut Txn<'_>, content: &mut Content, database: u32, random: &mut Random) -> Result<(), Stop> {
+    let (name, len) = (name(random), random.below(6) as usize);
+    let (bytes, before) = (bytes(random, len), content.keys.get(&name));
+    // A meta row has two bytes at least.
+    let Some(len_before) = before.map(Vec::len).filter(|len| *len >= 8) else { return Ok(()) };
+    let splice = splice(random, len_before, &bytes);
+    let Splice { offset, removed, len_after, .. } = splice;
+    if len_after < 2 {
+        return Ok(());
+    }
+    txn.splice_row(&row::meta_row(&key_of(txn, database, &name)), offset, removed, &bytes)?;
+    let row = changed(before, Change::Splice(splice));
+    content.keys.insert(name, row);
+    Ok(())
+}
+
+/// Patches the meta row of any key, a missing one included.
+fn patch_meta(txn: &mut Txn<'_>, content: &mut Content, database: u32, random: &mut Random) -> Result<(), Stop> {
+    let name = name(random);
+    let len_after = 2 + random.below(60) as u32;
+    let offset = random.below(len_after.into()) as u32;
+    let len = random.below(u64::from(len_after - offset) + 1) as usize;
+    let bytes = bytes(random, len);
+    txn.patch_meta(&key_of(txn, database, &name), offset, &bytes, len_after)?;
+    let patch = Change::Patch(Patch { offset, bytes: &bytes, len_after });
+    let row = changed(content.keys.get(&name), patch);
+    content.keys.insert(name, row);
+    Ok(())
+}
+
+/// Sets a deadline, or deletes it where it is set.
+fn turn_deadline(txn: &mut Txn<'_>, content: &mut Content, database: u32, random: &mut Random) -> Result<(), Stop> {
+    let (name, deadline_ms) = (name(random), 1 + random.below(1000));
+    let row = row::expire_row(&key_of(txn, database, &name), deadline_ms);
+    if content.deadlines.remove(&(deadline_ms, name.clone())) {
+        txn.delete_row(&row)?;
+    } else {
+        txn.put_row(&row, &[])?;
+        content.deadlines.insert((deadline_ms, name));
     }
     Ok(())
 }
