@@ -271,25 +271,10 @@ impl Config {
             requirepass: fields.text("requirepass"),
             databases: fields.int("databases"),
             daemonize,
-            supervised: match fields.choice("supervised") {
-                1 => Supervised::Upstart,
-                2 => Supervised::Systemd,
-                3 => Supervised::Auto,
-                _ => Supervised::No,
-            },
-            debug_command: match fields.choice("enable-debug-command") {
-                1 => Protected::Yes,
-                2 => Protected::Local,
-                _ => Protected::No,
-            },
+            supervised: supervised_of(fields.choice("supervised")),
+            debug_command: protected_of(fields.choice("enable-debug-command")),
             pidfile: below_dir(fields.path("pidfile")).or_else(|| daemonize.then(|| PIDFILE_OF_DAEMON.into())),
-            loglevel: match fields.choice("loglevel") {
-                0 => LogLevel::Debug,
-                1 => LogLevel::Verbose,
-                2 => LogLevel::Notice,
-                3 => LogLevel::Warning,
-                _ => LogLevel::Nothing,
-            },
+            loglevel: log_level_of(fields.choice("loglevel")),
             logfile: below_dir(fields.path("logfile")),
             log_format: if fields.choice("log-format") == 0 { LogFormat::Human } else { LogFormat::Json },
             renames: renames.to_vec(),
@@ -305,11 +290,7 @@ impl Config {
             row_cache_size: fields.size("row-cache-size"),
             block_cache_size: fields.size("block-cache-size"),
             txn_bytes_max: fields.bytes("txn-bytes-max"),
-            compression: match fields.choice("compression") {
-                0 => Compression::Lz4,
-                1 => Compression::Zstd,
-                _ => Compression::None,
-            },
+            compression: compression_of(fields.choice("compression")),
             direct_reads: fields.bool("direct-reads"),
             blind_set: fields.bool("blind-set"),
             backups_keep: fields.int("backups-keep"),
@@ -334,6 +315,45 @@ impl Config {
     /// share of that.
     pub fn memory_budget(&self, available: &crate::memory::Available) -> u64 {
         if self.maxmemory == 0 { available.default_budget() } else { self.maxmemory.min(available.bound()) }
+    }
+}
+
+/// The supervisor, by its place among the choices of the table.
+fn supervised_of(choice: u32) -> Supervised {
+    match choice {
+        1 => Supervised::Upstart,
+        2 => Supervised::Systemd,
+        3 => Supervised::Auto,
+        _ => Supervised::No,
+    }
+}
+
+/// Whom a command of `enable-*-command` is open to, by its place among the choices of the table.
+fn protected_of(choice: u32) -> Protected {
+    match choice {
+        1 => Protected::Yes,
+        2 => Protected::Local,
+        _ => Protected::No,
+    }
+}
+
+/// The level of log lines, by its place among the choices of the table.
+fn log_level_of(choice: u32) -> LogLevel {
+    match choice {
+        0 => LogLevel::Debug,
+        1 => LogLevel::Verbose,
+        2 => LogLevel::Notice,
+        3 => LogLevel::Warning,
+        _ => LogLevel::Nothing,
+    }
+}
+
+/// How the base compresses, by its place among the choices of the table.
+fn compression_of(choice: u32) -> Compression {
+    match choice {
+        0 => Compression::Lz4,
+        1 => Compression::Zstd,
+        _ => Compression::None,
     }
 }
 
