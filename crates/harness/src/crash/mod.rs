@@ -308,13 +308,7 @@ impl<'a> Run<'a> {
         let of_pops = pop_ends.iter().map(|end| ("blocked pops:", end));
         let of_groups = group_ends.iter().map(|end| ("consumer groups:", end));
         let of_counters = counter_ends.iter().map(|end| ("counters:", end));
-        for (name, end) in of_writers.chain(of_pops).chain(of_groups).chain(of_counters) {
-            match end {
-                End::Wrong(text) => bail!("{name} {text}"),
-                End::Broken(error) if ending == Ending::KillInFlushall => bail!("{name} its connection broke: {error}"),
-                _ => {}
-            }
-        }
+        check_ends(of_writers.chain(of_pops).chain(of_groups).chain(of_counters), ending)?;
         if ending == Ending::Stop {
             let status = server.wait_ended()?;
             ensure!(status.success(), "the server stopped with {status} after SIGTERM");
@@ -415,6 +409,18 @@ fn end_server(server: &mut Server, ending: Ending, stop: &AtomicBool, random: &m
             Ok(())
         }
     }
+}
+
+/// Fails with what a thread has found wrong, and with a connection that broke before the server was to end.
+fn check_ends<'e>(ends: impl Iterator<Item = (&'e str, &'e End)>, ending: Ending) -> Result<()> {
+    for (name, end) in ends {
+        match end {
+            End::Wrong(text) => bail!("{name} {text}"),
+            End::Broken(error) if ending == Ending::KillInFlushall => bail!("{name} its connection broke: {error}"),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Turns a connection that broke before the server was ended into a failure.
