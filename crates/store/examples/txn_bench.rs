@@ -1,5 +1,5 @@
-//! What a transaction costs: nanoseconds of CPU per operation on one thread, key hashing included, over a log on disk and a
-//! base in memory. `cargo run --release -p haypile-store --example txn_bench [OPERATIONS [CASE]]`, a case as
+//! What a transaction costs: nanoseconds of CPU per operation on one thread, key hashing included, over a log on disk
+//! and a base in memory. `cargo run --release -p haypile-store --example txn_bench [OPERATIONS [CASE]]`, a case as
 //! `set:100000`.
 //!
 //! `own` is the calling thread's time, `all` that of all threads, the log's among them.
@@ -131,7 +131,8 @@ impl Bench {
     }
 }
 
-/// Commits; where the log's disk is behind, an event loop would hand the command to the I/O pool, here the thread waits.
+/// Commits; where the log's disk is behind, an event loop would hand the command to the I/O pool, here the thread
+/// waits.
 fn committed(txn: &mut Txn<'_>) {
     loop {
         match txn.commit() {
@@ -147,7 +148,8 @@ fn main() {
     let dir = std::env::temp_dir().join(format!("haypile-txn-bench-{}", std::process::id()));
     let only = std::env::args().nth(2);
     let mut cases = vec![("nothing", 1_000_000)];
-    // A thousand keys lie in the CPU's own caches: what is left is the work. The others are mostly the memory's latency.
+    // A thousand keys lie in the CPU's own caches: what is left is the work. The others are mostly the memory's
+    // latency.
     cases.extend(["get", "set", "incr"].into_iter().flat_map(|what| [(what, 1_000), (what, 100_000)]));
     cases.push(("set", 1_000_000));
     for (what, keys) in cases {

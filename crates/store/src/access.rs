@@ -1,14 +1,14 @@
 //! When a key was used last, or how often: four bytes beside each row in memory, for OBJECT IDLETIME and OBJECT FREQ.
 //!
-//! Which of the two is noted is up to `maxmemory-policy`, as in Redis. A lookup stamps the row that it has found anyway, and
-//! only where the stamp changes: once a second at most for times, so that readers of a hot key do not take its cache line
-//! from each other. Nothing of this is stored. What a transaction does with stamps is in `accesses`.
+//! Which of the two is noted is up to `maxmemory-policy`, as in Redis. A lookup stamps the row that it has found
+//! anyway, and only where the stamp changes: once a second at most for times, so that readers of a hot key do not take
+//! its cache line from each other. Nothing of this is stored. What a transaction does with stamps is in `accesses`.
 
 use crate::txn::next_random;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What a stamp says: a time in seconds, or, with the first bit set, the minute of the last use and a count, as in Redis's
-/// LFU: `1: u1 | 0: u7 | minute: u16 | count: u8`.
+/// What a stamp says: a time in seconds, or, with the first bit set, the minute of the last use and a count, as in
+/// Redis's LFU: `1: u1 | 0: u7 | minute: u16 | count: u8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(u32);
 
@@ -17,7 +17,8 @@ const COUNTS: u32 = 1 << 31;
 /// The count of a key that is new, so that it is not taken for one that nobody uses.
 const COUNT_AT_FIRST: u8 = 5;
 
-/// Of two times, neither says which century it is from: what would be this far ahead lies behind, or the clock was set back.
+/// Of two times, neither says which century it is from: what would be this far ahead lies behind, or the clock was set
+/// back.
 const AHEAD_FROM_S: u32 = COUNTS / 2;
 
 const MINUTE_MS: u64 = 60_000;
@@ -200,8 +201,8 @@ impl Default for AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Whether `maxmemory-policy` is one that counts how often keys are used, from now on. What was noted before stands for
-    /// what it says of the other: a time for its minute and the count of a new key, a count for its minute.
+    /// Whether `maxmemory-policy` is one that counts how often keys are used, from now on. What was noted before stands
+    /// for what it says of the other: a time for its minute and the count of a new key, a count for its minute.
     pub fn set_counts(&self, counts: bool) {
         self.counts.store(counts, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! What a transaction does with the stamps of `access`: its lookups of keys leave them, its writes set or keep them, and a
-//! key that gets another name takes its own along.
+//! What a transaction does with the stamps of `access`: its lookups of keys leave them, its writes set or keep them,
+//! and a key that gets another name takes its own along.
 //!
-//! Where times are noted, whatever a transaction writes was used now, and nothing is to be kept. Only under a policy that
-//! counts, and for a client that asked to leave no traces, does a write look for what was noted before.
+//! Where times are noted, whatever a transaction writes was used now, and nothing is to be kept. Only under a policy
+//! that counts, and for a client that asked to leave no traces, does a write look for what was noted before.
 
 use crate::access::{Access, Touch};
 use crate::apply::Latching;
@@ -149,7 +149,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Leaves on the keys that it has written what it knows of them. The caller holds their latches, or one after the other.
+    /// Leaves on the keys that it has written what it knows of them. The caller holds their latches, or one after the
+    /// other.
     #[cold]
     pub(crate) fn settle_accesses<'l>(&self, own: &OwnAccesses, latches: &mut impl Latching<'l>) {
         for (row, access) in &own.noted {

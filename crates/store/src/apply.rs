@@ -1,8 +1,8 @@
-//! What a record does to the memtable. One function applies it, whoever has the record: the commit that has just given it an
-//! index, the replay, and a store that follows another one's log.
+//! What a record does to the memtable. One function applies it, whoever has the record: the commit that has just given
+//! it an index, the replay, and a store that follows another one's log.
 //!
-//! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). What gives a record
-//! its index is the other half of a commit, in `commit`.
+//! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). What gives
+//! a record its index is the other half of a commit, in `commit`.
 
 use crate::accesses::Written;
 use crate::databases::dead_space;
@@ -146,7 +146,8 @@ impl Store {
         self.memtable.account(grown);
     }
 
-    /// Applies one write under its shard's latch, and tells whoever else has to know of it. Returns by how much the memtable grew.
+    /// Applies one write under its shard's latch, and tells whoever else has to know of it. Returns by how much the
+    /// memtable grew.
     #[inline]
     fn apply_write(&self, latched: &mut Latched<'_>, write: Write<'_>, index: Index, written: Written) -> i64 {
         let (shard, latch) = latched;
@@ -170,7 +171,8 @@ impl Store {
             }
             _ => {}
         }
-        // Who reads that an element is gone knows the record by the key's meta row, which every change of a value writes.
+        // Who reads that an element is gone knows the record by the key's meta row, which every change of a value
+        // writes.
         if value.is_none() && matches!(Family::of(row), Some(Family::Data | Family::Score)) && self.is_above_base(row) {
             return latch.delete_element(row, index);
         }
@@ -207,8 +209,8 @@ pub(crate) fn parse<'a>(body: &'a [u8], into: &mut Vec<Effect<'a>>) -> Result<()
     Ok(())
 }
 
-/// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows must
-/// not fall into a freeze either.
+/// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows
+/// must not fall into a freeze either.
 #[inline]
 pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item = &'r [u8]>) -> Latches<'a> {
     let mut shards: SmallVec<[usize; 16]> = SmallVec::new();

@@ -1,5 +1,5 @@
-//! A backup: a checkpoint of the base, and the log from its applied index to an index of now. Opened, it holds exactly the
-//! records up to that index.
+//! A backup: a checkpoint of the base, and the log from its applied index to an index of now. Opened, it holds exactly
+//! the records up to that index.
 //!
 //! Nothing has to stand still for it. The base's checkpoint is what the base was at one moment, between two ingestions;
 //! the log's records above the index that was applied before are held until they are copied, and where the base has got

@@ -116,11 +116,13 @@ pub trait Base: Send + Sync + 'static {
         tier: Tier,
     ) -> Result<Box<dyn Cursor + '_>, BaseError>;
 
-    /// The same for a long read: owned, so that it outlives the call and may move to another thread. Reads the disk, does
-    /// not fill the block cache, and keeps the files of its moment until it is dropped. Opening it may wait: for the I/O pool.
+    /// The same for a long read: owned, so that it outlives the call and may move to another thread. Reads the disk,
+    /// does not fill the block cache, and keeps the files of its moment until it is dropped. Opening it may wait: for
+    /// the I/O pool.
     fn view(&self, from: &[u8], until: &[u8], direction: Direction) -> Result<Box<dyn Cursor + Send>, BaseError>;
 
-    /// Whether nothing can be taken in. A store over it never flushes: what its log holds above the base stays in memory.
+    /// Whether nothing can be taken in. A store over it never flushes: what its log holds above the base stays in
+    /// memory.
     fn is_read_only(&self) -> bool {
         false
     }
@@ -131,15 +133,15 @@ pub trait Base: Send + Sync + 'static {
     /// Whether flushes follow each other: the base may then put off what makes reads faster.
     fn set_busy(&self, busy: bool);
 
-    /// Called several times a second. Files that are not needed any more go at a pace that leaves the disk to others; at
-    /// once while the disk is `short_of_space`.
+    /// Called several times a second. Files that are not needed any more go at a pace that leaves the disk to others;
+    /// at once while the disk is `short_of_space`.
     fn pace_removals(&self, short_of_space: bool);
 
     /// What compaction may take from now on.
     fn set_reclaim(&self, reclaim: Reclaim);
 
-    /// Gives back the room of the rows in `from <= key < until` that `Reclaim` names as dead: whole files first, then by
-    /// compaction. Blocks; for background threads.
+    /// Gives back the room of the rows in `from <= key < until` that `Reclaim` names as dead: whole files first, then
+    /// by compaction. Blocks; for background threads.
     fn reclaim_range(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError>;
 
     /// About how many bytes on disk the rows in `from <= key < until` take.
@@ -154,8 +156,8 @@ pub trait Base: Send + Sync + 'static {
     fn background_error(&self) -> Option<BaseError>;
     fn resume(&self) -> Result<(), BaseError>;
 
-    /// Looks whether its files are still there; an error names what is missing. Called about once a second, and reads the
-    /// disk.
+    /// Looks whether its files are still there; an error names what is missing. Called about once a second, and reads
+    /// the disk.
     fn look(&self) -> Result<(), BaseError> {
         Ok(())
     }

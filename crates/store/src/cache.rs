@@ -44,8 +44,8 @@ impl Hash for CachedKey {
     }
 }
 
-/// A row that is looked for. Whoever finds it stands in front of its stamp, under the cache's own lock: `found` is called
-/// there, so that a stamp costs no lookup of its own.
+/// A row that is looked for. Whoever finds it stands in front of its stamp, under the cache's own lock: `found` is
+/// called there, so that a stamp costs no lookup of its own.
 struct Asked<'a, F: Fn(&Stamp)> {
     row: &'a [u8],
     found: F,
@@ -143,8 +143,8 @@ impl RowCache {
         self.is_used.load(Ordering::SeqCst)
     }
 
-    /// A row, on which `touch` is left, or the right to fill it, `fresh` from then. Does not wait for another who is filling
-    /// it.
+    /// A row, on which `touch` is left, or the right to fill it, `fresh` from then. Does not wait for another who is
+    /// filling it.
     pub fn get(&self, row: &[u8], touch: &Touch<'_>, fresh: Access) -> Cached<'_> {
         if !self.is_on.load(Ordering::Relaxed) {
             return Cached::Elsewhere;

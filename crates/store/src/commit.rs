@@ -1,8 +1,9 @@
-//! The commit: from a transaction's own writes to a record in the log and rows in the memtable, in one step of two halves.
+//! The commit: from a transaction's own writes to a record in the log and rows in the memtable, in one step of two
+//! halves.
 //!
-//! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in (`apply`). So the
-//! order in the log is the order in the memtable for every key, and a freeze, which takes all latches, never sees half. What
-//! writes very many rows is applied in steps (`staged`).
+//! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in
+//! (`apply`). So the order in the log is the order in the memtable for every key, and a freeze, which takes all
+//! latches, never sees half. What writes very many rows is applied in steps (`staged`).
 
 use crate::accesses::Written;
 use crate::apply::{Effects, Latching, OwnEffects, ParsedEffects, latch_all, parse};
@@ -99,16 +100,17 @@ impl Txn<'_> {
         self.named = named;
     }
 
-    /// Returns whether each element that the record will write lies where a meta row does that it names: what readers of a
-    /// follower are kept out by. An object stays where it was made when its key is renamed: then both names are there, and
-    /// only the space is the same.
+    /// Returns whether each element that the record will write lies where a meta row does that it names: what readers
+    /// of a follower are kept out by. An object stays where it was made when its key is renamed: then both names are
+    /// there, and only the space is the same.
     pub fn names_all_keys(&self) -> bool {
         let named = || self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
         let is_element = |row: &&[u8]| matches!(Family::of(row), Some(Family::Data | Family::Score));
         self.overlay.keys().filter(is_element).all(|row| named().any(|key| Some(key.space) == space_of(row)))
     }
 
-    /// Under these latches: the record of all that was not written ahead, and what was noted of the keys that it writes.
+    /// Under these latches: the record of all that was not written ahead, and what was noted of the keys that it
+    /// writes.
     #[inline]
     fn take_effect<'l>(&mut self, proposal: Proposal<'_>, latches: &mut impl Latching<'l>) -> Index {
         let written = self.written();

@@ -29,10 +29,12 @@ pub enum Counter {
 /// Kinds of counters.
 pub const COUNTERS: usize = 9;
 
-/// Databases that a server may be configured to have. Space n is database n's first one, fresh spaces come above all of them.
+/// Databases that a server may be configured to have. Space n is database n's first one, fresh spaces come above all of
+/// them.
 pub const DATABASES_MAX: u32 = 65_536;
 
-/// So many databases have counters before anything is counted. With more of them, each look would walk over those that are not used.
+/// So many databases have counters before anything is counted. With more of them, each look would walk over those that
+/// are not used.
 const LIVE_FROM_START: u32 = 256;
 
 /// The counters of one space.
@@ -83,8 +85,8 @@ pub fn database_row(database: u32) -> crate::row::RowKey {
     system_row(SystemScope::Replicated, &[DATABASE_ROW, &database.to_be_bytes()].concat())
 }
 
-/// `dead/` and the space as u32 BE: its rows are garbage that is not wholly gone yet. A record says so to every node; that
-/// nothing is left is a fact about one base, which forgets the row by itself.
+/// `dead/` and the space as u32 BE: its rows are garbage that is not wholly gone yet. A record says so to every node;
+/// that nothing is left is a fact about one base, which forgets the row by itself.
 pub fn dead_row(space: Space) -> crate::row::RowKey {
     system_row(SystemScope::Local, &[DEAD_ROW, &space.0.to_be_bytes()].concat())
 }

@@ -1,7 +1,8 @@
-//! A random row of an object that lies in memory: where rows are counted by nobody, a place is drawn that may have none.
+//! A random row of an object that lies in memory: where rows are counted by nobody, a place is drawn that may have
+//! none.
 //!
-//! Only for objects that one generation of the memtable has whole; what is spread over more, or lies in the base, is drawn by
-//! the caller from short ordered reads.
+//! Only for objects that one generation of the memtable has whole; what is spread over more, or lies in the base, is
+//! drawn by the caller from short ordered reads.
 
 use crate::base::Direction;
 use crate::memtable::{ElementRange, shard_of};
@@ -11,9 +12,9 @@ use crate::txn::{Stop, Txn};
 const ATTEMPTS: usize = 64;
 
 impl Txn<'_> {
-    /// Draws one of the rows of an object with `from <= key < until`, all equally likely, by the numbers that `random` gives,
-    /// and gives its key and value to `take`, which only looks at bytes. False if nothing was drawn, which does not say that
-    /// there is nothing.
+    /// Draws one of the rows of an object with `from <= key < until`, all equally likely, by the numbers that `random`
+    /// gives, and gives its key and value to `take`, which only looks at bytes. False if nothing was drawn, which does
+    /// not say that there is nothing.
     pub fn draw(
         &mut self,
         from: &[u8],

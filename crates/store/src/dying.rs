@@ -1,6 +1,6 @@
-//! What has died in the memtable only: objects without owner, spaces that are no database any more. The base learns of it
-//! with the next flush, and only then gives the room back. A server with little to write flushes seldom, so that what is
-//! worth it asks for a flush.
+//! What has died in the memtable only: objects without owner, spaces that are no database any more. The base learns of
+//! it with the next flush, and only then gives the room back. A server with little to write flushes seldom, so that
+//! what is worth it asks for a flush.
 
 use crate::reclaim::{BIG_OBJECT_BYTES, Orphan};
 use crate::row::{Family, Space, family_range};

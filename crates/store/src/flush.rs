@@ -1,8 +1,9 @@
 //! The flush: from a full memtable to rows in the base, in the order that loses nothing.
 //!
 //! Freeze at an index F; sync the log through F; ingest all rows with the applied index and the counters among them in
-//! one atomic step; bring the row cache and the presence set up to date; let go of the log's segments. The generation is
-//! unlinked right before the next freeze: until then its room is free, and it is read. Runs on a thread of its own. A failure leaves the frozen generation where it is and tries again.
+//! one atomic step; bring the row cache and the presence set up to date; let go of the log's segments. The generation
+//! is unlinked right before the next freeze: until then its room is free, and it is read. Runs on a thread of its own.
+//! A failure leaves the frozen generation where it is and tries again.
 
 use crate::base::{BaseError, Reclaim, Rows};
 use crate::databases::{CountsAt, counts_row, dead_row, encode_counts};
@@ -342,8 +343,9 @@ impl Store {
             result = self.flush_once();
         }
         if !work.closing && (whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() / 4 * 5) {
-            // It is frozen as soon as it is larger than its size, hence a little later; only what is far larger has to go.
-            // Who asks for everything in the base means to read it there; and CONFIG SET may have lowered the budget.
+            // It is frozen as soon as it is larger than its size, hence a little later; only what is far larger has to
+            // go. Who asks for everything in the base means to read it there; and CONFIG SET may have lowered the
+            // budget.
             self.let_go_of_flushed();
         }
         if let Err(error) = &result {
@@ -389,8 +391,8 @@ impl Store {
         (self.options.disk_free.0)().map_or(u64::MAX, |free| free.saturating_add(held))
     }
 
-    /// What the disk must have for writes: `disk-free-min`, and room for the flush of what is in memory. So a disk that only
-    /// this store fills never lacks the room for a flush.
+    /// What the disk must have for writes: `disk-free-min`, and room for the flush of what is in memory. So a disk that
+    /// only this store fills never lacks the room for a flush.
     fn disk_demand(&self) -> u64 {
         let least = self.flush.disk_free_min_bytes();
         if least == 0 || self.options.memory_only {
@@ -418,7 +420,8 @@ impl Store {
         format!("MISCONF Haypile cannot write: the disk has {free} bytes left, {unflushed}. Reads and deletions go on.")
     }
 
-    /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by itself.
+    /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by
+    /// itself.
     fn look_at_the_disk(&self, failure: Option<&String>) {
         let least = self.flush.disk_free_min_bytes();
         let refused = self.flush.log_refused.lock().is_some();
@@ -460,7 +463,8 @@ impl Store {
         self.flush.failure()
     }
 
-    /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be more.
+    /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be
+    /// more.
     pub fn flush_now(&self) -> Result<(), String> {
         let mut state = self.flush.state.lock();
         state.forced += 1;
@@ -519,8 +523,8 @@ impl Store {
         let frozen = self.frozen_or_freeze();
         let Some(frozen) = frozen else { return Ok(()) };
         self.bound_active(self.disk_free());
-        // A flush that failed for want of room leaves out what has died since. The record that says so has to outlive what is
-        // left out.
+        // A flush that failed for want of room leaves out what has died since. The record that says so has to outlive
+        // what is left out.
         let mut dead = self.databases.dead();
         dead.extend(&frozen.dead);
         dead.sort_unstable();
@@ -610,9 +614,9 @@ impl Store {
         held.clone()
     }
 
-    /// Says in the log below which id every object is decided, where that has changed since it was said last. Whoever applies that
-    /// record has applied what it is about, so that it bounds the compaction of every node. A log that takes nothing now is told
-    /// with a later freeze, and a clean stop says nothing: an early bound is a safe one.
+    /// Says in the log below which id every object is decided, where that has changed since it was said last. Whoever
+    /// applies that record has applied what it is about, so that it bounds the compaction of every node. A log that
+    /// takes nothing now is told with a later freeze, and a clean stop says nothing: an early bound is a safe one.
     fn settle_objects(&self) {
         let ended = self.objects.ended_below();
         let is_said = self.role.get() != Role::Leading || ended <= self.objects.settled_below();
@@ -624,8 +628,8 @@ impl Store {
         }
     }
 
-    /// Tells the row cache what the base holds now, before the generation is unlinked. Not sooner: a fill that reads the
-    /// base before the ingestion must find its placeholder gone.
+    /// Tells the row cache what the base holds now, before the generation is unlinked. Not sooner: a fill that reads
+    /// the base before the ingestion must find its placeholder gone.
     fn on_ingested(&self, frozen: &Frozen) {
         let own = OwnRows::new();
         for (row, value) in SortedRows::new(&frozen.tables, &frozen.dead, &own) {
@@ -684,8 +688,8 @@ impl Rows for Noted<'_> {
 }
 
 impl Frozen {
-    /// The rows that say what the base holds from now on. Spaces that have died since its index are dead in the base at once:
-    /// the replay passes over what earlier records say of their rows.
+    /// The rows that say what the base holds from now on. Spaces that have died since its index are dead in the base at
+    /// once: the replay passes over what earlier records say of their rows.
     fn own_rows(&self, history: History, dead: &[Space]) -> OwnRows {
         let mut rows = OwnRows::new();
         rows.insert(applied_row(), Some(encode_applied(self.index, history)));

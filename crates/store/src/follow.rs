@@ -1,8 +1,8 @@
-//! A store that follows another one's log: each record goes into its own log at the same index and is applied as it was there,
-//! under the same latches. Until it leads, it makes no record of its own.
+//! A store that follows another one's log: each record goes into its own log at the same index and is applied as it was
+//! there, under the same latches. Until it leads, it makes no record of its own.
 //!
-//! The leader applied a record while it held the locks of its keys. Who reads the follower in steps holds them, too, so that
-//! the caller is asked for them: by the hashes of the keys that the record names.
+//! The leader applied a record while it held the locks of its keys. Who reads the follower in steps holds them, too, so
+//! that the caller is asked for them: by the hashes of the keys that the record names.
 
 use crate::apply::{Latching, ParsedEffects, parse, row_of};
 use crate::databases::is_database_row;
@@ -47,10 +47,11 @@ impl std::fmt::Display for FollowError {
 impl std::error::Error for FollowError {}
 
 impl Store {
-    /// Takes the next record of the log that this store follows. Waits for room in the memtable and the log. One thread calls it.
+    /// Takes the next record of the log that this store follows. Waits for room in the memtable and the log. One thread
+    /// calls it.
     ///
-    /// # Errors
-    /// There is no room; or the record is damaged, or not the next one of the history that this store is in. Nothing has happened.
+    /// # Errors There is no room; or the record is damaged, or not the next one of the history that this store is in.
+    /// Nothing has happened.
     ///
     /// # Panics
     /// The store leads.
@@ -103,7 +104,8 @@ impl Store {
         }
     }
 
-    /// Under the latches, or in a turn that keeps freezes out: a generation has all of a record and its index, or neither.
+    /// Under the latches, or in a turn that keeps freezes out: a generation has all of a record and its index, or
+    /// neither.
     fn append_and_apply<'l>(
         &self,
         record: &Record<'_>,
@@ -119,9 +121,8 @@ impl Store {
 
     /// Goes on with the next history of the log that this store follows.
     ///
-    /// # Errors
-    /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the last record
-    /// from the one that this store is in.
+    /// # Errors The log cannot be written or synced, and it may be tried again; or the history does not fork right
+    /// behind the last record from the one that this store is in.
     ///
     /// # Panics
     /// The store leads.
@@ -135,8 +136,8 @@ impl Store {
         self.log.adopt_history(start).map_err(|error| FollowError::Refused(error.to_string()))
     }
 
-    /// Ends following: from here on the store makes records of its own, in a history that forks behind the last one that it took.
-    /// Objects that the former leader had not finished are garbage, and their ids are never used again.
+    /// Ends following: from here on the store makes records of its own, in a history that forks behind the last one
+    /// that it took. Objects that the former leader had not finished are garbage, and their ids are never used again.
     ///
     /// # Errors
     /// The log cannot be written or synced. The store follows still.

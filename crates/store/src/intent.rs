@@ -1,7 +1,7 @@
-//! Rows that are written ahead of their transaction's commit are garbage if that never comes. So an intent goes with the
-//! first of them: a system row that names the object, and that the commit deletes. Of an object whose transaction ended
-//! otherwise, or died with its process, the owner that never existed is deleted here, and with it the intent: whoever loses
-//! an owner is found by those who give room back.
+//! Rows that are written ahead of their transaction's commit are garbage if that never comes. So an intent goes with
+//! the first of them: a system row that names the object, and that the commit deletes. Of an object whose transaction
+//! ended otherwise, or died with its process, the owner that never existed is deleted here, and with it the intent:
+//! whoever loses an owner is found by those who give room back.
 
 use crate::reclaim::Orphan;
 use crate::row::{self, ObjectId, RowKey, Slot, Space, SystemScope, system_row};
@@ -44,8 +44,8 @@ impl Store {
         }
     }
 
-    /// Deletes the owners, which there are none of, of objects whose transactions have ended without a commit: for the flush
-    /// thread. What the log does not take now waits for the next turn.
+    /// Deletes the owners, which there are none of, of objects whose transactions have ended without a commit: for the
+    /// flush thread. What the log does not take now waits for the next turn.
     pub(crate) fn disown_orphans(&self) {
         let orphans: Vec<Orphan> = {
             let mut orphans = self.orphans.lock();

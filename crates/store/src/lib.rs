@@ -1,8 +1,10 @@
 //! The store: a log, a memtable on top of a base, and the transactions that commands run in.
 //!
-//! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` and `apply` (how its writes take effect), `flush` (how they get to the base),
-//! `reclaim` (how room comes back), `backup` (a copy while all goes on), `load` (much at once into an empty store) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand
-//! on; `access` and `accesses` note how idle keys are; `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
+//! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` and `apply` (how its writes take
+//! effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy while all goes on),
+//! `load` (much at once into an empty store) and `open` (how all of it comes back). `memtable`, `cache`, `presence`,
+//! `databases` and `objects` are what these stand on; `access` and `accesses` note how idle keys are; `base` is the
+//! contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
 
 mod access;
 mod accesses;

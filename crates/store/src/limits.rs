@@ -1,5 +1,5 @@
-//! Up to where Redis would hold a value compactly: what OBJECT ENCODING reports of collections, and whether a HyperLogLog is
-//! sparse. Never says how anything is stored.
+//! Up to where Redis would hold a value compactly: what OBJECT ENCODING reports of collections, and whether a
+//! HyperLogLog is sparse. Never says how anything is stored.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

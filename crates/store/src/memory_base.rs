@@ -1,5 +1,5 @@
-//! A base in memory: an ordered map that changes by whole flushes. Below `engine memory`, where nothing is ever flushed,
-//! and in tests, where it can pretend to be cold, so that reads that would go to the disk say so.
+//! A base in memory: an ordered map that changes by whole flushes. Below `engine memory`, where nothing is ever
+//! flushed, and in tests, where it can pretend to be cold, so that reads that would go to the disk say so.
 
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use crate::row::{Family, object_of, owner_row, space_of};

@@ -1,5 +1,5 @@
-//! What an ordered read of one object is merged of: the rows of each generation of the memtable, where they lie, and rows of
-//! the base in one block. Nothing here is copied or allocated for each row.
+//! What an ordered read of one object is merged of: the rows of each generation of the memtable, where they lie, and
+//! rows of the base in one block. Nothing here is copied or allocated for each row.
 
 use crate::base::{BaseError, Cursor, Direction, Step};
 use crate::memtable::{ElementRange, Fetched, Range, RowEntry, Table};
@@ -113,8 +113,8 @@ impl<'b> Below<'b> {
         self.at + 1 == self.ends.len() && self.cursor.is_some()
     }
 
-    /// Visits the rows in hand where nothing else is to be merged with them. Returns the last one if there may be more: who
-    /// comes back has to look at the memtable again, so all of them are behind it.
+    /// Visits the rows in hand where nothing else is to be merged with them. Returns the last one if there may be more:
+    /// who comes back has to look at the memtable again, so all of them are behind it.
     pub fn visit_rest(&mut self, visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Option<RowKey> {
         while let Some((key, value)) = self.peek() {
             if visit(key, value).is_break() {

@@ -1,6 +1,6 @@
-//! Rows that commands take one after the other, each its own: the elements at the end of a queue. Where the base has to be
-//! asked for one, those behind it are read along, into the row cache: a row that a cursor passes costs a fraction of one that
-//! is looked for.
+//! Rows that commands take one after the other, each its own: the elements at the end of a queue. Where the base has to
+//! be asked for one, those behind it are read along, into the row cache: a row that a cursor passes costs a fraction of
+//! one that is looked for.
 
 use crate::access::{Stamp, Touch};
 use crate::base::{Direction, Step, Tier};
@@ -18,7 +18,8 @@ const NEXT_BYTES: usize = 64 << 10;
 const BATCH_ROWS: usize = 32;
 
 impl Txn<'_> {
-    /// A row that is no meta row, by its full key. `next` are the keys of rows that will soon be asked for, too, in order.
+    /// A row that is no meta row, by its full key. `next` are the keys of rows that will soon be asked for, too, in
+    /// order.
     pub fn row_and_next(
         &mut self,
         row: &[u8],
@@ -28,8 +29,8 @@ impl Txn<'_> {
         self.row_below(row, |txn| txn.read_along(row, direction, next))
     }
 
-    /// Reads rows of the base into the row cache, if that misses the first one and the disk may be read: what the block cache
-    /// has is found there as fast when it is asked for.
+    /// Reads rows of the base into the row cache, if that misses the first one and the disk may be read: what the block
+    /// cache has is found there as fast when it is asked for.
     fn read_along(&mut self, row: &[u8], direction: Direction, next: impl Iterator<Item = RowKey>) -> Result<(), Stop> {
         if self.tier() == Tier::Memory || self.is_pinned(row) {
             return Ok(());

@@ -14,8 +14,8 @@ pub fn lease_row() -> RowKey {
     system_row(SystemScope::Replicated, b"next-object")
 }
 
-/// Below this id every object is decided: wholly in the base or in records before the one that says so, or without an owner for
-/// ever. As u64 BE.
+/// Below this id every object is decided: wholly in the base or in records before the one that says so, or without an
+/// owner for ever. As u64 BE.
 pub fn settled_row() -> RowKey {
     system_row(SystemScope::Replicated, b"objects-settled")
 }
@@ -29,7 +29,8 @@ const ATTEMPT_EVERY: u64 = 1024;
 #[derive(Default)]
 pub struct Objects {
     ids: Mutex<Ids>,
-    /// Held by the one who asks the log for more, which may take long; nobody else ever waits for it but threads that may.
+    /// Held by the one who asks the log for more, which may take long; nobody else ever waits for it but threads that
+    /// may.
     leasing: Mutex<()>,
     /// What the newest applied record that says so has for `settled_row`. Invariant: it never goes back.
     settled: AtomicU64,
@@ -52,8 +53,9 @@ impl Objects {
         ids.leased = ids.leased.max(leased);
     }
 
-    /// A fresh id; `None` if there is none and the caller may not wait (`waits`) for the thread that gets more. `lease` writes
-    /// the row that reserves all ids below its argument; it waits for room in the log only where its second argument says so.
+    /// A fresh id; `None` if there is none and the caller may not wait (`waits`) for the thread that gets more. `lease`
+    /// writes the row that reserves all ids below its argument; it waits for room in the log only where its second
+    /// argument says so.
     pub fn issue<E>(&self, waits: bool, lease: impl Fn(u64, bool) -> Result<(), E>) -> Result<Option<ObjectId>, E> {
         loop {
             let (id, leased, left) = {

@@ -48,8 +48,8 @@ impl Rows for OneRow<'_> {
 }
 
 impl Store {
-    /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is replayed;
-    /// it may take long after a kill, and reads the disk all the time.
+    /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is
+    /// replayed; it may take long after a kill, and reads the disk all the time.
     pub fn open(
         options: StoreOptions,
         base: Arc<dyn Base>,
@@ -131,7 +131,8 @@ impl Store {
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
         self.role.set(if self.options.log.follows { Role::Following } else { Role::Leading });
         if lacking.is_some() && !self.base.is_read_only() {
-            // Records without effects follow a history that begins with data which the base never took: it gets beyond them.
+            // Records without effects follow a history that begins with data which the base never took: it gets beyond
+            // them.
             self.flush_now().map_err(OpenError)?;
         }
         let last = self.log.last();
@@ -142,7 +143,8 @@ impl Store {
         Ok(())
     }
 
-    /// Brings the hash seed of a new store into the base, before the first record whose keys it places: an open makes no record.
+    /// Brings the hash seed of a new store into the base, before the first record whose keys it places: an open makes
+    /// no record.
     fn keep_hash_seed(&self) -> Result<(), OpenError> {
         if self.options.memory_only || self.base.is_read_only() || self.has_row(&hash_seed_row())? {
             return Ok(());
@@ -198,7 +200,8 @@ impl Store {
             .expect("the operating system gives a thread at start");
     }
 
-    /// Brings everything to disk, marks the log as cleanly shut and closes the base. The store takes no call afterwards.
+    /// Brings everything to disk, marks the log as cleanly shut and closes the base. The store takes no call
+    /// afterwards.
     pub fn close(&self) -> Result<(), String> {
         self.close_with(true)
     }

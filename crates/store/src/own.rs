@@ -1,9 +1,9 @@
 //! A transaction's own writes: the body of its log record as it grows, and an index into it, so that it reads what it
 //! wrote and nothing is encoded twice.
 //!
-//! Two bodies: `main`, and `ahead` for rows of objects that the transaction itself made, which may go to the log before the
-//! rest because nothing names them yet. A row's writes go ahead first and never again once one of them is in `main`, so
-//! that they stay in order.
+//! Two bodies: `main`, and `ahead` for rows of objects that the transaction itself made, which may go to the log before
+//! the rest because nothing names them yet. A row's writes go ahead first and never again once one of them is in
+//! `main`, so that they stay in order.
 
 use crate::memtable::{Change, Patch, Splice};
 use crate::row::Key;
@@ -157,7 +157,8 @@ impl Overlay {
         earlier: Option<usize>,
         ahead: bool,
     ) {
-        // Where small changes follow one another, the row is kept as it is after the last: reading it costs nothing then.
+        // Where small changes follow one another, the row is kept as it is after the last: reading it costs nothing
+        // then.
         let after = earlier.filter(|at| self.own[*at].op.is_change()).and_then(|at| {
             let row = self.own[at].after.take().or_else(|| self.read(at));
             row.map(|row| row.changed(change))
@@ -445,8 +446,8 @@ impl Overlay {
         self.own.iter().filter(move |own| own.ahead == ahead).map(|own| self.key_of(own))
     }
 
-    /// Hands out the writes of what is ahead, or of the rest, in order: row, operation, value (a change's bytes), the row
-    /// below a change, which is not kept.
+    /// Hands out the writes of what is ahead, or of the rest, in order: row, operation, value (a change's bytes), the
+    /// row below a change, which is not kept.
     #[inline]
     pub fn take_writes(&mut self, ahead: bool, mut apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
         let bytes = if ahead { self.ahead.bytes() } else { self.main.bytes() };

@@ -1,17 +1,18 @@
-//! What the base holds of user keys and of elements, as far as it fits in eight bytes for each of them, where a row would
-//! take hundreds: whether there is a row, and whether that of a key is an inline string without a deadline. So a plain SET and
-//! an HSET know without a read whether they create, and a look at what does not exist need not ask the base.
+//! What the base holds of user keys and of elements, as far as it fits in eight bytes for each of them, where a row
+//! would take hundreds: whether there is a row, and whether that of a key is an inline string without a deadline. So a
+//! plain SET and an HSET know without a read whether they create, and a look at what does not exist need not ask the
+//! base.
 //!
-//! A set of 64-bit keyed fingerprints in buckets of a cache line. A bucket that is full forgets one and says so ever after:
-//! who is not in it may then still be in the base. It never claims what is not so, but for two keys with the same
-//! fingerprint (less likely, for each look, than an undetected memory error).
+//! A set of 64-bit keyed fingerprints in buckets of a cache line. A bucket that is full forgets one and says so ever
+//! after: who is not in it may then still be in the base. It never claims what is not so, but for two keys with the
+//! same fingerprint (less likely, for each look, than an undetected memory error).
 //!
 //! Keys come first: an element takes no key's place, and a key takes an element's before another key's. So however many
-//! elements there are, and however many of them died with their object, which nobody takes out one by one, keys are known as
-//! they would be without them.
+//! elements there are, and however many of them died with their object, which nobody takes out one by one, keys are
+//! known as they would be without them.
 //!
-//! Its memory comes from the system page by page. A page that is read before it is written is mapped twice, the second time
-//! with an interrupt for every core; so it is known which parts were written, and the others are not looked at.
+//! Its memory comes from the system page by page. A page that is read before it is written is mapped twice, the second
+//! time with an interrupt for every core; so it is known which parts were written, and the others are not looked at.
 //!
 //! Coherent because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable
 //! first. It starts knowing everything only where the base starts empty.
@@ -121,7 +122,8 @@ impl Presence {
         if is_forgetful(&self.forgetful_keys, &place) { Known::No } else { Known::Absent }
     }
 
-    /// Whether the base has the `data` row `row`, if that is known. For who has found that the memtable does not know it.
+    /// Whether the base has the `data` row `row`, if that is known. For who has found that the memtable does not know
+    /// it.
     pub fn has_element(&self, row: &[u8]) -> Option<bool> {
         let place = self.place(row);
         if self.ways(&place).iter().any(|way| way.load(Ordering::Acquire) & !MARKS == place.print) {
@@ -137,8 +139,8 @@ impl Presence {
         black_box(firsts.iter().map(|way| way.load(Ordering::Relaxed)).fold(0, u64::wrapping_add));
     }
 
-    /// The base holds it, or will before the memtable lets go of it. Called by the flush for what it writes, and by who has
-    /// just read it from the base under the key's lock.
+    /// The base holds it, or will before the memtable lets go of it. Called by the flush for what it writes, and by who
+    /// has just read it from the base under the key's lock.
     pub fn insert(&self, row: &[u8], plain: bool) {
         self.insert_marked(row, u64::from(plain));
     }

@@ -1,9 +1,9 @@
 //! Giving room back: what died is taken out of the base without waiting for chance to compact it.
 //!
 //! A flush tells which objects lost their owner and which spaces are dead. A dead space's ranges go as a whole. Dead
-//! objects are counted by range; past a share of the range, or for one big object, that range is compacted, and the base
-//! drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's periodic
-//! compaction. Runs on a thread of its own.
+//! objects are counted by range; past a share of the range, or for one big object, that range is compacted, and the
+//! base drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's
+//! periodic compaction. Runs on a thread of its own.
 
 use crate::base::{BaseError, Direction, Step, Tier};
 use crate::row::{
@@ -191,8 +191,9 @@ impl Store {
                 for (from, until) in &ranges {
                     self.expect_no_rows(from, until)?;
                 }
-                // Nothing of it is left: the space need not be remembered as dead any more. That is so of this base alone, so that
-                // no record says it: the next flush takes the row out, and after a crash before it all of this comes again.
+                // Nothing of it is left: the space need not be remembered as dead any more. That is so of this base
+                // alone, so that no record says it: the next flush takes the row out, and after a crash before it all
+                // of this comes again.
                 self.databases.forget_dead(*space);
                 self.reclaimer.state.lock().gone.insert(*space);
                 Ok(())
@@ -200,8 +201,8 @@ impl Store {
         }
     }
 
-    /// An error if the base still has rows here: a compaction does not say how it ended, and rows of a space that nobody
-    /// remembers as dead would never go.
+    /// An error if the base still has rows here: a compaction does not say how it ended, and rows of a space that
+    /// nobody remembers as dead would never go.
     fn expect_no_rows(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
         match self.base.scan(from, until, Direction::Forward, Tier::Disk)?.step()? {
             Step::End => Ok(()),

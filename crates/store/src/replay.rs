@@ -1,5 +1,5 @@
-//! The replay of the log at open: one thread reads and checks records, some at a time; another locates what they write and
-//! has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
+//! The replay of the log at open: one thread reads and checks records, some at a time; another locates what they write
+//! and has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
 
 use crate::apply::{ParsedEffects, parse, row_of};
 use crate::memtable::{Change, Found, TOGETHER_MAX};
@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long the flushes that the replay waits for may go on failing. One may fail because a compaction has all room just now,
-/// and gives it back.
+/// How long the flushes that the replay waits for may go on failing. One may fail because a compaction has all room
+/// just now, and gives it back.
 const FAILING_MAX: Duration = Duration::from_secs(5);
 
 /// How often replay tells its progress, in bytes of records.
@@ -40,8 +40,8 @@ struct Batch {
 }
 
 impl Store {
-    /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards. `lacking` is
-    /// the first history that begins with loaded data which the base does not have.
+    /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards.
+    /// `lacking` is the first history that begins with loaded data which the base does not have.
     pub(crate) fn replay_all(
         &self,
         replay: &mut Replay,
@@ -164,8 +164,9 @@ impl Store {
         Ok(())
     }
 
-    /// The rows that a record changes in part and does not write first: read before any latch is taken. Also those that are in
-    /// the memtable, because the flush may take them from there at any time. Refuses a splice of a row of another length.
+    /// The rows that a record changes in part and does not write first: read before any latch is taken. Also those that
+    /// are in the memtable, because the flush may take them from there at any time. Refuses a splice of a row of
+    /// another length.
     pub(crate) fn rows_below_changes<'a>(
         &self,
         effects: &[Effect<'a>],

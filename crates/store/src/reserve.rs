@@ -1,9 +1,9 @@
-//! The reserve: room of the disk that is held in a file, so that what makes room is possible when there is none left, and
-//! whoever else writes to the disk cannot take it.
+//! The reserve: room of the disk that is held in a file, so that what makes room is possible when there is none left,
+//! and whoever else writes to the disk cannot take it.
 //!
 //! A part of `disk-free-min` lies in it. It is let go when the rest of the disk comes to an end, for the log's short
-//! segments, the flush's files and the base's own, and taken back when there is room again. The flush thread looks after it;
-//! who opens a directory lets it go before anything is opened where the disk is full.
+//! segments, the flush's files and the base's own, and taken back when there is room again. The flush thread looks
+//! after it; who opens a directory lets it go before anything is opened where the disk is full.
 
 use haypile_log::Files;
 use std::path::PathBuf;
@@ -40,8 +40,8 @@ impl Reserve {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Brings the reserve to what it should be while the disk has `free` bytes beside it: lets go of it where that is less
-    /// than itself, or where it is `needed`. Returns whether it was let go.
+    /// Brings the reserve to what it should be while the disk has `free` bytes beside it: lets go of it where that is
+    /// less than itself, or where it is `needed`. Returns whether it was let go.
     pub fn settle(&self, free: u64, disk_free_min_bytes: u64, needed: bool) -> bool {
         let (held, wanted) = (self.held_bytes(), Reserve::wanted_bytes(disk_free_min_bytes));
         if held > 0 && (needed || free < held || held > wanted) {

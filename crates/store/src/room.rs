@@ -1,7 +1,7 @@
 //! Room for what a command collects before it can answer: who counts the clients' memory is asked first, step by step.
 //!
-//! The store knows nothing of clients. It hands on the question, and gives back what was taken when the command has ended:
-//! from then on its reply is counted where it waits to be sent.
+//! The store knows nothing of clients. It hands on the question, and gives back what was taken when the command has
+//! ended: from then on its reply is counted where it waits to be sent.
 
 use crate::store::Store;
 use crate::txn::{Mode, Stop, Txn};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// Who counts what commands collect.
 pub trait Room: Send + Sync {
-    /// Takes so many bytes more, for who has `all` with these; false if there is no room for them, and then they are not taken.
-    /// May wait for a moment.
+    /// Takes so many bytes more, for who has `all` with these; false if there is no room for them, and then they are
+    /// not taken. May wait for a moment.
     fn take(&self, more: usize, all: usize) -> bool;
 
     fn give_back(&self, bytes: usize);
@@ -34,8 +34,8 @@ impl Store {
 }
 
 impl Txn<'_> {
-    /// Room for what the command is going to collect: none yet. On an event loop, where nothing is collected that is long, no
-    /// one is asked.
+    /// Room for what the command is going to collect: none yet. On an event loop, where nothing is collected that is
+    /// long, no one is asked.
     pub fn room(&self) -> Taken {
         let room = (self.call.mode == Mode::Disk).then(|| self.store.room.get().cloned()).flatten();
         Taken { room, bytes: 0 }

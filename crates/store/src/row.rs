@@ -282,7 +282,8 @@ pub fn hash_of(name: &[u8], seed: u64) -> u32 {
     (xxhash_rust::xxh3::xxh3_64_with_seed(name, seed) >> 32) as u32
 }
 
-/// Where an element stands in the order of its collection: the hash of a key of this name, but never the highest number.
+/// Where an element stands in the order of its collection: the hash of a key of this name, but never the highest
+/// number.
 #[inline]
 pub fn element_hash_of(element: &[u8], seed: u64) -> u32 {
     hash_of(element, seed).min(u32::MAX - 1)

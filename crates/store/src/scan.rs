@@ -1,5 +1,5 @@
-//! Ordered reads of keys: own writes, both generations of the memtable and the base, merged in steps as in `visit`, but for
-//! positions in the scan order in the place of row keys.
+//! Ordered reads of keys: own writes, both generations of the memtable and the base, merged in steps as in `visit`, but
+//! for positions in the scan order in the place of row keys.
 
 use crate::base::Direction;
 use crate::memtable::{SHARDS, Table, shard_of};
@@ -14,8 +14,8 @@ use haypile_log::Index;
 const STEPS_MAX: usize = 16;
 
 impl Txn<'_> {
-    /// Keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a hash go out
-    /// together, and after bounded work fewer or none may be found); and where to go on, if there may be more.
+    /// Keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a hash go
+    /// out together, and after bounded work fewer or none may be found); and where to go on, if there may be more.
     #[allow(clippy::type_complexity)] // A list of pairs and a position need no names of their own.
     pub fn scan_keys(
         &mut self,
@@ -58,7 +58,8 @@ impl Txn<'_> {
             let epoch = self.store.epoch();
             let start = row::meta_position(space, from.slot, from.hash);
             let (mut rows, base_end) = self.base_rows(&start, until, Direction::Forward, want)?;
-            // The base's part ends before the position of the first row that did not fit: names of one hash stay together.
+            // The base's part ends before the position of the first row that did not fit: names of one hash stay
+            // together.
             let mut end = base_end.as_deref().and_then(position_of);
             if end == Some(from) {
                 // More than a step's worth of names with one hash: read all of them.
@@ -89,8 +90,8 @@ fn position_of(row: &[u8]) -> Option<ScanPosition> {
 }
 
 impl Store {
-    /// Meta rows of both generations in scan order, the newer one's winning; `end` moves down to where a generation was cut off.
-    /// Returns the newest record that wrote any of them.
+    /// Meta rows of both generations in scan order, the newer one's winning; `end` moves down to where a generation was
+    /// cut off. Returns the newest record that wrote any of them.
     pub(crate) fn memtable_keys(
         &self,
         space: Space,
@@ -140,7 +141,8 @@ fn first_slot_after_shard(slot: Slot) -> Option<Slot> {
     (next < SLOTS).then_some(Slot(next as u16))
 }
 
-/// The keys of one slot from one generation; returns how many rows it took, and the newest record that wrote any of them.
+/// The keys of one slot from one generation; returns how many rows it took, and the newest record that wrote any of
+/// them.
 fn keys_of_slot(
     table: &Table,
     from: ScanPosition,

@@ -1,5 +1,5 @@
-//! The rows of a frozen generation in the order of their keys, over all shards: what a flush writes. Rows of dead spaces
-//! are left out.
+//! The rows of a frozen generation in the order of their keys, over all shards: what a flush writes. Rows of dead
+//! spaces are left out.
 
 use crate::memtable::{Fetched, Table, spaces_of};
 use crate::row::{Family, RowKey, Space, SystemScope, family_range, system_row};

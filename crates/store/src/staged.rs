@@ -1,8 +1,8 @@
 //! Commits of very many rows, which are applied in steps, so that no latch is held for longer than a moment.
 //!
-//! Their key locks are held meanwhile. Who reads without key locks could see one row after such a commit and another one before it: so the
-//! keys that it touches are known here while it is under way, and are read under their locks. A freeze waits for its end: a
-//! generation has all of a record or nothing.
+//! Their key locks are held meanwhile. Who reads without key locks could see one row after such a commit and another
+//! one before it: so the keys that it touches are known here while it is under way, and are read under their locks. A
+//! freeze waits for its end: a generation has all of a record or nothing.
 
 use crate::apply::{Latched, Latches, Latching};
 use crate::memtable::{Memtable, shard_of_row};
@@ -25,8 +25,8 @@ fn print_of(key: &Key<'_>) -> u64 {
 /// The one commit that is being applied in steps, if any.
 #[derive(Default)]
 pub(crate) struct Staged {
-    /// Invariant: set before the first row is applied, and cleared after the last one. Whoever has seen a row of it has taken a
-    /// latch after its committer did, and so sees this set.
+    /// Invariant: set before the first row is applied, and cleared after the last one. Whoever has seen a row of it has
+    /// taken a latch after its committer did, and so sees this set.
     any: AtomicBool,
     /// The prints of its keys, ascending.
     keys: RwLock<Vec<u64>>,

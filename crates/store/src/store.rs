@@ -111,7 +111,8 @@ pub struct Store {
     pub(crate) frozen: Mutex<Option<Arc<Frozen>>>,
     /// The index up to which the base holds everything.
     pub(crate) applied: AtomicU64,
-    /// Flushes whose rows went from the memtable to the base: what was read from the base in an earlier epoch may be old.
+    /// Flushes whose rows went from the memtable to the base: what was read from the base in an earlier epoch may be
+    /// old.
     pub(crate) epoch: AtomicU64,
     pub(crate) hash_seed: AtomicU64,
     pub(crate) blind_set: AtomicBool,
@@ -127,8 +128,8 @@ pub struct Store {
     /// No object with this id or a higher one has rows in the base that the memtable does not have too: raised when a
     /// generation that was flushed is let go of, before its rows leave the memtable.
     pub(crate) base_ids_end: AtomicU64,
-    /// Objects that nobody will own: of transactions that wrote ahead and did not commit, and in `engine memory` of any. While
-    /// the log is replayed, those of transactions that have not committed yet.
+    /// Objects that nobody will own: of transactions that wrote ahead and did not commit, and in `engine memory` of
+    /// any. While the log is replayed, those of transactions that have not committed yet.
     pub(crate) orphans: Mutex<Vec<Orphan>>,
     pub(crate) view_age_max_ms: AtomicU64,
     /// What views have copied out of the memtable.
@@ -140,8 +141,8 @@ pub struct Store {
     pub(crate) is_closed: AtomicBool,
 }
 
-/// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size at
-/// which it is frozen itself: early enough that they hardly ever get to the end of it.
+/// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size
+/// at which it is frozen itself: early enough that they hardly ever get to the end of it.
 const SLOW_FROM: f64 = 0.75;
 
 /// And from here on there are none, if the generation has been on its way for longer than `LATE`: before that, one very
@@ -167,8 +168,8 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// How long what is written ahead waits for the flush: it may be the rest of a command that has run for minutes, and holds up
-/// nobody but those who want its keys.
+/// How long what is written ahead waits for the flush: it may be the rest of a command that has run for minutes, and
+/// holds up nobody but those who want its keys.
 const AHEAD_WAIT: Duration = Duration::from_secs(120);
 
 /// The key hash's secret, as u64 BE. In the base from before the first record, and in none.
@@ -326,8 +327,8 @@ impl Store {
         WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
     }
 
-    /// The same for a command that cannot make the data larger: in `engine memory`, and on a disk that is short, it is what
-    /// makes room.
+    /// The same for a command that cannot make the data larger: in `engine memory`, and on a disk that is short, it is
+    /// what makes room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
         let stopped = self.flush.stopped(true);
         // A flush that fails for want of room may need what is deleted now.
@@ -338,8 +339,8 @@ impl Store {
         self.pressure_unless(stopped)
     }
 
-    /// Divides the memory anew, from now on: the size at which a generation of the memtable is frozen, the bounds of the
-    /// row cache and of the base's caches. All in bytes.
+    /// Divides the memory anew, from now on: the size at which a generation of the memtable is frozen, the bounds of
+    /// the row cache and of the base's caches. All in bytes.
     pub fn set_memory(&self, memtable_bytes: u64, row_cache_bytes: u64, base_cache_bytes: u64) {
         self.flush.set_memtable_bytes(memtable_bytes);
         self.cache.set_bytes(row_cache_bytes);
@@ -347,15 +348,15 @@ impl Store {
         self.after_commit();
     }
 
-    /// Log bytes above the applied index that start a flush, and free bytes of the disk below which there are no writes,
-    /// from now on.
+    /// Log bytes above the applied index that start a flush, and free bytes of the disk below which there are no
+    /// writes, from now on.
     pub fn set_flush_bounds(&self, log_bytes: u64, disk_free_min_bytes: u64) {
         self.flush.set_log_bytes(log_bytes);
         self.flush.set_disk_free_min_bytes(disk_free_min_bytes);
     }
 
-    /// Blocks until the store takes more, for who writes much: what is written ahead on the I/O pool, and an import. Until a flush
-    /// has made room, because more is going to come.
+    /// Blocks until the store takes more, for who writes much: what is written ahead on the I/O pool, and an import.
+    /// Until a flush has made room, because more is going to come.
     pub fn wait_for_room(&self) -> Result<(), Stop> {
         let started = Instant::now();
         loop {
@@ -381,7 +382,8 @@ impl Store {
         }
     }
 
-    /// Room in the log for a record. Where it has to wait for the disk, an event loop moves the command to the I/O pool.
+    /// Room in the log for a record. Where it has to wait for the disk, an event loop moves the command to the I/O
+    /// pool.
     #[inline]
     pub(crate) fn reserve(&self, body_bytes: usize, mode: Mode) -> Result<Reservation<'_>, Stop> {
         let reserved = match mode {
@@ -476,8 +478,8 @@ impl Store {
             .collect()
     }
 
-    /// The same from the base of one database: reads the disk, for the I/O pool. Deadlines that the memtable has deleted
-    /// meanwhile may be among them; who removes the key looks at it anyway.
+    /// The same from the base of one database: reads the disk, for the I/O pool. Deadlines that the memtable has
+    /// deleted meanwhile may be among them; who removes the key looks at it anyway.
     pub fn due_in_base(&self, database: u32, now_ms: u64, max: usize) -> Result<Vec<Due>, String> {
         let space = self.databases.space(database);
         let (from, _) = row::family_range(row::Family::Expire, space);

@@ -1,6 +1,6 @@
-//! Stores for tests, here and in the crates above: in memory, in a temporary directory, with a base that can pretend to be
-//! cold or fail (`FaultBase`), and a machine on which a store is run against a plain map while it is flushed, reopened,
-//! killed and denied its disk (`model`), and a pair of which one store follows the other (`pair`).
+//! Stores for tests, here and in the crates above: in memory, in a temporary directory, with a base that can pretend to
+//! be cold or fail (`FaultBase`), and a machine on which a store is run against a plain map while it is flushed,
+//! reopened, killed and denied its disk (`model`), and a pair of which one store follows the other (`pair`).
 
 mod base;
 pub mod model;

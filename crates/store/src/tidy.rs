@@ -1,7 +1,8 @@
 //! `engine memory`: what died is taken out of the memtable, because there is no base whose compaction would do it.
 //!
 //! Deleted rows leave the tables at once. Rows of objects that lost their owner, and of spaces that are no database any
-//! more, are taken out here, by the flush thread, which has nothing else to do then: in steps, so that no latch is held long.
+//! more, are taken out here, by the flush thread, which has nothing else to do then: in steps, so that no latch is held
+//! long.
 
 use crate::databases::dead_row;
 use crate::memtable::{ObjectKey, SHARDS, shard_of, shard_of_row};

@@ -1,10 +1,10 @@
-//! `Txn`: a command's private overlay over committed state. Reads go *own writes → memtable → row cache → base*, writes are
-//! buffered in the bytes of the log record that they will be, and nothing has any effect before `commit`.
+//! `Txn`: a command's private overlay over committed state. Reads go *own writes → memtable → row cache → base*, writes
+//! are buffered in the bytes of the log record that they will be, and nothing has any effect before `commit`.
 //!
-//! Handlers know neither cache nor memtable: this is the only way to the rows. A read that only the disk can answer ends
-//! with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere, which is safe
-//! because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`; what is here are its
-//! life, its context and its savepoints.
+//! Handlers know neither cache nor memtable: this is the only way to the rows. A read that only the disk can answer
+//! ends with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere,
+//! which is safe because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`;
+//! what is here are its life, its context and its savepoints.
 
 mod notes;
 mod reads;
@@ -77,8 +77,8 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Adds rows that were loaded at the same time for the same session. Of those that a flush has come between, only the
-    /// newer ones count.
+    /// Adds rows that were loaded at the same time for the same session. Of those that a flush has come between, only
+    /// the newer ones count.
     pub fn add(&mut self, other: Pins) {
         if other.epoch > self.epoch {
             self.rows.clear();
@@ -150,8 +150,8 @@ pub struct Txn<'s> {
     pub(crate) named: SmallVec<[RowKey; 1]>,
     /// Objects that this transaction made.
     pub(crate) issued: Vec<ObjectId>,
-    /// How many of them are older than the last savepoint. Rows of the others may be written ahead of the rest: who goes
-    /// back to the savepoint has no need of them any more.
+    /// How many of them are older than the last savepoint. Rows of the others may be written ahead of the rest: who
+    /// goes back to the savepoint has no need of them any more.
     issued_before: usize,
     /// Objects of which rows were written ahead: garbage unless this transaction commits.
     pub(crate) ahead: Vec<Orphan>,
@@ -262,7 +262,8 @@ impl<'s> Txn<'s> {
         self.is_alone = true;
     }
 
-    /// It runs without key locks and is going to be dropped: what it reads may change meanwhile, and nobody learns from it.
+    /// It runs without key locks and is going to be dropped: what it reads may change meanwhile, and nobody learns from
+    /// it.
     pub(crate) fn is_rehearsal(&self) -> bool {
         matches!(self.call.mode, Mode::Look | Mode::Load)
     }
@@ -320,7 +321,8 @@ impl<'s> Txn<'s> {
         self.key_in(self.call.database, name)
     }
 
-    /// Where an element of a collection stands among the others: the hash of a key of this name, but never the highest number.
+    /// Where an element of a collection stands among the others: the hash of a key of this name, but never the highest
+    /// number.
     #[inline]
     pub fn element_hash(&self, element: &[u8]) -> u32 {
         self.store.element_hash(element)

@@ -1,8 +1,8 @@
 //! `View`: the rows of a range from one moment, for a reply that is produced in pieces while the world goes on.
 //!
-//! The memtable's rows are gathered when it is opened, under the key's lock, which keeps them from changing: in steps, so that
-//! no latch is held long, and as handles, which a later write leaves alone. The base's come from one cursor that keeps its
-//! files. It neither reads nor fills the row cache.
+//! The memtable's rows are gathered when it is opened, under the key's lock, which keeps them from changing: in steps,
+//! so that no latch is held long, and as handles, which a later write leaves alone. The base's come from one cursor
+//! that keeps its files. It neither reads nor fills the row cache.
 
 use crate::access::Stamp;
 use crate::base::{Cursor, Direction, Step};
@@ -43,8 +43,9 @@ pub(crate) const AGE_MAX: Duration = Duration::from_secs(600);
 type Gathered = (Vec<RowEntry>, Index);
 
 impl Txn<'_> {
-    /// The rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own writes included. Takes as
-    /// much memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O pool.
+    /// The rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own writes included.
+    /// Takes as much memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O
+    /// pool.
     pub fn view(&mut self, from: &[u8], until: &[u8], direction: Direction) -> Result<View, Stop> {
         self.on_read_many()?;
         self.long()?;
@@ -100,8 +101,8 @@ impl Txn<'_> {
 }
 
 impl Store {
-    /// The memtable's rows of a part of one object; `None` if a flush has taken rows away meanwhile. The caller holds the
-    /// key's lock, so that they stay as they are from step to step.
+    /// The memtable's rows of a part of one object; `None` if a flush has taken rows away meanwhile. The caller holds
+    /// the key's lock, so that they stay as they are from step to step.
     fn gather_object(&self, from: &[u8], until: &[u8], direction: Direction, epoch: u64) -> Option<Gathered> {
         let (mut from, mut until) = (RowKey::from_slice(from), RowKey::from_slice(until));
         let (mut rows, mut newest) = (Vec::new(), Index(0));

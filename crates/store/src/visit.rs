@@ -1,9 +1,9 @@
-//! Ordered reads of rows that are not meta rows, up and down: own writes, both generations of the memtable and the base,
-//! merged in steps of bounded size. Also the look whether one row exists.
+//! Ordered reads of rows that are not meta rows, up and down: own writes, both generations of the memtable and the
+//! base, merged in steps of bounded size. Also the look whether one row exists.
 //!
-//! A step reads the base first and then the memtable. That misses nothing unless a flush ends in between, which the epoch
-//! tells; then the step is done again. Rows of one object, which is what nearly everybody reads, are visited where they lie,
-//! under their shard's latch; anything else is merged in a map.
+//! A step reads the base first and then the memtable. That misses nothing unless a flush ends in between, which the
+//! epoch tells; then the step is done again. Rows of one object, which is what nearly everybody reads, are visited
+//! where they lie, under their shard's latch; anything else is merged in a map.
 
 use crate::base::{Direction, Step};
 use crate::memtable::{ElementRange, Found, RowEntry, SHARDS, shard_of};
@@ -56,9 +56,9 @@ pub enum RowPresence {
 }
 
 impl Txn<'_> {
-    /// Visits rows that are not meta rows with `from <= key < until`, ascending or descending, as they are now, own writes
-    /// included, until `visit` breaks or the range ends. `want` is how many rows the caller expects to need. `visit` gets key
-    /// and value; it may run under a latch and only looks at bytes.
+    /// Visits rows that are not meta rows with `from <= key < until`, ascending or descending, as they are now, own
+    /// writes included, until `visit` breaks or the range ends. `want` is how many rows the caller expects to need.
+    /// `visit` gets key and value; it may run under a latch and only looks at bytes.
     pub fn visit(
         &mut self,
         from: &[u8],
@@ -126,8 +126,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Visits the rows of one step under the latch. Returns the last one if there may be more, and the newest record that wrote
-    /// any of them.
+    /// Visits the rows of one step under the latch. Returns the last one if there may be more, and the newest record
+    /// that wrote any of them.
     fn visit_step(
         &self,
         own: &mut &[usize],
@@ -170,8 +170,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Visits the row that comes first in any layer, and passes it in all of them. Breaks where the step ends: with that row if
-    /// there may be more.
+    /// Visits the row that comes first in any layer, and passes it in all of them. Breaks where the step ends: with
+    /// that row if there may be more.
     #[inline]
     fn visit_first(
         &self,
@@ -372,8 +372,8 @@ impl Txn<'_> {
     }
 }
 
-/// The bound between what was read and `row`, the first one that was not: what lies at it or above belongs to one side, what
-/// lies below to the other.
+/// The bound between what was read and `row`, the first one that was not: what lies at it or above belongs to one side,
+/// what lies below to the other.
 fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
     let mut bound = row.to_vec();
     if direction == Direction::Backward {
@@ -383,8 +383,8 @@ fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
 }
 
 impl Store {
-    /// Whether the memtable has all of a row's object, so that the base need not be asked: what a flush has brought there is
-    /// in the memtable as well, until the next freeze.
+    /// Whether the memtable has all of a row's object, so that the base need not be asked: what a flush has brought
+    /// there is in the memtable as well, until the next freeze.
     #[inline]
     pub(crate) fn is_above_base(&self, row: &[u8]) -> bool {
         row::object_of(row).is_some_and(|id| id.0 >= self.base_ids_end.load(Ordering::Acquire))

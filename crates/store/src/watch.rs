@@ -1,5 +1,5 @@
-//! A look, about once a second, at whether the store's files are still there. While some are missing, writes are refused;
-//! what is only in memory goes to the base as far as that is there, and the log then goes on by itself.
+//! A look, about once a second, at whether the store's files are still there. While some are missing, writes are
+//! refused; what is only in memory goes to the base as far as that is there, and the log then goes on by itself.
 
 use crate::base::BaseError;
 use crate::store::Store;

@@ -1,4 +1,5 @@
-//! What a transaction has written ahead is garbage unless it commits, and is taken out of the base then, however it ended.
+//! What a transaction has written ahead is garbage unless it commits, and is taken out of the base then, however it
+//! ended.
 
 mod machine;
 

@@ -1,8 +1,8 @@
-//! Several threads under key locks while generations are frozen and flushed all the time: what a transaction reads under
-//! its locks is the last that was committed, and what a crash leaves is the log's order cut at one place.
+//! Several threads under key locks while generations are frozen and flushed all the time: what a transaction reads
+//! under its locks is the last that was committed, and what a crash leaves is the log's order cut at one place.
 //!
-//! The locks are the simplest there can be, and hold what their keys have to read. `HAYPILE_SEED` replays a run's choices,
-//! though not its timing; `HAYPILE_CASES` sets the number of runs.
+//! The locks are the simplest there can be, and hold what their keys have to read. `HAYPILE_SEED` replays a run's
+//! choices, though not its timing; `HAYPILE_CASES` sets the number of runs.
 
 use haypile_log::testing::{ForgetfulFiles, Random};
 use haypile_log::{Durability, Index};
@@ -216,7 +216,8 @@ impl Machine {
         };
         let counts =
             row::system_row(row::SystemScope::Replicated, &[b"counts/".as_slice(), &0u32.to_be_bytes()].concat());
-        // Between these two reads no flush happens: this thread is the only one that asks for one, but the memtable may be full.
+        // Between these two reads no flush happens: this thread is the only one that asks for one, but the memtable may
+        // be full.
         let (before, names) = (get(&counts), (0..KEYS).map(name));
         let present = names.filter(|name| get(&row::meta_row(&self.store.key(0, name))).is_some()).count();
         if let Some(before) = before.filter(|before| get(&counts).as_ref() == Some(before)) {
@@ -245,7 +246,8 @@ impl Machine {
         }
     }
 
-    /// Changes an object row by row while flushes go on, and visits, views and looks at it: each time it is what it was left as.
+    /// Changes an object row by row while flushes go on, and visits, views and looks at it: each time it is what it was
+    /// left as.
     fn visit(&self) {
         let mut random = Random(6);
         let run = |what: &mut dyn FnMut(&mut Txn<'_>) -> Result<(), Stop>| {
@@ -400,8 +402,8 @@ fn crash(seed: u64, durability: Durability, power: bool) -> usize {
             by_key[*key].insert(*version, *index);
         }
     }
-    // Versions grow with the log, so the state tells of each key the last record that survived; where there is no row, there
-    // may be several such versions.
+    // Versions grow with the log, so the state tells of each key the last record that survived; where there is no row,
+    // there may be several such versions.
     let mut txn = machine.store.begin(TxnBuffers::default(), call(Mode::Disk, 0, None));
     let found: Vec<Option<u64>> = (0..KEYS).map(|key| machine.version_in(&mut txn, key)).collect();
     let present = found.iter().filter(|version| version.is_some()).count();
@@ -444,8 +446,8 @@ fn a_power_failure_leaves_what_was_synced() {
     println!("{lost} transactions that were not synced are lost");
 }
 
-/// A commit of very many rows is applied in steps while generations are frozen: who reads without locks what is not under way
-/// sees none of it in half, and a crash leaves all of each record or nothing.
+/// A commit of very many rows is applied in steps while generations are frozen: who reads without locks what is not
+/// under way sees none of it in half, and a crash leaves all of each record or nothing.
 #[test]
 fn a_large_commit_is_seen_and_kept_as_a_whole() {
     const MANY: usize = 3000;
@@ -506,7 +508,8 @@ fn a_large_commit_is_seen_and_kept_as_a_whole() {
     store.flush_now().expect("the base takes everything");
     let rounds = rounds.into_inner();
     assert!((0..MANY).all(|key| version_of(&store, key) == rounds));
-    // More rounds, which a crash cuts anywhere. Each writes keys of its own, so that none makes good what another one has lost.
+    // More rounds, which a crash cuts anywhere. Each writes keys of its own, so that none makes good what another one
+    // has lost.
     let group_of = |version: u64| (1 + version as usize % 8) * MANY..(2 + version as usize % 8) * MANY;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

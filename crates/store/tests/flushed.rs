@@ -1,5 +1,5 @@
-//! What a flush has brought to the base is read from the memtable as long as that has it too: the base is not asked. And what a flush
-//! brings there is in the log before.
+//! What a flush has brought to the base is read from the memtable as long as that has it too: the base is not asked.
+//! And what a flush brings there is in the log before.
 
 mod machine;
 

@@ -1,5 +1,6 @@
 //! Two stores from one checkpoint, one fed with the records of the other's log: whatever is written, frozen, flushed,
-//! dropped by compactions, stopped and killed on either side, the follower holds what its leader held at the same index.
+//! dropped by compactions, stopped and killed on either side, the follower holds what its leader held at the same
+//! index.
 
 use haypile_log::{History, HistoryStart, Next, Origin, Record, Through};
 use haypile_store::FollowError;

@@ -1,4 +1,5 @@
-//! What is a fact about one node makes no record: opens, clean stops, the hash seed, and that nothing is left of a dead space.
+//! What is a fact about one node makes no record: opens, clean stops, the hash seed, and that nothing is left of a dead
+//! space.
 
 mod machine;
 

@@ -317,8 +317,8 @@ mod eager {
     }
 }
 
-/// A flush that waited for room leaves out what was emptied meanwhile, and so needs next to none. What the log says of those rows
-/// is passed over at the next start.
+/// A flush that waited for room leaves out what was emptied meanwhile, and so needs next to none. What the log says of
+/// those rows is passed over at the next start.
 #[test]
 fn a_flush_that_comes_late_leaves_out_what_has_died_since() {
     let machine = Machine::new(usual);

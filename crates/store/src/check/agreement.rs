@@ -1,5 +1,6 @@
-//! Whether two sets of rows are the same, without holding either: what each row stands for is hashed, and the hashes added up.
-//! Equal sums of so many rows say so, but for less than an undetected memory error; others are looked into row by row.
+//! Whether two sets of rows are the same, without holding either: what each row stands for is hashed, and the hashes
+//! added up. Equal sums of so many rows say so, but for less than an undetected memory error; others are looked into
+//! row by row.
 
 use xxhash_rust::xxh3::Xxh3;
 

@@ -1,5 +1,5 @@
-//! The store's own facts as the directory states them: which spaces there are, what was counted, which ids were given out.
-//! Each system row has to parse and to have a name that is known (docs/format/directory.md).
+//! The store's own facts as the directory states them: which spaces there are, what was counted, which ids were given
+//! out. Each system row has to parse and to have a name that is known (docs/format/directory.md).
 
 use super::{Above, Findings, Kind, Merged};
 use crate::base::BaseError;
@@ -90,7 +90,8 @@ const NAMES: [Name; 9] = [
         value_bytes: 8,
         note: |facts, _, value| facts.hash_seed = Some(u64_of(value)),
     },
-    // Of a transaction that may not have committed: its object's rows are garbage then, as those of any other without an owner.
+    // Of a transaction that may not have committed: its object's rows are garbage then, as those of any other without
+    // an owner.
     Name { scope: SystemScope::Replicated, name: b"ahead/", number_bytes: 8, value_bytes: 6, note: |_, _, _| {} },
     Name { scope: SystemScope::Local, name: b"applied", number_bytes: 0, value_bytes: 28, note: |_, _, _| {} },
     Name {

@@ -1,5 +1,5 @@
-//! What a check finds: defects, told one by one up to a bound for each kind and counted beyond, and garbage, which is no
-//! defect and is only counted.
+//! What a check finds: defects, told one by one up to a bound for each kind and counted beyond, and garbage, which is
+//! no defect and is only counted.
 
 use std::fmt::{self, Display};
 

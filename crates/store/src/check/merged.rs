@@ -1,4 +1,5 @@
-//! The rows of the base with what the log holds above it, in order: what a server would show once it had replayed the log.
+//! The rows of the base with what the log holds above it, in order: what a server would show once it had replayed the
+//! log.
 
 use super::records::Above;
 use super::{Meter, Stored};

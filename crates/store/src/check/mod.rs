@@ -1,9 +1,10 @@
-//! Looking at a data directory offline: the log, and the rows that the base and the log make together, read only. What must
-//! hold of keys and values is checked above this crate; here is what they need, and what must hold of the store's own parts.
+//! Looking at a data directory offline: the log, and the rows that the base and the log make together, read only. What
+//! must hold of keys and values is checked above this crate; here is what they need, and what must hold of the store's
+//! own parts.
 //!
-//! Nothing is repaired, nothing is changed, and memory does not grow with the base: what the log holds above the applied
-//! index is kept in memory, as the server does, and everything else is read in order. Read `records` (the log), `merged` (the
-//! rows of both) and `facts` (system rows); `finding` is what comes out.
+//! Nothing is repaired, nothing is changed, and memory does not grow with the base: what the log holds above the
+//! applied index is kept in memory, as the server does, and everything else is read in order. Read `records` (the log),
+//! `merged` (the rows of both) and `facts` (system rows); `finding` is what comes out.
 
 mod agreement;
 mod facts;

@@ -1,5 +1,5 @@
-//! The log, read from its first record to its last: every checksum, every index, and what the records above the applied index
-//! make of the rows.
+//! The log, read from its first record to its last: every checksum, every index, and what the records above the applied
+//! index make of the rows.
 
 use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
 use crate::apply::{parse, row_of};
@@ -32,7 +32,8 @@ pub struct Above {
 }
 
 impl Above {
-    /// Reads the whole log. Where it is damaged, what is above the damage is left out: the rows are those of the record before.
+    /// Reads the whole log. Where it is damaged, what is above the damage is left out: the rows are those of the record
+    /// before.
     pub fn read(
         source: &Options,
         base: &dyn Stored,

@@ -1,9 +1,9 @@
-//! Loading: whole transactions go to the base past the log and the memtable, their rows sorted, in one step at the end. For who
-//! brings much into a store that holds nothing yet and has it to itself: each row is written once, or twice where memory
-//! does not hold all of them.
+//! Loading: whole transactions go to the base past the log and the memtable, their rows sorted, in one step at the end.
+//! For who brings much into a store that holds nothing yet and has it to itself: each row is written once, or twice
+//! where memory does not hold all of them.
 //!
-//! Until that step nothing of it is there, neither for readers nor after a crash. What is not loaded may be committed meanwhile, of
-//! other keys.
+//! Until that step nothing of it is there, neither for readers nor after a crash. What is not loaded may be committed
+//! meanwhile, of other keys.
 
 mod runs;
 mod sorter;
@@ -42,8 +42,8 @@ pub enum LoadError {
 }
 
 impl Store {
-    /// Begins a load, of which up to `bytes_max` bytes stay in memory; the others go to a file in `directory`. `None` if the
-    /// store holds anything.
+    /// Begins a load, of which up to `bytes_max` bytes stay in memory; the others go to a file in `directory`. `None`
+    /// if the store holds anything.
     ///
     /// # Errors
     /// The base cannot be read or written.
@@ -61,8 +61,8 @@ impl Store {
 }
 
 impl Load<'_> {
-    /// Takes what a transaction has written, in place of its commit. False, and nothing was taken, if some of it is in the log
-    /// already: then it is to be committed.
+    /// Takes what a transaction has written, in place of its commit. False, and nothing was taken, if some of it is in
+    /// the log already: then it is to be committed.
     ///
     /// # Errors
     /// What is sorted cannot be written to its file. Nothing will be loaded.

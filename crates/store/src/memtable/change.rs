@@ -1,5 +1,6 @@
-//! Small changes of rows, of which only the change is logged: a patch writes over bytes, a splice takes some out and puts others in
-//! their place. Owns what they do to a row, and which of them make sense; where a row lies is for `entry`.
+//! Small changes of rows, of which only the change is logged: a patch writes over bytes, a splice takes some out and
+//! puts others in their place. Owns what they do to a row, and which of them make sense; where a row lies is for
+//! `entry`.
 
 use haypile_log::Effect;
 use std::ops::Range;
@@ -12,8 +13,8 @@ pub struct Patch<'a> {
     pub len_after: u32,
 }
 
-/// `bytes` in place of the `removed` ones at `offset`; what is behind them moves. `len_after` bytes is the row long afterwards, so
-/// it is known how long it was before: a splice of any other row makes no sense.
+/// `bytes` in place of the `removed` ones at `offset`; what is behind them moves. `len_after` bytes is the row long
+/// afterwards, so it is known how long it was before: a splice of any other row makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splice<'a> {
     pub offset: u32,
@@ -90,7 +91,8 @@ impl<'a> Change<'a> {
         row.truncate(self.len_after());
     }
 
-    /// Makes `row`, which is of the right length and zero, what `before` becomes. Panics if the change does not suit it.
+    /// Makes `row`, which is of the right length and zero, what `before` becomes. Panics if the change does not suit
+    /// it.
     pub fn copy(&self, before: &[u8], row: &mut [u8]) {
         match self {
             Change::Patch(patch) => {
@@ -108,7 +110,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Changes a row where it lies, in room for what it was and for what it becomes. Panics if the change does not suit it.
+    /// Changes a row where it lies, in room for what it was and for what it becomes. Panics if the change does not suit
+    /// it.
     pub fn write(&self, room: &mut [u8], len_before: usize) {
         match self {
             Change::Patch(patch) => {

@@ -1,8 +1,10 @@
-//! The rows of one object in the order of their keys. Most objects are small: one run. What grows beyond that is cut into
-//! runs, and these into groups, so that an insertion moves a bounded number of rows and runs, however large the object.
+//! The rows of one object in the order of their keys. Most objects are small: one run. What grows beyond that is cut
+//! into runs, and these into groups, so that an insertion moves a bounded number of rows and runs, however large the
+//! object.
 //!
-//! The order is the first eight bytes of the element: a hash and the beginning of a name, a position, a score. Where many
-//! elements share it, as members of one score do, runs are cut between two of them, so a search compares elements too.
+//! The order is the first eight bytes of the element: a hash and the beginning of a name, a position, a score. Where
+//! many elements share it, as members of one score do, runs are cut between two of them, so a search compares elements
+//! too.
 
 use super::entry::RowEntry;
 use super::run::{Probe, Run};
@@ -107,8 +109,8 @@ impl<T> Parts<T> {
 }
 
 impl Parts<ElementRun> {
-    /// Puts a new row at a place of a run. If that made a new run, returns where. `ends` says whether the group is the first
-    /// one and whether it is the last one of all.
+    /// Puts a new row at a place of a run. If that made a new run, returns where. `ends` says whether the group is the
+    /// first one and whether it is the last one of all.
     fn insert_row(&mut self, which: usize, at: usize, entry: RowEntry, ends: (bool, bool)) -> Option<usize> {
         let order = order_of(entry.behind::<PREFIX>());
         let is_last = which + 1 == self.len();
@@ -141,8 +143,8 @@ impl Parts<ElementRun> {
 }
 
 impl Parts<Group> {
-    /// Divides a group that has become too large: before or behind its new run where that is at an end of all, else in the
-    /// middle.
+    /// Divides a group that has become too large: before or behind its new run where that is at an end of all, else in
+    /// the middle.
     fn split(&mut self, at: usize, new_run: usize) {
         let is_last = at + 1 == self.len();
         let group = &mut self.parts[at];
@@ -258,8 +260,9 @@ impl Elements {
         Some(gone)
     }
 
-    /// Deletes a row: without a trace where `below` does not have it. One that is not here is taken to be there: who deletes a row
-    /// has found it, and a deletion that hides nothing does no harm. Returns by how many bytes its rows grew.
+    /// Deletes a row: without a trace where `below` does not have it. One that is not here is taken to be there: who
+    /// deletes a row has found it, and a deletion that hides nothing does no harm. Returns by how many bytes its rows
+    /// grew.
     pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> i64 {
         let (element, order) = (&row[PREFIX..], order_of(&row[PREFIX..]));
         let place = self.run_of(order, element);

@@ -1,4 +1,5 @@
-//! A row of the memtable: everything that a reader needs of it in one block, so that who has found it has it in one cache miss.
+//! A row of the memtable: everything that a reader needs of it in one block, so that who has found it has it in one
+//! cache miss.
 
 use super::{Change, Found};
 use crate::access::{Access, Stamp};
@@ -8,8 +9,8 @@ use std::sync::Arc;
 
 /// A row or its deletion. Cheap to clone; who holds a clone keeps what the row was then.
 ///
-/// The stamp lies beside the block's address, which a lookup has read anyway: a block is shared, and never changes while it
-/// is. It takes the room that the length of the key leaves there.
+/// The stamp lies beside the block's address, which a lookup has read anyway: a block is shared, and never changes
+/// while it is. It takes the room that the length of the key leaves there.
 #[derive(Clone)]
 pub struct RowEntry {
     /// `record: u56 | slack: u8 | key | value | slack`: so many bytes at the end are not used.
@@ -21,7 +22,8 @@ pub struct RowEntry {
 }
 
 const KEY_AT: usize = 8;
-/// The highest byte of the record's index, which is zero for the first two thousand years at a million records a second.
+/// The highest byte of the record's index, which is zero for the first two thousand years at a million records a
+/// second.
 const SLACK_AT: usize = KEY_AT - 1;
 const SLACK_MAX: usize = u8::MAX as usize;
 /// The part of a value's length that is added as room when a splice makes it grow: those that follow need no new block.
@@ -140,7 +142,8 @@ impl RowEntry {
         self.block.iter().step_by(LINE_BYTES).take(LINES).map(|byte| usize::from(*byte)).sum()
     }
 
-    /// A new value for a known key: in place where nobody else holds the block and the length stays. Returns the growth.
+    /// A new value for a known key: in place where nobody else holds the block and the length stays. Returns the
+    /// growth.
     #[inline]
     pub fn overwrite(&mut self, key: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         let value_at = self.value_at();
@@ -160,8 +163,8 @@ impl RowEntry {
         self.bytes() - before
     }
 
-    /// A small change, of a deleted row as of an empty one: in place as for `overwrite`, and where a splice finds room behind the
-    /// value. Returns the growth.
+    /// A small change, of a deleted row as of an empty one: in place as for `overwrite`, and where a splice finds room
+    /// behind the value. Returns the growth.
     pub fn change(&mut self, change: Change<'_>, index: Index, access: Access) -> i64 {
         let (value_at, value_end, len_after) = (self.value_at(), self.value_end(), change.len_after());
         if self.is_live()
@@ -188,7 +191,8 @@ impl RowEntry {
         self.bytes() - before
     }
 
-    /// What is left behind the value if a change makes it end there in this block; `None` if the row is to have another one.
+    /// What is left behind the value if a change makes it end there in this block; `None` if the row is to have another
+    /// one.
     fn slack_of(&self, change: Change<'_>, value_end: usize) -> Option<u8> {
         match change {
             Change::Patch(_) => (value_end == self.value_end()).then_some(self.block[SLACK_AT]),

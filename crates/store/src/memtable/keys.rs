@@ -1,5 +1,5 @@
-//! The meta rows of a shard in scan order: space, slot, hash, name. Lookups by hash at nearly the speed of a hash table, and
-//! ordered walks for SCAN and the flush, from one structure: sorted runs of bounded length.
+//! The meta rows of a shard in scan order: space, slot, hash, name. Lookups by hash at nearly the speed of a hash
+//! table, and ordered walks for SCAN and the flush, from one structure: sorted runs of bounded length.
 //!
 //! Which run it is in is one search over where runs begin (`firsts`); the rest is in `run`.
 

@@ -1,13 +1,14 @@
 //! The memtable: what was written lately, in front of the base. Reads look here first.
 //!
-//! Rows live in shards by slot, each with a latch that is taken only inside a commit, a lookup or a freeze, in ascending
-//! order, and never across I/O. Two generations: `active` takes writes, `frozen` is on its way to the base and never
-//! changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is wholly in
-//! the frozen generation, every later one wholly in the next. A frozen generation that
-//! was flushed is still read until the next freeze.
+//! Rows live in shards by slot, each with a latch that is taken only inside a commit, a lookup or a freeze, in
+//! ascending order, and never across I/O. Two generations: `active` takes writes, `frozen` is on its way to the base
+//! and never changes. A freeze holds all latches for an instant, so that it cuts at one index: every record up to it is
+//! wholly in the frozen generation, every later one wholly in the next. A frozen generation that was flushed is still
+//! read until the next freeze.
 //!
-//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `objects` and `elements` (the rows of
-//! objects), `run` and `entry` (what these are made of), `change` (small changes of rows), `prefetch` (many lookups at once).
+//! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `objects` and `elements` (the
+//! rows of objects), `run` and `entry` (what these are made of), `change` (small changes of rows), `prefetch` (many
+//! lookups at once).
 
 mod change;
 mod elements;
@@ -167,8 +168,8 @@ impl Memtable {
         self.earliest[shard].fetch_min(deadline_ms, Ordering::Relaxed);
     }
 
-    /// Deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of dead spaces: row keys of the
-    /// expire family. Corrects the bounds on the way; what it returns is found again until it is deleted.
+    /// Deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of dead spaces: row keys of
+    /// the expire family. Corrects the bounds on the way; what it returns is found again until it is deleted.
     pub fn due(&self, now_ms: u64, max: usize, is_dead: &dyn Fn(Space) -> bool) -> Vec<Box<[u8]>> {
         let mut due = Vec::new();
         for (shard, earliest) in self.earliest.iter().enumerate() {
@@ -191,8 +192,8 @@ impl Memtable {
         Still { memtable: self, shards: (0..SHARDS).map(|shard| self.latch(shard)).collect() }
     }
 
-    /// The frozen generation is in the base. It stays in sight: its room is free until the next one is frozen, and what was
-    /// written lately is read often.
+    /// The frozen generation is in the base. It stays in sight: its room is free until the next one is frozen, and what
+    /// was written lately is read often.
     pub fn keep_flushed(&self) {
         let bytes = self.frozen_bytes.swap(0, Ordering::Relaxed);
         self.flushed_bytes.store(bytes, Ordering::Relaxed);
@@ -258,7 +259,8 @@ impl Shard {
         self.active.put(row, value, index, access)
     }
 
-    /// Deletes an element of which the base has nothing: it leaves no trace where the frozen generation has nothing of it either.
+    /// Deletes an element of which the base has nothing: it leaves no trace where the frozen generation has nothing of
+    /// it either.
     pub fn delete_element(&mut self, row: &[u8], index: Index) -> i64 {
         let below = self.frozen.as_ref().and_then(|frozen| frozen.objects.elements(ObjectKey::of(row)?.0));
         match below {

@@ -108,7 +108,8 @@ impl Objects {
         self.find(row).map_or(Found::Unknown, RowEntry::found)
     }
 
-    /// Writes a row of `object` or its deletion; returns by how many bytes the table grew, and whether the object is new.
+    /// Writes a row of `object` or its deletion; returns by how many bytes the table grew, and whether the object is
+    /// new.
     pub fn put(&mut self, object: ObjectKey, row: &[u8], value: Option<&[u8]>, index: Index) -> (i64, bool) {
         match self.map.entry(object) {
             Entry::Occupied(mut held) => (held.get_mut().put(row, value, index), false),

@@ -1,8 +1,8 @@
 //! Lookups of many keys at once, for what they leave in the CPU's caches.
 //!
 //! A lookup waits for memory several times in a row: for the orders of a run, for the row's handle, for its block. The
-//! lookups of a pipeline's commands do not depend on each other, so this makes each of these steps for all keys before it
-//! makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and find
+//! lookups of a pipeline's commands do not depend on each other, so this makes each of these steps for all keys before
+//! it makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and find
 //! everything near. Nothing is decided here, and what another thread holds is passed over.
 
 use super::elements::PREFIX;
@@ -23,8 +23,8 @@ pub const TOGETHER_MAX: usize = 48;
 const LINE_BYTES: usize = 64;
 
 impl Memtable {
-    /// Brings what lookups of these keys need, at most the first `TOGETHER_MAX` of them, into the CPU's caches; `writes`
-    /// says that new ones among them are going to be inserted. Returns those that were not found.
+    /// Brings what lookups of these keys need, at most the first `TOGETHER_MAX` of them, into the CPU's caches;
+    /// `writes` says that new ones among them are going to be inserted. Returns those that were not found.
     pub fn prefetch<'a>(&self, keys: &'a [Key<'a>], writes: bool) -> SmallVec<[&'a Key<'a>; TOGETHER_MAX]> {
         let mut latches: SmallVec<[(MutexGuard<'_, Shard>, &Key<'_>); TOGETHER_MAX]> = SmallVec::new();
         let mut missing = SmallVec::new();

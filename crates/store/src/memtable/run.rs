@@ -1,8 +1,8 @@
 //! A sorted run: what `keys` and `elements` are made of. The rows stand in the order of a number that is made of their
 //! keys, and those of one number in the order of the keys themselves.
 //!
-//! What a lookup costs is what it misses in the CPU's caches, so it looks at little: at a few of the 8-byte orders, which
-//! are found by interpolation because most are spread evenly, and then at the row itself, which is one block.
+//! What a lookup costs is what it misses in the CPU's caches, so it looks at little: at a few of the 8-byte orders,
+//! which are found by interpolation because most are spread evenly, and then at the row itself, which is one block.
 
 use super::entry::RowEntry;
 use std::cmp::Ordering;
@@ -175,8 +175,8 @@ impl<const PREFIX: usize> Run<PREFIX> {
 /// Rows that are fetched from memory together in a search that has nothing but the rows to go by.
 const WAYS: usize = 8;
 
-/// Where a name is among rows, or where it would go: a search in which each step looks at several rows, because to wait for
-/// all of them takes hardly longer than to wait for one.
+/// Where a name is among rows, or where it would go: a search in which each step looks at several rows, because to wait
+/// for all of them takes hardly longer than to wait for one.
 fn search<const PREFIX: usize>(rows: &[RowEntry], name: &[u8]) -> Result<usize, usize> {
     let (mut low, mut high) = (0, rows.len());
     while high - low > WAYS {

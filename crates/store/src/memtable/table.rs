@@ -164,8 +164,9 @@ impl Table {
         }
     }
 
-    /// Changes a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not here.
-    /// Lets go of `before` first if it is: that may be another handle on its block, which could not change in place then.
+    /// Changes a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not
+    /// here. Lets go of `before` first if it is: that may be another handle on its block, which could not change in
+    /// place then.
     pub fn change(
         &mut self,
         row: &[u8],
@@ -244,8 +245,8 @@ impl Table {
             .map(|(row, entry)| (&row[..], entry.value.as_deref(), entry.index))
     }
 
-    /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it: of any objects,
-    /// deadlines and system rows. Looks at all objects.
+    /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it: of any
+    /// objects, deadlines and system rows. Looks at all objects.
     pub fn rows_in(
         &self,
         from: &[u8],

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// How long a test waits for another thread before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// See the file's head. What was ingested stays in the base below, also where this handle dies: a flush is on disk when it
-/// returns.
+/// See the file's head. What was ingested stays in the base below, also where this handle dies: a flush is on disk when
+/// it returns.
 pub struct FaultBase {
     inner: Arc<dyn Base>,
     after_view: Mutex<Option<Hook>>,

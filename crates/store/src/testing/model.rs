@@ -1,4 +1,5 @@
-//! What a store should hold, as plain maps, and random transactions that do the same to both and compare what they read.
+//! What a store should hold, as plain maps, and random transactions that do the same to both and compare what they
+//! read.
 //!
 //! `world` is the machine around it: it runs these transactions between flushes, faults and crashes.
 

@@ -1,6 +1,6 @@
 //! Two stores from one checkpoint, one fed with the records of the other's log, and the model of what they hold: random
-//! transactions between freezes, flushes, compactions, stops and kills of either. After each of these the follower holds what its
-//! leader held at the same index, and in the end both have the same rows.
+//! transactions between freezes, flushes, compactions, stops and kills of either. After each of these the follower
+//! holds what its leader held at the same index, and in the end both have the same rows.
 
 use super::model::{DATABASES, Model, check, transact};
 use super::node::{Bases, NoReaders, Node, feed, rows_of};
@@ -60,7 +60,8 @@ pub fn holds(node: &Node, model: &Model, seed: u64) {
     }
 }
 
-/// The rows that stand for data and for what all nodes have to agree about, in the base, with everything in it that is not dead.
+/// The rows that stand for data and for what all nodes have to agree about, in the base, with everything in it that is
+/// not dead.
 fn replicated(node: &Node) -> BTreeMap<Vec<u8>, Vec<u8>> {
     node.store.flush_now().expect("nothing is broken");
     wait_for_reclaims(&node.store);

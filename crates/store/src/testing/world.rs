@@ -1,8 +1,9 @@
-//! A machine with a store on it: transactions on the store and on the model, and between them flushes, reopens, faults of
-//! the log's files and of the base, kills and power failures. After each of these the store must hold what the model does.
+//! A machine with a store on it: transactions on the store and on the model, and between them flushes, reopens, faults
+//! of the log's files and of the base, kills and power failures. After each of these the store must hold what the model
+//! does.
 //!
-//! Every transaction writes its number, so that after a crash the store says itself which ones survived: these must be all
-//! up to that one, each whole, and all that was durable before.
+//! Every transaction writes its number, so that after a crash the store says itself which ones survived: these must be
+//! all up to that one, each whole, and all that was durable before.
 
 use super::model::{DATABASES, Model, check, transact};
 use super::{FaultBase, MortalFiles};
@@ -281,7 +282,8 @@ impl World {
         }
     }
 
-    /// One transaction, as the engine runs it: in memory first, then with what was loaded for it, in the end on the disk.
+    /// One transaction, as the engine runs it: in memory first, then with what was loaded for it, in the end on the
+    /// disk.
     fn transaction(&mut self, seed: u64) {
         if !self.wait_for_room() {
             return;

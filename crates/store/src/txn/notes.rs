@@ -1,5 +1,6 @@
-//! What a transaction notes for others while it runs: events about keys, keys that came to be, what lookups found, deadlines
-//! that had passed. Notes have no effect by themselves; the engine acts on them when the transaction has committed.
+//! What a transaction notes for others while it runs: events about keys, keys that came to be, what lookups found,
+//! deadlines that had passed. Notes have no effect by themselves; the engine acts on them when the transaction has
+//! committed.
 
 use super::{KeyEvent, Lapsed, Lookups, Ready, Txn};
 use crate::row::Key;

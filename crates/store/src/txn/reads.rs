@@ -10,7 +10,8 @@ use crate::row::{self, Key};
 use crate::value::Value;
 
 impl Txn<'_> {
-    /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with `Stop::NeedsLocks`.
+    /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with
+    /// `Stop::NeedsLocks`.
     pub fn read_one_row(&mut self) {
         self.rows_left = Some(1);
     }

@@ -1,8 +1,9 @@
-//! Keys that are not among a command's arguments: those that SORT's patterns name, and a few that only the command finds.
+//! Keys that are not among a command's arguments: those that SORT's patterns name, and a few that only the command
+//! finds.
 //!
-//! A run holds the locks of its arguments' keys. For any other key it either makes sure that this is locked before it goes
-//! on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives that back at once
-//! (`visit_key`), so that each key is whole and nobody waits for all of them.
+//! A run holds the locks of its arguments' keys. For any other key it either makes sure that this is locked before it
+//! goes on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives that back
+//! at once (`visit_key`), so that each key is whole and nobody waits for all of them.
 
 use super::{Stop, Txn};
 use crate::row::Key;
@@ -27,7 +28,8 @@ pub struct Lacking {
 }
 
 impl<'s> Txn<'s> {
-    /// Has the transaction ask for other keys here. Without it a run that comes to such a key ends with `Stop::NeedsLocks`.
+    /// Has the transaction ask for other keys here. Without it a run that comes to such a key ends with
+    /// `Stop::NeedsLocks`.
     pub fn set_locks(&mut self, locks: &'s dyn KeyLocks) {
         self.locks = Some(locks);
     }
@@ -57,8 +59,8 @@ impl<'s> Txn<'s> {
 
     /// Looks at a key under its lock, which is given back at once unless the run holds it anyway.
     ///
-    /// # Errors
-    /// Those of `look`; `Stop::NeedsLocks` where somebody keeps the key: it is to be locked before the command runs again.
+    /// # Errors Those of `look`; `Stop::NeedsLocks` where somebody keeps the key: it is to be locked before the command
+    /// runs again.
     pub fn visit_key<R, E: From<Stop>>(
         &mut self,
         key: &Key<'_>,

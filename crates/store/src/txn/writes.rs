@@ -48,8 +48,8 @@ impl Txn<'_> {
         self.bounded()
     }
 
-    /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the change
-    /// goes into the log.
+    /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the
+    /// change goes into the log.
     pub fn patch_row(&mut self, row: &[u8], offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
         // What is below is read now: it must be in memory when the change is applied.
         let before = if self.own_row(row).is_some() { None } else { self.row(row)? };
@@ -68,8 +68,8 @@ impl Txn<'_> {
         self.change_row(row, self.own_row(row), read, Change::Patch(Patch { offset, bytes, len_after }))
     }
 
-    /// Puts `bytes` in place of the `removed` ones at `offset` of a row, a missing one being empty; what is behind them moves. Only
-    /// the change goes into the log. Panics if the row is shorter than that.
+    /// Puts `bytes` in place of the `removed` ones at `offset` of a row, a missing one being empty; what is behind them
+    /// moves. Only the change goes into the log. Panics if the row is shorter than that.
     pub fn splice_row(&mut self, row: &[u8], offset: u32, removed: u32, bytes: &[u8]) -> Result<(), Stop> {
         let before = if self.own_row(row).is_some() { None } else { self.row(row)? };
         self.splice_read_row(row, before, offset, removed, bytes)
@@ -122,8 +122,8 @@ impl Txn<'_> {
         if self.overlay.main_bytes() as u64 > self.store.txn_bytes_max() { Err(Stop::TooLarge) } else { Ok(()) }
     }
 
-    /// Names a key whose value this transaction changes, and whose meta row stays as it is. Invariant: a record names each key
-    /// whose elements it writes, by this or by its meta row.
+    /// Names a key whose value this transaction changes, and whose meta row stays as it is. Invariant: a record names
+    /// each key whose elements it writes, by this or by its meta row.
     pub fn touch_key(&mut self, key: &Key<'_>) {
         let row = row::meta_row(key);
         // A block may name very many keys, which are told apart when it commits.
@@ -144,7 +144,8 @@ impl Txn<'_> {
     /// A counter with this transaction's own changes.
     pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
         let sum = self.peek_counter(space, counter);
-        // It stands for all records so far. The one with which a log begins is no commit, and waits where there is no room.
+        // It stands for all records so far. The one with which a log begins is no commit, and waits where there is no
+        // room.
         let last = self.store.log.last();
         if last.0 > self.store.opened_at.load(Ordering::Relaxed) {
             self.gate = self.gate.max(last);
@@ -172,8 +173,8 @@ impl Txn<'_> {
         Ok(id)
     }
 
-    /// Gives a database a fresh, empty space; the old one's rows are garbage from then on. The caller holds the exclusive
-    /// lock.
+    /// Gives a database a fresh, empty space; the old one's rows are garbage from then on. The caller holds the
+    /// exclusive lock.
     pub fn flush_database(&mut self, database: u32) -> Result<(), Stop> {
         use crate::databases::{database_row, dead_row, next_space_row};
         let old = self.space(database);
