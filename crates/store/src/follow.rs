@@ -50,8 +50,9 @@ impl Store {
     /// Takes the next record of the log that this store follows. Waits for room in the memtable and the log. One thread
     /// calls it.
     ///
-    /// # Errors There is no room; or the record is damaged, or not the next one of the history that this store is in.
-    /// Nothing has happened.
+    /// # Errors
+    /// There is no room; or the record is damaged, or not the next one of the history that this store is in. Nothing
+    /// has happened.
     ///
     /// # Panics
     /// The store leads.
@@ -121,8 +122,9 @@ impl Store {
 
     /// Goes on with the next history of the log that this store follows.
     ///
-    /// # Errors The log cannot be written or synced, and it may be tried again; or the history does not fork right
-    /// behind the last record from the one that this store is in.
+    /// # Errors
+    /// The log cannot be written or synced, and it may be tried again; or the history does not fork right behind the
+    /// last record from the one that this store is in.
     ///
     /// # Panics
     /// The store leads.

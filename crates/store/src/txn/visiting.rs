@@ -59,8 +59,9 @@ impl<'s> Txn<'s> {
 
     /// Looks at a key under its lock, which is given back at once unless the run holds it anyway.
     ///
-    /// # Errors Those of `look`; `Stop::NeedsLocks` where somebody keeps the key: it is to be locked before the command
-    /// runs again.
+    /// # Errors
+    /// Those of `look`; `Stop::NeedsLocks` where somebody keeps the key: it is to be locked before the command runs
+    /// again.
     pub fn visit_key<R, E: From<Stop>>(
         &mut self,
         key: &Key<'_>,
