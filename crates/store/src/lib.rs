@@ -1,76 +1,61 @@
 //! The store: a log, a memtable on top of a base, and the transactions that commands run in.
 //!
-//! Read `txn` first (what a command sees) and `visit` (ordered reads), then `commit` and `apply` (how its writes take
-//! effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy while all goes on),
-//! `load` (much at once into an empty store) and `open` (how all of it comes back). `memtable`, `cache`, `presence`,
-//! `databases` and `objects` are what these stand on; `access` and `accesses` note how idle keys are; `base` is the
-//! contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a reply.
+//! Read `txn` first (what a command sees; ordered reads are in `txn::visit`), then `txn::commit` and `apply` (how its
+//! writes take effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy while all
+//! goes on), `load` (much at once into an empty store) and `open` (how all of it comes back). `memtable`, `cache`,
+//! `presence`, `databases` and `objects` are what these stand on; `access` and `txn::accesses` note how idle keys are;
+//! `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a
+//! reply.
 
 mod access;
-mod accesses;
 mod apply;
 mod backup;
 pub mod base;
 mod cache;
 pub mod check;
-mod commit;
 mod databases;
-mod draw;
-mod dying;
 mod flush;
 mod follow;
-mod intent;
 mod limits;
 mod load;
-mod memory_base;
 mod memtable;
-mod merge;
-mod next;
 mod objects;
 mod open;
-mod own;
 mod presence;
 mod reclaim;
-mod replay;
 mod reserve;
 mod role;
 mod room;
 pub mod row;
-mod scan;
-mod sorted;
-mod staged;
 mod store;
 pub mod testing;
-mod tidy;
 mod txn;
 mod value;
-mod view;
-mod visit;
 mod watch;
 
 pub use access::{Access, AccessPolicy};
 pub use backup::BackedUp;
 pub use base::Direction;
-pub use commit::Committed;
+pub use base::memory::MemoryBase;
 pub use databases::{COUNTERS, Counter, CountsAt, DATABASES_MAX};
 pub use follow::{FollowError, Named, RecordLocks};
 pub use haypile_log::{ADVICE, Progress};
 pub use limits::{EncodingLimit, EncodingLimits};
 pub use load::{Load, LoadError};
-pub use memory_base::MemoryBase;
 pub use memtable::{Sought, TOGETHER_MAX};
 pub use open::OpenError;
 pub use reserve::Reserve;
 pub use room::{Room, Taken};
 pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
 pub use store::{DiskFree, Due, Store, StoreOptions, WritePressure};
+pub use txn::commit::Committed;
+pub use txn::view::View;
+pub use txn::visit::RowPresence;
 pub use txn::{
     Call, KeyEvent, KeyLocks, Lacking, Lookups, Mode, PLAIN_STRING, Pins, Presence, Ready, Savepoint, Stop, Txn,
     TxnBuffers,
 };
 pub use value::Value;
-pub use view::View;
-pub use visit::RowPresence;
 
 /// The wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.
 fn now_ms() -> u64 {

@@ -2,10 +2,11 @@
 //! `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `visit`, `scan`, `view`.
 
 use crate::access::AccessPolicy;
+use crate::apply::staged::Staged;
 use crate::base::{Base, Direction, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
-use crate::dying::Dying;
+use crate::flush::dying::Dying;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
 use crate::objects::{Objects, lease_row, settled_row};
@@ -14,7 +15,6 @@ use crate::reclaim::{Orphan, Reclaimer};
 use crate::reserve::Reserve;
 use crate::role::{Role, RoleNow};
 use crate::row::{self, Key, ObjectId, RowKey, Space, SystemScope, system_row};
-use crate::staged::Staged;
 use crate::txn::{Call, Mode, Stop, Txn, TxnBuffers};
 use crate::value::Value;
 use crate::watch::Watch;

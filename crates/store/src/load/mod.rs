@@ -10,9 +10,9 @@ mod sorter;
 
 use crate::base::{BaseError, Cursor, Direction, Rows, Step, Tier};
 use crate::databases::{COUNTERS, CountsAt, counts_row, encode_counts};
+use crate::flush::sorted::OwnRows;
 use crate::flush::{applied_row, encode_applied};
 use crate::row::{Family, RowKey, Space, parse_meta_row};
-use crate::sorted::OwnRows;
 use crate::store::Store;
 use crate::txn::{Stop, Txn};
 use sorter::{Sorted, Sorter};

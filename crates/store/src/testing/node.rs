@@ -1,9 +1,9 @@
 //! One of several nodes of a test: its log lies on files that forget what was not synced, its base is any there is.
 
 use super::{FaultBase, MortalFiles, options};
+use crate::base::memory::MemoryBase;
 use crate::base::{Base, BaseError, Direction, Rows, Step, Tier};
 use crate::follow::{Named, RecordLocks};
-use crate::memory_base::MemoryBase;
 use crate::store::{Store, StoreOptions};
 use crate::txn::{Call, Mode, Txn, TxnBuffers};
 use haypile_log::testing::ForgetfulFiles;

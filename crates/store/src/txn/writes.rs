@@ -3,8 +3,8 @@
 use super::{AHEAD_BYTES, Mode, Stop, Txn};
 use crate::databases::Counter;
 use crate::memtable::{Change, Patch, Splice};
-use crate::own::{print_of_key, print_of_row};
 use crate::row::{self, Key, ObjectId, Space};
+use crate::txn::own::{print_of_key, print_of_row};
 use crate::value::Value;
 use std::sync::atomic::Ordering;
 

@@ -5,15 +5,15 @@
 //! (`apply`). So the order in the log is the order in the memtable for every key, and a freeze, which takes all
 //! latches, never sees half. What writes very many rows is applied in steps (`staged`).
 
-use crate::accesses::Written;
+use crate::apply::staged::{OneLatch, ROWS_AT_ONCE};
 use crate::apply::{Effects, Latching, OwnEffects, ParsedEffects, latch_all, parse};
-use crate::intent::{intent_row, intent_value};
-use crate::own::print_of_row;
 use crate::reclaim::Orphan;
+use crate::reclaim::intent::{intent_row, intent_value};
 use crate::role::Role;
 use crate::row::{Family, parse_meta_row, space_of};
-use crate::staged::{OneLatch, ROWS_AT_ONCE};
 use crate::store::Store;
+use crate::txn::accesses::Written;
+use crate::txn::own::print_of_row;
 use crate::txn::{Mode, Stop, Txn};
 use haypile_log::{Index, Kind, Reservation, body_crc};
 use std::collections::HashMap;

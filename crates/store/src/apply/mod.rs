@@ -4,14 +4,16 @@
 //! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). What gives
 //! a record its index is the other half of a commit, in `commit`.
 
-use crate::accesses::Written;
+pub(crate) mod staged;
+
 use crate::databases::dead_space;
 use crate::memtable::{Change, Memtable, Shard, shard_of_row};
-use crate::own::{Op, Overlay};
 use crate::reclaim::Orphan;
 use crate::row::{Family, Space, parse_expire_row};
 use crate::store::Store;
 use crate::txn::Counts;
+use crate::txn::accesses::Written;
+use crate::txn::own::{Op, Overlay};
 use crate::value::Value;
 use haypile_log::{Effect, Index};
 use parking_lot::MutexGuard;

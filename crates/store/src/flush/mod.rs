@@ -5,15 +5,19 @@
 //! is unlinked right before the next freeze: until then its room is free, and it is read. Runs on a thread of its own.
 //! A failure leaves the frozen generation where it is and tries again.
 
+pub(crate) mod dying;
+pub(crate) mod sorted;
+mod tidy;
+
 use crate::base::{BaseError, Reclaim, Rows};
 use crate::databases::{CountsAt, counts_row, dead_row, encode_counts};
+use crate::flush::sorted::{OwnRows, Row, SortedRows};
 use crate::memtable::{TOGETHER_MAX, Table};
 use crate::objects::settled_row;
 use crate::presence::Presence;
 use crate::reclaim::Orphan;
 use crate::role::Role;
 use crate::row::{Family, RowKey, Space, SystemScope, system_row};
-use crate::sorted::{OwnRows, Row, SortedRows};
 use crate::store::Store;
 use crate::txn::{Mode, PLAIN_STRING};
 use haypile_log::{History, Index};

@@ -7,9 +7,9 @@
 
 use crate::base::{Direction, Step};
 use crate::memtable::{ElementRange, Found, RowEntry, SHARDS, shard_of};
-use crate::merge::{Below, Source, first};
 use crate::row::{self, Family, RowKey};
 use crate::store::Store;
+use crate::txn::merge::{Below, Source, first};
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
 use haypile_log::Index;

@@ -1,18 +1,20 @@
 //! Opening a store: what the base says of itself, then the log replayed on top of it.
 
+mod replay;
+
 use crate::access::AccessPolicy;
+use crate::apply::staged::Staged;
 use crate::base::{Base, BaseError, Direction, Rows};
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
-use crate::dying::Dying;
 use crate::flush::FlushControl;
+use crate::flush::dying::Dying;
 use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
 use crate::presence::Presence;
 use crate::reclaim::Reclaimer;
 use crate::role::{Role, RoleNow};
 use crate::row::{Family, SystemScope, system_row};
-use crate::staged::Staged;
 use crate::store::{Store, StoreOptions, VALUE_BYTES_MAX, hash_seed_row};
 use crate::watch::Watch;
 use haypile_log::{ADVICE, Closed, HistoryStart, Index, Log, Progress, Replay};
@@ -91,7 +93,7 @@ impl Store {
             base_ids_end: AtomicU64::new(0),
             orphans: Mutex::default(),
             dying: Dying::default(),
-            view_age_max_ms: AtomicU64::new(crate::view::AGE_MAX.as_millis() as u64),
+            view_age_max_ms: AtomicU64::new(crate::txn::view::AGE_MAX.as_millis() as u64),
             watch: Watch::default(),
             views_bytes: Arc::default(),
             room: std::sync::OnceLock::new(),

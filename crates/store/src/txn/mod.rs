@@ -6,22 +6,31 @@
 //! which is safe because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`;
 //! what is here are its life, its context and its savepoints.
 
+pub(crate) mod accesses;
+pub(crate) mod commit;
+mod draw;
+pub(crate) mod merge;
+mod next;
 mod notes;
+pub(crate) mod own;
 mod reads;
+mod scan;
+pub(crate) mod view;
+pub(crate) mod visit;
 mod visiting;
 mod writes;
 
 pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
-use crate::accesses::OwnAccesses;
 use crate::base::BaseError;
 use crate::databases::Counter;
 use crate::limits::EncodingLimit;
-use crate::own::{Overlay, OverlayMark};
 use crate::reclaim::Orphan;
 use crate::row::{self, Key, ObjectId, RowKey, Space};
 use crate::store::Store;
+use crate::txn::accesses::OwnAccesses;
+use crate::txn::own::{Overlay, OverlayMark};
 use crate::value::Value;
 use haypile_log::Index;
 use smallvec::SmallVec;

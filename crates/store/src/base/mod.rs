@@ -1,6 +1,8 @@
 //! The base: everything up to the applied index, below the memtable. This file is its contract; `memory_base` is the
 //! one of `engine memory` and of tests, the crate store-rocks has the one on disk.
 
+pub(crate) mod memory;
+
 use crate::row::{ObjectId, Space};
 use crate::value::Value;
 use std::path::Path;

@@ -13,7 +13,7 @@ pub use base::FaultBase;
 pub use mortal::MortalFiles;
 
 use crate::base::Base;
-use crate::memory_base::MemoryBase;
+use crate::base::memory::MemoryBase;
 use crate::open::OpenError;
 use crate::store::{DiskFree, Store, StoreOptions};
 use std::path::Path;

@@ -5,6 +5,8 @@
 //! base drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's
 //! periodic compaction. Runs on a thread of its own.
 
+pub(crate) mod intent;
+
 use crate::base::{BaseError, Direction, Step, Tier};
 use crate::row::{
     Family, ObjectId, RowKey, SLOTS, Slot, Space, family_range, home_slot, object_of, object_range, space_of,

@@ -7,12 +7,12 @@
 use crate::access::Stamp;
 use crate::base::{Cursor, Direction, Step};
 use crate::memtable::{ElementRange, RowEntry, shard_of};
-use crate::merge::{Source, first};
 use crate::row::RowKey;
 use crate::store::Store;
+use crate::txn::merge::{Source, first};
+use crate::txn::visit::{Layer, STEP_ROWS};
 use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
-use crate::visit::{Layer, STEP_ROWS};
 use haypile_log::Index;
 use std::iter::Peekable;
 use std::sync::Arc;

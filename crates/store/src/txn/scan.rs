@@ -5,9 +5,9 @@ use crate::base::Direction;
 use crate::memtable::{SHARDS, Table, shard_of};
 use crate::row::{self, Family, SLOTS, ScanPosition, Slot, Space};
 use crate::store::Store;
+use crate::txn::visit::{Layer, STEP_ROWS};
 use crate::txn::{Stop, Txn};
 use crate::value::Value;
-use crate::visit::{Layer, STEP_ROWS};
 use haypile_log::Index;
 
 /// Steps of one call over keys: where there are only deleted keys, it ends with less than was asked for.
