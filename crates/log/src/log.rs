@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::durable::Durability;
 use crate::error::OpenError;
 use crate::files::write_all_at;
 use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin, clean_mark};
 use crate::histories::{Applied, Histories};
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::replay::Replay;
@@ -231,7 +232,7 @@ impl Log {
             if fits || state.failed.is_some() || state.closed || state.stop || !state.started {
                 return;
             }
-            state.sync_wanted = state.sync_wanted.max(Index(shared.last.load(Ordering::Acquire)));
+            state.sync_wanted = state.sync_wanted.max(shared.reached.last());
             shared.sync_cv.notify_one();
             if shared.progress_cv.wait_until(&mut state, deadline).timed_out() {
                 return;
@@ -290,7 +291,7 @@ impl Log {
 
     /// The last index given out.
     pub fn last(&self) -> Index {
-        Index(self.shared.last.load(Ordering::Acquire))
+        self.shared.reached.last()
     }
 
     /// Hands everything appended so far to the operating system if that can go at once, else wakes a thread to do it;
@@ -304,25 +305,24 @@ impl Log {
     /// Every record up to here has been handed to the operating system.
     #[inline]
     pub fn written(&self) -> Index {
-        Index(self.shared.written.load(Ordering::Acquire))
+        self.shared.reached.written()
     }
 
     /// Every record up to here is on the disk.
     #[inline]
     pub fn synced(&self) -> Index {
-        Index(self.shared.synced.load(Ordering::Acquire))
+        self.shared.reached.synced()
     }
 
     /// Every record up to here is as durable as the setting asks.
     #[inline]
     pub fn durable(&self) -> Index {
-        if self.shared.fsync() { self.synced() } else { self.written() }
+        self.shared.reached.durable()
     }
 
     /// Changes the setting at run time; what waits already waits for the new one.
     pub fn set_durability(&self, durability: Durability) {
-        let fsync = durability == Durability::Fsync;
-        self.shared.fsync.store(fsync, Ordering::SeqCst);
+        self.shared.reached.ask(durability);
         let state = self.shared.state.lock();
         self.shared.sync_cv.notify_one();
         drop(state);
@@ -620,7 +620,7 @@ impl Shared {
             return Ok(());
         }
         // What is appended and not synced is in the way.
-        state.sync_wanted = state.sync_wanted.max(Index(self.last.load(Ordering::Acquire)));
+        state.sync_wanted = state.sync_wanted.max(self.reached.last());
         self.sync_cv.notify_one();
         if fits {
             return Err(AppendError::Busy);
@@ -645,9 +645,8 @@ impl Shared {
 
     #[inline]
     fn append(&self, queue: &mut Queue, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32, charge: u64) -> Index {
-        let synced = || Index(self.synced.load(Ordering::Acquire));
-        let index = queue.append(kind, time_ms, body, body_crc, charge, synced);
-        self.last.store(index.0, Ordering::Release);
+        let index = queue.append(kind, time_ms, body, body_crc, charge, || self.reached.synced());
+        self.reached.set_last(index);
         index
     }
 

@@ -5,18 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::durable::Durability;
 use crate::end::EndFile;
 use crate::files::{DiskFiles, Files};
 use crate::format::Index;
-
-/// When a record counts as durable.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Handed to the operating system; synced in the background. Survives the death of the process.
-    Os,
-    /// On the disk.
-    Fsync,
-}
 
 /// How long segments stay that the base no longer needs. A segment goes when either bound is passed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 //! It sees durable records only, or those that its user chose, and never holds the log back: what was purged before it got there is a gap.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::error::{Damage, OpenError};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HistoryStart, Index, Kind};
@@ -117,12 +116,12 @@ impl Reader {
     }
 
     fn durable(&self) -> Index {
-        let index = match self.through {
-            Through::Durable if self.shared.fsync() => &self.shared.synced,
-            Through::Synced => &self.shared.synced,
-            Through::Durable | Through::Written => &self.shared.written,
-        };
-        Index(index.load(Ordering::Acquire))
+        let reached = &self.shared.reached;
+        match self.through {
+            Through::Durable => reached.durable(),
+            Through::Written => reached.written(),
+            Through::Synced => reached.synced(),
+        }
     }
 
     /// Finds a source of the next record; the first record that there is if it is gone.

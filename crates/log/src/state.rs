@@ -7,19 +7,20 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::budget::{Budget, Padded};
+use crate::durable::Reached;
 use crate::end::{End, EndWriter};
 use crate::error::OpenError;
 use crate::files::{File, Files};
 use crate::format::{GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::histories::Histories;
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use crate::queue::{Part, Queue};
 use crate::segment::{Held, Segment, segment_name, unfinished_name};
 
@@ -39,10 +40,7 @@ pub(crate) struct Shared {
     pub progress_cv: Condvar,
 
     /// Mirrors of indexes in `queue` and `state`, for reading without a lock.
-    pub last: AtomicU64,
-    pub written: AtomicU64,
-    pub synced: AtomicU64,
-    pub fsync: AtomicBool,
+    pub reached: Reached,
     /// Held by the one thread that waits for room; the others wait for this.
     pub turn: Mutex<()>,
     /// Somebody was told that the log is busy, and waits for room.
@@ -238,7 +236,7 @@ impl Shared {
         };
         Shared {
             files: options.files.clone(),
-            fsync: AtomicBool::new(options.durability == Durability::Fsync),
+            reached: Reached::new(last, options.durability),
             options,
             queue: Padded(Mutex::new(Queue::new(last, time_ms))),
             state: Mutex::new(state),
@@ -246,9 +244,6 @@ impl Shared {
             write_cv: Condvar::new(),
             space_cv: Condvar::new(),
             progress_cv: Condvar::new(),
-            last: AtomicU64::new(last.0),
-            written: AtomicU64::new(last.0),
-            synced: AtomicU64::new(last.0),
             turn: Mutex::new(()),
             busy: AtomicBool::new(false),
             budget: Budget::new(),
@@ -303,10 +298,6 @@ impl Shared {
         });
     }
 
-    pub(crate) fn fsync(&self) -> bool {
-        self.fsync.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn sync_interval(&self) -> Duration {
         Duration::from_millis(self.options.sync_interval_ms)
     }
@@ -330,13 +321,13 @@ impl Shared {
     pub(crate) fn set_written(&self, state: &mut State, written: Index) {
         debug_assert!(written >= state.written);
         state.written = written;
-        self.written.store(written.0, Ordering::Release);
+        self.reached.set_written(written);
     }
 
     pub(crate) fn set_synced(&self, state: &mut State, synced: Index) {
         debug_assert!(synced >= state.synced && synced <= state.written);
         state.synced = synced;
-        self.synced.store(synced.0, Ordering::Release);
+        self.reached.set_synced(synced);
     }
 
     /// Called with the state locked when there may be more room than before; true if somebody waits for it and is to be

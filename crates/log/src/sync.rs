@@ -34,7 +34,7 @@ impl Shared {
                 self.wake_unlocked(&mut state);
             } else if state.sync_wanted > state.written && !state.writing && state.can_write() {
                 let wake = self.drive(&mut state);
-                if wake || !self.fsync() {
+                if wake || self.reached.asked().comes_with_write() {
                     self.wake_unlocked(&mut state);
                 }
             } else if self.sync_due(&state) {
@@ -42,7 +42,7 @@ impl Shared {
                 let room_made = self.room_made();
                 let is_watched = state.sync_is_watched;
                 state.sync_is_watched &= state.synced < state.sync_wanted;
-                if self.fsync() || room_made || is_watched {
+                if self.reached.asked().comes_with_sync() || room_made || is_watched {
                     self.wake_unlocked(&mut state);
                 }
             } else if state.written > state.synced {
@@ -69,7 +69,7 @@ impl Shared {
             && (state.rotating
                 || state.sync_now
                 || state.sync_wanted > state.synced
-                || self.fsync()
+                || self.reached.asked().comes_with_sync()
                 || state.last_sync.elapsed() >= self.sync_interval())
     }
 

@@ -68,7 +68,7 @@ impl Shared {
         }
         self.after_writing(state);
         let room_made = self.room_made();
-        for_others && !self.fsync() || room_made
+        for_others && self.reached.asked().comes_with_write() || room_made
     }
 
     /// Writes the oldest held part; false if there is none, or it must wait.
@@ -107,7 +107,8 @@ impl Shared {
     fn after_writing(&self, state: &mut State) {
         let unsynced = state.unsynced_charge();
         let mut wanted = state.rotating || state.recover_wanted || state.sync_idle && state.written > state.synced;
-        wanted |= state.sync_wanted > state.synced || self.fsync() && state.written > state.synced;
+        wanted |=
+            state.sync_wanted > state.synced || self.reached.asked().comes_with_sync() && state.written > state.synced;
         if unsynced >= self.options.unsynced_bytes_max / 2 && !state.sync_now {
             state.sync_now = true;
             wanted = true;
@@ -147,7 +148,7 @@ impl Shared {
             if state.fast_writes >= FAST_WRITES {
                 (state.slow, state.fast_writes) = (false, 0);
             }
-            if !self.fsync() {
+            if self.reached.asked().comes_with_write() {
                 self.wake_unlocked(&mut state);
             }
         }
