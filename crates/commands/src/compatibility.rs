@@ -398,7 +398,7 @@ pub fn redis_commands(list: &str) -> Result<Vec<RedisCommand<'_>>, &str> {
     list.lines().filter(|line| !is_newer(line)).map(|line| redis_command(line).ok_or(line)).collect()
 }
 
-/// Those that came later.
+/// The commands of the list that came after Redis 7.2. Fails with the line that does not parse.
 pub fn newer_commands(list: &str) -> Result<Vec<RedisCommand<'_>>, &str> {
     list.lines().filter(|line| is_newer(line)).map(|line| redis_command(line).ok_or(line)).collect()
 }

@@ -1,5 +1,5 @@
-//! What the commands on collections share: options and replies of the *SCAN family, counts of the *RAND* family, and
-//! replies that are too long to be held at once.
+//! The common parts of the commands on collections: options and replies of the *SCAN family, counts of the *RAND*
+//! family, and replies that are too long to be held at once.
 //!
 //! A cursor is the hash of the next element plus one, so that nothing is kept between calls; what lies in one row goes
 //! out whole. Never looks at a value: the types say what an element is.
@@ -44,7 +44,7 @@ pub(crate) fn hash_of_cursor(cursor: u64) -> Option<u32> {
     u32::try_from(cursor.saturating_sub(1)).ok()
 }
 
-/// What a page of HSCAN, SSCAN or ZSCAN is asked for.
+/// The options of HSCAN, SSCAN or ZSCAN.
 pub(crate) struct Page<'a> {
     /// `None` lets every element pass.
     pattern: Option<&'a [u8]>,
@@ -100,7 +100,7 @@ pub(crate) fn empty_page() -> Reply {
     page(None, Elements::new(Shape::Array))
 }
 
-/// What a reply of rows calls for each row: the row's key and value, and where its elements go. Says how many it wrote.
+/// Writes the elements of one row, given by its key and value, and returns how many it wrote.
 pub(crate) type EachRow = dyn FnMut(&[u8], &[u8], Protocol, &mut Vec<u8>) -> std::result::Result<u64, String> + Send;
 
 /// A reply of `count` elements that are made of the rows of a view, piece by piece; of a map, keys and values both
@@ -114,7 +114,7 @@ pub(crate) fn stream(
     stream_with(view, move |protocol, out| write_len(shape, protocol, count as usize, out), count, each)
 }
 
-/// The same where `head` writes what stands before the elements.
+/// A reply like that of [`stream`], where `head` writes the bytes before the elements.
 pub(crate) fn stream_with(
     view: View,
     head: impl FnOnce(Protocol, &mut Vec<u8>) + Send + 'static,
@@ -128,7 +128,7 @@ type Head = dyn FnOnce(Protocol, &mut Vec<u8>) + Send;
 
 struct RowElements {
     view: View,
-    /// Writes the length; `None`: it is out.
+    /// Writes the length; `None` once the length is out.
     head: Option<Box<Head>>,
     /// Elements that are still to come.
     missing: u64,
@@ -154,7 +154,7 @@ impl Pieces for RowElements {
         Ok(self.missing > 0)
     }
 
-    /// How long rows of the base are, nobody knows yet.
+    /// The bytes of the rows in memory; those of the base are not known yet.
     fn weight(&self) -> Weight {
         let bytes = self.view.bytes() as usize;
         Weight { held_bytes: bytes, encoded_bytes: bytes }
@@ -275,7 +275,7 @@ pub(crate) fn write_len(shape: Shape, protocol: Protocol, count: usize, out: &mu
     }
 }
 
-/// What stands before each pair of a reply of pairs.
+/// Writes the bytes before each pair of a reply of pairs.
 pub(crate) fn begin_pair(protocol: Protocol, out: &mut Vec<u8>) {
     if protocol == Protocol::Resp3 {
         write::array_len(out, 2);

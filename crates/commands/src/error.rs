@@ -63,7 +63,7 @@ impl Error {
         Self::Quoting([before.as_bytes(), as_text(quoted), after.as_bytes()].concat())
     }
 
-    /// What the client reads.
+    /// The reply that the client reads.
     pub fn into_reply(self) -> Reply {
         Reply::Error(Cow::Borrowed(match self {
             Self::Stop(stop) => return stop_reply(stop),

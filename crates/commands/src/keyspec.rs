@@ -38,22 +38,22 @@ impl Keys {
         Self::Channels(spec)
     }
 
-    /// The same keys, only read; `uses` is empty where the value's content does not leave the server.
+    /// Makes the keys read-only; `uses` is empty where the value's content does not leave the server.
     pub const fn ro(self, uses: &'static [Use]) -> Self {
         self.with(Mode::Ro, uses)
     }
 
-    /// The same keys, read and written.
+    /// Makes the keys read and written.
     pub const fn rw(self, uses: &'static [Use]) -> Self {
         self.with(Mode::Rw, uses)
     }
 
-    /// The same keys, overwritten without a look at what was there.
+    /// Makes the keys overwritten, without a look at their old values.
     pub const fn ow(self, uses: &'static [Use]) -> Self {
         self.with(Mode::Ow, uses)
     }
 
-    /// The same keys, removed.
+    /// Makes the keys removed.
     pub const fn rm(self, uses: &'static [Use]) -> Self {
         self.with(Mode::Rm, uses)
     }
@@ -92,7 +92,7 @@ impl Keys {
         }
     }
 
-    /// Those of keys.
+    /// The specs of keys, channels left out.
     #[inline]
     pub const fn of_keys(&self) -> &[KeySpec] {
         match self {
@@ -206,14 +206,14 @@ impl KeySpec {
     }
 }
 
-/// What a command does to a key as a whole.
+/// The effect of a command on a key as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Ro,
     Rw,
     Ow,
     Rm,
-    /// What is no key has no content.
+    /// None: the argument is no key.
     None,
 }
 
@@ -230,7 +230,7 @@ impl Mode {
     }
 }
 
-/// What a command does to a key's content, in the order in which COMMAND INFO lists it.
+/// The effects of a command on a key's content, in the order in which COMMAND INFO lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Access,
@@ -277,11 +277,11 @@ pub enum Begin {
 pub enum Hidden {
     /// Its name is not among the arguments.
     Elsewhere,
-    /// What follows the last STORE of SORT, which may be the value of another option.
+    /// The argument behind the last STORE of SORT, which may be the value of another option.
     StoreOfSort,
     /// The third argument of MIGRATE, unless KEYS is there.
     KeyOfMigrate,
-    /// What follows KEYS of MIGRATE, if the third argument is empty.
+    /// The arguments behind KEYS of MIGRATE, if the third argument is empty.
     KeysOfMigrate,
 }
 

@@ -9,7 +9,7 @@ use haypile_config::table as directives;
 use haypile_resp::{Args, number};
 use smallvec::SmallVec;
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 pub const REDACTED: &[u8] = b"(redacted)";
 
 /// Finds the arguments of a call that are secret.
@@ -44,7 +44,7 @@ fn secrets(full_name: &str, args: Args<'_>) -> Secrets {
     secrets
 }
 
-/// What a call was found to keep secret, or all from `first` on where it makes no sense.
+/// Adds the secrets that were found in a call, or all arguments from `first` on where the call makes no sense.
 fn only_values(args: Args<'_>, first: usize, found: Option<Secrets>, secrets: &mut Secrets) {
     match found {
         Some(found) => secrets.extend(found),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use haypile_resp::OwnedArgs;
 
-    /// What is shown of a call whose words are separated by blanks.
+    /// Compares the arguments that are shown of a call, whose words are separated by blanks.
     #[track_caller]
     fn check(full_name: &str, call: &str, expected: &str) {
         let mut args = OwnedArgs::default();

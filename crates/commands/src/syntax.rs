@@ -34,7 +34,7 @@ pub struct Argument {
     pub arguments: Vec<Argument>,
 }
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     String,
@@ -130,7 +130,7 @@ fn shown_one(argument: &Argument) -> String {
     }
 }
 
-/// What is left to parse.
+/// The rest of a syntax that is to be parsed.
 struct Text {
     rest: &'static str,
 }

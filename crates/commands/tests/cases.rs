@@ -1,5 +1,5 @@
-//! What the commands on data answer, case by case (`cases/`), over a base in memory: with the rows in the memtable, and
-//! with every row flushed and out of reach of an event loop before the next command.
+//! The answers of the commands on data, case by case (`cases/`), over a base in memory: with the rows in the memtable,
+//! and with every row flushed and out of reach of an event loop before the next command.
 
 mod runner;
 

@@ -108,7 +108,7 @@ fn tuning_is_accepted_as_redis_does() {
     check("DEBUG STRINGMATCH-LEN a*c abb", Reply::Integer(0));
 }
 
-/// What redis-server 7.0 sends, byte by byte.
+/// The bytes are those that redis-server 7.0 sends.
 #[test]
 fn protocol_shows_each_type() {
     let sent = |protocol, word: &str| {

@@ -1,4 +1,4 @@
-//! What holds for every entry of the command table, and for the pages made from it.
+//! Laws of every entry of the command table, and of the pages made from it.
 
 use haypile_commands::compatibility::{self, DIFFERENCES, RedisCommand};
 use haypile_commands::table::{Begin, Find, Group, KeySpec};

@@ -1,4 +1,4 @@
-//! What a node by itself answers to the commands about replication, clusters, users and modules.
+//! The answers of a node by itself to the commands about replication, clusters, users and modules.
 
 mod common;
 

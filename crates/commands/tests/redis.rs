@@ -7,7 +7,7 @@ use haypile_harness::client::{Client, Reply, decode};
 use haypile_harness::server::{Server, Template, Workplace};
 use haypile_resp::Protocol;
 
-/// What 7.2 has otherwise than 7.0: a full name and the field of COMMAND INFO or COMMAND DOCS.
+/// Differences of 7.2 from 7.0: a full name and the field of COMMAND INFO or COMMAND DOCS.
 const CHANGED_IN_7_2: &[(&str, &str)] = &[
     ("blmove", "flags"),
     ("blpop", "flags"),

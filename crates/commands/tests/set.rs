@@ -180,7 +180,7 @@ fn samples_have_the_size_that_is_asked_for() {
     });
 }
 
-/// What Redis 7.2 makes of a set of which it has taken out most: a new one of the rest (`spopWithCountCommand`).
+/// SPOP that takes most of a set makes a new set of the rest, as Redis 7.2 does (`spopWithCountCommand`).
 #[test]
 fn what_is_left_of_a_large_set_is_a_small_one() {
     let db = memory_store();

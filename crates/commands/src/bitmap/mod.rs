@@ -1,7 +1,7 @@
 //! The commands on bits of a string: one bit, a count, a search, and whole strings combined.
 //!
 //! Owns their options and replies. How a string lies in rows, and the bits themselves, belong to `haypile-types`.
-//! Integers of any width are in `bitfield.rs`.
+//! Integers of any width are in `field.rs`.
 
 pub(crate) mod field;
 
@@ -31,7 +31,7 @@ const SETBIT: Command = Command {
     ..Command::USUAL
 };
 
-/// The bit that was there.
+/// Sets a bit. Returns the bit that was there.
 fn setbit(txn: &mut Txn, args: Args) -> Result<Reply> {
     let offset = offset(txn, args.get(2), None)?;
     let bit = match args.get(3) {
@@ -99,7 +99,7 @@ const BITCOUNT: Command = Command {
     ..Command::USUAL
 };
 
-/// What is wrong with the arguments is said whether there is a key or not, as of 7.2.
+/// Counts bits. Wrong arguments are an error even if the key is absent, as of 7.2.
 fn bitcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     let part = match args.len() {
         2 => None,
@@ -116,7 +116,7 @@ fn bitcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Integer(bitmap.count(txn, range)? as i64))
 }
 
-/// What the ends of a range count.
+/// The unit of a range's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Byte,
@@ -161,8 +161,8 @@ const BITPOS: Command = Command {
     ..Command::USUAL
 };
 
-/// A string is followed by zeros, unless the part that is searched has an end. What is wrong with the arguments is said
-/// whether there is a key or not, as of 7.2.
+/// Finds the first bit of a value. A string is followed by zeros, unless the part that is searched has an end. Wrong
+/// arguments are an error even if the key is absent, as of 7.2.
 fn bitpos(txn: &mut Txn, args: Args) -> Result<Reply> {
     const NOT_FOUND: Reply = Reply::Integer(-1);
     let bit = match args.int(2)? {
@@ -207,7 +207,7 @@ const BITOP: Command = Command {
     ..Command::USUAL
 };
 
-/// The length of the result, which is as long as the longest operand.
+/// Combines strings. Returns the length of the result, which is as long as the longest operand.
 fn bitop(txn: &mut Txn, args: Args) -> Result<Reply> {
     let operations = [("AND", Operation::And), ("OR", Operation::Or), ("XOR", Operation::Xor), ("NOT", Operation::Not)];
     let (_, operation) = operations.into_iter().find(|(word, _)| args.is(1, word)).ok_or(Error::Syntax)?;

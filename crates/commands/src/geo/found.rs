@@ -1,5 +1,5 @@
-//! What a search has found: kept in memory, in the order asked for, as few as asked for; what is too much for memory
-//! goes into rows of an object that nobody will own (`sort_large`).
+//! The results of a search: in memory, in the order asked for, and no more than asked for. Results that are too many
+//! for memory go into rows of an object without an owner (`sort_large`).
 
 use crate::error::Result;
 use crate::keys::sort::MEMORY_BYTES_MAX;
@@ -62,7 +62,7 @@ impl Items {
         }
     }
 
-    /// Lets go of all but the first so many.
+    /// Drops all but the first `count` items.
     fn keep(&mut self, count: usize) {
         let mut kept = Items::default();
         for item in self.items.iter().take(count) {
@@ -72,13 +72,13 @@ impl Items {
     }
 }
 
-/// What is found, while the search goes on.
+/// The results of a search in progress.
 pub(crate) struct Hits {
     order: Option<Order>,
-    /// As many are asked for.
+    /// How many results are asked for.
     count: Option<u64>,
     items: Items,
-    /// What did not fit into memory.
+    /// The results that did not fit into memory.
     heap: Option<Heap>,
 }
 
@@ -92,7 +92,7 @@ impl Hits {
         self.items.push(member, score, distance_m);
     }
 
-    /// How many there are so far.
+    /// The number of results so far.
     #[inline]
     pub fn len(&self) -> u64 {
         self.items.items.len() as u64 + self.heap.as_ref().map_or(0, |heap| heap.count)
@@ -103,7 +103,7 @@ impl Hits {
         self.items.bytes()
     }
 
-    /// Where they take much memory, lets go of what nobody asked for, or moves all to rows.
+    /// Where the results take much memory, drops those beyond the count asked for, or moves all to rows.
     pub fn make_room(&mut self, txn: &mut Txn, key: &Key) -> Result<()> {
         if self.items.bytes() < MEMORY_BYTES_MAX {
             return Ok(());
@@ -123,7 +123,7 @@ impl Hits {
         put_all(txn, heap, std::mem::take(&mut self.items), self.order)
     }
 
-    /// All of them, in order.
+    /// Ends the search and returns its results in order.
     pub fn into_found(mut self, txn: &mut Txn) -> Result<Found> {
         let count = self.len().min(self.count.unwrap_or(u64::MAX));
         let source = match self.heap {
@@ -151,7 +151,7 @@ fn put_all(txn: &mut Txn, heap: &mut Heap, items: Items, order: Option<Order>) -
     Ok(())
 }
 
-/// What was found, one by one.
+/// The results of a search that has ended, read one by one.
 #[derive(Default)]
 pub(crate) struct Found {
     count: u64,
@@ -175,7 +175,7 @@ impl Found {
         self.count
     }
 
-    /// Bytes of memory that all of it would take.
+    /// The bytes of memory that all results would take.
     pub fn bytes(&self) -> u64 {
         match &self.source {
             Source::Memory(items) => items.bytes() as u64,
@@ -183,7 +183,7 @@ impl Found {
         }
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next result; `None` at the end.
     pub fn next(&mut self) -> std::result::Result<Option<Hit<'_>>, String> {
         if self.at == self.count {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! The commands on positions of sorted sets one by one: GEOADD, GEOPOS, GEOHASH, GEODIST. Searches are in `search.rs`.
 //!
-//! Owns options and replies; what a score says of a position belongs to `haypile_types::geo`.
+//! Owns options and replies; how a score stands for a position belongs to `haypile_types::geo`.
 
 pub(crate) mod found;
 pub(crate) mod search;
@@ -119,7 +119,7 @@ const GEOPOS: Command = Command {
 
 fn geopos(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut records = Records::new();
-    each_place(txn, args, |place| match place {
+    each_position(txn, args, |position| match position {
         Some(position) => {
             records.begin(2);
             put_position(&mut records, position);
@@ -145,7 +145,7 @@ const GEOHASH: Command = Command {
 
 fn geohash(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut hashes = Elements::new(Shape::Array);
-    each_place(txn, args, |place| match place {
+    each_position(txn, args, |position| match position {
         Some(position) => hashes.push(&position.hash()),
         None => hashes.push_null(),
     })?;
@@ -153,7 +153,7 @@ fn geohash(txn: &mut Txn, args: Args) -> Result<Reply> {
 }
 
 /// Gives the position of each member from argument 2 on, `None` where it is missing.
-fn each_place(txn: &mut Txn, args: Args, mut each: impl FnMut(Option<Position>)) -> Result<()> {
+fn each_position(txn: &mut Txn, args: Args, mut each: impl FnMut(Option<Position>)) -> Result<()> {
     let key = args.key(txn, 1);
     let zset = Zset::read(txn, &key)?;
     if args.len() - 2 > ROWS_INLINE_MAX {

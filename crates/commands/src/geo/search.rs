@@ -1,7 +1,7 @@
 //! Searches for positions within an area: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS family.
 //!
-//! Owns their options and what becomes of what is found: a reply, or a sorted set. The walk over the positions belongs
-//! to `haypile_types::geo`, the order of what is found, and what does not fit into memory, to `found.rs`.
+//! Owns their options and makes a reply or a sorted set of the results. The walk over the positions belongs to
+//! `haypile_types::geo`; the order of the results, and those that do not fit into memory, belong to `found.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use haypile_types::score;
 use haypile_types::zset::{Maker, Zset};
 use std::ops::ControlFlow;
 
-/// Elements that are looked at in one step; an event loop makes only one. A hundred microseconds.
+/// Elements that are looked at in one step; an event loop makes only one, which keeps it well below a millisecond.
 const STEP_ELEMENTS: u64 = 4096;
 
 pub(crate) const GEOSEARCH: Command = Command {
@@ -138,7 +138,7 @@ const OF_RADIUS: Command = Command {
     ..Command::USUAL
 };
 
-/// What changed in which version of Redis.
+/// Entries of the history of several commands: a version of Redis and its change.
 const ANY: (&str, &str) = ("6.2.0", "Added the `ANY` option for `COUNT`.");
 const UPPERCASE: (&str, &str) = ("7.0.0", "Added support for uppercase unit names.");
 
@@ -150,7 +150,7 @@ const fn stored(word: &'static str, from: i16) -> KeySpec {
     spec
 }
 
-/// What the names of the commands say.
+/// The form of a command's arguments, which follows from its name.
 struct Form {
     /// The argument that names the sorted set.
     key: usize,
@@ -162,7 +162,7 @@ struct Form {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Center {
-    /// Options say it, and which shape.
+    /// Options name the center and the shape.
     Options,
     /// Arguments 2 and 3, then a radius.
     Degrees,
@@ -199,7 +199,7 @@ struct Asked {
     stores_distances: bool,
 }
 
-/// What comes with each member.
+/// The parts that a reply has beside each member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct With {
     distance: bool,
@@ -232,7 +232,7 @@ impl AreaOptions {
             // Without a sorted set only the options are looked at.
             (Center::Options, _) | (Center::Member, None) => (None, None),
             (Center::Degrees, _) => (Some(position(args, 2)?), Some(circle(args, 4)?)),
-            (Center::Member, Some(zset)) => (Some(place_of(txn, zset, args.get(2))?), Some(circle(args, 3)?)),
+            (Center::Member, Some(zset)) => (Some(position_of(txn, zset, args.get(2))?), Some(circle(args, 3)?)),
         };
         Ok(AreaOptions { center, shape, ..AreaOptions::default() })
     }
@@ -245,7 +245,7 @@ impl AreaOptions {
         let left = args.len() - 1 - i;
         if args.is(i, "frommember") && left >= 1 && !self.by_degrees {
             if let Some(zset) = zset {
-                self.center = Some(place_of(txn, zset, args.get(i + 1))?);
+                self.center = Some(position_of(txn, zset, args.get(i + 1))?);
             }
             self.by_member = true;
             Ok(1)
@@ -337,8 +337,8 @@ fn one_of(options: &str, args: Args) -> Error {
     Error::quoting(&format!("ERR exactly one of {options} can be specified for "), args.get(0), "")
 }
 
-/// Where a member is.
-fn place_of(txn: &mut Txn, zset: &Zset, member: &[u8]) -> Result<Position> {
+/// Returns the position of a member.
+fn position_of(txn: &mut Txn, zset: &Zset, member: &[u8]) -> Result<Position> {
     let score = zset.score(txn, member)?;
     score.map(Position::of_score).ok_or_else(|| Error::text("ERR could not decode requested zset member"))
 }
@@ -463,7 +463,7 @@ impl Pieces for LongReply {
     }
 }
 
-/// Makes a sorted set of what was found, with the positions or the distances as scores.
+/// Makes a sorted set of the results, with the positions or the distances as scores.
 fn store(txn: &mut Txn, args: Args, to: usize, mut found: Found, asked: &Asked, form: &Form) -> Result<Reply> {
     let (to, unit_m) = (destination(txn, args, to, form)?, asked.area.map_or(1.0, |area| area.unit_m));
     let before = key::lookup_overwrite(txn, &to)?;

@@ -66,7 +66,7 @@ const HPEXPIREAT: Command = Command {
     ..SETS_DEADLINES
 };
 
-/// What the four have in common.
+/// The common fields of the four commands that set deadlines of fields.
 const SETS_DEADLINES: Command = Command {
     since: "7.4.0",
     group: Group::Hash,
@@ -217,7 +217,7 @@ const HPEXPIRETIME: Command = Command {
     ..TELLS_DEADLINES
 };
 
-/// What the four have in common.
+/// The common fields of the four commands that return deadlines of fields.
 const TELLS_DEADLINES: Command = Command {
     since: "7.4.0",
     group: Group::Hash,
@@ -245,7 +245,8 @@ fn hpexpiretime(txn: &mut Txn, args: Args) -> Result<Reply> {
     tell_deadlines(txn, args, |deadline, _| deadline)
 }
 
-/// What `show` makes of each deadline and the time; -1 for a field without, -2 for one that is not there.
+/// Answers for each field with `show` of its deadline and the time; -1 for a field without a deadline, -2 for a missing
+/// field.
 fn tell_deadlines(txn: &mut Txn, args: Args, show: fn(u64, u64) -> u64) -> Result<Reply> {
     let key = args.key(txn, 1);
     let entry = lookup(txn, &key)?;
@@ -398,7 +399,7 @@ fn hgetdel(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(values)
 }
 
-/// The same, where a field that is named again is gone by then.
+/// The values of fields that are deleted as they are read: a field that is named again has none.
 fn values_once(
     txn: &mut Txn,
     key: &Key,
@@ -440,7 +441,7 @@ const HSETEX: Command = Command {
     ..Command::USUAL
 };
 
-/// What HSETEX is asked for.
+/// The options of HSETEX.
 struct SetOptions {
     /// All fields have to be there, or none.
     all_exist: Option<bool>,

@@ -82,7 +82,7 @@ fn hmset(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::ok())
 }
 
-/// Sets all fields; how many are new.
+/// Sets all fields. Returns how many are new.
 #[inline]
 fn set(txn: &mut Txn, args: Args, command: &str) -> Result<u64> {
     if args.len() % 2 == 1 {
@@ -188,7 +188,7 @@ fn hmget(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Elements(values))
 }
 
-/// What a value is taken for before it is read.
+/// The assumed length of a value before it is read.
 const VALUE_BYTES: usize = 24;
 
 /// Which part of each field goes into a reply.
@@ -305,7 +305,7 @@ fn everything(txn: &mut Txn, args: Args, part: Part) -> Result<Reply> {
     }))
 }
 
-/// Where only a text can be handed on.
+/// The text of an error, where only a text can be handed on.
 pub(crate) fn describe(error: haypile_types::Error) -> String {
     match error {
         haypile_types::Error::Stop(haypile_store::Stop::Failed(why)) => why,
@@ -454,7 +454,7 @@ fn hincrbyfloat(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::bulk(sum.into_bytes()))
 }
 
-/// The same errors in other words: the value is that of a field.
+/// Names the value of a hash in errors about a number, as Redis does.
 fn of_value(error: haypile_types::Error) -> Error {
     match error {
         haypile_types::Error::NotInteger => Error::text("ERR hash value is not an integer"),

@@ -56,7 +56,7 @@ fn one(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(reply)
 }
 
-/// What of each field is asked for.
+/// The parts of each field that a reply has.
 #[derive(Clone, Copy)]
 struct Wanted {
     with_values: bool,

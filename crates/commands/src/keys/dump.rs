@@ -195,7 +195,7 @@ impl Pieces for LongReply {
         Ok(more)
     }
 
-    /// What is held are rows of the memtable, for the most part, which nobody has counted.
+    /// The reply holds rows of the memtable for the most part, whose bytes are not counted here.
     fn weight(&self) -> haypile_resp::Weight {
         haypile_resp::Weight { held_bytes: 0, encoded_bytes: self.long.bytes() as usize }
     }
@@ -272,7 +272,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What is to be noted of a key's past, under the policy that there is.
+    /// The access stamp that the key gets, under the present eviction policy.
     fn access(&self, txn: &Txn) -> Option<haypile_store::Access> {
         let now_ms = txn.now_ms();
         if txn.has_frequency_policy() {

@@ -113,7 +113,7 @@ fn set_deadline(txn: &mut Txn, args: Args, time: Time, command: &'static str) ->
     Ok(Reply::Integer(1))
 }
 
-/// What the number that a client gives for a deadline means.
+/// The unit of a deadline that a client gives, and whether it counts from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
     InSeconds,
@@ -255,7 +255,7 @@ fn pexpiretime(txn: &mut Txn, args: Args) -> Result<Reply> {
     deadline(txn, args, |deadline, _| deadline)
 }
 
-/// What `show` makes of the key's deadline and the time; -1 if it has none, -2 if the key is absent.
+/// Answers with `show` of the key's deadline and the time; -1 for a key without a deadline, -2 for an absent key.
 fn deadline(txn: &mut Txn, args: Args, show: fn(u64, u64) -> u64) -> Result<Reply> {
     let key = args.key(txn, 1);
     Ok(Reply::Integer(match key::lookup_unused(txn, &key)?.map(|entry| entry.header.deadline_ms) {

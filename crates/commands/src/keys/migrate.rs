@@ -54,7 +54,7 @@ const MIGRATE: Command = Command {
     ..Command::USUAL
 };
 
-/// What the target is waited for where the caller does not say.
+/// The timeout where the caller gives none.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn parse(args: Args<'_>) -> Result<Migration<'_>> {
@@ -109,7 +109,7 @@ fn port(text: &[u8]) -> u16 {
 
 /// A key as it is sent.
 pub struct Parcel {
-    /// What RESTORE takes.
+    /// The payload, as RESTORE takes it.
     pub payload: Dump,
     /// In milliseconds since 1970.
     pub deadline_ms: Option<u64>,

@@ -116,7 +116,7 @@ const TOUCH: Command = Command {
     ..Command::USUAL
 };
 
-/// It counts as an access even for a client whose other commands do not.
+/// Counts the keys that exist. TOUCH counts as an access even for a client whose other commands do not.
 fn touch(txn: &mut Txn, args: Args) -> Result<Reply> {
     let touched = txn.set_touching(true);
     let mut found = 0;
@@ -192,14 +192,14 @@ fn renamenx(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Integer(i64::from(move_to_name(txn, args, Taken::Keep)?)))
 }
 
-/// What becomes of a key that has the new name already.
+/// The fate of a key that has the new name already.
 #[derive(PartialEq, Eq)]
 enum Taken {
     Replace,
     Keep,
 }
 
-/// Whether it did. A key is never moved to its own name.
+/// Moves a key to another name. Returns whether it did; a key is never moved to its own name.
 fn move_to_name(txn: &mut Txn, args: Args, taken: Taken) -> Result<bool> {
     let (from, to) = (args.key(txn, 1), args.key(txn, 2));
     let entry = key::lookup_write(txn, &from)?.ok_or(Error::NoSuchKey)?;

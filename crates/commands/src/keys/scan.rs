@@ -49,7 +49,7 @@ fn scan(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Array(vec![Reply::bulk(cursor), Reply::Array(names)]))
 }
 
-/// What SCAN's options ask for.
+/// The options of SCAN.
 struct Filter<'a> {
     /// `None` lets every name pass.
     pattern: Option<&'a [u8]>,
@@ -107,7 +107,7 @@ const KEYS: Command = Command {
     ..Command::USUAL
 };
 
-/// What takes more than one step runs where it keeps nobody waiting.
+/// Lists the keys that match. A list of more than one step is made on the I/O pool, where it keeps no client waiting.
 fn keys(txn: &mut Txn, args: Args) -> Result<Reply> {
     let pattern = args.get(1);
     if !glob::is_pattern(pattern) && !pattern.contains(&b'\\') {

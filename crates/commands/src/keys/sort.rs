@@ -158,7 +158,7 @@ impl<'a> Call<'a> {
         Ok(txn.claim_if_possible(hashes.into_iter())?)
     }
 
-    /// What an element is sorted by.
+    /// Reads the weight of an element: the element itself, or the value that BY names.
     pub fn weight(&self, txn: &mut Txn, element: &[u8]) -> Result<Weight> {
         let found = match self.by {
             Some(pattern) => lookup_pattern(txn, pattern, element)?,
@@ -175,7 +175,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Gives what the reply has for an element to `each`: itself, or what GET asks for.
+    /// Calls `each` with the outputs of an element: the element itself, or the values that GET names.
     pub fn output(
         &self,
         txn: &mut Txn,
@@ -199,7 +199,7 @@ impl<'a> Call<'a> {
 const NOT_DOUBLE: Error =
     Error::Text(std::borrow::Cow::Borrowed("ERR One or more scores can't be converted into double"));
 
-/// What an element is sorted by.
+/// The value that an element is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Weight {
     /// The key that BY names is not there.
@@ -209,7 +209,7 @@ pub(crate) enum Weight {
 }
 
 impl Weight {
-    /// What is not there counts as zero among numbers, and comes before all texts.
+    /// Compares two weights. A missing one counts as zero among numbers, and comes before all texts.
     pub fn compare(&self, other: &Weight) -> Ordering {
         match (self, other) {
             (Weight::Text(one), Weight::Text(other)) => one.cmp(other),
@@ -228,7 +228,7 @@ impl Weight {
     }
 }
 
-/// What a pattern has led to.
+/// The value that a pattern has led to.
 enum Found {
     Element,
     Bytes(Vec<u8>),
@@ -283,7 +283,7 @@ fn bytes_of(content: Content) -> Result<Vec<u8>> {
     }
 }
 
-/// What is sorted.
+/// The collection that is sorted.
 enum Source {
     List(List),
     Set(Set),
@@ -326,7 +326,7 @@ impl Source {
         Ok(all)
     }
 
-    /// The same as rows, to be read one by one; `None` if they are few enough to be in the meta row.
+    /// A view of the elements' rows, to be read one by one; `None` if they are few enough to be in the meta row.
     fn view(&mut self, txn: &mut Txn, key: &Key, direction: Direction) -> Result<Option<(View, ElementOf)>> {
         Ok(match self {
             Source::List(list) => {

@@ -1,6 +1,6 @@
-//! Sorting what is too much for memory, and what comes of it: elements go into rows of an object that nobody will own,
-//! under keys that sort as they are to be sorted, so that the store's own order does the work. The rows are garbage
-//! when the command has ended.
+//! Sorting of elements that are too many for memory. They go into rows of an object without an owner, under keys that
+//! sort as the elements are to be sorted, so that the store's own order does the work. The rows are garbage when the
+//! command has ended.
 
 use crate::error::{Error, Result};
 use crate::keys::sort::{MEMORY_BYTES_MAX, Weight};
@@ -13,7 +13,7 @@ use haypile_types::key::Object;
 use haypile_types::score;
 use std::cmp::Ordering;
 
-/// What an element takes in memory besides its bytes.
+/// The memory of an element besides its bytes.
 const ITEM_BYTES: usize = 64;
 
 /// A view cannot be read on.
@@ -21,7 +21,7 @@ pub(crate) fn failed(why: String) -> Error {
     Error::Stop(Stop::Failed(format!("ERR {why}")))
 }
 
-/// Rows of an object that nobody owns, in the order of what they are put under, each different.
+/// Rows of an object without an owner, in the order of the keys that they are put under, each key different.
 pub(crate) struct Heap {
     rows: Rows,
     pub count: u64,
@@ -69,7 +69,7 @@ impl Sorter {
 
     pub fn push(&mut self, txn: &mut Txn, key: &Key, element: &[u8], weight: Weight) -> Result<()> {
         if let Some(heap) = &mut self.heap {
-            return heap.put(txn, place_of(element, &weight), &[element]);
+            return heap.put(txn, sort_key_of(element, &weight), &[element]);
         }
         let text_bytes = if let Weight::Text(text) = &weight { text.len() } else { 0 };
         self.bytes += element.len() + text_bytes + ITEM_BYTES;
@@ -77,7 +77,7 @@ impl Sorter {
         if self.bytes > MEMORY_BYTES_MAX {
             let mut heap = Heap::new(txn, key)?;
             for item in self.items.drain(..) {
-                heap.put(txn, place_of(&item.element, &item.weight), &[&item.element])?;
+                heap.put(txn, sort_key_of(&item.element, &item.weight), &[&item.element])?;
             }
             self.items = Vec::new();
             self.heap = Some(heap);
@@ -104,32 +104,32 @@ impl Sorter {
 }
 
 /// Bytes that sort as the weight does, and the element among equal ones.
-fn place_of(element: &[u8], weight: &Weight) -> Vec<u8> {
-    let mut place = Vec::new();
+fn sort_key_of(element: &[u8], weight: &Weight) -> Vec<u8> {
+    let mut sort_key = Vec::new();
     match weight {
         Weight::Text(text) => {
-            place.push(1);
-            put_escaped(&mut place, text);
+            sort_key.push(1);
+            put_escaped(&mut sort_key, text);
         }
         Weight::None | Weight::Number(_) => {
-            place.push(0);
-            place.extend_from_slice(&score::place(weight.number()));
-            put_escaped(&mut place, element);
+            sort_key.push(0);
+            sort_key.extend_from_slice(&score::place(weight.number()));
+            put_escaped(&mut sort_key, element);
         }
     }
-    place
+    sort_key
 }
 
-/// Bytes that end where they end, so that what follows does not count before it: zeros become `0 255`, the end is `0
-/// 0`.
-fn put_escaped(place: &mut Vec<u8>, bytes: &[u8]) {
+/// Adds bytes with a mark of their end, so that the bytes behind count only among equal ones: a zero becomes `0 255`,
+/// the end is `0 0`.
+fn put_escaped(sort_key: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
-        place.push(byte);
+        sort_key.push(byte);
         if byte == 0 {
-            place.push(u8::MAX);
+            sort_key.push(u8::MAX);
         }
     }
-    place.extend_from_slice(&[0, 0]);
+    sort_key.extend_from_slice(&[0, 0]);
 }
 
 /// Elements in order.
@@ -147,7 +147,7 @@ impl Sorted {
     }
 }
 
-/// What a reply or a new list is made of, in order: missing values are `None`.
+/// The values that a reply or a new list is made of, in order: missing values are `None`.
 pub(crate) struct Outputs {
     values: Vec<Option<Box<[u8]>>>,
     bytes: usize,
@@ -155,7 +155,7 @@ pub(crate) struct Outputs {
     count: u64,
 }
 
-/// What stands before a value in a row.
+/// The first byte of a row's value: whether there is an output, whose bytes follow.
 const MISSING: u8 = 0;
 const THERE: u8 = 1;
 
@@ -299,8 +299,8 @@ mod tests {
             (b"aa", Weight::None),
             (b"", Weight::Number(1e300)),
         ];
-        let places: Vec<Vec<u8>> = sorted.iter().map(|(element, weight)| place_of(element, weight)).collect();
-        assert!(places.is_sorted(), "{places:?}");
+        let sort_keys: Vec<Vec<u8>> = sorted.iter().map(|(element, weight)| sort_key_of(element, weight)).collect();
+        assert!(sort_keys.is_sorted(), "{sort_keys:?}");
         sorted = vec![
             (b"x", Weight::None),
             (b"x", text(b"")),
@@ -308,7 +308,7 @@ mod tests {
             (b"x", text(b"a\0")),
             (b"x", text(b"ab")),
         ];
-        let places: Vec<Vec<u8>> = sorted.iter().map(|(element, weight)| place_of(element, weight)).collect();
-        assert!(places.is_sorted(), "{places:?}");
+        let sort_keys: Vec<Vec<u8>> = sorted.iter().map(|(element, weight)| sort_key_of(element, weight)).collect();
+        assert!(sort_keys.is_sorted(), "{sort_keys:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The commands on lists: pushing, popping, elements by index. What looks for elements is in `middle.rs`, what takes
-//! several keys in `moving.rs`.
+//! The commands on lists: pushing, popping, elements by index. Commands that look for elements are in `middle.rs`,
+//! those on several keys in `moving.rs`.
 //!
 //! Owns their options, replies and events. Never builds a row: how a list lies there belongs to `haypile-types`.
 
@@ -185,7 +185,7 @@ pub(crate) fn pop_some(txn: &mut Txn, key: &Key, mut list: List, side: Side, cou
     Ok(reply)
 }
 
-/// What an element is thought to take in a reply before it is known.
+/// The assumed bytes of an element in a reply, before its length is known.
 const ELEMENT_BYTES: usize = 24;
 
 /// The elements in `range`, in order or against it, as an array.

@@ -112,7 +112,7 @@ fn lmpop(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(pops.try_once(txn, args)?.unwrap_or(Reply::NullArray))
 }
 
-/// What LMPOP and its blocking relative ask for.
+/// The arguments of LMPOP and BLMPOP.
 #[derive(Clone, Debug)]
 pub(crate) struct Pops {
     /// Arguments that are keys.

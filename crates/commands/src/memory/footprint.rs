@@ -1,4 +1,5 @@
-//! What collections would take in Redis's memory: the bytes of the listpacks and tables that Redis would make of them.
+//! The bytes that collections would take in Redis's memory: those of the listpacks and tables that Redis would make of
+//! them.
 //!
 //! Of a table only some elements are looked at, as many as SAMPLES says, and stand for all.
 
@@ -20,17 +21,17 @@ use std::ops::ControlFlow;
 /// A listpack's length, count and end.
 const LISTPACK_BYTES: u64 = 7;
 
-/// Redis's table without its places, and a place.
+/// The bytes of Redis's hash table without its buckets, and of a bucket.
 const DICT_BYTES: u64 = 56;
-const DICT_PLACE_BYTES: u64 = 8;
+const DICT_BUCKET_BYTES: u64 = 8;
 
-/// Places of the smallest table.
-const DICT_PLACES_MIN: u64 = 4;
+/// Buckets of the smallest table.
+const DICT_BUCKETS_MIN: u64 = 4;
 
 /// A table of so many entries, without what these point to.
 pub(crate) fn dict_bytes(count: u64) -> u64 {
-    let places = count.next_power_of_two().max(DICT_PLACES_MIN);
-    DICT_BYTES + places * DICT_PLACE_BYTES + count * DICT_ENTRY_BYTES
+    let buckets = count.next_power_of_two().max(DICT_BUCKETS_MIN);
+    DICT_BYTES + buckets * DICT_BUCKET_BYTES + count * DICT_ENTRY_BYTES
 }
 
 pub(crate) fn of_hash(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> Result<u64> {
@@ -93,7 +94,7 @@ pub(crate) fn of_list(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> R
     Ok(QUICKLIST_BYTES + extrapolated(bytes, entries, list.len()))
 }
 
-/// What an intset has besides its integers.
+/// The bytes of an intset besides its integers.
 const INTSET_BYTES: u64 = 8;
 
 /// Each integer of an intset is as wide as the widest has to be.
@@ -187,7 +188,7 @@ fn serialized_set(txn: &mut Txn, key: &Key, entry: Entry) -> Result<u64> {
 /// A skip list without its elements: its ends and its head, which has all levels.
 const SKIPLIST_BYTES: u64 = 16 + 32 + 640;
 
-/// A place of a skip list besides its member: most have one level.
+/// A node of a skip list besides its member: most have one level.
 const SKIPLIST_NODE_BYTES: u64 = 48;
 
 /// A score as a listpack holds it.

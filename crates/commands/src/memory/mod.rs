@@ -1,4 +1,4 @@
-//! MEMORY: what values would take in Redis's memory, and what this server takes.
+//! MEMORY: the memory that values would take in Redis, and the memory that this server takes.
 //!
 //! USAGE speaks Redis's language: the bytes of the objects that Redis would make, so that tools that add them up find
 //! what they know. STATS and DOCTOR speak of this process, whose figures come from the engine (`Memory::memory`).
@@ -181,7 +181,7 @@ fn stats(host: &mut dyn Host, _args: Args) -> Result<Reply> {
 /// Below so many bytes nothing is worth a word.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// What stands out, and what to do about it: whether it does, and the text.
+/// The advice that the figures give reason for.
 fn findings(facts: &MemoryFacts) -> Vec<&'static str> {
     let MemoryFacts { peak, allocated, active, resident, process, .. } = *facts;
     let found = [

@@ -14,7 +14,7 @@ fn disabled(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Err(Error::text("ERR This instance has cluster support disabled"))
 }
 
-/// What the three commands about a client's way through a cluster share.
+/// The common fields of the three commands about a client's way through a cluster.
 const OF_CONNECTIONS: Command = Command {
     since: "3.0.0",
     group: Group::Cluster,

@@ -25,7 +25,7 @@ const LATENCY: Command = Command {
     ..Command::USUAL
 };
 
-/// What its subcommands have in common.
+/// The common fields of the subcommands of LATENCY.
 const ASKS: Command = Command {
     since: "2.8.13",
     group: Group::Server,
@@ -213,7 +213,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// What may help against an event; the first word or words of its name say which.
+/// Advice against an event, by the first word or words of its name.
 const ADVICE: &[(&str, &str)] = &[
     ("command", "SLOWLOG GET shows which commands took long, INFO slowlog what they waited for."),
     (

@@ -24,7 +24,7 @@ const LOLWUT: Command = Command {
     ..Command::USUAL
 };
 
-/// What sits on top, in the middle of the pile.
+/// The pika, which sits on top of the pile, in the middle.
 const PIKA: [&str; 3] = ["(\\_/)", "(o.o)", "(\")(\")"];
 
 /// Rows of the pile, and what its hay looks like.

@@ -140,7 +140,7 @@ fn srandmember_many(txn: &mut Txn, args: Args) -> Result<Reply> {
 /// Draws beyond which a reply is made piece by piece.
 const REPEATED_AT_ONCE: u64 = 1024;
 
-/// What is drawn again and again from a large set is put together in memory.
+/// Members that are drawn again and again from a large set are held in memory up to this bound.
 const DRAWN_BYTES_MAX: usize = 512 << 20;
 
 /// Members that are drawn one after the other from all of them.

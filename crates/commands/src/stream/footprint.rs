@@ -1,4 +1,5 @@
-//! What a stream would take in Redis's memory, and in an RDB file: nodes that are listpacks, under a radix tree of ids.
+//! The bytes that a stream would take in Redis's memory, and in an RDB file: nodes that are listpacks, under a radix
+//! tree of ids.
 //!
 //! A node begins with the fields of its first entry, and entries with the same fields leave them out. Nodes are taken
 //! to be full, as those of a stream are to which entries were only added.
@@ -15,7 +16,7 @@ use std::ops::ControlFlow;
 /// Redis's structure for a stream.
 const STREAM_BYTES: u64 = 80;
 
-/// What Redis counts for a node of the radix tree: its header, and thirty words for its content.
+/// The bytes that Redis counts for a node of the radix tree: its header, and thirty words for its content.
 const TREE_NODE_BYTES: u64 = 4 + 30 * 8;
 
 /// Redis's structures for a consumer group, a consumer and a pending entry (7.2).
@@ -161,7 +162,7 @@ fn more(ids: &mut Vec<[u8; StreamId::BYTES]>, id: StreamId, most: usize) -> Cont
     if ids.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-/// What Redis counts for a radix tree of `count` ids, of which these are the first ones.
+/// The bytes that Redis counts for a radix tree of `count` ids, of which these are the first ones.
 fn tree_bytes(ids: &[[u8; StreamId::BYTES]], count: u64) -> u64 {
     let nodes = extrapolated(tree_nodes(ids, 0), ids.len() as u64, count).max(1);
     count * StreamId::BYTES as u64 + nodes * TREE_NODE_BYTES

@@ -1,7 +1,7 @@
 //! XGROUP: the consumer groups of a stream, and who is in them. And XACK, with which a consumer says that it is done.
 //!
-//! What groups are is in `haypile_types::stream`; reading as a consumer is in `read_group.rs`, what others left undone
-//! in `claim.rs`.
+//! The groups themselves belong to `haypile_types::stream`. Reading as a consumer is in `read_group.rs`; taking over
+//! entries that others have left pending is in `claim.rs`.
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};

@@ -1,4 +1,4 @@
-//! The commands that change streams: XADD, XDEL, XTRIM, XSETID, and XLEN. What reads ranges is in `range.rs`, XREAD in
+//! The commands that change streams: XADD, XDEL, XTRIM, XSETID, and XLEN. Reads of ranges are in `range.rs`, XREAD in
 //! `read.rs`, XINFO in `info.rs`, and how ids are written in `id.rs`.
 //!
 //! Owns their options, replies and events. Never builds a row: how a stream lies there belongs to `haypile-types`.
@@ -118,7 +118,7 @@ fn trim_and_tell(txn: &mut Txn, key: &Key, stream: &mut Stream, trim: Trim) -> R
     Ok(removed)
 }
 
-/// What XADD and XTRIM may be given.
+/// The options of XADD and XTRIM.
 struct Options {
     trim: Option<Trim>,
     only_existing: bool,

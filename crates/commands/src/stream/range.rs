@@ -69,7 +69,7 @@ fn range(txn: &mut Txn, args: Args, [start, end]: [usize; 2], direction: Directi
     entries(txn, &stream, start..=end, direction, limit.unwrap_or(u64::MAX))
 }
 
-/// What an entry is thought to take in a reply before it is known.
+/// The assumed bytes of an entry in a reply, before its length is known.
 const ENTRY_BYTES: usize = 64;
 
 /// The entries of a stream within a range of ids, up to `limit`, which is not 0, as an array.

@@ -1,7 +1,7 @@
 //! XREADGROUP: reading a stream as a consumer of a group, new entries or those that the consumer has not acknowledged.
 //!
-//! It waits as other blocking commands do (`blocking.rs`): where it finds nothing new it says so, and runs again once
-//! there may be something, or once what it waits for has gone, which is an error.
+//! XREADGROUP waits as other blocking commands do (`blocking.rs`): where it finds nothing new it says so, and runs
+//! again once there may be something, or once the stream or the group has gone, which is an error.
 
 use crate::args::Args;
 use crate::error::{Error, Result, as_text};
@@ -40,12 +40,12 @@ const XREADGROUP: Command = Command {
     ..Command::USUAL
 };
 
-/// What one stream is asked for.
+/// The request to one stream.
 struct Asked<'a> {
     key: Key<'a>,
     stream: Stream,
     group: Group<'a>,
-    /// `None`: what is new.
+    /// `None` asks for new entries.
     after: Option<StreamId>,
 }
 
@@ -115,7 +115,7 @@ fn xreadgroup(txn: &mut Txn, args: Args) -> Result<Tried> {
     if found.is_empty() { Ok(reading.nothing(Vec::new(), true)) } else { Ok(Tried::Got(Reply::Keyed(found))) }
 }
 
-/// What a consumer has not acknowledged, behind an id: this counts as another delivery.
+/// Reads the entries behind an id that a consumer has not acknowledged, which counts as another delivery.
 fn history(
     txn: &mut Txn,
     edit: &mut Edit,

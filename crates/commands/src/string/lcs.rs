@@ -166,8 +166,8 @@ impl<'s> Common<'s> {
         Common { a, b, length: above[b.len()], without_a }
     }
 
-    /// Pairs of places of its bytes, from the last one to the first.
-    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+    /// Pairs of positions of its bytes, from the last one to the first.
+    fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
         let (mut i, mut j) = (self.a.len(), self.b.len());
         std::iter::from_fn(move || {
             while i > 0 && j > 0 {
@@ -183,7 +183,7 @@ impl<'s> Common<'s> {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.places().map(|(i, _)| self.a[i]).collect();
+        let mut bytes: Vec<u8> = self.positions().map(|(i, _)| self.a[i]).collect();
         bytes.reverse();
         bytes
     }
@@ -191,7 +191,7 @@ impl<'s> Common<'s> {
     /// From the last one to the first.
     fn matches(&self) -> Vec<Match> {
         let mut matches: Vec<Match> = Vec::new();
-        for (i, j) in self.places() {
+        for (i, j) in self.positions() {
             let (i, j) = (i as u32, j as u32);
             match matches.last_mut() {
                 Some(last) if (last.a, last.b) == (i + 1, j + 1) => *last = Match { a: i, b: j, len: last.len + 1 },

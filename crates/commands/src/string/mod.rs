@@ -164,15 +164,15 @@ impl Condition {
     }
 }
 
-/// What becomes of the deadline.
+/// The effect of an option on the deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expiry {
-    /// SET removes it, GETEX leaves it.
+    /// No option: SET removes the deadline, GETEX leaves it.
     #[default]
     Unsaid,
     Keep,
     Persist,
-    /// What the number means, and which argument it is.
+    /// A new deadline: the unit of the number, and its argument.
     At(Time, usize),
 }
 

@@ -20,13 +20,14 @@ pub struct Entry {
     pub parent: Option<CommandId>,
     pub flags: Flags,
     pub categories: Categories,
-    /// Its only key, if every call has exactly one, always at this argument.
+    /// The argument of the only key, if every call has exactly one in the same place.
     pub one_key: Option<u16>,
-    /// It mostly looks at one row, so that it is run without key locks first. A collection mostly lies in several rows.
+    /// The command mostly looks at one row, so that it is run without key locks first. A collection mostly lies in
+    /// several rows.
     pub looks_at_one_row: bool,
     /// `get`, `config|get`: the name of the table, whatever the server calls it.
     pub full_name: String,
-    /// Their ids; they are in one run.
+    /// The ids of the subcommands, which follow each other.
     subcommands: Range<u16>,
 }
 

@@ -44,10 +44,10 @@ pub struct Command {
     pub categories: &'static [Category],
     /// Command tips: how clients and proxies may route requests and merge replies.
     pub tips: &'static [&'static str],
-    /// What changed in which Redis version.
+    /// Versions of Redis that changed the command, each with the change.
     pub history: &'static [(&'static str, &'static str)],
     pub deprecated: Option<Deprecated>,
-    /// For those who work on the server itself.
+    /// The command is for those who work on the server itself.
     pub syscmd: bool,
     pub subcommands: &'static [Command],
     /// Which elements of the first key's collection it asks for, as a rule: these are fetched ahead of time.
@@ -121,7 +121,7 @@ impl Access {
         matches!(self, Access::Write | Access::Cache | Access::Exclusive)
     }
 
-    /// The flag that COMMAND INFO shows for it.
+    /// The flag that COMMAND INFO shows for the permission.
     const fn flag(self) -> Option<Flag> {
         match self {
             Access::None => None,
@@ -157,32 +157,32 @@ pub type MigrateFn = for<'a> fn(Args<'a>) -> Result<Migration<'a>>;
 pub type HostFn = fn(&mut dyn Host, Args) -> Result<Reply>;
 pub type ActFn = fn(&mut dyn Host, Args) -> Result<Answer>;
 
-/// What a blocking command has found.
+/// The outcome of one try of a blocking command.
 #[derive(Debug)]
 pub enum Tried {
     Got(Reply),
     Nothing(Awaited),
 }
 
-/// What a blocking command waits for.
+/// The wait of a blocking command that has found nothing.
 #[derive(Debug)]
 pub struct Awaited {
     /// The arguments that name its keys.
     pub keys: Range<usize>,
-    /// What one of them has to hold.
+    /// The type that one of the keys has to hold.
     pub kind: Type,
     /// Milliseconds from now on; nothing for one that waits for ever.
     pub timeout_ms: Option<u64>,
-    /// Its answer where nothing waits: in a transaction.
+    /// The answer where no command waits: in a transaction.
     pub at_once: Reply,
-    /// What takes the place of arguments from now on: what they stand for at this moment.
+    /// Arguments that the next tries replace, each by the value that it stands for at this moment (`$`).
     pub instead: Vec<(usize, Vec<u8>)>,
-    /// It is tried again, too, when a key that held such a value is gone or holds something else.
+    /// The command is tried again, too, when a key that held a value of this type is gone or holds another type.
     pub until_gone: bool,
 }
 
 impl Awaited {
-    /// What is tried again as it is when one of the keys has come to be.
+    /// A wait after which the command is tried again as it is, when one of the keys has come to be.
     pub fn new(keys: Range<usize>, kind: Type, timeout_ms: Option<u64>, at_once: Reply) -> Awaited {
         Awaited { keys, kind, timeout_ms, at_once, instead: Vec::new(), until_gone: false }
     }
@@ -234,7 +234,7 @@ impl Arity {
         if self.exact { count == self.least as usize } else { count >= self.least as usize }
     }
 
-    /// As COMMAND INFO shows it: negative where more may follow.
+    /// The number that COMMAND INFO shows: negative where more arguments may follow.
     pub const fn signed(self) -> i64 {
         if self.exact { self.least as i64 } else { -(self.least as i64) }
     }
@@ -302,7 +302,7 @@ impl Group {
 }
 
 impl Command {
-    /// What most entries share: `..Command::USUAL` ends an entry that has something unusual to say.
+    /// The usual values: `..Command::USUAL` ends an entry and stands for the fields that it does not name.
     pub const USUAL: Self = Self {
         name: "",
         since: "",

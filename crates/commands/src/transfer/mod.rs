@@ -22,10 +22,10 @@ mod stream;
 
 pub use outgoing::{Broken, Outgoing};
 
-/// What is longer is written and read on the I/O pool: it is compressed, and each element is copied.
+/// Longer values are written and read on the I/O pool: they are compressed, and each element is copied.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// What a value is in Redis's format.
+/// The form of a value in Redis's format.
 pub fn kind(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<Kind> {
     Ok(match entry.header.type_of() {
         Type::String => Kind::String,
@@ -52,7 +52,7 @@ fn has_deadlines(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<bool> {
     Ok(found)
 }
 
-/// Writes a value, which is of this kind, behind what says so. What is long is written on the I/O pool.
+/// Writes a value of this kind, behind the byte that names the kind. A long one is written on the I/O pool.
 pub fn write<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, writer: &mut Writer<O>) -> Result<()> {
     if has_many_rows(txn, key, &entry)?
         && let Some(mut outgoing) = Outgoing::open(txn, key, entry.clone(), kind)?
@@ -155,7 +155,7 @@ struct Writing<'w, O> {
     /// Elements that are still to come.
     missing: u64,
     bytes: usize,
-    /// It runs where it may take long.
+    /// The command runs where it may take long: on the I/O pool.
     may_be_long: bool,
     result: Result<()>,
 }

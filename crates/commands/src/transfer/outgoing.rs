@@ -1,5 +1,5 @@
-//! A value of many rows on its way out, from views: element by element, and also when the transaction that opened them
-//! is gone. What is written is what `write` would write, whoever asks for it and when.
+//! A value of many rows on its way out, from views: element by element, also after the transaction that opened the
+//! views. The bytes are those that `write` would write.
 
 use super::{damaged, failed, put_field, stream, timed, unwritten};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use std::io;
 
 /// A value on its way out.
 pub struct Outgoing {
-    /// It has begun.
+    /// The first part has been written.
     has_begun: bool,
     rows: Rows,
 }

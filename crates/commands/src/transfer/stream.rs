@@ -196,7 +196,7 @@ pub(super) struct Outgoing {
     next: Next,
 }
 
-/// What of a stream comes next.
+/// The part of a stream that comes next.
 enum Next {
     Entries,
     Group,

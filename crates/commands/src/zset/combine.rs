@@ -110,7 +110,7 @@ pub(crate) const ZINTERCARD: Command = Command {
     ..READ
 };
 
-/// What comes behind the keys.
+/// The options behind the keys.
 #[derive(Default)]
 struct Options {
     with_scores: bool,

@@ -169,7 +169,7 @@ fn zmpop(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(asked.take(txn, args)?.unwrap_or(Reply::NullArray))
 }
 
-/// What ZMPOP and BZMPOP are asked for.
+/// The arguments of ZMPOP and BZMPOP.
 pub(crate) struct Mpop {
     /// The arguments that name the keys.
     pub keys: std::ops::Range<usize>,

@@ -96,7 +96,7 @@ const OF_RANGE: Command = Command {
     ..Command::USUAL
 };
 
-/// By what a range is told.
+/// The order that the bounds of a range refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Index,
@@ -104,7 +104,7 @@ enum By {
     Lex,
 }
 
-/// What a command of this file is asked for.
+/// A range command, its arguments parsed.
 struct Asked<'a> {
     bounds: Bounds<'a>,
     direction: Direction,
@@ -171,7 +171,7 @@ impl<'a> Asked<'a> {
         Ok(Asked { bounds, direction, offset, limit, with_scores })
     }
 
-    /// What of a set of `length` elements is asked for; `None`: nothing.
+    /// The part of a set of `length` elements that is asked for; `None` if it is empty.
     fn stretch(&self, length: u64) -> Option<Stretch<'a>> {
         let range = match self.bounds {
             Bounds::Index(start, stop) => {
@@ -237,7 +237,7 @@ fn range(txn: &mut Txn, args: Args, by: Option<By>, direction: Option<Direction>
     }
 }
 
-/// What of each element goes into a reply, and how.
+/// The parts of each element that a reply has, and their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Members,

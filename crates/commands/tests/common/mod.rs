@@ -41,7 +41,7 @@ pub struct Session {
     pub channels: BTreeSet<(Channels, Vec<u8>)>,
     /// The filter that was asked for last.
     pub filter: RefCell<Option<ClientFilter>>,
-    /// What else was done, in words.
+    /// All other acts, in words.
     pub done: Vec<String>,
     pub shutdown: Option<Shutdown>,
     pub slowlog: Vec<SlowCall>,

@@ -174,7 +174,7 @@ fn as_client_reads(reply: Reply) -> Reply {
     decoded.expect("a whole reply")
 }
 
-/// What a case expects.
+/// The reply that a case expects.
 #[derive(Debug)]
 enum Expected {
     Word(String),

@@ -11,8 +11,12 @@ const VAGUE: &[&str] = &["What", "The same", "Of those", "Who", "It", "They", "T
 
 /// Crates that do not keep the laws yet: doc comments with a vague opening, and lines that are too wide. Figures here
 /// only shrink.
-const BREACHES: &[(&str, usize, usize)] =
-    &[("commands", 107, 0), ("engine", 170, 165), ("log", 46, 49), ("store", 126, 0)];
+#[rustfmt::skip] // One crate to a line.
+const BREACHES: &[(&str, usize, usize)] = &[
+    ("engine", 170, 165),
+    ("log", 46, 49),
+    ("store", 126, 0),
+];
 
 /// Returns the lines of a file at which a doc comment begins with a vague opening.
 fn vague(text: &str) -> Vec<usize> {

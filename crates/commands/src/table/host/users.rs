@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 
-/// Who may run commands.
+/// The users that may run commands, and the login of the client.
 pub trait Users {
     /// Whether the default user has a password.
     fn has_password(&self) -> bool;
