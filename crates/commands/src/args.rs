@@ -22,8 +22,8 @@ impl<'a> From<resp::Args<'a>> for Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// With the keys that the engine has located (slot and hash computed) to lock them, in rising order of their
-    /// argument.
+    /// Arguments with the keys that the engine has located (slot and hash computed) to lock them, in rising order of
+    /// their argument.
     pub fn with_keys(args: resp::Args<'a>, keys: &'a [(usize, Key<'a>)]) -> Self {
         Self { args, keys }
     }

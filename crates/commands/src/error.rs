@@ -31,7 +31,7 @@ pub enum Error {
     DecrementOverflow,
     Syntax,
     NoSuchKey,
-    /// COPY and MOVE onto itself.
+    /// COPY or MOVE of a key onto itself.
     SameObject,
     OffsetOutOfRange,
     StringTooLong,

@@ -15,7 +15,7 @@ macro_rules! words {
         }
 
         impl $word {
-            /// In the order of replies.
+            /// All words, in the order of replies.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             pub const fn name(self) -> &'static str {
@@ -24,7 +24,7 @@ macro_rules! words {
                 }
             }
 
-            /// By name, in any case.
+            /// The word of this name, in any case.
             pub fn named(name: &[u8]) -> Option<Self> {
                 Self::ALL.iter().copied().find(|word| word.name().as_bytes().eq_ignore_ascii_case(name))
             }
@@ -44,7 +44,7 @@ macro_rules! words {
                 self.0 |= 1 << word as u32;
             }
 
-            /// In the order of replies.
+            /// The words of the set, in the order of replies.
             pub fn iter(self) -> impl Iterator<Item = $word> {
                 $word::ALL.iter().copied().filter(move |&word| self.has(word))
             }

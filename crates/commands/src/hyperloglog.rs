@@ -27,7 +27,7 @@ const PFADD: Command = Command {
     ..Command::USUAL
 };
 
-/// Whether the count may be another one now.
+/// Adds elements. Answers whether the count may have changed.
 fn pfadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let changed = hll::add(txn, &key, args.iter_from(2))?;
@@ -55,7 +55,7 @@ const PFCOUNT: Command = Command {
     ..Command::USUAL
 };
 
-/// The count of one key is kept in it.
+/// Counts distinct elements. The count of a single key is cached in its value.
 fn pfcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     let count = if args.len() == 2 {
         let key = args.key(txn, 1);
@@ -93,7 +93,7 @@ fn pfmerge(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let keys: Vec<Key> = keys(txn, args).collect();
     hll::merge(txn, &key, keys.into_iter())?;
-    // It adds many elements, so to speak.
+    // The event of an addition, as in Redis.
     txn.on_event(event::STRING, "pfadd", &key);
     Ok(Reply::ok())
 }

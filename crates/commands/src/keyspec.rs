@@ -131,7 +131,7 @@ impl KeySpec {
         self
     }
 
-    /// Where it begins, as others are told.
+    /// The beginning that COMMAND INFO shows.
     pub const fn shown_begin(&self) -> Begin {
         match self.begin {
             Begin::Nearly(shown, _) => *shown,
@@ -139,13 +139,13 @@ impl KeySpec {
         }
     }
 
-    /// Whether the command may change the key, so that it needs the key for itself.
+    /// Whether the command may change the key, so that it locks the key exclusively.
     #[inline]
     pub const fn writes(&self) -> bool {
         !matches!(self.mode, Mode::Ro | Mode::None)
     }
 
-    /// Whether what the key held before does not matter.
+    /// Whether the key's old value does not matter.
     pub const fn overwrites(&self) -> bool {
         matches!(self.mode, Mode::Ow)
     }
@@ -218,7 +218,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Empty if there is nothing to name.
+    /// The name in COMMAND INFO; empty for no key.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ro => "RO",
@@ -266,9 +266,9 @@ pub enum Begin {
     Index(u16),
     /// After this word, searched from an argument on; from the end backwards if `from` is negative.
     Keyword { word: &'static str, from: i16 },
-    /// Where only the command itself finds it; others are told that it is unknown.
+    /// Found by the command alone; COMMAND INFO shows it as unknown.
     Unknown(Hidden),
-    /// Where the command itself finds it; others are told a rule that is nearly right.
+    /// Found by the command; COMMAND INFO shows a rule that is nearly right.
     Nearly(&'static Begin, Hidden),
 }
 

@@ -169,7 +169,7 @@ fn hash_of_string(txn: &mut Txn, key: &Key, entry: Entry) -> Result<[u8; 20]> {
     Ok(hash.finalize().into())
 }
 
-/// Of all databases. Long unless there are few keys; it is of one state only if nobody writes meanwhile.
+/// The digest of all databases. Long unless there are few keys; it is of one state only if nobody writes meanwhile.
 pub(crate) fn digest(txn: &mut Txn, _args: Args) -> Result<Reply> {
     let mut all = Digest::default();
     for database in 0..txn.databases() {
@@ -181,7 +181,7 @@ pub(crate) fn digest(txn: &mut Txn, _args: Args) -> Result<Reply> {
     Ok(Reply::Status(all.digits()))
 }
 
-/// Nothing for a database without keys.
+/// The digest of a database; `None` without keys.
 fn digest_of_database(txn: &mut Txn, database: u32) -> Result<Option<Digest>> {
     let space = txn.space(database);
     let (mut all, mut next) = (None, Some(ScanPosition::START));
@@ -205,7 +205,7 @@ fn digest_of_database(txn: &mut Txn, database: u32) -> Result<Option<Digest>> {
     Ok(all)
 }
 
-/// Of each key's value, without its name; zeros for one that is not there.
+/// The digest of each key's value, without its name; zeros for a missing key.
 pub(crate) fn digest_values(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut replies = Vec::new();
     for name in args.iter_from(2) {

@@ -44,7 +44,7 @@ struct Subcommand {
     name: &'static str,
     /// Arguments behind its name.
     arguments: RangeInclusive<usize>,
-    /// As HELP shows them.
+    /// The arguments as HELP shows them.
     syntax: &'static str,
     about: &'static str,
     run: Action,

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// By distance.
+/// The order of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Ascending,
@@ -26,7 +26,7 @@ pub(crate) struct Hit<'h> {
 
 #[derive(Clone, Debug)]
 struct Item {
-    /// Where in the bytes of all.
+    /// The member's range in the bytes of all members.
     member: Range<usize>,
     score: f64,
     distance_m: f64,
@@ -51,7 +51,7 @@ impl Items {
         self.bytes.len() + self.items.len() * size_of::<Item>()
     }
 
-    /// Equal distances stay in the order in which they were found.
+    /// Sorts by distance; equal distances stay in the order in which they were found.
     fn sort(&mut self, order: Option<Order>) {
         let compare =
             |one: &Item, other: &Item| one.distance_m.partial_cmp(&other.distance_m).unwrap_or(Ordering::Equal);

@@ -80,7 +80,7 @@ pub(crate) fn position(args: Args, i: usize) -> Result<Position> {
     })
 }
 
-/// As C's `%f` prints it.
+/// The value as C's `%f` prints it.
 fn six_digits(value: f64) -> String {
     format!("{value:.6}")
 }

@@ -173,7 +173,7 @@ enum Center {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stores {
     Never,
-    /// Where an option says so.
+    /// Where an option asks for it.
     Asked,
     /// To argument 1.
     Always,
@@ -191,7 +191,7 @@ struct Asked {
     area: Option<Area>,
     order: Option<Order>,
     count: Option<u64>,
-    /// Any so many will do.
+    /// Any `count` results will do, not only the nearest.
     any: bool,
     with: With,
     /// The argument that names the key to store to.

@@ -531,7 +531,7 @@ fn hsetex(txn: &mut Txn, args: Args) -> Result<Reply> {
     hash::set_until(txn, &key, entry, pairs, timed)?;
     txn.on_event(event::HASH, "hset", &key);
     if has_passed {
-        // They are there for an instant.
+        // The fields were there for an instant.
         let deleted = hash::delete(txn, &key, names)?;
         txn.on_event(event::HASH, "hdel", &key);
         if deleted.key {

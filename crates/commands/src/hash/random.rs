@@ -121,7 +121,7 @@ fn different(txn: &mut Txn, key: &Key, entry: &Entry, fields: u64, count: u64, w
     }))
 }
 
-/// A few of many: what was drawn before is drawn again.
+/// Draws a few different fields of many, each again until it is a new one.
 fn draw_different(
     txn: &mut Txn,
     key: &Key,
@@ -148,7 +148,7 @@ fn draw_different(
     Ok(Reply::Elements(found))
 }
 
-/// A draw looks at some dozens of rows.
+/// Draws that an event loop makes: each looks at some dozens of rows.
 const DRAWS_INLINE_MAX: u64 = 32;
 
 /// Exactly `count` fields, each drawn by itself.

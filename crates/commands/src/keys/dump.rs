@@ -44,7 +44,7 @@ fn dump(txn: &mut Txn, args: Args) -> Result<Reply> {
 /// The payload of a value.
 pub enum Dump {
     Whole(Vec<u8>),
-    /// One that is too long to be held.
+    /// A payload too long to be held in memory.
     Long(Box<LongDump>),
 }
 
@@ -122,11 +122,11 @@ pub struct LongDump {
     /// The form, which goes first.
     head: Option<Kind>,
     seal: Seal,
-    /// Of the whole payload.
+    /// Bytes of the whole payload.
     bytes: u64,
-    /// How many of them are made.
+    /// Bytes that have been made so far.
     made: u64,
-    /// With which it has ended.
+    /// The checksum at the payload's end, once that was made.
     checksum: Option<[u8; 8]>,
 }
 

@@ -90,7 +90,7 @@ fn pexpireat(txn: &mut Txn, args: Args) -> Result<Reply> {
     set_deadline(txn, args, Time::AtMillisecond, "pexpireat")
 }
 
-/// Whether the key has the deadline now, or is gone because that has passed.
+/// Gives a key a deadline. Answers whether the key has it now, or is gone because it has passed.
 fn set_deadline(txn: &mut Txn, args: Args, time: Time, command: &'static str) -> Result<Reply> {
     let conditions = Conditions::parse(args)?;
     let now = txn.now_ms();
@@ -169,7 +169,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// A key without deadline counts as one that lives for ever.
+    /// Whether a new deadline is taken. A key without one counts as a key that lives for ever.
     fn allow(&self, old: Option<u64>, new: i64) -> bool {
         let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
         !(self.without && old.is_some()
@@ -265,7 +265,7 @@ fn deadline(txn: &mut Txn, args: Args, show: fn(u64, u64) -> u64) -> Result<Repl
     }))
 }
 
-/// Rounded to the nearest, as Redis shows times.
+/// Milliseconds as seconds, rounded to the nearest, as Redis shows times.
 fn seconds(ms: u64) -> u64 {
     ms.saturating_add(500) / 1000
 }
@@ -284,7 +284,7 @@ const PERSIST: Command = Command {
     ..Command::USUAL
 };
 
-/// Whether there was a deadline.
+/// Removes a key's deadline. Answers whether there was one.
 fn persist(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     match key::lookup_write(txn, &key)? {

@@ -101,7 +101,7 @@ fn parse(args: Args<'_>) -> Result<Migration<'_>> {
     Ok(Migration { host: args.get(1), port: port(args.get(2)), database, timeout, copy, replace, login, keys })
 }
 
-/// As C reads a number, and a socket takes it.
+/// A port, read as C reads a number and cut as a socket takes it.
 fn port(text: &[u8]) -> u16 {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     number::parse_i64(&text[..digits]).unwrap_or(0) as u16
@@ -111,7 +111,7 @@ fn port(text: &[u8]) -> u16 {
 pub struct Parcel {
     /// The payload, as RESTORE takes it.
     pub payload: Dump,
-    /// In milliseconds since 1970.
+    /// The deadline in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ pub fn pack(txn: &mut Txn, name: &[u8]) -> Result<Option<Parcel>> {
     Ok(Some(Parcel { payload: Dump::of(txn, &key, entry)?, deadline_ms }))
 }
 
-/// The key has gone to the target.
+/// Removes a key that has gone to the target.
 pub fn remove(txn: &mut Txn, name: &[u8]) -> Result<()> {
     let key = txn.key(name);
     if key::delete(txn, &key)? {

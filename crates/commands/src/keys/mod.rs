@@ -187,7 +187,7 @@ const RENAMENX: Command = Command {
     ..Command::USUAL
 };
 
-/// Whether the key has the new name now.
+/// Renames a key unless the new name is taken. Answers whether it did.
 fn renamenx(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Integer(i64::from(move_to_name(txn, args, Taken::Keep)?)))
 }
@@ -277,7 +277,7 @@ const MOVE: Command = Command {
     ..Command::USUAL
 };
 
-/// Costs what a copy costs: rows belong to one database.
+/// Moves a key to another database at the cost of a copy: rows belong to one database.
 fn move_to_database(txn: &mut Txn, args: Args) -> Result<Reply> {
     let database = args.database(txn, 2)?.ok_or(Error::DatabaseOutOfRange)?;
     let (from, to) = (args.key(txn, 1), txn.key_in(database, args.get(1)));

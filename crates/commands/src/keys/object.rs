@@ -87,7 +87,7 @@ impl Encoding {
         }
     }
 
-    /// As many as Redis tells for what is never freed.
+    /// The reference count that Redis shows: a constant for a shared integer, which is never freed.
     pub fn references(self) -> i64 {
         match self {
             Self::Int(0..SHARED_INTEGERS) => i32::MAX.into(),

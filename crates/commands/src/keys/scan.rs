@@ -79,7 +79,7 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    /// An expired key passes no filter. A type that does not exist is one that no key has.
+    /// Whether a key passes the filter. An expired key never does, nor does any key if the type does not exist.
     fn passes(&self, name: &[u8], row: Value, now_ms: u64) -> Result<bool> {
         if self.pattern.is_some_and(|pattern| !glob::matches(pattern, name, false)) {
             return Ok(false);

@@ -133,7 +133,7 @@ impl<'a> Call<'a> {
         start..end
     }
 
-    /// Whether it looks into keys that it does not name.
+    /// Whether the call reads keys that are not among its arguments.
     fn looks_elsewhere(&self) -> bool {
         self.patterns().next().is_some()
     }
@@ -260,7 +260,7 @@ struct Named<'p> {
 }
 
 impl<'p> Named<'p> {
-    /// Nothing if the pattern has no place for the element.
+    /// The name that the pattern makes of an element; `None` if the pattern has no `*`.
     fn by(pattern: &'p [u8], element: &[u8]) -> Option<Named<'p>> {
         let star = pattern.iter().position(|byte| *byte == b'*')?;
         let arrow = pattern[star + 1..].windows(2).position(|two| two == b"->").map(|at| star + 1 + at);

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 /// The memory of an element besides its bytes.
 const ITEM_BYTES: usize = 64;
 
-/// A view cannot be read on.
+/// The error of a view that cannot be read on.
 pub(crate) fn failed(why: String) -> Error {
     Error::Stop(Stop::Failed(format!("ERR {why}")))
 }
@@ -38,12 +38,12 @@ impl Heap {
         Ok(txn.put_row(&self.rows.data(&place), value)?)
     }
 
-    /// All of it, read to the end even though the rows are garbage from now on.
+    /// A view of all rows, which can be read to its end although the rows are garbage from now on.
     pub fn into_view(self, txn: &mut Txn, direction: Direction) -> Result<View> {
         let Object { id, slot } = self.rows.object;
         let (from, until) = row::object_range(Family::Data, self.rows.space, slot, id);
         let view = txn.view(&from, &until, direction)?;
-        // Whoever loses an owner is found by those who give room back, even if there never was one.
+        // The deletion of an owner row tells reclaim of the object, even if that row never existed.
         txn.delete_row(&row::owner_row(self.rows.space, slot, id))?;
         Ok(view)
     }

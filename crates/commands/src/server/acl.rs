@@ -70,7 +70,7 @@ const ACL_GENPASS: Command = Command {
 const BITS: i64 = 256;
 const BITS_MAX: i64 = 4096;
 
-/// As many hexadecimal digits as the bits need.
+/// Draws a password of as many hexadecimal digits as the bits need.
 fn genpass(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let bits = match args.len() {
         2 => BITS,
@@ -102,7 +102,7 @@ const ACL_WHOAMI: Command = Command {
     ..Command::USUAL
 };
 
-/// There is one user.
+/// Answers the name of the only user.
 fn whoami(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::bulk("default"))
 }

@@ -10,7 +10,7 @@ use haypile_resp::Reply;
 
 pub(crate) const COMMANDS: &[Command] = &[SAVE, BGSAVE, LASTSAVE];
 
-/// Only its own connection waits: the engine answers when the backup is there.
+/// SAVE makes only its own connection wait: the engine answers when the backup is there.
 const SAVE: Command = Command {
     name: "save",
     since: "1.0.0",
@@ -39,8 +39,7 @@ const BGSAVE: Command = Command {
     ..Command::USUAL
 };
 
-/// There is nothing that a backup would have to wait for, but for the end of a transaction: SCHEDULE changes nothing
-/// else.
+/// Begins a backup. It waits for nothing but the end of a transaction, so that SCHEDULE changes nothing else.
 fn bgsave(host: &mut dyn Host, args: Args) -> Result<Answer> {
     match args.len() {
         1 => {}

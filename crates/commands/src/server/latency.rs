@@ -116,7 +116,7 @@ fn history(host: &mut dyn Host, args: Args) -> Result<Reply> {
     Ok(Reply::array(samples.into_iter().map(sample)))
 }
 
-/// Names are compared letter by letter, as in Redis.
+/// Finds an event by its name, compared letter by letter, as in Redis.
 fn find(host: &dyn Host, name: &[u8]) -> Option<LatencyEvent> {
     host.latency_events().into_iter().find(|event| event.name.as_bytes() == name)
 }
@@ -129,8 +129,8 @@ fn reset(host: &mut dyn Host, args: Args) -> Result<Answer> {
     Ok(Answer::with(Reply::Integer(count as i64), Act::ResetLatency(names)))
 }
 
-/// Of the commands that are named, with the subcommands of a container, or of all; those that were never called are
-/// left out.
+/// The histograms of the commands that are named, with the subcommands of a container, or of all; those that were never
+/// called are left out.
 fn histogram(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let table = host.table();
     let mut asked: Vec<&Entry> = Vec::new();
@@ -170,7 +170,7 @@ const COLUMNS: usize = 80;
 const ROWS: usize = 4;
 const HEIGHTS: [char; 3] = ['_', 'o', '#'];
 
-/// One column for each sample, from the lowest to the highest, with its age below.
+/// Draws a graph: one column for each sample, from the lowest to the highest, with its age below.
 fn drawn(event: &LatencyEvent, now_s: u64) -> String {
     let ms = || event.samples.iter().map(|sample| sample.ms);
     let (high, low) = (ms().max().unwrap_or(0), ms().min().unwrap_or(0));

@@ -31,7 +31,7 @@ const PIKA: [&str; 3] = ["(\\_/)", "(o.o)", "(\")(\")"];
 const ROWS: usize = 7;
 const HAY: &[u8] = b"/\\|_-~,'";
 
-/// Every version draws the same, each time with other hay. Arguments behind the version are for art that has some.
+/// Draws the pile, for every version, each time with other hay. Arguments behind the version have no effect.
 fn lolwut(host: &mut dyn Host, args: Args) -> Result<Reply> {
     if args.is(1, "version") && args.len() >= 3 {
         args.int(2)?;

@@ -38,7 +38,8 @@ const INFO: Command = Command {
     ..Command::USUAL
 };
 
-/// Sections come in the server's order, each once, whatever the order of the arguments; an unknown one is left out.
+/// Answers the sections in the server's order, each once, whatever the order of the arguments; an unknown one is left
+/// out.
 fn info(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let mut text = String::new();
     for section in host.info_sections() {

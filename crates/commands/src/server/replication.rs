@@ -25,7 +25,7 @@ const ROLE: Command = Command {
     ..Command::USUAL
 };
 
-/// A master, the offset of its replication, which has not begun, and its replicas.
+/// Answers: a master, the offset of its replication, which has not begun, and its replicas.
 fn role(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())]))
 }
@@ -56,7 +56,7 @@ const PORT_MAX: i64 = 65535;
 
 fn replicaof(_host: &mut dyn Host, args: Args) -> Result<Reply> {
     if args.is(1, "no") && args.is(2, "one") {
-        // It is a master already.
+        // This node is a master already.
         return Ok(Reply::ok());
     }
     match args.int(2) {
@@ -78,7 +78,7 @@ const FAILOVER: Command = Command {
     ..Command::USUAL
 };
 
-/// Whatever it asks for, there is no replica for it; what it asks for in a wrong way is told first, as in Redis.
+/// Refuses a failover, because there is no replica. Wrong arguments are told first, as in Redis.
 fn failover(_host: &mut dyn Host, args: Args) -> Result<Reply> {
     let (mut target, mut timeout, mut force) = (false, false, false);
     if args.len() == 2 && args.is(1, "abort") {
@@ -136,7 +136,7 @@ fn timeout_ms(host: &dyn Host, args: Args, i: usize) -> Result<Option<u64>> {
     match args.int(i).map_err(not_integer)? {
         ..0 => Err(Error::text("ERR timeout is negative")),
         0 => Ok(None),
-        // The end of it is a time, too.
+        // The end of the wait has to be a time.
         ms if ms > i64::MAX - (host.now_us() / 1000) as i64 => Err(Error::text("ERR timeout is out of range")),
         ms => Ok(Some(ms as u64)),
     }

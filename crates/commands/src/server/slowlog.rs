@@ -41,7 +41,7 @@ const SLOWLOG_GET: Command = Command {
 /// Entries that are shown if no number is asked for.
 const COUNT: usize = 10;
 
-/// -1 asks for all.
+/// Answers the newest entries, or all for a count of -1.
 fn get(host: &mut dyn Host, args: Args) -> Result<Reply> {
     let count = match args.len() {
         2 => COUNT,

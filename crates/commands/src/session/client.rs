@@ -149,7 +149,7 @@ const CLIENT_KILL: Command = Command {
     ..Command::USUAL
 };
 
-/// With an address alone the one client there, else all that every filter lets through, and how many these were.
+/// Closes the client of an address, or all clients that every filter lets through; then answers how many these were.
 fn client_kill(host: &mut dyn Host, args: Args) -> Result<Answer> {
     if args.len() == 3 {
         let there = ClientFilter { address: Some(args.get(2).to_vec()), ..ClientFilter::default() };
@@ -299,7 +299,7 @@ const CLIENT_REPLY: Command = Command {
     ..Command::USUAL
 };
 
-/// Only ON has a reply itself.
+/// Sets whether replies are sent. Only ON is answered.
 fn client_reply(_: &mut dyn Host, args: Args) -> Result<Answer> {
     let replies = if args.is(2, "on") {
         Replies::On
@@ -380,7 +380,7 @@ const CLIENT_UNBLOCK: Command = Command {
     ..Command::USUAL
 };
 
-/// Whether that client was waiting.
+/// Ends the wait of a client. Answers whether it was waiting.
 fn client_unblock(host: &mut dyn Host, args: Args) -> Result<Answer> {
     let with_error = match args.len() {
         3 => false,
@@ -443,7 +443,7 @@ const CLIENT_GETREDIR: Command = Command {
     ..Command::USUAL
 };
 
-/// There is no tracking that could be on.
+/// Answers -1, Redis's answer where client-side caching is off.
 fn client_getredir(_: &mut dyn Host, _: Args) -> Result<Reply> {
     Ok(Reply::Integer(-1))
 }

@@ -50,7 +50,7 @@ fn sadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Integer(added as i64))
 }
 
-/// A command of so many members looks at as many rows.
+/// Asks for the I/O pool where a command names many members, and so looks at as many rows.
 fn bound(txn: &Txn, members: usize) -> Result<()> {
     if members > ROWS_INLINE_MAX {
         txn.long()?;
@@ -118,7 +118,7 @@ const SMOVE: Command = Command {
     ..Command::USUAL
 };
 
-/// Whether the member was in the source.
+/// Moves a member. Answers whether it was in the source.
 fn smove(txn: &mut Txn, args: Args) -> Result<Reply> {
     let (from, to) = (args.key(txn, 1), args.key(txn, 2));
     let source = key::lookup_write(txn, &from)?;
@@ -282,7 +282,7 @@ const SSCAN: Command = Command {
     ..Command::USUAL
 };
 
-/// A set that lies in its meta row comes whole.
+/// Answers a page of members; a set that lies in its meta row comes whole.
 fn sscan(txn: &mut Txn, args: Args) -> Result<Reply> {
     let cursor = elements::cursor(args, 2)?;
     let key = args.key(txn, 1);

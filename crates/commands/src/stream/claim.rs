@@ -292,7 +292,7 @@ fn claim(txn: &mut Txn, args: Args) -> Result<Reply> {
         let id = id::strict(args, at, 0)?;
         let held = edit.pending(txn, id)?;
         let Some(value) = stream.get(txn, id)? else {
-            // Nobody can have what was removed.
+            // An entry that was removed cannot be claimed.
             if let Some(held) = held {
                 edit.release(txn, id, &held)?;
             }
@@ -349,13 +349,13 @@ const XAUTOCLAIM: Command = Command {
     ..Command::USUAL
 };
 
-/// As many entries are claimed unless COUNT says otherwise.
+/// Entries that XAUTOCLAIM claims unless COUNT says otherwise.
 const COUNT: u64 = 100;
 
-/// More are out of range, as in Redis.
+/// The greatest COUNT, as in Redis.
 const COUNT_MAX: i64 = i64::MAX / 16;
 
-/// For each that may be claimed, as many pending entries are looked at.
+/// Pending entries that are looked at for each entry that may be claimed.
 const ATTEMPTS: u64 = 10;
 
 fn auto_claim(txn: &mut Txn, args: Args) -> Result<Reply> {

@@ -34,7 +34,7 @@ const NODE_BYTES: u64 = 4096;
 /// A listpack in the making.
 struct Node {
     first: StreamId,
-    /// Of its first entry, each with its length.
+    /// The fields of the first entry, each with its length.
     fields: Vec<u8>,
     entries: u64,
     bytes: u64,

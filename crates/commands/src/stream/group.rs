@@ -216,7 +216,7 @@ fn destroy(txn: &mut Txn, args: Args) -> Result<Reply> {
     let Some(group) = Group::find(txn, &stream, args.get(3))? else { return Ok(Reply::Integer(0)) };
     group.destroy(txn, &key)?;
     txn.on_event(event::STREAM, "xgroup-destroy", &key);
-    // Who waits to read as a consumer of it learns that it has gone.
+    // Clients that wait to read as consumers of the group learn that it has gone.
     txn.on_ready(&key);
     Ok(Reply::Integer(1))
 }

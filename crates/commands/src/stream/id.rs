@@ -22,7 +22,7 @@ pub(crate) enum Wanted {
 const INVALID: Error =
     Error::Text(std::borrow::Cow::Borrowed("ERR Invalid stream ID specified as stream command argument"));
 
-/// Longer ones are none, however they go on.
+/// Bytes of the longest text that is read as an id, as in Redis.
 const BYTES_MAX: usize = 127;
 
 /// Argument `i` as the id of an entry; `seq` is the number where it has only the time.

@@ -1,7 +1,7 @@
 //! XREAD: entries of several streams behind ids that the client names, or those that come next.
 //!
-//! Where nothing is there yet and the client waits, `$` becomes the id that it stands for now: what is tried again when
-//! an entry has come must not mean the one that has come.
+//! Where a stream has nothing yet and the client waits, `$` becomes the id that it stands for now: in a later try it
+//! would mean the entry that has come.
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ const STREAM_KEYS: Keys = Keys::One(KeySpec {
 
 /// The options of XREAD, and those that XREADGROUP has as well.
 pub(crate) struct Reading<'a> {
-    /// Milliseconds to wait, 0 for ever; `None`: not at all.
+    /// Milliseconds to wait, 0 for ever; `None` for a client that does not wait.
     block_ms: Option<u64>,
     /// Entries of each stream.
     pub limit: u64,
@@ -112,8 +112,8 @@ impl<'a> Reading<'a> {
         at + self.keys.len()
     }
 
-    /// Nothing is there: what is waited for, if the client waits. `instead` is what takes the place of arguments then;
-    /// `until_gone` says that the end of a stream ends the wait, too.
+    /// The outcome of a read that has found nothing: a wait, if the client waits. `instead` replaces arguments in later
+    /// tries; `until_gone` says that the end of a stream ends the wait, too.
     pub fn nothing(self, instead: Vec<(usize, Vec<u8>)>, until_gone: bool) -> Tried {
         let Some(block_ms) = self.block_ms else { return Tried::Got(Reply::NullArray) };
         Tried::Nothing(Awaited {

@@ -30,7 +30,7 @@ const LCS: Command = Command {
 const KEYS: KeySpec =
     KeySpec { find: Find::Range { last: 1, step: 1, limit: 0 }, ..KeySpec::at(1).with(Mode::Ro, &[Use::Access]) };
 
-/// More pairs of bytes than these are not compared where others wait.
+/// Pairs of bytes that an event loop compares; more of them are compared on the I/O pool.
 const PAIRS_AT_ONCE: u64 = 1 << 16;
 
 /// Bytes that Redis needs for each pair; it has a bound for all of them.
@@ -145,7 +145,7 @@ struct Match {
 }
 
 impl<'s> Common<'s> {
-    /// By dynamic programming, with a bit for each pair of bytes.
+    /// Compares two strings by dynamic programming, with a bit for each pair of bytes.
     fn of(a: &'s [u8], b: &'s [u8]) -> Common<'s> {
         let width = b.len() + 1;
         let mut without_a = vec![0u64; ((a.len() + 1) * width).div_ceil(64)];
@@ -188,7 +188,7 @@ impl<'s> Common<'s> {
         bytes
     }
 
-    /// From the last one to the first.
+    /// The matches, from the last one to the first.
     fn matches(&self) -> Vec<Match> {
         let mut matches: Vec<Match> = Vec::new();
         for (i, j) in self.positions() {

@@ -100,7 +100,7 @@ const SET: Command = Command {
     ..Command::USUAL
 };
 
-/// Says what a SET does to its key: only with GET does it read it.
+/// The effect of a SET on its key, which is read only with GET.
 fn uses_of_set(args: Args) -> (Mode, &'static [Use]) {
     if (3..args.len()).any(|i| args.is(i, "get")) {
         (Mode::Rw, &[Use::Access, Use::Update])
@@ -428,7 +428,7 @@ const MGET: Command = Command {
     ..Command::USUAL
 };
 
-/// A key that holds no string counts as absent.
+/// Reads several strings. A key that holds no string counts as absent.
 fn mget(txn: &mut Txn, args: Args) -> Result<Reply> {
     let mut values = Vec::with_capacity(args.len() - 1);
     for i in 1..args.len() {

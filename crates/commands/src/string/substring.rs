@@ -31,7 +31,7 @@ const APPEND: Command = Command {
     ..Command::USUAL
 };
 
-/// The length afterwards.
+/// Appends to a string. Answers the new length.
 fn append(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let length_max = txn.value_bytes_max();
@@ -124,7 +124,7 @@ const SETRANGE: Command = Command {
     ..Command::USUAL
 };
 
-/// The length afterwards.
+/// Overwrites a part of a string. Answers the new length.
 fn setrange(txn: &mut Txn, args: Args) -> Result<Reply> {
     let offset = u64::try_from(args.int(2)?).map_err(|_| Error::OffsetOutOfRange)?;
     let key = args.key(txn, 1);

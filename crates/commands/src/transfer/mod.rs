@@ -131,7 +131,7 @@ fn write_hash<O: Output>(txn: &mut Txn, key: &Key, entry: Entry, kind: Kind, wri
     writing.end()
 }
 
-/// Where the deadlines of a hash's fields are counted from, if it has some. Whoever reads it goes by the fields.
+/// The time that the deadlines of a hash's fields are counted from, if it has some. Readers go by the fields.
 fn timed(entry: &Entry, kind: Kind) -> Option<u64> {
     entry.header.fields.filter(|_| kind == Kind::TimedHash).map(|fields| fields.first_ms)
 }

@@ -140,7 +140,7 @@ fn add(txn: &mut Txn, args: Args, first: usize, how: Adding, counts_changes: boo
     }
     let first_score = score_of(args, first)?;
     let pairs = (first..args.len()).step_by(2).map(|i| {
-        // They have all been read before.
+        // All scores have been read before.
         let score = if i == first { first_score } else { score_of(args, i).unwrap_or_default() };
         (score, args.get(i + 1))
     });

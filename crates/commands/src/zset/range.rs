@@ -114,7 +114,7 @@ struct Asked<'a> {
 }
 
 enum Bounds<'a> {
-    /// Negative ones count from the end.
+    /// The first and the last index; negative ones count from the end.
     Index(i64, i64),
     Range(Range<'a>),
 }
@@ -337,7 +337,7 @@ fn elements_of(txn: &mut Txn, zset: &Zset, stretch: Stretch, wanted: Wanted) -> 
 pub(crate) fn scored_stream(txn: &mut Txn, zset: &Zset, stretch: Stretch, count: u64, wanted: Wanted) -> Result<Reply> {
     let Some((view, mut skip)) = zset.view(txn, stretch)? else { return Ok(wanted.none()) };
     let nesting = wanted.nesting();
-    // What is two elements in one protocol is one in the other: elements are counted by their members.
+    // A member with its score is two elements in one protocol and one in the other.
     let head = move |protocol, out: &mut Vec<u8>| {
         let flat = if wanted == Wanted::Members || nesting.nests(protocol) { 1 } else { 2 };
         write::array_len(out, count as usize * flat);
