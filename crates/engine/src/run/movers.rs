@@ -75,7 +75,15 @@ impl Movers {
         if jobs.peek().is_none() {
             return;
         }
-        self.lock().waiting.extend(jobs.map(|job| Waiting { until: job.task.until(), job }));
+        {
+            let mut state = self.lock();
+            if state.closed {
+                // Jobs are dropped without the lock: they may hold what takes it.
+                drop(state);
+                return drop(jobs);
+            }
+            state.waiting.extend(jobs.map(|job| Waiting { until: job.task.until(), job }));
+        }
         self.begun.notify_all();
         self.due.notify_one();
     }
@@ -85,9 +93,14 @@ impl Movers {
         self.lock().waiting.len()
     }
 
-    /// Ends the threads when the queue is empty, and waits for them.
+    /// Ends the threads, each after its exchange, and waits for them. Exchanges that no thread has begun are dropped.
     pub fn close(&self) {
-        self.lock().closed = true;
+        let dropped = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.waiting)
+        };
+        drop(dropped);
         self.begun.notify_all();
         self.due.notify_all();
         let timekeeper = self.lock().timekeeper.take();
@@ -113,7 +126,7 @@ impl Movers {
                 state = self.lock();
                 continue;
             }
-            if state.waiting.is_empty() && state.closed {
+            if state.closed {
                 return;
             }
             if state.waiting.len() > state.idle && state.threads.len() < EXCHANGES_MAX {
@@ -149,10 +162,6 @@ impl Movers {
         loop {
             if let Some(Waiting { job, .. }) = state.waiting.pop_front() {
                 state.idle -= 1;
-                if state.closed {
-                    // The timekeeper ends with the queue.
-                    self.due.notify_one();
-                }
                 return Some(job);
             }
             if state.closed {
@@ -165,5 +174,25 @@ impl Movers {
     /// A thread has ended its exchange.
     fn on_idle(&self) {
         self.lock().idle += 1;
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::clients::inbox::Inbox;
+    use crate::run::pool::Task;
+
+    #[test]
+    fn exchanges_that_nobody_has_begun_are_dropped_at_the_close() {
+        let inbox = Arc::new(Inbox::new(Box::new(|| ())));
+        let jobs = |count| (0..count).map(|session| Job { session, inbox: inbox.clone(), task: Task::Expire });
+        let movers = Movers::default();
+        movers.extend(jobs(3));
+        assert_eq!((movers.queued(), Arc::strong_count(&inbox)), (3, 4));
+        movers.close();
+        movers.extend(jobs(2));
+        assert!(movers.next().is_none());
+        assert_eq!((movers.queued(), Arc::strong_count(&inbox)), (0, 1));
     }
 }

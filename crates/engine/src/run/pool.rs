@@ -159,14 +159,15 @@ impl Pool {
         in_lanes + self.movers.queued()
     }
 
-    /// Ends the threads when the queues are empty, and waits for them.
+    /// Ends the threads, each after its job, and waits for them. Jobs that no thread has begun are dropped: the event loops
+    /// have ended, so nobody hears of them, and what they were to write was never acknowledged.
     pub fn close(&self) {
         self.loaders.close();
         self.runners.close();
         join(&self.threads);
     }
 
-    /// Ends those that wait for other servers.
+    /// Ends the threads that wait for other servers, as `close` does.
     pub fn close_movers(&self) {
         self.movers.close();
     }
@@ -188,6 +189,11 @@ impl Lane {
         }
         let call = {
             let mut queue = lock(&self.queue);
+            if queue.closed {
+                // Jobs are dropped without the lock: they may hold what takes it.
+                drop(queue);
+                return drop(jobs);
+            }
             queue.jobs.extend(jobs);
             queue.call()
         };
@@ -199,6 +205,9 @@ impl Lane {
     fn next(&self) -> Option<Job> {
         let mut queue = lock(&self.queue);
         loop {
+            if queue.closed {
+                return None;
+            }
             if let Some(job) = queue.jobs.pop_front() {
                 let call = queue.call();
                 drop(queue);
@@ -207,9 +216,6 @@ impl Lane {
                 }
                 return Some(job);
             }
-            if queue.closed {
-                return None;
-            }
             queue.idle += 1;
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.idle -= 1;
@@ -217,10 +223,15 @@ impl Lane {
         }
     }
 
-    /// Whoever asks for a job when there is none gets none from now on.
+    /// Hands out no job any more, and drops those that are there or come.
     fn close(&self) {
-        lock(&self.queue).closed = true;
+        let dropped = {
+            let mut queue = lock(&self.queue);
+            queue.closed = true;
+            std::mem::take(&mut queue.jobs)
+        };
         self.changed.notify_all();
+        drop(dropped);
     }
 }
 
@@ -466,6 +477,26 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
             Finished { gate, was_block, was_locked, ..Finished::plain(before, reply) }
         }
     })
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_is_closed_drops_jobs_that_nobody_has_begun() {
+        let inbox = Arc::new(Inbox::new(Box::new(|| ())));
+        let jobs = |count| (0..count).map(|session| Job { session, inbox: inbox.clone(), task: Task::Expire });
+        let lane = Lane::default();
+        lane.extend(jobs(3));
+        let begun = lane.next().expect("there are three");
+        assert_eq!((begun.session, Arc::strong_count(&inbox)), (0, 4));
+        lane.close();
+        assert!(lane.next().is_none());
+        lane.extend(jobs(2));
+        assert!(lane.next().is_none());
+        assert_eq!(Arc::strong_count(&inbox), 2, "only the begun job is left");
+    }
 }
 
 #[cfg(all(test, feature = "shuttle"))]
