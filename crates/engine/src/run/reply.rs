@@ -46,7 +46,7 @@ impl Workbench {
         }
         if let Reply::Elements(elements) = &reply
             && elements.bytes() >= RESERVED_BYTES_MIN
-            && !engine.reserve(session, elements.bytes())
+            && !engine.reserve_reply(session, elements.bytes())
         {
             return Next::Close;
         }

@@ -70,15 +70,26 @@ impl Engine {
         }
     }
 
-    /// Counts the reply that a client is about to take, until its figures are set again. False if the client is among
-    /// those that are closed for want of room.
-    pub(crate) fn reserve(&self, session: &Session, more: usize) -> bool {
+    /// Counts a reply of so many bytes that a client is about to take, until its figures are set again. False if the
+    /// client is among those that are closed for want of room.
+    pub(crate) fn reserve_reply(&self, session: &Session, bytes: usize) -> bool {
+        self.reserve_with(session, bytes, bytes)
+    }
+
+    /// Counts bytes that a client's session is about to keep, as `reserve_reply` counts a reply. That the client reads its
+    /// replies does not spare it: these bytes do not leave.
+    pub(crate) fn reserve(&self, session: &Session, bytes: usize) -> bool {
+        self.reserve_with(session, bytes, 0)
+    }
+
+    /// Counts `more` bytes of a client, of which `replies` are those of replies.
+    fn reserve_with(&self, session: &Session, more: usize, replies: usize) -> bool {
         let (footprint, may_be_closed) = (&session.client.footprint, !session.state.no_evict);
         let figure = |figure: &AtomicUsize| figure.load(Ordering::Relaxed);
         let figures = Figures {
             own: figure(&footprint.own) + more,
             shared: figure(&footprint.shared),
-            replies: if session.listens() { 0 } else { figure(&footprint.replies) + more },
+            replies: if session.listens() { 0 } else { figure(&footprint.replies) + replies },
             rows: figure(&footprint.rows),
         };
         self.client_memory.set(&session.client, figures, may_be_closed);
