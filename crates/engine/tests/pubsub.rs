@@ -473,6 +473,38 @@ fn what_takes_long_to_match_is_left_to_the_pool() {
     assert_eq!(server.reply(1), ":1");
 }
 
+/// Events are told by the run that makes them, under the locks of its keys: where matching them takes long, that is no run of an
+/// event loop.
+#[test]
+fn a_change_that_takes_long_to_tell_is_left_to_the_pool() {
+    let mut server = Server::new();
+    assert_eq!(server.ask(1, "CONFIG SET notify-keyspace-events KA"), "+OK");
+    let name = "ab".repeat(1000);
+    server.ask(1, "SET short 1");
+    for first in (0..3000).step_by(100) {
+        let patterns: String = (first..first + 100).map(|number| format!(" *a[bc]{number}*")).collect();
+        server.ask(0, &format!("PSUBSCRIBE{patterns}"));
+    }
+    server.ask(0, "PSUBSCRIBE *ab");
+    for (command, reply) in [("SET", "+OK"), ("EXISTS", ":1"), ("APPEND", ":2"), ("PEXPIRE", ":1")] {
+        server.send(1, &format!("{command} {name} 1"));
+        let waits = command != "EXISTS";
+        assert_eq!(server.waits(1), waits, "{command}: only what tells something takes long");
+        assert_eq!(server.ask(2, "GET short"), "$1 1", "nobody else waits");
+        assert_eq!(server.reply(1), reply, "{command}");
+        let heard = server.ask(0, "PING");
+        assert_eq!(heard.contains(&format!("__keyspace@0__:{name}")), waits, "{command}");
+    }
+    // In a block, too.
+    server.ask(1, "MULTI");
+    server.ask(1, &format!("SET {name} 1 PX 50"));
+    server.ask(1, "SET short 2");
+    server.send(1, "EXEC");
+    assert!(server.waits(1));
+    assert_eq!(server.reply(1), "*2 +OK +OK");
+    assert_eq!(server.info(1, "commands_on_io_pool"), "4");
+}
+
 #[test]
 fn many_names_are_subscribed_to_in_turns() {
     let mut server = Server::new();

@@ -14,6 +14,10 @@ use std::sync::Arc;
 /// How much of a literal counts. Patterns with the same long beginning share a bucket.
 const BYTES_MAX: usize = 16;
 
+/// Up to how many patterns, and for a channel of how many bytes, a message is matched without counting.
+const QUICK_PATTERNS: usize = 16;
+const QUICK_CHANNEL_BYTES: usize = 256;
+
 /// Which bucket a pattern is in: the first bytes of all channels that it matches, or else the last ones, or neither.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Place {
@@ -98,13 +102,24 @@ impl Patterns {
 pub(crate) struct Candidates(SmallVec<[Bucket; 4]>);
 
 impl Candidates {
+    /// Whether they are so few, and the channel so short, that nobody needs to count the steps of the matcher.
+    pub fn are_quick(&self, channel: &[u8]) -> bool {
+        channel.len() <= QUICK_CHANNEL_BYTES
+            && self.0.iter().map(|bucket| bucket.len()).sum::<usize>() <= QUICK_PATTERNS
+    }
+
     /// Those that it does match; `None` if that takes more than `steps` of the matcher.
     pub fn matching(&self, channel: &[u8], mut steps: u64) -> Option<Vec<Name>> {
+        self.matching_within(channel, &mut steps)
+    }
+
+    /// Returns what `matching` does, and subtracts the steps taken from `steps`.
+    pub fn matching_within(&self, channel: &[u8], steps: &mut u64) -> Option<Vec<Name>> {
         let mut found = Vec::new();
         for pattern in self.0.iter().flat_map(|bucket| bucket.iter()) {
             // To look at it is one, too.
-            steps = steps.checked_sub(1)?;
-            if glob::matches_within(pattern, channel, false, &mut steps)? {
+            *steps = steps.checked_sub(1)?;
+            if glob::matches_within(pattern, channel, false, steps)? {
                 found.push(pattern.clone());
             }
         }

@@ -383,6 +383,18 @@ impl PubSub {
         Some(audience)
     }
 
+    /// Subtracts from `steps` those of the matcher that `audience` takes for a plain channel; false if these do not suffice.
+    pub fn matches_within(&self, channel: &[u8], steps: &mut u64) -> bool {
+        let candidates = {
+            let registry = self.read();
+            if registry.by_place.is_empty() {
+                return true;
+            }
+            registry.by_place.candidates(channel)
+        };
+        candidates.are_quick(channel) || candidates.matching_within(channel, steps).is_some()
+    }
+
     /// The channels that somebody is subscribed to.
     pub fn channels(&self, kind: Channels) -> Vec<Name> {
         self.read().of(kind).keys().cloned().collect()

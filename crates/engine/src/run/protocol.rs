@@ -72,6 +72,9 @@ pub(crate) fn conclude(
     if let Some(service) = &mut service {
         service.serve(txn)?;
     }
+    if keeps != Keeps::DryRun && !txn.events().is_empty() && engine.is_long_to_tell(txn) {
+        txn.long()?;
+    }
     let committed = match keeps {
         Keeps::DryRun => return Ok(()),
         Keeps::Nothing => Ok(false),

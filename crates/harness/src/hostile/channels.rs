@@ -8,6 +8,7 @@ use crate::client::Client;
 pub(super) const ATTACKS: &[Attack] = &[
     Attack { name: "publish-patterns", prepare: super::nothing, attack: publish_patterns },
     Attack { name: "publish-pattern-clients", prepare: super::nothing, attack: publish_pattern_clients },
+    Attack { name: "events-patterns", prepare: super::nothing, attack: events_patterns },
     Attack { name: "publish-by-many", prepare: super::nothing, attack: publish_by_many },
     Attack { name: "subscribe-many", prepare: super::nothing, attack: subscribe_many },
 ];
@@ -27,7 +28,7 @@ fn pattern(number: usize) -> String {
 }
 
 /// Subscribes to patterns, a thousand in each command.
-fn psubscribe(client: &mut Client, patterns: std::ops::Range<usize>) -> Result<()> {
+fn psubscribe(client: &mut Client, patterns: std::ops::Range<usize>, pattern: fn(usize) -> String) -> Result<()> {
     const STEP: usize = 1000;
     for first in patterns.clone().step_by(STEP) {
         let step = first..patterns.end.min(first + STEP);
@@ -43,7 +44,7 @@ fn psubscribe(client: &mut Client, patterns: std::ops::Range<usize>) -> Result<(
 
 fn publish_patterns(site: &Site) -> Result<()> {
     let mut subscriber = site.client()?;
-    psubscribe(&mut subscriber, 0..site.count(PATTERNS))?;
+    psubscribe(&mut subscriber, 0..site.count(PATTERNS), pattern)?;
     site.repeat(&[b"PUBLISH".to_vec(), channel(), b"text".to_vec()])
 }
 
@@ -52,16 +53,25 @@ fn publish_pattern_clients(site: &Site) -> Result<()> {
     let mut subscribers = Vec::new();
     for number in 0..site.count(200) {
         let mut subscriber = site.client()?;
-        psubscribe(&mut subscriber, number * EACH..(number + 1) * EACH)?;
+        psubscribe(&mut subscriber, number * EACH..(number + 1) * EACH, pattern)?;
         subscribers.push(subscriber);
     }
     site.repeat(&[b"PUBLISH".to_vec(), channel(), b"text".to_vec()])
 }
 
+/// Writes a key with a long name, of which a client hears that has many patterns for what happens to keys.
+fn events_patterns(site: &Site) -> Result<()> {
+    let mut subscriber = site.client()?;
+    right(subscriber.call(&["CONFIG", "SET", "notify-keyspace-events", "KA"])?)?;
+    // Many channels end in such a class: each of the patterns is looked at.
+    psubscribe(&mut subscriber, 0..site.count(PATTERNS), |number| format!("*a*b*c{number}[a-z]"))?;
+    site.repeat(&[b"SET".to_vec(), channel(), b"text".to_vec()])
+}
+
 /// Publishes from very many connections at once to one client with many patterns.
 fn publish_by_many(site: &Site) -> Result<()> {
     let mut subscriber = site.client()?;
-    psubscribe(&mut subscriber, 0..site.count(PATTERNS))?;
+    psubscribe(&mut subscriber, 0..site.count(PATTERNS), pattern)?;
     let mut publishers = (0..site.count(PUBLISHERS)).map(|_| site.client()).collect::<Result<Vec<_>>>()?;
     let publish = [b"PUBLISH".to_vec(), channel(), b"text".to_vec()];
     loop {
