@@ -191,12 +191,12 @@ fn search<const PREFIX: usize>(rows: &[RowEntry], name: &[u8]) -> Result<usize, 
 }
 
 impl<'t, const PREFIX: usize> Probe<'t, PREFIX> {
-    /// Reads one order of each cache line that the next step looks at.
+    /// Reads one order of each cache line that the next step looks at. The result is small: callers add some up.
     #[inline]
     pub fn touch(&self) -> usize {
         const LINE_ORDERS: usize = 64 / size_of::<u64>();
         let near = self.run.orders[self.from..].iter().take(2 * NEAR).step_by(LINE_ORDERS);
-        near.map(|order| *order as usize).sum()
+        near.fold(0, |seen, order| seen | (*order as usize & 1))
     }
 
     /// The first row of this order, if there is one: nearly always the one that is looked for. Else the rows behind its
