@@ -6,11 +6,27 @@ use haypile_log::{History, HistoryStart, Next, Origin, Record, Through};
 use haypile_store::FollowError;
 use haypile_store::testing::node::{MemoryBases, NoReaders};
 use haypile_store::testing::pair::{Pair, holds, run};
+use haypile_store::testing::unowned;
+
+/// How many sequences a test runs.
+fn cases(usual: u64) -> u64 {
+    std::env::var("HAYPILE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
 
 #[test]
 fn a_follower_holds_what_its_leader_held_at_the_same_index() {
-    let cases = std::env::var("HAYPILE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40);
-    (0..cases).for_each(|seed| drop(run(&MemoryBases, seed)));
+    (0..cases(40)).for_each(|seed| drop(run(&MemoryBases, seed)));
+}
+
+#[test]
+fn a_compaction_of_a_follower_drops_nothing_that_its_leader_has() {
+    let mut seen = unowned::Seen::default();
+    for seed in 0..cases(24) {
+        let of_seed = unowned::run(&MemoryBases, seed);
+        seen.ahead += of_seed.ahead;
+        seen.dropped += of_seed.dropped;
+    }
+    assert!(seen.ahead > 100 && seen.dropped > 100, "it has not come to it: {seen:?}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Stores for tests, here and in the crates above: in memory, in a temporary directory, with a base that can pretend to
 //! be cold or fail (`FaultBase`), and a machine on which a store is run against a plain map while it is flushed,
-//! reopened, killed and denied its disk (`model`), and a pair of which one store follows the other (`pair`).
+//! reopened, killed and denied its disk (`model`), and pairs of which one store follows the other (`pair`, `unowned`).
 
 mod base;
 pub mod model;
 mod mortal;
 pub mod node;
 pub mod pair;
+pub mod unowned;
 mod world;
 
 pub use base::FaultBase;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Opens a base, again after it was closed, with the rows it had.
-pub type OpenBase = Arc<dyn Fn() -> Arc<dyn Base>>;
+pub type OpenBase = Arc<dyn Fn() -> Arc<dyn Base> + Send + Sync>;
 
 /// Where the bases of nodes come from.
 pub trait Bases {
