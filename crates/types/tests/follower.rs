@@ -1,7 +1,8 @@
-//! Readers beside a follower that takes one record after the other: whatever a record changes, under the locks of their keys they
-//! see all of it or nothing. The leader transfers between strings, moves elements between lists and between sets, gives members of a
-//! sorted set other scores, delivers a stream's entries to a group, sets all fields of a hash anew and exchanges databases; generations of the follower are frozen,
-//! flushed and compacted all the time. `HAYPILE_SEED` chooses what is written.
+//! Readers beside a follower that takes one record after the other: whatever a record changes, under the locks of their
+//! keys they see all of it or nothing. The leader transfers between strings, moves elements between lists and between
+//! sets, gives members of a sorted set other scores, delivers a stream's entries to a group, sets all fields of a hash
+//! anew and exchanges databases; generations of the follower are frozen, flushed and compacted all the time.
+//! `HAYPILE_SEED` chooses what is written.
 
 use haypile_log::testing::Random;
 use haypile_store::base::{Base, Step, Tier};
@@ -52,7 +53,7 @@ struct Stripes {
     everything: RwLock<()>,
 }
 
-/// What a reader holds.
+/// The locks that a reader holds.
 type Held<'l> = (RwLockReadGuard<'l, ()>, Vec<RwLockReadGuard<'l, ()>>);
 
 impl Stripes {
@@ -254,7 +255,8 @@ fn write(txn: &mut Txn<'_>, random: &mut Random, version: u64) {
     }
 }
 
-/// What reads: its name, and a read of the whole under the locks of its keys, which panics where it sees a part of a record.
+/// A kind of reads: its name, and the read of a whole under the locks of its keys, which panics where it sees a part of
+/// a record.
 type Kind = (&'static str, fn(&Readers<'_>, &mut Random));
 
 const KINDS: [Kind; 9] = [
@@ -329,7 +331,7 @@ impl Readers<'_> {
         assert_eq!(verified, Ok(()), "a member and its place are of two records");
     }
 
-    /// What is pending by entry and by consumer, and how many the group says.
+    /// Compares the pending entries with those of each consumer and with the group's counts.
     fn group(&self) {
         let _held = self.lock(&["stream"]);
         let mut txn = self.begin();
@@ -457,7 +459,7 @@ fn check_base(base: &dyn Base) {
     assert_eq!(versions.len(), 1, "a generation ends in the middle of a record: {versions:?}");
 }
 
-/// What was read.
+/// The numbers of reads.
 #[derive(Default)]
 struct Counts {
     reads: [AtomicU64; KINDS.len()],

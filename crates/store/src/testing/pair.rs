@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Steps between the checkpoint and the comparison.
 const STEPS: u64 = 25;
 
-/// What a leader is opened with.
+/// Sets the options of a leader.
 pub fn leads(options: &mut StoreOptions) {
     options.databases = DATABASES + 1;
     options.memtable_bytes = 64 << 10;
@@ -25,7 +25,7 @@ pub fn leads(options: &mut StoreOptions) {
     options.log.retention.bytes = 1 << 30;
 }
 
-/// What a follower is opened with.
+/// Sets the options of a follower.
 pub fn follows(options: &mut StoreOptions) {
     leads(options);
     options.log.follows = true;

@@ -86,7 +86,7 @@ impl Open<'_> {
     }
 }
 
-/// What happened, for who asks whether it was worth it.
+/// Counts of a run, which say whether it came to what it is for.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Rows of transactions that had not ended which the follower had after a compaction.
