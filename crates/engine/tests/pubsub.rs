@@ -473,8 +473,8 @@ fn what_takes_long_to_match_is_left_to_the_pool() {
     assert_eq!(server.reply(1), ":1");
 }
 
-/// Events are told by the run that makes them, under the locks of its keys: where matching them takes long, that is no run of an
-/// event loop.
+/// Events are told by the run that makes them, under the locks of its keys: where matching them takes long, that is no
+/// run of an event loop.
 #[test]
 fn a_change_that_takes_long_to_tell_is_left_to_the_pool() {
     let mut server = Server::new();

@@ -383,7 +383,8 @@ impl PubSub {
         Some(audience)
     }
 
-    /// Subtracts from `steps` those of the matcher that `audience` takes for a plain channel; false if these do not suffice.
+    /// Subtracts from `steps` those of the matcher that `audience` takes for a plain channel; false if there are too
+    /// few.
     pub fn matches_within(&self, channel: &[u8], steps: &mut u64) -> bool {
         let candidates = {
             let registry = self.read();

@@ -159,8 +159,8 @@ impl Pool {
         in_lanes + self.movers.queued()
     }
 
-    /// Ends the threads, each after its job, and waits for them. Jobs that no thread has begun are dropped: the event loops
-    /// have ended, so nobody hears of them, and what they were to write was never acknowledged.
+    /// Ends the threads, each after its job, and waits for them. Jobs that no thread has begun are dropped: the event
+    /// loops have ended, so nobody hears of them, and what they were to write was never acknowledged.
     pub fn close(&self) {
         self.loaders.close();
         self.runners.close();

@@ -76,8 +76,8 @@ impl Engine {
         self.reserve_with(session, bytes, bytes)
     }
 
-    /// Counts bytes that a client's session is about to keep, as `reserve_reply` counts a reply. That the client reads its
-    /// replies does not spare it: these bytes do not leave.
+    /// Counts bytes that a client's session is about to keep, as `reserve_reply` counts a reply. That the client reads
+    /// its replies does not spare it: these bytes do not leave.
     pub(crate) fn reserve(&self, session: &Session, bytes: usize) -> bool {
         self.reserve_with(session, bytes, 0)
     }
