@@ -377,7 +377,7 @@ impl Server {
 }
 
 /// A request as clients send it.
-fn request(words: &[&[u8]]) -> Vec<u8> {
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
