@@ -52,7 +52,8 @@ impl Budget {
     }
 
     pub fn give_back(&self, charge: u64) {
-        self.charged.fetch_sub(charge, Ordering::SeqCst);
+        let charged = self.charged.fetch_sub(charge, Ordering::SeqCst);
+        assert!(charged >= charge, "only what was charged is given back: {charge} of {charged}");
     }
 
     pub fn charged(&self) -> u64 {
@@ -68,5 +69,19 @@ impl Budget {
         self.limit.swap(0, Ordering::SeqCst);
         // A read-modify-write, so that it has its place among those of `take`.
         self.charged.fetch_add(0, Ordering::SeqCst)
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "only what was charged is given back: 3 of 2")]
+    fn nothing_is_given_back_twice() {
+        let budget = Budget::new();
+        budget.force(5);
+        budget.give_back(3);
+        budget.give_back(3);
     }
 }

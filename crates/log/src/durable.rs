@@ -42,6 +42,8 @@ impl Durability {
 }
 
 /// How far the log has got in each respect, and the durability that is asked for. Read without a lock.
+///
+/// Invariant: `synced <= written <= last`, and none of them ever goes back.
 #[derive(Debug)]
 pub(crate) struct Reached {
     last: AtomicU64,
@@ -96,15 +98,73 @@ impl Reached {
     /// Called with the queue locked.
     #[inline]
     pub(crate) fn set_last(&self, last: Index) {
+        debug_assert_eq!(last, self.last().next(), "indexes are given out without gaps");
         self.last.store(last.0, Ordering::Release);
     }
 
     /// Called with the state locked, as is `set_synced`.
     pub(crate) fn set_written(&self, written: Index) {
+        assert!(
+            self.written() <= written && written <= self.last(),
+            "what is written never goes back, and an index was given out for it: {written}, {self:?}"
+        );
         self.written.store(written.0, Ordering::Release);
     }
 
     pub(crate) fn set_synced(&self, synced: Index) {
+        assert!(
+            self.synced() <= synced && synced <= self.written(),
+            "what is synced never goes back, and is written: {synced}, {self:?}"
+        );
         self.synced.store(synced.0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Record 5 is synced, 7 written, 8 the last one.
+    fn reached() -> Reached {
+        let reached = Reached::new(Index(5), Durability::Os);
+        (6..=8).for_each(|index| reached.set_last(Index(index)));
+        reached.set_written(Index(7));
+        reached
+    }
+
+    #[test]
+    fn the_setting_decides_what_is_durable() {
+        let reached = reached();
+        assert_eq!(reached.durable(), Index(7));
+        reached.ask(Durability::Fsync);
+        assert_eq!(reached.durable(), Index(5));
+        reached.set_synced(Index(6));
+        assert_eq!(reached.durable(), Index(6));
+        reached.ask(Durability::Os);
+        assert_eq!(reached.durable(), Index(7));
+    }
+
+    #[test]
+    #[should_panic(expected = "what is written never goes back")]
+    fn what_is_written_never_goes_back() {
+        reached().set_written(Index(6));
+    }
+
+    #[test]
+    #[should_panic(expected = "an index was given out for it")]
+    fn what_has_no_index_is_not_written() {
+        reached().set_written(Index(9));
+    }
+
+    #[test]
+    #[should_panic(expected = "what is synced never goes back")]
+    fn what_is_synced_never_goes_back() {
+        reached().set_synced(Index(4));
+    }
+
+    #[test]
+    #[should_panic(expected = "and is written")]
+    fn what_is_not_written_is_not_synced() {
+        reached().set_synced(Index(8));
     }
 }

@@ -376,6 +376,7 @@ pub(crate) fn clean_mark(salt: Salt, last: Index, entry: Entry) -> [u8; GROUP_HE
 /// Makes `group` (room for its header, then records as [`RecordHeader::encode`] leaves them) ready to be written to the
 /// segment with this salt. Sealing again for another segment is allowed.
 pub(crate) fn seal(group: &mut [u8], salt: Salt, first: Index, synced: Index, entry: Entry) {
+    assert!(synced < first, "what a group says to be synced lies before it");
     let record_bytes = (group.len() - GROUP_HEADER_BYTES) as u32;
     GroupHeader { record_bytes, first, synced, entry }.encode(salt, group);
     let mut at = GROUP_HEADER_BYTES;

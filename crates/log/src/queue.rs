@@ -148,6 +148,8 @@ impl Queue {
         self.full.extend(part);
         let old = std::mem::take(&mut self.current);
         if !self.long {
+            let before = self.ring.back().map(|(_, last)| *last);
+            assert!(before.is_none_or(|before| before < self.last), "each chunk has records, in order");
             self.ring.push_back((old, self.last));
         }
         self.long = bytes > CHUNK_BYTES;

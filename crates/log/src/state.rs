@@ -104,12 +104,12 @@ pub(crate) struct State {
 
     /// Taken from the queue, not written: the active segment has no room, or the write failed.
     pub held: VecDeque<Part>,
-    /// Invariant: in order and without gaps, ends at `written`; begins at or below `synced + 1`.
+    /// Invariant: in order and without gaps, from `synced + 1` to `written`.
     pub retained: VecDeque<Retained>,
     /// The newest retained entry may not grow: a sync in progress covers exactly what is in it.
     pub retained_closed: bool,
+    /// Changed by `Shared::set_written` and `Shared::set_synced` alone, which keep `Shared::reached` in step and assert the order.
     pub written: Index,
-    /// Invariant: `synced <= written`.
     pub synced: Index,
     pub written_charge: u64,
     pub synced_charge: u64,
@@ -319,13 +319,11 @@ impl Shared {
     }
 
     pub(crate) fn set_written(&self, state: &mut State, written: Index) {
-        debug_assert!(written >= state.written);
         state.written = written;
         self.reached.set_written(written);
     }
 
     pub(crate) fn set_synced(&self, state: &mut State, synced: Index) {
-        debug_assert!(synced >= state.synced && synced <= state.written);
         state.synced = synced;
         self.reached.set_synced(synced);
     }
@@ -386,11 +384,26 @@ impl State {
         !self.rotating && self.failed.is_none() && !self.recover_wanted && !self.stop && self.active.is_some()
     }
 
+    /// Puts a segment behind those that there are.
+    pub(crate) fn push_segment(&mut self, held: Held) {
+        if let Some(before) = self.segments.last() {
+            assert!(
+                before.segment.header.number < held.segment.header.number,
+                "segments are in the order of their numbers"
+            );
+            assert!(before.last < held.first, "a record counts in one segment: {before:?}, {held:?}");
+        }
+        self.segments.push(held);
+    }
+
     /// Drops from memory what is synced through `synced`.
     pub(crate) fn release(&mut self, synced: Index) {
         while self.retained.front().is_some_and(|entry| entry.last <= synced) {
             let entry = self.retained.pop_front().expect("there is a front");
             self.synced_charge += entry.charge;
         }
+        assert!(self.synced_charge <= self.written_charge, "what is not written is not synced");
+        let first = self.retained.front().map(|entry| entry.first);
+        assert!(first.is_none_or(|first| first <= synced.next()), "what is not synced stays in memory: {first:?}");
     }
 }

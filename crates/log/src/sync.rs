@@ -100,7 +100,7 @@ impl Shared {
 
     /// The spare takes the place of the active segment, all of which is synced.
     fn rotate(&self, state: &mut MutexGuard<'_, State>) {
-        debug_assert_eq!(state.synced, state.written);
+        assert_eq!(state.synced, state.written, "a segment that follows is used only after the one before is synced");
         let Some(spare) = state.spare.take() else {
             // A reservation is given only for what fits the segments at hand, so there should be one.
             state.recover_wanted = true;
@@ -108,7 +108,7 @@ impl Shared {
             return;
         };
         let written = state.written;
-        state.segments.push(Held {
+        state.push_segment(Held {
             segment: spare.segment.clone(),
             first: written.next(),
             last: written,
@@ -142,20 +142,25 @@ impl Shared {
     /// Writes every record above the synced index into a new segment that supersedes the others from there on. Also the
     /// way in which a log begins its first segment. The caller sees to it that nobody is writing.
     pub(crate) fn recover(&self, state: &mut MutexGuard<'_, State>) {
-        debug_assert!(!state.writing);
+        assert!(!state.writing, "nobody writes into a segment that is given up");
         state.recover_wanted = false;
         state.rotating = false;
         (state.writing, state.recovering) = (true, true);
         // From here on no reservation is given, so those that are out can be counted.
         let charged = self.budget.freeze();
         let held = &mut state.held;
-        self.queue.lock().take(held);
+        let appended = {
+            let mut queue = self.queue.lock();
+            queue.take(held);
+            queue.last()
+        };
         let (synced, number) = (state.synced, state.next_number);
         state.next_number += 1;
-        let outstanding = charged - state.synced_charge;
+        let outstanding = charged.checked_sub(state.synced_charge).expect("what is synced was charged");
         let need = outstanding + state.need;
         let header = self.segment_header(state, number, synced.next());
         let (image, last) = state.unsynced_image(&header);
+        assert_eq!(last, appended, "every record is synced, retained or held");
         let result = MutexGuard::unlocked(state, || self.make_segment(&header, need, &image));
         match result {
             Ok((segment, file, bytes)) => {
@@ -163,7 +168,7 @@ impl Shared {
                 if let Some(old) = state.segments.last_mut() {
                     old.last = old.last.min(synced);
                 }
-                state.segments.push(Held { segment: segment.clone(), first: synced.next(), last, end, bytes });
+                state.push_segment(Held { segment: segment.clone(), first: synced.next(), last, end, bytes });
                 state.active = Some(Active { segment, file, offset: end, bytes });
                 let held_charge: u64 = state.held.drain(..).map(|part| part.charge).sum();
                 state.written_charge += held_charge;
@@ -263,9 +268,11 @@ impl State {
                 add(group, first, entry);
                 rest = behind;
             }
+            assert_eq!(retained.first, last.next(), "what is not synced is in memory, without gaps");
             last = retained.last;
         }
         for part in &self.held {
+            assert_eq!(part.first, last.next(), "what is not written is held, without gaps");
             add(&part.bytes, part.first, part.entry);
             last = part.last;
         }

@@ -48,7 +48,7 @@ impl Shared {
 
     /// Writes what is in the queue, and again what others ask to be written meanwhile; true if somebody else is to be woken.
     pub(crate) fn drive(&self, state: &mut MutexGuard<'_, State>) -> bool {
-        debug_assert!(!state.writing);
+        assert!(!state.writing, "one thread writes at a time");
         state.writing = true;
         let mut for_others = false;
         for _ in 0..ROUNDS_MAX {
@@ -82,6 +82,8 @@ impl Shared {
         let (segment, file) = (active.segment.clone(), active.file.clone());
         let (offset, synced) = (active.offset, state.synced);
         let mut part = state.held.pop_front().expect("its length was just read");
+        assert_eq!(part.first, state.written.next(), "records are written in their order, without gaps");
+        assert!(length <= part.charge, "a group is never longer than its charge");
         let result = MutexGuard::unlocked(state, || {
             seal(&mut part.bytes, segment.header.salt, part.first, synced, part.entry);
             write_all_at(&*file, &part.bytes, offset)
@@ -162,6 +164,7 @@ impl State {
             && !self.retained_closed
             && newest.bytes.as_ptr_range().end == part.bytes.as_ptr()
         {
+            debug_assert_eq!(newest.last.next(), part.first);
             newest.bytes.unsplit(part.bytes);
             newest.last = part.last;
             newest.charge += part.charge;
