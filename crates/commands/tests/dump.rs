@@ -55,7 +55,7 @@ fn values_of_all_types_and_sizes_come_back() {
     both_ways(|store, settle| {
         let mut client = Client::new(store);
         // Few in the meta row; some in rows; more than one step has.
-        for count in [1, 5, 70, 300, 3000] {
+        for count in [1i64, 5, 70, 300, 3000] {
             line(&mut client, "FLUSHALL");
             let elements: Vec<String> = (0..count).map(|n| format!("e{}", n * 11 % count)).collect();
             let numbers: Vec<String> = (0..count).map(|n| (n * n * 1000 - 500).to_string()).collect();
