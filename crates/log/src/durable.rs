@@ -1,5 +1,5 @@
-//! The one place that decides what durable means: which records count as durable under a setting, and which of the log's
-//! steps makes them so.
+//! The one place that decides what durable means: which records count as durable under a setting, and which of the
+//! log's steps makes them so.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -32,7 +32,8 @@ impl Durability {
         }
     }
 
-    /// Whether a sync makes records durable: written records are synced at once, and whoever waits for them is woken after it.
+    /// Whether a sync makes records durable: written records are synced at once, and whoever waits for them is woken
+    /// after it.
     pub(crate) fn comes_with_sync(self) -> bool {
         match self {
             Durability::Os => false,
