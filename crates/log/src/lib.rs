@@ -51,6 +51,7 @@ pub use histories::{Applied, Histories};
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
 pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
 pub use options::{Options, Retention};
+pub use queue::NotNext;
 pub use reader::{Next, Reader, Through};
 pub use replay::{Progress, Record, Replay};
 pub use survey::Cut;

@@ -18,9 +18,9 @@ use crate::files::write_all_at;
 use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin, clean_mark};
 use crate::histories::{Applied, Histories};
 use crate::options::Options;
-use crate::queue::Queue;
+use crate::queue::{NotNext, Queue};
 use crate::reader::Reader;
-use crate::replay::Replay;
+use crate::replay::{Record, Replay};
 use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
 use crate::survey::{Cut, Survey};
 
@@ -248,24 +248,18 @@ impl Log {
         self.shared.append(&mut self.shared.queue.lock(), kind, time_ms, body, body_crc, charge)
     }
 
-    /// Appends a record of another log, of which this one is a copy: with the same index, time and body. Called under the
-    /// latches that order the memtable.
+    /// Appends a record of another log, of which this one is a copy: with the same index, term, entry, time and body. Called
+    /// under the latches that order the memtable. The record's history is the caller's to compare.
     ///
-    /// # Panics
-    /// The index is that of the record after the last one.
-    pub fn append_at(
-        &self,
-        reserved: Reservation<'_>,
-        index: Index,
-        kind: Kind,
-        time_ms: u64,
-        body: &[u8],
-        body_crc: u32,
-    ) {
-        let charge = self.redeem(reserved, body.len());
+    /// # Errors
+    /// The record does not come next: another log may say anything. Nothing has happened.
+    pub fn append_at(&self, reserved: Reservation<'_>, record: &Record<'_>, body_crc: u32) -> Result<(), NotNext> {
+        let Record { index, term, entry, kind, time_ms, body, .. } = *record;
         let mut queue = self.shared.queue.lock();
-        queue.follow(index, time_ms);
+        queue.follow(index, Entry { term, number: entry }, time_ms)?;
+        let charge = self.redeem(reserved, body.len());
         self.shared.append(&mut queue, kind, time_ms, body, body_crc, charge);
+        Ok(())
     }
 
     /// Returns the charge of a reservation that a body of this length is about to use up.

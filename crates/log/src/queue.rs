@@ -5,6 +5,7 @@
 //! log allocates nothing. This file knows nothing of segments; `write.rs` takes parts from here.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use bytes::BytesMut;
 
@@ -43,6 +44,28 @@ pub(crate) struct Queue {
     /// Handles of full chunks, and the last index in each, in order.
     ring: VecDeque<(BytesMut, Index)>,
 }
+
+/// Why a copy does not take a record: its index is not the next one, or its term or entry goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotNext {
+    index: Index,
+    entry: Entry,
+    last: Index,
+    last_entry: Entry,
+}
+
+impl fmt::Display for NotNext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NotNext { index, entry, last, last_entry } = self;
+        write!(
+            f,
+            "record {index} (term {}, entry {}) does not follow on record {last} (term {}, entry {})",
+            entry.term, entry.number, last_entry.term, last_entry.number
+        )
+    }
+}
+
+impl std::error::Error for NotNext {}
 
 impl Queue {
     /// Goes on behind record `last`, of which the time is `time_ms`.
@@ -103,10 +126,14 @@ impl Queue {
         index
     }
 
-    /// The next record is one of another log, which has this index there: it keeps its time.
-    pub(crate) fn follow(&mut self, index: Index, time_ms: u64) {
-        assert_eq!(index, self.last.next(), "a copy takes every record, in order");
+    /// Makes ready for a record of another log, which has this index and entry there: it keeps its time.
+    pub(crate) fn follow(&mut self, index: Index, entry: Entry, time_ms: u64) -> Result<(), NotNext> {
+        if index != self.last.next() || entry < self.entry {
+            return Err(NotNext { index, entry, last: self.last, last_entry: self.entry });
+        }
+        self.begin_entry(entry);
         self.time_ms = self.time_ms.min(time_ms);
+        Ok(())
     }
 
     /// The time of the newest record.

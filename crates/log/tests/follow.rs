@@ -28,11 +28,10 @@ fn feed(leader: &Log, copy: &Log) {
     let mut reader = leader.reader(copy.last()).through(Through::Synced);
     loop {
         match reader.next().unwrap() {
-            Next::Record(Record { index, history, term, entry, kind, time_ms, body, .. }) => {
-                adopt(Some(history));
-                copy.begin_entry(term, entry);
-                let reserved = copy.reserve_within(body.len(), LONG).unwrap();
-                copy.append_at(reserved, index, kind, time_ms, body, body_crc(body));
+            Next::Record(record) => {
+                adopt(Some(record.history));
+                let reserved = copy.reserve_within(record.body.len(), LONG).unwrap();
+                copy.append_at(reserved, &record, body_crc(record.body)).unwrap();
             }
             Next::UpToDate => return adopt(None),
             Next::Gap(first) => panic!("a gap up to {first}"),
@@ -130,11 +129,31 @@ fn a_copy_has_the_same_records_at_the_same_indexes_whatever_stops() {
 }
 
 #[test]
-#[should_panic(expected = "a copy takes every record, in order")]
-fn a_copy_refuses_a_record_that_is_not_the_next_one() {
+fn a_copy_refuses_a_record_that_does_not_come_next() {
     let life = Rig::new(1).open();
-    let reserved = life.log.reserve(0).unwrap();
-    life.log.append_at(reserved, Index(3), Kind::Effects, 7, b"", body_crc(b""));
+    let take = |index, term, entry| {
+        let (history, segment, offset) = (life.history, 1, 4096);
+        let (index, kind) = (Index(index), Kind::Effects);
+        let record = Record { index, history, term, entry, kind, time_ms: 7, body: b"", segment, offset };
+        let unsynced_bytes = life.log.stats().unsynced_bytes;
+        let taken = life.log.append_at(life.log.reserve(0).unwrap(), &record, body_crc(b""));
+        if taken.is_err() {
+            assert_eq!(life.log.stats().unsynced_bytes, unsynced_bytes, "the room is given back");
+        }
+        taken.map_err(|error| error.to_string())
+    };
+    assert_eq!(take(2, 3, 5), Ok(()));
+    for (index, term, entry) in [(2, 3, 5), (4, 3, 5), (3, 3, 4), (3, 2, 9)] {
+        let why = format!("record {index} (term {term}, entry {entry}) does not follow on record 2 (term 3, entry 5)");
+        assert_eq!(take(index, term, entry), Err(why));
+        assert_eq!(life.log.last(), Index(2));
+    }
+    assert_eq!([take(3, 3, 5), take(4, 4, 1)], [Ok(()), Ok(())]);
+    life.log.sync_through(Index(4)).unwrap();
+    let mut reader = life.log.reader(Index(1));
+    for expected in [(3, 5), (3, 5), (4, 1)] {
+        assert!(matches!(reader.next(), Ok(Next::Record(record)) if (record.term, record.entry) == expected));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::role::Role;
 use crate::row::parse_meta_row;
 use crate::store::{ROOM_WAIT, Store};
 use crate::txn::Stop;
-use haypile_log::{Effect, HistoryStart, Kind, Record, Reservation, body_crc};
+use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
 
 /// Whose reads a record may not come between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,28 +80,35 @@ impl Store {
             self.flush.on_log_refused();
             FollowError::Refused(error.to_string())
         })?;
+        let mut appended = Ok(());
         let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
         let hashes = named_hashes(&effects);
         let is_exchange = effects.iter().filter_map(row_of).any(is_database_row);
         let named = if is_exchange { Named::Everything } else { Named::Keys(&hashes) };
         locks.hold(named, &mut || {
             let (reserved, effects) = taken.take().expect("a record is applied once");
-            self.take_in(record, reserved, effects);
+            appended = self.take_in(record, reserved, effects);
         });
         assert!(taken.is_none(), "the locks were held for the record");
+        appended.map_err(|error| damaged(error.to_string()))?;
         self.after_commit();
         Ok(())
     }
 
     /// Appends and applies a record while its keys are locked.
-    fn take_in(&self, record: &Record<'_>, reserved: Reservation<'_>, effects: ParsedEffects<'_, '_>) {
+    fn take_in(
+        &self,
+        record: &Record<'_>,
+        reserved: Reservation<'_>,
+        effects: ParsedEffects<'_, '_>,
+    ) -> Result<(), NotNext> {
         if effects.effects.len() > ROWS_AT_ONCE {
             let keys = effects.effects.iter().filter_map(row_of).filter_map(parse_meta_row);
             let _turn = self.staged.begin(keys);
-            self.append_and_apply(record, reserved, effects, &mut OneLatch::new(&self.memtable));
+            self.append_and_apply(record, reserved, effects, &mut OneLatch::new(&self.memtable))
         } else {
             let mut latches = self.latch_all(effects.effects);
-            self.append_and_apply(record, reserved, effects, &mut latches);
+            self.append_and_apply(record, reserved, effects, &mut latches)
         }
     }
 
@@ -113,11 +120,10 @@ impl Store {
         reserved: Reservation<'_>,
         mut effects: ParsedEffects<'_, '_>,
         latches: &mut impl Latching<'l>,
-    ) {
-        let Record { index, term, entry, kind, time_ms, body, .. } = *record;
-        self.log.begin_entry(term, entry);
-        self.log.append_at(reserved, index, kind, time_ms, body, body_crc(body));
-        self.apply(index, &mut effects, latches, self.written_at(time_ms));
+    ) -> Result<(), NotNext> {
+        self.log.append_at(reserved, record, body_crc(record.body))?;
+        self.apply(record.index, &mut effects, latches, self.written_at(record.time_ms));
+        Ok(())
     }
 
     /// Goes on with the next history of the log that this store follows.

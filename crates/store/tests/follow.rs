@@ -53,3 +53,28 @@ fn what_does_not_come_next_is_refused_and_changes_nothing() {
     holds(&pair.follower, &pair.model, 1);
     pair.compare(1);
 }
+
+#[test]
+fn a_term_that_goes_back_is_refused_and_changes_nothing() {
+    let mut pair = Pair::new(&MemoryBases, 1);
+    (0..8).for_each(|seed| pair.write(seed));
+    pair.leader.sync();
+    let follower = &pair.follower.store;
+    let last = follower.log().last();
+    let mut reader = pair.leader.store.log().reader(last).through(Through::Synced);
+    let mut follow = |term, entry| {
+        let Ok(Next::Record(next)) = reader.next() else { panic!("the next record is there") };
+        let at = |term, entry| follower.follow(&Record { term, entry, ..next }, &NoReaders);
+        let before = follower.log().last();
+        // The first one may be of any term.
+        for (older_term, older_entry) in [(term, entry - 1), (term - 1, entry + 1)] {
+            let taken = (before > last).then(|| at(older_term, older_entry));
+            assert!(matches!(taken, None | Some(Err(FollowError::Damaged(_)))), "{taken:?}");
+            assert_eq!(follower.log().last(), before);
+        }
+        at(term, entry).unwrap();
+        assert_eq!(follower.log().last(), next.index);
+    };
+    follow(3, 5);
+    follow(3, 5);
+}
