@@ -108,8 +108,8 @@ pub(crate) struct State {
     pub retained: VecDeque<Retained>,
     /// The newest retained entry may not grow: a sync in progress covers exactly what is in it.
     pub retained_closed: bool,
-    /// Changed by `Shared::set_written` and `Shared::set_synced` alone, which keep `Shared::reached` in step and assert the
-    /// order.
+    /// Changed by `Shared::set_written` and `Shared::set_synced` alone, which keep `Shared::reached` in step and assert
+    /// the order.
     pub written: Index,
     pub synced: Index,
     pub written_charge: u64,
