@@ -16,7 +16,7 @@ const ROW_HEIGHT: f64 = 22.0;
 /// The height of the title and the legend.
 const TOP: f64 = 74.0;
 /// The height of a section's heading and the numbers of its scale.
-const HEAD: f64 = 44.0;
+const HEAD: f64 = 52.0;
 const GAP: f64 = 12.0;
 
 const STYLE: &str = "\

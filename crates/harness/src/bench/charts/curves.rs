@@ -1,4 +1,4 @@
-//! Charts of curves: panels side by side, each with a few curves over the same places. SVG by hand, with colours for
+//! Charts of curves: panels side by side, each with a few curves over the same ticks. SVG by hand, with colours for
 //! light and dark pages.
 //!
 //! Ratios stand on a logarithmic scale, where half and twice are equally far from the line at 1. One legend is for all
@@ -8,7 +8,7 @@ use super::frame;
 
 const PANEL_HEIGHT: f64 = 220.0;
 const TOP: f64 = 104.0;
-/// The room for the names of the places, below the points.
+/// The room for the names of the ticks, below the points.
 const BOTTOM: f64 = 36.0;
 const CAPTION_HEIGHT: f64 = 18.0;
 /// The room for the numbers left of a panel.
@@ -56,7 +56,7 @@ impl Tone {
 pub struct Curve {
     pub name: String,
     pub tone: Tone,
-    /// One value for each place.
+    /// One value for each tick.
     pub values: Vec<f64>,
 }
 
@@ -73,15 +73,15 @@ pub enum Scale {
 pub struct Panel {
     pub title: String,
     /// The names that stand below the points.
-    pub places: Vec<String>,
+    pub ticks: Vec<String>,
     pub curves: Vec<Curve>,
     pub scale: Scale,
 }
 
-/// A peak of a curve and its reason. The caption is shown only while the curve's greatest value is at that place.
+/// A peak of a curve and its reason. The caption is shown only while the curve's greatest value is at that tick.
 #[derive(Debug)]
 pub struct Peak {
-    /// The title of the panel, the name of the curve, and the place.
+    /// The title of the panel, the name of the curve, and the tick.
     pub at: (&'static str, &'static str, &'static str),
     pub caption: &'static str,
 }
@@ -132,26 +132,26 @@ fn legend(one: Option<&str>, panels: &[Panel]) -> String {
 impl Panel {
     /// Returns whether a peak is there: the greatest value of its curve, and far above the others.
     fn has(&self, peak: &Peak) -> bool {
-        self.point(peak).is_some_and(|(place, curve)| {
+        self.point(peak).is_some_and(|(tick, curve)| {
             let mut values = curve.values.clone();
             values.sort_by(f64::total_cmp);
             let median = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
-            values.last() == curve.values.get(place) && curve.values[place] >= PEAK_MIN * median
+            values.last() == curve.values.get(tick) && curve.values[tick] >= PEAK_MIN * median
         })
     }
 
-    /// Returns the place and the curve that a peak names, if they are in this panel.
+    /// Returns the tick and the curve that a peak names, if they are in this panel.
     fn point(&self, peak: &Peak) -> Option<(usize, &Curve)> {
-        let (title, name, place) = peak.at;
+        let (title, name, tick) = peak.at;
         let curve = self.curves.iter().find(|curve| self.title == title && curve.name == name)?;
-        Some((self.places.iter().position(|other| other == place)?, curve))
+        Some((self.ticks.iter().position(|other| other == tick)?, curve))
     }
 
     fn draw(&self, axis: &Axis, left: f64, width: f64, peaks: &[(char, &Peak)]) -> String {
         let (foot, right) = (TOP + PANEL_HEIGHT, left + width);
         let y = |value: f64| foot - axis.share(value) * PANEL_HEIGHT;
-        // Points have half a place to each side.
-        let x = |place: usize| left + (place as f64 + 0.5) * width / self.places.len().max(1) as f64;
+        // Points have half a tick to each side.
+        let x = |tick: usize| left + (tick as f64 + 0.5) * width / self.ticks.len().max(1) as f64;
         let mut out = frame::text("", left, 84.0, &self.title);
         for (value, name) in axis.ticks() {
             out += &frame::line("grid", (left, y(value)), (right, y(value)));
@@ -160,21 +160,21 @@ impl Panel {
         if self.scale == Scale::Ratio {
             out += &frame::line("redis", (left, y(1.0)), (right, y(1.0)));
         }
-        for (place, name) in self.places.iter().enumerate() {
-            out += &frame::text("quiet middle", x(place), foot + 18.0, name);
+        for (tick, name) in self.ticks.iter().enumerate() {
+            out += &frame::text("quiet middle", x(tick), foot + 18.0, name);
         }
         for curve in &self.curves {
             // A value that could not be measured has no point.
             let points = curve.values.iter().enumerate().filter(|(_, value)| value.is_finite());
-            let points: Vec<(f64, f64)> = points.map(|(place, value)| (x(place), y(*value))).collect();
+            let points: Vec<(f64, f64)> = points.map(|(tick, value)| (x(tick), y(*value))).collect();
             let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
             out += &format!("<polyline class=\"curve {}\" points=\"{}\"/>\n", curve.tone.class(), list.join(" "));
             out.extend(points.iter().map(|(x, y)| curve.tone.dot(*x, *y)));
         }
         for (letter, peak) in peaks {
-            if let Some((place, curve)) = self.point(peak) {
-                let value = curve.values[place];
-                out += &frame::text("middle over", x(place), y(value) - 9.0, &format!("{value:.2} ({letter})"));
+            if let Some((tick, curve)) = self.point(peak) {
+                let value = curve.values[tick];
+                out += &frame::text("middle over", x(tick), y(value) - 9.0, &format!("{value:.2} ({letter})"));
             }
         }
         out
@@ -252,7 +252,7 @@ mod tests {
         let [first, second] = values.map(<[f64]>::to_vec);
         Panel {
             title: "A & B <c>".to_string(),
-            places: ["128 B", "1 KB", "100 KB"].map(str::to_string).to_vec(),
+            ticks: ["128 B", "1 KB", "100 KB"].map(str::to_string).to_vec(),
             curves: vec![
                 Curve { name: "GET".to_string(), tone: Tone::First, values: first },
                 Curve { name: "SET".to_string(), tone: Tone::Second, values: second },
@@ -308,7 +308,7 @@ mod tests {
     fn a_peak_has_its_figure_and_its_caption_only_while_it_is_one() {
         let drawn = |values: [f64; 5]| {
             let mut panel = panel([&values, &[1.0; 5]]);
-            panel.places = ["128 B", "1 KB", "10 KB", "32 KB", "100 KB"].map(str::to_string).to_vec();
+            panel.ticks = ["128 B", "1 KB", "10 KB", "32 KB", "100 KB"].map(str::to_string).to_vec();
             svg("Costs", None, "", &[panel], &[PEAK])
         };
         let peak = drawn([0.5, 1.0, 1.0, 1.0, 7.5]);

@@ -113,8 +113,8 @@ fn latency(tables: &[Table]) -> Result<String> {
         };
         Ok(Panel {
             title: format!("{load}, ms"),
-            places: SHOWN.map(str::to_string).to_vec(),
-            curves: vec![curve("Haypile", "ours", Tone::First)?, curve("redis-server", "Redis", Tone::Redis)?],
+            ticks: SHOWN.map(str::to_string).to_vec(),
+            curves: vec![curve("Haypile", "ours", Tone::First)?, curve("redis-server 7.0", "Redis", Tone::Redis)?],
             scale: Scale::Linear,
         })
     };
@@ -141,7 +141,7 @@ fn sizes(tables: &[Table]) -> Result<String> {
         let (get, set) = (format!("GET, {pipeline}"), format!("SET, {pipeline}"));
         Ok(Panel {
             title: pipeline.to_string(),
-            places: table.only("case", &get)?.texts("value")?,
+            ticks: table.only("case", &get)?.texts("value")?,
             curves: get_and_set(&table.only("case", &get)?, &table.only("case", &set)?, "of Redis")?,
             scale: Scale::Ratio,
         })
@@ -157,14 +157,14 @@ fn workers(tables: &[Table]) -> Result<String> {
         let (get, set) = (table.only("case", "GET, pipeline 16")?, table.only("case", "SET, pipeline 16")?);
         Ok(Panel {
             title: title.to_string(),
-            places: get.texts("workers")?,
+            ticks: get.texts("workers")?,
             curves: get_and_set(&get, &set, column)?,
             scale: Scale::Ratio,
         })
     };
     let panels = [panel("beside redis-server 7.0", "of Redis")?, panel("beside one worker", "of one worker")?];
     let title = "CPU time per request by the number of workers (lower is better)";
-    Ok(curves::svg(title, Some("1: what the panel compares with"), "", &panels, &[]))
+    Ok(curves::svg(title, Some("1 = redis-server 7.0 on the left, one worker on the right"), "", &panels, &[]))
 }
 
 fn get_and_set(get: &Table, set: &Table, column: &str) -> Result<Vec<Curve>> {
