@@ -11,6 +11,7 @@ pub(crate) mod blocked;
 pub(crate) mod client_memory;
 pub(crate) mod inbox;
 
+pub(crate) mod parts;
 pub(crate) mod patterns;
 pub(crate) mod pubsub;
 

@@ -4,11 +4,10 @@
 //! A bucket is replaced where somebody matches against it while it changes, so that nothing is locked meanwhile; otherwise
 //! it changes in place, whatever its size.
 
+use crate::clients::parts::PartedMap;
 use crate::clients::pubsub::{ByName, Name};
-use foldhash::fast::RandomState;
 use haypile_config::glob;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How much of a literal counts. Patterns with the same long beginning share a bucket.
@@ -52,7 +51,7 @@ type Bucket = Arc<Vec<Name>>;
 /// All patterns.
 #[derive(Default)]
 pub(crate) struct Patterns {
-    buckets: HashMap<Place, Bucket, RandomState>,
+    buckets: PartedMap<Place, Bucket>,
     /// Where each stands in its bucket.
     places: ByName<u32>,
 }
@@ -64,9 +63,9 @@ impl Patterns {
 
     /// Adds a pattern, which is not there yet.
     pub fn add(&mut self, pattern: &Name) {
-        let bucket = Arc::make_mut(self.buckets.entry(Place::of(pattern)).or_default());
+        let bucket = Arc::make_mut(self.buckets.or_default(Place::of(pattern)));
         debug_assert!(!self.places.contains_key(pattern), "each is added once");
-        self.places.insert(pattern.clone(), bucket.len() as u32);
+        *self.places.or_default(pattern.clone()) = bucket.len() as u32;
         bucket.push(pattern.clone());
     }
 

@@ -5,6 +5,7 @@
 //! registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the I/O pool where that takes long.
 
 use crate::clients::client_memory::ClientMemory;
+use crate::clients::parts::PartedMap;
 use crate::clients::patterns::Patterns;
 use crate::clients::session::Session;
 use foldhash::fast::RandomState;
@@ -13,7 +14,7 @@ use haypile_log::Index;
 use haypile_resp::Protocol;
 use haypile_resp::write;
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The name of a channel, or a pattern.
@@ -288,7 +289,7 @@ pub(crate) const STEPS_AT_ONCE: u64 = 20_000;
 /// Subscribers of a channel or pattern, by event loop.
 type Counts = SmallVec<[(u16, u32); 4]>;
 
-pub(crate) type ByName<T> = HashMap<Name, T, RandomState>;
+pub(crate) type ByName<T> = PartedMap<Name, T>;
 
 /// All subscriptions of all sessions.
 #[derive(Default)]
@@ -334,7 +335,7 @@ impl PubSub {
 
     fn subscribe(&self, kind: Channels, name: &Name, worker: usize) {
         let mut registry = self.write();
-        let counts = registry.of_mut(kind).entry(name.clone()).or_default();
+        let counts = registry.of_mut(kind).or_default(name.clone());
         match counts.iter_mut().find(|(of, _)| *of == worker as u16) {
             Some((_, count)) => *count += 1,
             None => counts.push((worker as u16, 1)),
@@ -437,7 +438,7 @@ impl Subscribers {
         let Change { kind, name, subscribed } = change;
         let of_kind = self.of_mut(*kind);
         if *subscribed {
-            if of_kind.entry(name.clone()).or_default().insert(session) {
+            if of_kind.or_default(name.clone()).insert(session) {
                 pubsub.subscribe(*kind, name, worker);
             }
         } else if let Some(sessions) = of_kind.get_mut(name)
