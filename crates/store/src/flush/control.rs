@@ -1,0 +1,363 @@
+//! What the flush thread and the others tell each other: bounds, requests, how the last flush ended, and why there are
+//! no writes.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the thread looks at what nobody tells it: the log's length, the disk's room.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long it waits after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Flushes that are not further apart than this follow each other.
+const QUIET_AFTER: Duration = Duration::from_secs(10);
+
+/// How far apart flushes are that make room.
+const ROOM_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Why there are no writes now.
+pub(super) struct Stopped {
+    why: String,
+    /// Those that only make room go on.
+    shrinking_goes_on: bool,
+}
+
+impl Stopped {
+    pub fn wholly(reason: &str) -> Stopped {
+        Stopped { why: format!("MISCONF Haypile cannot write: {reason}. Reads go on."), shrinking_goes_on: false }
+    }
+
+    pub fn but_for_deletions(why: String) -> Stopped {
+        Stopped { why, shrinking_goes_on: true }
+    }
+}
+
+/// What the flush thread and the others tell each other.
+pub struct FlushControl {
+    memtable_bytes: AtomicU64,
+    /// Log bytes above the applied index that start a flush.
+    log_bytes: AtomicU64,
+    /// Free bytes of the disk below which there are no writes.
+    disk_free_min_bytes: Arc<AtomicU64>,
+    /// The active generation may grow to this: by the last look, the disk has room for no more.
+    active_bytes_max: AtomicU64,
+    /// Free bytes of the disk at that look.
+    disk_free_bytes: AtomicU64,
+    /// Writes wait for a flush: what is not flushed needs the room that they want.
+    is_crowded: AtomicBool,
+    requested: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Mirrors whether `State::stopped` is set, for a look without a lock.
+    is_stopped: AtomicBool,
+    /// While the disk was short something was written that makes room: it does so when it has been flushed.
+    shrunk: AtomicBool,
+    /// The same for `State::failure`.
+    is_failing: AtomicBool,
+    /// Since when the log refuses records: it is told now and then to try again, whoever else asks it.
+    log_refused: Mutex<Option<Instant>>,
+    /// When the last generation was frozen.
+    frozen_at: Mutex<Option<Instant>>,
+    completed: AtomicU64,
+    waits_us: AtomicU64,
+    rows: AtomicU64,
+    last_us: AtomicU64,
+}
+
+/// What the flush thread is to do.
+pub(super) struct Work {
+    /// The callers' demands that a successful flush serves, and whether there are any.
+    pub forced: u64,
+    pub is_forced: bool,
+    pub closing: bool,
+    pub abandoned: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Flushes that have ended, well or badly.
+    attempts: u64,
+    /// How often a caller has asked for everything up to then in the base; up to which of these a flush has begun, and
+    /// has ended well.
+    forced: u64,
+    tried: u64,
+    served: u64,
+    closing: bool,
+    /// The thread ends without a last flush.
+    abandoned: bool,
+    closed: bool,
+    /// Why the last flush failed, if it did.
+    failure: Option<String>,
+    /// Why the store takes no writes.
+    stopped: Option<Stopped>,
+}
+
+impl FlushControl {
+    pub fn new(memtable_bytes: u64, log_bytes: u64, disk_free_min_bytes: Arc<AtomicU64>) -> Self {
+        FlushControl {
+            memtable_bytes: AtomicU64::new(memtable_bytes),
+            log_bytes: AtomicU64::new(log_bytes),
+            disk_free_min_bytes,
+            active_bytes_max: AtomicU64::new(u64::MAX),
+            disk_free_bytes: AtomicU64::new(u64::MAX),
+            is_crowded: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            is_stopped: AtomicBool::new(false),
+            shrunk: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
+            log_refused: Mutex::default(),
+            frozen_at: Mutex::default(),
+            completed: AtomicU64::new(0),
+            waits_us: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            last_us: AtomicU64::new(0),
+        }
+    }
+
+    /// The size at which a generation is frozen.
+    pub fn memtable_bytes(&self) -> u64 {
+        self.memtable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Log bytes above the applied index that start a flush.
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn disk_free_min_bytes(&self) -> u64 {
+        self.disk_free_min_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn set_disk_free_min_bytes(&self, bytes: u64) {
+        self.disk_free_min_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn active_bytes_max(&self) -> u64 {
+        self.active_bytes_max.load(Ordering::Relaxed)
+    }
+
+    pub fn set_memtable_bytes(&self, bytes: u64) {
+        self.memtable_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// A generation is full. Cheap when it was said before.
+    pub fn request(&self) {
+        if !self.requested.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed) {
+            let _state = self.state.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Why there are no writes now, or none that cannot make the data larger.
+    pub fn stopped(&self, shrinks: bool) -> Option<String> {
+        if !self.is_stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let state = self.state.lock();
+        let stopped = state.stopped.as_ref()?;
+        if shrinks && stopped.shrinking_goes_on {
+            self.shrunk.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(stopped.why.clone())
+    }
+
+    /// Stops writes wholly, until the next look at the disk finds no reason any more.
+    pub(crate) fn stop_for(&self, reason: &str) {
+        self.set_stopped(Some(Stopped::wholly(reason)));
+    }
+
+    /// Has everything up to now brought into the base, without waiting for it.
+    pub(crate) fn demand(&self) {
+        self.state.lock().forced += 1;
+        self.changed.notify_all();
+    }
+
+    /// Why the last flush failed.
+    pub fn failure(&self) -> Option<String> {
+        if !self.is_failing.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.state.lock().failure.clone()
+    }
+
+    /// The log had no room for a record.
+    #[cold]
+    pub fn on_log_refused(&self) {
+        self.log_refused.lock().get_or_insert_with(Instant::now);
+    }
+
+    /// How long ago the last generation was frozen.
+    pub fn age(&self) -> Duration {
+        self.frozen_at.lock().map_or(Duration::ZERO, |frozen| frozen.elapsed())
+    }
+
+    pub fn last_freeze(&self) -> Option<Instant> {
+        *self.frozen_at.lock()
+    }
+
+    /// Whether flushes follow each other. One that a caller asked for may be the only one for long.
+    pub fn is_busy(&self) -> bool {
+        self.frozen_at.lock().is_some_and(|frozen| frozen.elapsed() < QUIET_AFTER)
+    }
+
+    pub(super) fn set_stopped(&self, stopped: Option<Stopped>) {
+        let mut state = self.state.lock();
+        // The text tells how much room there is, which changes all the time.
+        let kind = |stopped: &Option<Stopped>| stopped.as_ref().map(|stopped| stopped.shrinking_goes_on);
+        if kind(&state.stopped) != kind(&stopped) {
+            match &stopped {
+                Some(stopped) => tracing::error!("{}", stopped.why),
+                None => tracing::info!("writes go on"),
+            }
+        }
+        if stopped.is_none() {
+            self.shrunk.store(false, Ordering::Relaxed);
+        }
+        self.is_stopped.store(stopped.is_some(), Ordering::Relaxed);
+        state.stopped = stopped;
+        self.changed.notify_all();
+    }
+
+    /// Blocks until a flush has ended or `wait` is over.
+    pub fn wait_for_progress(&self, wait: Duration) {
+        let mut state = self.state.lock();
+        let attempts = state.attempts;
+        self.changed.wait_while_for(&mut state, |state| state.attempts == attempts, wait);
+    }
+
+    /// Sleeps until there is something to do or to look at.
+    pub(super) fn wait_for_work(&self, has_failed: bool) -> Work {
+        let mut state = self.state.lock();
+        let wait = if has_failed { RETRY_INTERVAL } else { LOOK_INTERVAL };
+        let idle = |state: &mut State| {
+            !state.closing && state.forced == state.tried && (has_failed || !self.requested.load(Ordering::Relaxed))
+        };
+        self.changed.wait_while_for(&mut state, idle, wait);
+        self.requested.store(false, Ordering::Relaxed);
+        let is_forced = state.forced > state.tried;
+        state.tried = state.forced;
+        Work { forced: state.forced, is_forced, closing: state.closing, abandoned: state.abandoned }
+    }
+
+    /// Notes how a turn of the thread has ended.
+    pub(super) fn on_turn(&self, work: &Work, result: Result<(), String>) {
+        let mut state = self.state.lock();
+        state.attempts += 1;
+        if result.is_ok() {
+            state.served = work.forced;
+        }
+        self.is_failing.store(result.is_err(), Ordering::Relaxed);
+        state.failure = result.err();
+        state.closed = work.closing;
+        self.changed.notify_all();
+    }
+
+    /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be
+    /// more.
+    pub fn flush_now(&self) -> Result<(), String> {
+        let mut state = self.state.lock();
+        state.forced += 1;
+        let (mine, before) = (state.forced, state.attempts);
+        self.changed.notify_all();
+        // A flush that is under way does not count; nor does its failure.
+        let waiting = |state: &mut State| {
+            let failed = state.failure.is_some() && state.tried >= mine && state.attempts > before;
+            state.served < mine && !state.closed && !failed
+        };
+        self.changed.wait_while(&mut state, waiting);
+        if state.served >= mine {
+            Ok(())
+        } else {
+            Err(state.failure.clone().unwrap_or_else(|| "the store is closed".into()))
+        }
+    }
+
+    /// Ends the thread after a last flush, or without it.
+    pub fn stop(&self, last_flush: bool) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        state.abandoned = !last_flush;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |state| !state.closed);
+    }
+
+    /// Whether the thread is to end.
+    pub fn is_closing(&self) -> bool {
+        self.state.lock().closing
+    }
+
+    /// Waits, and returns whether the thread is to end.
+    pub fn is_closing_within(&self, wait: Duration) -> bool {
+        let mut state = self.state.lock();
+        !self.changed.wait_while_for(&mut state, |state| !state.closing, wait).timed_out()
+    }
+
+    /// Notes that a generation was frozen.
+    pub fn on_freeze(&self) {
+        *self.frozen_at.lock() = Some(Instant::now());
+    }
+
+    /// Notes how long a flush has waited for the base.
+    pub fn on_waited(&self, time: Duration) {
+        self.waits_us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Notes a flush of so many rows.
+    pub fn on_flushed(&self, rows: u64, time: Duration) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.completed.fetch_add(1, Ordering::Relaxed);
+        self.last_us.store(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// On a short disk, what deletions give back and what the log takes come free with a flush.
+    pub fn makes_room(&self) -> bool {
+        (self.shrunk.load(Ordering::Relaxed) || self.is_crowded.load(Ordering::Relaxed))
+            && self.last_freeze().is_none_or(|frozen| frozen.elapsed() > ROOM_INTERVAL)
+    }
+
+    /// Notes a look at the disk: its free bytes, and how far the active generation may grow until the next one.
+    pub fn on_disk(&self, free_bytes: u64, active_bytes_max: u64) {
+        self.disk_free_bytes.store(free_bytes, Ordering::Relaxed);
+        self.active_bytes_max.store(active_bytes_max, Ordering::Relaxed);
+    }
+
+    /// Free bytes of the disk at the last look.
+    pub fn disk_free_bytes(&self) -> u64 {
+        self.disk_free_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether what is not flushed needs the room that writes want.
+    pub fn set_crowded(&self, is_crowded: bool) {
+        self.is_crowded.store(is_crowded, Ordering::Relaxed);
+    }
+
+    /// Whether the log has refused records lately.
+    pub fn is_log_refusing(&self) -> bool {
+        self.log_refused.lock().is_some()
+    }
+
+    /// Whether the log has refused records for so long that it is to try again. If it refuses again, that begins anew.
+    pub fn is_log_to_retry(&self) -> bool {
+        self.log_refused.lock().take_if(|since| since.elapsed() > RETRY_INTERVAL).is_some()
+    }
+
+    pub fn figures(&self) -> [(&'static str, u64); 4] {
+        [
+            ("flush_waits_for_base_us", self.waits_us.load(Ordering::Relaxed)),
+            ("flushes_completed", self.completed.load(Ordering::Relaxed)),
+            ("flushed_rows", self.rows.load(Ordering::Relaxed)),
+            ("last_flush_us", self.last_us.load(Ordering::Relaxed)),
+        ]
+    }
+}

@@ -1,0 +1,76 @@
+//! What the disk has, and what that means for writes: they stop while the flush of what is in memory would find no room,
+//! and go on by themselves.
+
+use super::control::Stopped;
+use crate::store::Store;
+
+impl Store {
+    /// Free bytes of the disk, the reserve among them.
+    pub(crate) fn disk_free(&self) -> u64 {
+        let held = self.options.reserve.as_ref().map_or(0, |reserve| reserve.held_bytes());
+        (self.options.disk_free.0)().map_or(u64::MAX, |free| free.saturating_add(held))
+    }
+
+    /// What the disk must have for writes: `disk-free-min`, and room for the flush of what is in memory. So a disk that
+    /// only this store fills never lacks the room for a flush.
+    fn disk_demand(&self) -> u64 {
+        let least = self.flush.disk_free_min_bytes();
+        if least == 0 || self.options.memory_only {
+            return least;
+        }
+        least.saturating_add(self.memtable.active_bytes() + self.memtable.frozen_bytes())
+    }
+
+    /// Sets how far the active generation may grow until the next look.
+    pub(super) fn bound_active(&self, free: u64) {
+        let demand = self.disk_demand();
+        let is_bounded = demand > 0 && !self.options.memory_only;
+        let more = if is_bounded { free.saturating_sub(demand) } else { u64::MAX };
+        self.flush.on_disk(free, self.memtable.active_bytes().saturating_add(more));
+    }
+
+    /// The error reply of writes that the disk has no room for.
+    pub(crate) fn short_of_disk(&self) -> String {
+        let free = self.flush.disk_free_bytes();
+        let unflushed = match self.flush.disk_free_min_bytes() {
+            least if free < least => "less than disk-free-min".into(),
+            least => format!("{} of which are for a flush, disk-free-min is {least}", self.disk_demand() - least),
+        };
+        format!("MISCONF Haypile cannot write: the disk has {free} bytes left, {unflushed}. Reads and deletions go on.")
+    }
+
+    /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by
+    /// itself.
+    pub(super) fn look_at_the_disk(&self, failure: Option<&String>) {
+        let least = self.flush.disk_free_min_bytes();
+        let refused = self.flush.is_log_refusing();
+        let log_failure = self.log.failed();
+        if let Some(reserve) = &self.options.reserve {
+            let beside = self.disk_free().saturating_sub(reserve.held_bytes());
+            let needed = failure.is_some() || log_failure.is_some() || refused;
+            if reserve.settle(beside, least, needed) {
+                self.log.retry();
+            }
+        }
+        let free = self.disk_free();
+        let full = self.memtable.active_bytes() > self.flush.memtable_bytes();
+        self.bound_active(free);
+        let is_short = free < self.disk_demand();
+        let stopped = if let Some(missing) = self.watch.missing() {
+            Some(Stopped::wholly(&missing))
+        } else if let Some(failure) = log_failure {
+            Some(Stopped::wholly(&failure))
+        } else if let (Some(failure), true) = (failure, full) {
+            let why = format!("MISCONF Haypile cannot write: {failure}. Reads and deletions go on.");
+            Some(Stopped::but_for_deletions(why))
+        } else {
+            is_short.then(|| Stopped::but_for_deletions(self.short_of_disk()))
+        };
+        self.flush.set_crowded(is_short && free >= least);
+        self.base.pace_removals(stopped.is_some() || refused);
+        self.flush.set_stopped(stopped);
+        if self.flush.is_log_to_retry() {
+            self.log.retry();
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What is learned of a generation's rows while they are written.
+
+use super::sorted::{Row, SortedRows};
+use crate::base::{BaseError, Rows};
+use crate::memtable::TOGETHER_MAX;
+use crate::presence::Presence;
+use crate::reclaim::Orphan;
+use crate::row::Family;
+use crate::txn::PLAIN_STRING;
+use smallvec::SmallVec;
+
+/// The rows of a flush on their way to the base, and what is learned of them on the way: what the presence set is told
+/// (nobody asks it about rows that are still in the memtable), and which objects have lost their owner.
+pub(super) struct Noted<'f> {
+    rows: SortedRows<'f>,
+    presence: &'f Presence,
+    pub count: u64,
+    pub orphans: Vec<Orphan>,
+    /// The next rows, as many as the presence set is asked to fetch together.
+    window: SmallVec<[Row<'f>; TOGETHER_MAX]>,
+    at: usize,
+}
+
+impl<'f> Noted<'f> {
+    pub fn new(rows: SortedRows<'f>, presence: &'f Presence) -> Self {
+        Noted { rows, presence, count: 0, orphans: Vec::new(), window: SmallVec::new(), at: 0 }
+    }
+
+    fn next_window(&mut self) {
+        self.at = 0;
+        self.window.clear();
+        self.window.extend(self.rows.by_ref().take(TOGETHER_MAX));
+        let is_held = |row: &&[u8]| matches!(Family::of(row), Some(Family::Meta | Family::Data));
+        self.presence.prefetch(self.window.iter().map(|(row, _)| *row).filter(is_held));
+        for (row, value) in &self.window {
+            match (Family::of(row), value) {
+                (Some(Family::Meta), Some(value)) => self.presence.insert(row, value.starts_with(&PLAIN_STRING)),
+                (Some(Family::Data), Some(_)) => self.presence.insert_element(row),
+                (Some(Family::Meta | Family::Data), None) => self.presence.remove(row),
+                (Some(Family::Owner), None) => self.orphans.extend(Orphan::of(row)),
+                _ => {}
+            }
+        }
+        self.count += self.window.len() as u64;
+    }
+}
+
+impl Rows for Noted<'_> {
+    fn next_row(&mut self) -> Result<Option<(&[u8], Option<&[u8]>)>, BaseError> {
+        if self.at == self.window.len() {
+            self.next_window();
+        }
+        let row = self.window.get(self.at).copied();
+        self.at += 1;
+        Ok(row)
+    }
+}
