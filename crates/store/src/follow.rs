@@ -9,8 +9,9 @@ use crate::apply::{Latching, ParsedEffects, parse, row_of};
 use crate::databases::is_database_row;
 use crate::role::Role;
 use crate::row::parse_meta_row;
-use crate::store::{ROOM_WAIT, Store};
+use crate::store::Store;
 use crate::txn::Stop;
+use crate::txn::commit::ROOM_WAIT;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
 
 /// Whose reads a record may not come between.

@@ -10,6 +10,7 @@ mod disk;
 pub(crate) mod dying;
 mod frozen;
 mod noted;
+mod pressure;
 pub(crate) mod sorted;
 mod tidy;
 
@@ -17,6 +18,7 @@ pub(crate) use control::FlushControl;
 pub(crate) use frozen::{Frozen, encode_applied};
 
 pub use frozen::applied_row;
+pub use pressure::WritePressure;
 
 use crate::base::{BaseError, Reclaim};
 use crate::memtable::Table;

@@ -16,7 +16,8 @@ pub use mortal::MortalFiles;
 use crate::base::Base;
 use crate::base::memory::MemoryBase;
 use crate::open::OpenError;
-use crate::store::{DiskFree, Store, StoreOptions};
+use crate::options::{DiskFree, StoreOptions};
+use crate::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 

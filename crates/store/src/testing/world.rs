@@ -8,8 +8,10 @@
 use super::model::{DATABASES, Model, check, transact};
 use super::{FaultBase, MortalFiles};
 use crate::base::{Base, BaseError, Direction, Step as BaseStep, Tier};
+use crate::flush::WritePressure;
+use crate::options::StoreOptions;
 use crate::row::{self, Family};
-use crate::store::{Store, StoreOptions, WritePressure};
+use crate::store::Store;
 use crate::txn::view::View;
 use crate::txn::{Call, Mode, Pins, Stop, TxnBuffers};
 use haypile_log::testing::{FaultFiles, ForgetfulFiles, Random};

@@ -7,20 +7,24 @@
 
 use crate::apply::staged::{OneLatch, ROWS_AT_ONCE};
 use crate::apply::{Effects, Latching, OwnEffects, ParsedEffects, latch_all, parse};
+use crate::objects::lease_row;
 use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
 use crate::role::Role;
-use crate::row::{Family, parse_meta_row, space_of};
+use crate::row::{Family, ObjectId, parse_meta_row, space_of};
 use crate::store::Store;
 use crate::txn::accesses::Written;
 use crate::txn::own::print_of_row;
 use crate::txn::{Mode, Stop, Txn};
-use haypile_log::{Index, Kind, Reservation, body_crc};
+use haypile_log::{AppendError, Body, Index, Kind, Reservation, body_crc};
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long a record that is written ahead lets those who may not wait go first.
 const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a command on the I/O pool waits for room in the log or the memtable.
+pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// What a commit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +169,46 @@ impl Txn<'_> {
 }
 
 impl Store {
+    /// Room in the log for a record. Where it has to wait for the disk, an event loop moves the command to the I/O
+    /// pool.
+    #[inline]
+    pub(crate) fn reserve(&self, body_bytes: usize, mode: Mode) -> Result<Reservation<'_>, Stop> {
+        let reserved = match mode {
+            Mode::Memory | Mode::Look => self.log.reserve(body_bytes),
+            Mode::Load | Mode::Disk => self.log.reserve_within(body_bytes, ROOM_WAIT),
+        };
+        reserved.map_err(|error| match error {
+            AppendError::Busy if mode == Mode::Memory => Stop::Long,
+            error => {
+                self.flush.on_log_refused();
+                Stop::Refused(format!("MISCONF Haypile cannot write: {error}. Reads go on."))
+            }
+        })
+    }
+
+    /// A fresh object id.
+    pub(crate) fn issue_object(&self, mode: Mode) -> Result<ObjectId, Stop> {
+        let lease = |until: u64, waits: bool| {
+            let mode = if waits { mode } else { Mode::Memory };
+            self.put_system(&[(&lease_row(), Some(&until.to_be_bytes()))], mode)
+        };
+        // An event loop that finds the lease used up while another thread asks for more goes to the I/O pool.
+        self.objects.issue(mode == Mode::Disk, lease)?.ok_or(Stop::Long)
+    }
+
+    /// Writes system rows of the store's own as a record.
+    pub(crate) fn put_system(&self, rows: &[(&[u8], Option<&[u8]>)], mode: Mode) -> Result<(), Stop> {
+        let mut body = Body::new();
+        for (row, value) in rows {
+            match value {
+                Some(value) => body.put(&[row], &[value]),
+                None => body.delete(&[row]),
+            };
+        }
+        self.commit_own(body.bytes(), crate::now_ms(), mode)?;
+        Ok(())
+    }
+
     /// Takes room in the log for a record with this body; what may fail or wait of a commit is over then.
     #[inline]
     pub(crate) fn propose(&self, body: &[u8], time_ms: u64, mode: Mode) -> Result<Proposal<'_>, Stop> {

@@ -226,6 +226,14 @@ pub const PLAIN_STRING: [u8; 2] = [1, 0];
 /// Nobody is left to read it: the connections are closed by then.
 const STOPPING: &str = "ERR the server is stopping";
 
+impl Store {
+    /// Begins a transaction. It borrows the memory of `buffers`; `Txn::finish` gives it back.
+    #[inline]
+    pub fn begin<'s>(&'s self, buffers: TxnBuffers, call: Call<'s>) -> Txn<'s> {
+        Txn::new(self, buffers, call)
+    }
+}
+
 impl<'s> Txn<'s> {
     pub(crate) fn new(store: &'s Store, buffers: TxnBuffers, call: Call<'s>) -> Self {
         let touch = match call.mode {

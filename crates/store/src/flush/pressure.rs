@@ -1,0 +1,106 @@
+//! Back-pressure: whether writes may come, should slow down, or must stop. Asked before locks are taken.
+
+use crate::store::Store;
+use crate::txn::Stop;
+use std::time::{Duration, Instant};
+
+/// How willing the store is to take writes: asked before locks are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WritePressure {
+    Go,
+    /// The flush is falling behind: wait so long before the next write.
+    Slow(Duration),
+    /// No writes now; the text of the error reply. Reads go on.
+    Stop(String),
+}
+
+/// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size
+/// at which it is frozen itself: early enough that they hardly ever get to the end of it.
+const SLOW_FROM: f64 = 0.75;
+
+/// And from here on there are none, if the generation has been on its way for longer than `LATE`: before that, one very
+/// large transaction may have filled the next one beyond its size.
+const SLOW_UNTIL: f64 = 1.5;
+const LATE: Duration = Duration::from_secs(5);
+
+/// The wait where a generation is full and will be frozen at once.
+const FREEZE_WAIT: Duration = Duration::from_millis(1);
+
+const TOO_FAR_BEHIND: &str = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
+
+/// The longest wait of one write. It grows with the fourth power of the way between: 12 ms where the next generation is
+/// full, less than 1 ms until nine tenths of it are.
+const SLOW_MAX: Duration = Duration::from_secs(1);
+
+/// How often what is written ahead on the I/O pool looks whether there is room again.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
+
+/// How long what is written ahead waits for the flush: it may be the rest of a command that has run for minutes, and
+/// holds up nobody but those who want its keys.
+const AHEAD_WAIT: Duration = Duration::from_secs(120);
+
+impl Store {
+    /// Whether writes may come, should slow down, or must stop.
+    pub fn pressure(&self) -> WritePressure {
+        let stopped = self.flush.stopped(false);
+        let is_beyond = stopped.is_none() && self.memtable.active_bytes() > self.flush.active_bytes_max();
+        self.pressure_unless(if is_beyond { Some(self.short_of_disk()) } else { stopped })
+    }
+
+    /// Whether writes are refused now.
+    pub fn refuses_writes(&self) -> bool {
+        matches!(self.pressure(), WritePressure::Stop(_))
+    }
+
+    fn pressure_unless(&self, stopped: Option<String>) -> WritePressure {
+        if let Some(why) = stopped {
+            return WritePressure::Stop(why);
+        }
+        let part = self.memtable.active_bytes() as f64 / self.flush.memtable_bytes() as f64;
+        if part < SLOW_FROM {
+            return WritePressure::Go;
+        }
+        if self.options.memory_only {
+            let why = "OOM command not allowed when used memory > 'maxmemory'.";
+            return if part <= 1.0 { WritePressure::Go } else { WritePressure::Stop(why.into()) };
+        }
+        if let Some(failure) = self.flush.failure().filter(|_| part > 1.0) {
+            return WritePressure::Stop(format!("MISCONF Haypile cannot write: {failure}. Reads go on."));
+        }
+        if self.memtable.frozen_bytes() == 0 {
+            // It is frozen as soon as it is full.
+            return if part <= 1.0 { WritePressure::Go } else { WritePressure::Slow(FREEZE_WAIT) };
+        }
+        if part >= SLOW_UNTIL && self.flush.age() > LATE {
+            return WritePressure::Stop(TOO_FAR_BEHIND.into());
+        }
+        let way = ((part - SLOW_FROM) / (SLOW_UNTIL - SLOW_FROM)).min(1.0);
+        WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
+    }
+
+    /// The same for a command that cannot make the data larger: in `engine memory`, and on a disk that is short, it is
+    /// what makes room.
+    pub fn pressure_to_shrink(&self) -> WritePressure {
+        let stopped = self.flush.stopped(true);
+        // A flush that fails for want of room may need what is deleted now.
+        let has_memory = || self.memtable.active_bytes() as f64 <= self.flush.memtable_bytes() as f64 * SLOW_UNTIL;
+        if stopped.is_none() && (self.options.memory_only || self.flush.failure().is_some() && has_memory()) {
+            return WritePressure::Go;
+        }
+        self.pressure_unless(stopped)
+    }
+
+    /// Blocks until the store takes more, for who writes much: what is written ahead on the I/O pool, and an import.
+    /// Until a flush has made room, because more is going to come.
+    pub fn wait_for_room(&self) -> Result<(), Stop> {
+        let started = Instant::now();
+        loop {
+            match self.pressure() {
+                WritePressure::Go => return Ok(()),
+                WritePressure::Slow(_) if started.elapsed() < AHEAD_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
+                WritePressure::Slow(_) => return Err(Stop::Refused(TOO_FAR_BEHIND.into())),
+                WritePressure::Stop(why) => return Err(Stop::Refused(why)),
+            }
+        }
+    }
+}

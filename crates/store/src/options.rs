@@ -1,0 +1,43 @@
+//! What a store is opened with.
+
+use crate::reserve::Reserve;
+use std::sync::Arc;
+
+/// Asks the disk for its free bytes.
+#[derive(Clone)]
+pub struct DiskFree(pub Arc<dyn Fn() -> Option<u64> + Send + Sync>);
+
+impl std::fmt::Debug for DiskFree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DiskFree({:?})", (self.0)())
+    }
+}
+
+/// What a store is opened with. Sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// How the log is kept; its `dir` is the log's own directory.
+    pub log: haypile_log::Options,
+    pub databases: u32,
+    /// A generation of the memtable is frozen at this size.
+    pub memtable_bytes: u64,
+    /// Or when so much of the log would have to be replayed.
+    pub flush_log_bytes: u64,
+    /// 0 switches the row cache off.
+    pub row_cache_bytes: u64,
+    pub presence_bytes: u64,
+    /// Bound of one transaction's record.
+    pub txn_bytes_max: u64,
+    /// Whether a plain SET of a cold key does without reading whether it exists; DBSIZE is an estimate then.
+    pub blind_set: bool,
+    /// No base: nothing is ever flushed, `memtable_bytes` is the bound of the data, nothing survives a stop.
+    pub memory_only: bool,
+    /// Writes stop while the disk has less room than this, beside what is still to be flushed. 0: they never stop.
+    pub disk_free_min_bytes: u64,
+    /// Free bytes of the disk, if they can be told.
+    pub disk_free: DiskFree,
+    /// Holds a part of `disk_free_min_bytes`.
+    pub reserve: Option<Arc<Reserve>>,
+    /// The secret of a new store's key hashes. An existing one keeps its own.
+    pub hash_seed: u64,
+}
