@@ -4,7 +4,7 @@
 //! anyway, and only where the stamp changes: once a second at most for times, so that readers of a hot key do not take
 //! its cache line from each other. Nothing of this is stored. What a transaction does with stamps is in `accesses`.
 
-use crate::txn::next_random;
+use crate::random::next_random;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What a stamp says: a time in seconds, or, with the first bit set, the minute of the last use and a count, as in

@@ -4,6 +4,7 @@
 use crate::row::{Space, SystemScope, system_row};
 use haypile_log::Index;
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -239,6 +240,9 @@ impl Databases {
 pub fn encode_counts(counts: &CountsAt) -> Vec<u8> {
     counts.iter().flat_map(|count| count.to_be_bytes()).collect()
 }
+
+/// Changes of counters: few, and mostly of one space.
+pub(crate) type CountChanges = SmallVec<[(Space, Counter, i64); 3]>;
 
 #[cfg(test)]
 mod tests {

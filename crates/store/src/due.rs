@@ -33,8 +33,8 @@ impl Store {
             .collect()
     }
 
-    /// The same from the base of one database: reads the disk, for the I/O pool. Deadlines that the memtable has
-    /// deleted meanwhile may be among them; who removes the key looks at it anyway.
+    /// Returns passed deadlines from the base of one database: reads the disk, for the I/O pool. Deadlines that the
+    /// memtable has deleted meanwhile may be among them; who removes the key looks at it anyway.
     pub fn due_in_base(&self, database: u32, now_ms: u64, max: usize) -> Result<Vec<Due>, String> {
         let space = self.databases.space(database);
         let (from, _) = row::family_range(Family::Expire, space);

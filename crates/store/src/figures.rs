@@ -1,4 +1,4 @@
-//! What the store counts of itself, for INFO and /metrics.
+//! Figures that the store counts of itself, for INFO and /metrics.
 
 use crate::store::Store;
 use std::sync::atomic::Ordering;
@@ -11,12 +11,12 @@ impl Store {
         figures
     }
 
-    /// Those of the base alone: may wait for it.
+    /// Returns the figures of the base alone: may wait for it.
     pub fn base_figures(&self) -> Vec<(&'static str, u64)> {
         self.base.figures()
     }
 
-    /// Without those of the base; waits for nothing that takes long.
+    /// Returns the figures without the base's; waits for nothing that takes long.
     pub fn own_figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         let log = self.log.stats();
         let mut figures = vec![

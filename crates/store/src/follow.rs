@@ -4,13 +4,13 @@
 //! The leader applied a record while it held the locks of its keys. Who reads the follower in steps holds them, too, so
 //! that the caller is asked for them: by the hashes of the keys that the record names.
 
-use crate::apply::staged::{OneLatch, ROWS_AT_ONCE};
-use crate::apply::{Latching, ParsedEffects, parse, row_of};
+use crate::apply::staged::ROWS_AT_ONCE;
+use crate::apply::{Latching, OneLatch, ParsedEffects, parse, row_of};
 use crate::databases::is_database_row;
 use crate::role::Role;
 use crate::row::parse_meta_row;
+use crate::stop::Stop;
 use crate::store::Store;
-use crate::txn::Stop;
 use crate::txn::commit::ROOM_WAIT;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
 

@@ -25,11 +25,13 @@ mod objects;
 mod open;
 mod options;
 mod presence;
+mod random;
 mod reclaim;
 mod reserve;
 mod role;
 mod room;
 pub mod row;
+mod stop;
 mod store;
 pub mod testing;
 mod txn;
@@ -52,15 +54,13 @@ pub use open::OpenError;
 pub use options::{DiskFree, StoreOptions};
 pub use reserve::Reserve;
 pub use room::{Room, Taken};
-pub use row::{Key, ObjectId, ScanPosition, Slot, Space};
+pub use row::{Key, ObjectId, PLAIN_STRING, ScanPosition, Slot, Space};
+pub use stop::{Mode, Stop};
 pub use store::Store;
 pub use txn::commit::Committed;
 pub use txn::view::View;
 pub use txn::visit::RowPresence;
-pub use txn::{
-    Call, KeyEvent, KeyLocks, Lacking, Lookups, Mode, PLAIN_STRING, Pins, Presence, Ready, Savepoint, Stop, Txn,
-    TxnBuffers,
-};
+pub use txn::{Call, KeyEvent, KeyLocks, Lacking, Lookups, Pins, Presence, Ready, Savepoint, Txn, TxnBuffers};
 pub use value::Value;
 
 /// The wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.

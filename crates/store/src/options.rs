@@ -1,4 +1,4 @@
-//! What a store is opened with.
+//! The options with which a store is opened.
 
 use crate::reserve::Reserve;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ impl std::fmt::Debug for DiskFree {
     }
 }
 
-/// What a store is opened with. Sizes in bytes.
+/// The options of a store. Sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// How the log is kept; its `dir` is the log's own directory.

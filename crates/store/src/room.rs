@@ -3,8 +3,7 @@
 //! The store knows nothing of clients. It hands on the question, and gives back what was taken when the command has
 //! ended: from then on its reply is counted where it waits to be sent.
 
-use crate::store::Store;
-use crate::txn::{Mode, Stop, Txn};
+use crate::stop::Stop;
 use std::sync::Arc;
 
 /// Who counts what commands collect.
@@ -25,24 +24,12 @@ pub struct Taken {
     bytes: usize,
 }
 
-impl Store {
-    /// Has `room` asked from now on.
-    pub fn set_room(&self, room: Arc<dyn Room>) {
-        // Once for each store that is opened.
-        let _ = self.room.set(room);
-    }
-}
-
-impl Txn<'_> {
-    /// Room for what the command is going to collect: none yet. On an event loop, where nothing is collected that is
-    /// long, no one is asked.
-    pub fn room(&self) -> Taken {
-        let room = (self.call.mode == Mode::Disk).then(|| self.store.room.get().cloned()).flatten();
+impl Taken {
+    /// None yet; without `room`, nobody is asked.
+    pub(crate) fn of(room: Option<Arc<dyn Room>>) -> Taken {
         Taken { room, bytes: 0 }
     }
-}
 
-impl Taken {
     /// Sees to it that there is room for `bytes` in all.
     ///
     /// # Errors

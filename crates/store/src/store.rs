@@ -262,6 +262,12 @@ impl Store {
         self.staged.holds(key)
     }
 
+    /// Has `room` asked from now on.
+    pub fn set_room(&self, room: Arc<dyn crate::room::Room>) {
+        // Once for each store that is opened.
+        let _ = self.room.set(room);
+    }
+
     /// The base's bytes on disk.
     pub fn base_disk_bytes(&self) -> u64 {
         self.base.disk_bytes()

@@ -1,9 +1,7 @@
 //! A look, about once a second, at whether the store's files are still there. While some are missing, writes are
 //! refused; what is only in memory goes to the base as far as that is there, and the log then goes on by itself.
 
-use crate::base::BaseError;
-use crate::store::Store;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -28,50 +26,30 @@ impl Watch {
     pub(crate) fn missing(&self) -> Option<String> {
         self.state.lock().missing.clone()
     }
-}
 
-impl Store {
-    /// The watching thread's life: until `close`.
-    pub(crate) fn run_watch(&self) {
-        let mut state = self.watch.state.lock();
+    /// Notes what a look has found missing, if anything.
+    pub(crate) fn on_look(&self, missing: &Option<String>) {
+        self.state.lock().missing.clone_from(missing);
+    }
+
+    /// The watching thread's life: looks now and then, until `stop`.
+    pub(crate) fn run(&self, look: impl Fn()) {
+        let mut state = self.state.lock();
         while !state.closing {
-            self.watch.changed.wait_for(&mut state, INTERVAL);
+            self.changed.wait_for(&mut state, INTERVAL);
             if !state.closing {
-                parking_lot::MutexGuard::unlocked(&mut state, || self.look());
+                MutexGuard::unlocked(&mut state, &look);
             }
         }
         state.closed = true;
-        self.watch.changed.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Looks at all files, and stops writes where some are missing; says which.
-    fn look(&self) -> Option<String> {
-        if self.options.memory_only {
-            // Nothing outlives the process anyway.
-            return None;
-        }
-        let log = self.log.look();
-        for path in log.unneeded {
-            tracing::warn!("{} was removed while the server runs; it is not needed", path.display());
-        }
-        let base = self.base.look().err().map(|error: BaseError| error.to_string());
-        let missing = log.missing.or(base);
-        self.watch.state.lock().missing.clone_from(&missing);
-        if let Some(missing) = &missing {
-            // The flush thread may be at it for long, and says so itself afterwards.
-            self.flush.stop_for(missing);
-            self.flush.demand();
-        }
-        missing
-    }
-
-    /// Ends the thread; what was missing at the end.
-    pub(crate) fn stop_watch(&self) -> Option<String> {
-        let mut state = self.watch.state.lock();
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
         state.closing = true;
-        self.watch.changed.notify_all();
-        self.watch.changed.wait_while(&mut state, |state| !state.closed);
-        drop(state);
-        self.look()
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |state| !state.closed);
     }
 }

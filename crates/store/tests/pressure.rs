@@ -1,5 +1,5 @@
-//! Back-pressure and room, rule by rule, each with the test that fails without it: writers slowed and refused, disks that
-//! are full or fail, a base that is behind, what gives room back.
+//! Back-pressure and room, rule by rule, each with the test that fails without it: writers slowed and refused, disks
+//! that are full or fail, a base that is behind, what gives room back.
 
 mod machine;
 

@@ -4,45 +4,22 @@
 //! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). What gives
 //! a record its index is the other half of a commit, in `commit`.
 
+mod latches;
 pub(crate) mod staged;
+mod written;
+
+pub(crate) use latches::{Latched, Latches, Latching, OneLatch, latch_all};
+pub(crate) use written::{Written, access_of};
 
 use crate::databases::dead_space;
-use crate::memtable::{Change, Memtable, Shard, shard_of_row};
+use crate::memtable::Change;
 use crate::reclaim::Orphan;
 use crate::row::{Family, Space, parse_expire_row};
 use crate::store::Store;
-use crate::txn::Counts;
-use crate::txn::accesses::Written;
-use crate::txn::own::{Op, Overlay};
+use crate::txn::own::Op;
 use crate::value::Value;
 use haypile_log::{Effect, Index};
-use parking_lot::MutexGuard;
-use smallvec::SmallVec;
 use std::collections::HashMap;
-
-/// A shard by its number, latched.
-pub(crate) type Latched<'a> = (usize, MutexGuard<'a, Shard>);
-
-/// The latches of the shards that a record touches, in order.
-pub(crate) type Latches<'a> = SmallVec<[Latched<'a>; 2]>;
-
-/// Latches under which rows are written.
-pub(crate) trait Latching<'a> {
-    /// The latch of the shard that a row lives in; `None` if it is not among the held ones.
-    fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>>;
-}
-
-impl<'a> Latching<'a> for Latches<'a> {
-    #[inline]
-    fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>> {
-        let shard = shard_of_row(row);
-        let at = match self.len() {
-            1 => 0,
-            _ => self.binary_search_by_key(&shard, |(held, _)| *held).ok()?,
-        };
-        self.get_mut(at).filter(|(held, _)| *held == shard)
-    }
-}
 
 /// One write of a row.
 pub(crate) struct Write<'w> {
@@ -62,33 +39,6 @@ pub(crate) trait Effects {
     fn take_writes(&mut self, apply: impl FnMut(Write<'_>));
     /// Hands out what it adds to counters.
     fn counts(&self, add: impl FnMut(Space, u8, i64));
-}
-
-/// The effects of a transaction: those written ahead, or the rest.
-pub(crate) struct OwnEffects<'t> {
-    pub overlay: &'t mut Overlay,
-    pub is_ahead: bool,
-    pub counts: &'t Counts,
-}
-
-impl Effects for OwnEffects<'_> {
-    #[inline]
-    fn body(&self) -> &[u8] {
-        if self.is_ahead { self.overlay.ahead_body() } else { self.overlay.body_bytes() }
-    }
-
-    #[inline]
-    fn take_writes(&mut self, mut apply: impl FnMut(Write<'_>)) {
-        let apply = |row: &[u8], op, value: &[u8], before| apply(Write { row, op, value, before });
-        if self.is_ahead { self.overlay.on_written_ahead(apply) } else { self.overlay.take_writes(false, apply) }
-    }
-
-    #[inline]
-    fn counts(&self, mut add: impl FnMut(Space, u8, i64)) {
-        if !self.is_ahead {
-            self.counts.iter().for_each(|&(space, counter, delta)| add(space, counter as u8, delta));
-        }
-    }
 }
 
 /// The effects of a record that comes as bytes.
@@ -154,7 +104,7 @@ impl Store {
     fn apply_write(&self, latched: &mut Latched<'_>, write: Write<'_>, index: Index, written: Written) -> i64 {
         let (shard, latch) = latched;
         let Write { row, op, value, before } = write;
-        let access = self.access_of_written(written, latch, row);
+        let access = written.on(latch, row, &self.cache);
         if let Some(change) = op.change(value) {
             return latch.change(row, change, before, index, access);
         }
@@ -179,6 +129,11 @@ impl Store {
             return latch.delete_element(row, index);
         }
         latch.put(row, value, index, access)
+    }
+
+    /// Returns what the writes of a record leave that is not a transaction's.
+    pub(crate) fn written_at(&self, time_ms: u64) -> Written {
+        Written::At(self.access_policy.fresh(time_ms))
     }
 
     /// The latches of all shards that these effects write to.
@@ -209,25 +164,4 @@ pub(crate) fn parse<'a>(body: &'a [u8], into: &mut Vec<Effect<'a>>) -> Result<()
         into.push(effect);
     }
     Ok(())
-}
-
-/// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows
-/// must not fall into a freeze either.
-#[inline]
-pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item = &'r [u8]>) -> Latches<'a> {
-    let mut shards: SmallVec<[usize; 16]> = SmallVec::new();
-    for row in rows {
-        let shard = shard_of_row(row);
-        if shards.last() != Some(&shard) {
-            shards.push(shard);
-        }
-    }
-    if shards.is_empty() {
-        shards.push(0);
-    }
-    if shards.len() > 1 {
-        shards.sort_unstable();
-        shards.dedup();
-    }
-    shards.into_iter().map(|shard| (shard, memtable.latch(shard))).collect()
 }

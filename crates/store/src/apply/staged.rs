@@ -4,17 +4,12 @@
 //! one before it: so the keys that it touches are known here while it is under way, and are read under their locks. A
 //! freeze waits for its end: a generation has all of a record or nothing.
 
-use crate::apply::{Latched, Latches, Latching};
-use crate::memtable::{Memtable, shard_of_row};
 use crate::row::Key;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Commits of more rows are applied in steps: those of fewer hold their latches for about a tenth of a millisecond.
 pub(crate) const ROWS_AT_ONCE: usize = 512;
-
-/// Rows of one shard that are applied before others have a chance to take its latch.
-const ROWS_IN_STEP: usize = 64;
 
 /// A key by its slot and its hash: that another one has both is so rare that it may wait.
 #[inline]
@@ -72,36 +67,6 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.staged.any.store(false, Ordering::Release);
         *self.staged.keys.write() = Vec::new();
-    }
-}
-
-/// The latch of one shard at a time, changed from row to row.
-pub(crate) struct OneLatch<'a> {
-    memtable: &'a Memtable,
-    latches: Latches<'a>,
-    rows: usize,
-}
-
-impl<'a> OneLatch<'a> {
-    pub fn new(memtable: &'a Memtable) -> Self {
-        OneLatch { memtable, latches: Latches::new(), rows: 0 }
-    }
-}
-
-impl<'a> Latching<'a> for OneLatch<'a> {
-    fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>> {
-        let shard = shard_of_row(row);
-        let is_held = self.latches.first().is_some_and(|(held, _)| *held == shard);
-        if !is_held || self.rows == ROWS_IN_STEP {
-            if let Some((_, latch)) = self.latches.pop() {
-                // Those who wait have it first.
-                MutexGuard::unlock_fair(latch);
-            }
-            self.latches.push((shard, self.memtable.latch(shard)));
-            self.rows = 0;
-        }
-        self.rows += 1;
-        self.latches.first_mut()
     }
 }
 

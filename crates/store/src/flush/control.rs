@@ -1,5 +1,5 @@
-//! What the flush thread and the others tell each other: bounds, requests, how the last flush ended, and why there are
-//! no writes.
+//! The control of the flush, by which its thread and the others talk: bounds, requests, how the last flush ended, and
+//! why there are no writes.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const ROOM_INTERVAL: Duration = Duration::from_secs(2);
 /// Why there are no writes now.
 pub(super) struct Stopped {
     why: String,
-    /// Those that only make room go on.
+    /// Whether writes that only make room go on.
     shrinking_goes_on: bool,
 }
 
@@ -35,7 +35,7 @@ impl Stopped {
     }
 }
 
-/// What the flush thread and the others tell each other.
+/// The control of the flush thread.
 pub struct FlushControl {
     memtable_bytes: AtomicU64,
     /// Log bytes above the applied index that start a flush.
@@ -55,7 +55,7 @@ pub struct FlushControl {
     is_stopped: AtomicBool,
     /// While the disk was short something was written that makes room: it does so when it has been flushed.
     shrunk: AtomicBool,
-    /// The same for `State::failure`.
+    /// Mirrors whether `State::failure` is set.
     is_failing: AtomicBool,
     /// Since when the log refuses records: it is told now and then to try again, whoever else asks it.
     log_refused: Mutex<Option<Instant>>,
@@ -67,7 +67,7 @@ pub struct FlushControl {
     last_us: AtomicU64,
 }
 
-/// What the flush thread is to do.
+/// The next turn of the flush thread.
 pub(super) struct Work {
     /// The callers' demands that a successful flush serves, and whether there are any.
     pub forced: u64,

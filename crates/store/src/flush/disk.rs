@@ -1,7 +1,8 @@
-//! What the disk has, and what that means for writes: they stop while the flush of what is in memory would find no room,
+//! The room on the disk, and whether writes go on: they stop while the flush of what is in memory would find no room,
 //! and go on by themselves.
 
 use super::control::Stopped;
+use crate::base::BaseError;
 use crate::store::Store;
 
 impl Store {
@@ -11,8 +12,8 @@ impl Store {
         (self.options.disk_free.0)().map_or(u64::MAX, |free| free.saturating_add(held))
     }
 
-    /// What the disk must have for writes: `disk-free-min`, and room for the flush of what is in memory. So a disk that
-    /// only this store fills never lacks the room for a flush.
+    /// Returns how many free bytes the disk must have for writes: `disk-free-min`, and room for the flush of what is in
+    /// memory. So a disk that only this store fills never lacks the room for a flush.
     fn disk_demand(&self) -> u64 {
         let least = self.flush.disk_free_min_bytes();
         if least == 0 || self.options.memory_only {
@@ -72,5 +73,26 @@ impl Store {
         if self.flush.is_log_to_retry() {
             self.log.retry();
         }
+    }
+
+    /// Looks at all files, and stops writes where some are missing; says which.
+    pub(crate) fn look_at_files(&self) -> Option<String> {
+        if self.options.memory_only {
+            // Nothing outlives the process anyway.
+            return None;
+        }
+        let log = self.log.look();
+        for path in log.unneeded {
+            tracing::warn!("{} was removed while the server runs; it is not needed", path.display());
+        }
+        let base = self.base.look().err().map(|error: BaseError| error.to_string());
+        let missing = log.missing.or(base);
+        self.watch.on_look(&missing);
+        if let Some(missing) = &missing {
+            // The flush thread may be at it for long, and says so itself afterwards.
+            self.flush.stop_for(missing);
+            self.flush.demand();
+        }
+        missing
     }
 }

@@ -3,17 +3,12 @@
 //! what is worth it asks for a flush.
 
 use crate::reclaim::{BIG_OBJECT_BYTES, Orphan};
-use crate::row::{Family, Space, family_range};
-use crate::store::Store;
+use crate::row::Space;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Objects whose size is asked for, of each generation; the others count as the average of these.
 const MEASURED_MAX: usize = 1000;
-
-/// How far apart such flushes are.
-const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Of the active generation: noted under a latch of the memtable, and forgotten under all of them, by a freeze.
 #[derive(Default)]
@@ -51,34 +46,22 @@ impl Dying {
         *noted = Noted::default();
         self.count.store(0, Ordering::Relaxed);
     }
-}
 
-impl Store {
-    /// Whether the base has so much that a flush would show it to be dead. Asks the base for sizes, once for each.
-    pub(crate) fn flush_gives_room(&self) -> bool {
-        if self.flush.last_freeze().is_some_and(|frozen| frozen.elapsed() < INTERVAL) {
-            return false;
-        }
-        let mut noted = self.dying.noted.lock();
+    /// Whether the base has so much that a flush would show it to be dead. Asks for the sizes of objects and spaces,
+    /// once for each.
+    pub fn is_worth_a_flush(&self, object_bytes: impl Fn(&Orphan) -> u64, space_bytes: impl Fn(Space) -> u64) -> bool {
+        let mut noted = self.noted.lock();
         let (objects, spaces) = (std::mem::take(&mut noted.objects), std::mem::take(&mut noted.spaces));
         drop(noted);
         // Commits note more meanwhile; none of it is forgotten, for only this thread freezes.
-        let object_bytes: u64 = objects.iter().map(|orphan| self.orphan_bytes(orphan)).sum();
-        let space_bytes: u64 = spaces.iter().map(|space| self.space_bytes(*space)).sum();
-        let mut noted = self.dying.noted.lock();
+        let object_bytes: u64 = objects.iter().map(object_bytes).sum();
+        let space_bytes: u64 = spaces.iter().map(|space| space_bytes(*space)).sum();
+        let mut noted = self.noted.lock();
         noted.measured += objects.len() as u64;
         noted.object_bytes += object_bytes;
         noted.space_bytes += space_bytes;
         let average = noted.object_bytes / noted.measured.max(1);
-        let others = self.dying.count.load(Ordering::Relaxed).saturating_sub(noted.measured);
+        let others = self.count.load(Ordering::Relaxed).saturating_sub(noted.measured);
         noted.object_bytes + average * others + noted.space_bytes >= BIG_OBJECT_BYTES
-    }
-
-    fn space_bytes(&self, space: Space) -> u64 {
-        [Family::Meta, Family::Data, Family::Score, Family::Owner, Family::Expire]
-            .map(|family| family_range(family, space))
-            .iter()
-            .map(|(from, until)| self.base.bytes_in(from, until))
-            .sum()
     }
 }

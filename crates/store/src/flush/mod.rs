@@ -24,8 +24,8 @@ use crate::base::{BaseError, Reclaim};
 use crate::memtable::Table;
 use crate::objects::settled_row;
 use crate::role::Role;
+use crate::stop::Mode;
 use crate::store::Store;
-use crate::txn::Mode;
 use control::Work;
 use noted::Noted;
 use sorted::{OwnRows, SortedRows};
@@ -45,6 +45,9 @@ const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How often it looks whether the base has caught up.
 const BASE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How far apart flushes are that only show the base what is dead.
+const DEAD_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Store {
     /// The flush thread's life: until `close`.
@@ -105,6 +108,14 @@ impl Store {
         let logged = self.log.stats().since_applied_bytes;
         let logged_max = self.flush.log_bytes().max(2 * self.options.log.segment_bytes);
         self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > logged_max
+    }
+
+    /// Whether the base has so much that a flush would show it to be dead.
+    fn flush_gives_room(&self) -> bool {
+        if self.flush.last_freeze().is_some_and(|frozen| frozen.elapsed() < DEAD_INTERVAL) {
+            return false;
+        }
+        self.dying.is_worth_a_flush(|orphan| self.orphan_bytes(orphan), |space| self.space_bytes(space))
     }
 
     /// Why the last flush failed, if it did: after `close`, what the log has to bring back at the next start.
@@ -187,7 +198,8 @@ impl Store {
         self.on_unlinked(&gone);
     }
 
-    /// The same for who holds `frozen` and has seen that nothing waits there; returns what it took.
+    /// Takes a generation that was flushed out of the memtable, and returns it. The caller holds `frozen`, and has seen
+    /// that nothing waits there.
     fn unlink_flushed(&self) -> Vec<Arc<Table>> {
         if !self.memtable.has_frozen() {
             return Vec::new();

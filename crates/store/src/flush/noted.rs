@@ -1,12 +1,11 @@
-//! What is learned of a generation's rows while they are written.
+//! The rows of a generation on their way to the base, from which the presence set and the reclaimer learn.
 
 use super::sorted::{Row, SortedRows};
 use crate::base::{BaseError, Rows};
 use crate::memtable::TOGETHER_MAX;
 use crate::presence::Presence;
 use crate::reclaim::Orphan;
-use crate::row::Family;
-use crate::txn::PLAIN_STRING;
+use crate::row::{Family, PLAIN_STRING};
 use smallvec::SmallVec;
 
 /// The rows of a flush on their way to the base, and what is learned of them on the way: what the presence set is told

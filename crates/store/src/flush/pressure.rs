@@ -1,7 +1,7 @@
 //! Back-pressure: whether writes may come, should slow down, or must stop. Asked before locks are taken.
 
+use crate::stop::Stop;
 use crate::store::Store;
-use crate::txn::Stop;
 use std::time::{Duration, Instant};
 
 /// How willing the store is to take writes: asked before locks are taken.
@@ -78,8 +78,8 @@ impl Store {
         WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
     }
 
-    /// The same for a command that cannot make the data larger: in `engine memory`, and on a disk that is short, it is
-    /// what makes room.
+    /// Whether a command may come that cannot make the data larger: in `engine memory`, and on a disk that is short, it
+    /// is what makes room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
         let stopped = self.flush.stopped(true);
         // A flush that fails for want of room may need what is deleted now.

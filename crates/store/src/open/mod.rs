@@ -119,7 +119,7 @@ impl Store {
             return Err(error);
         }
         store.start_thread("reclaim", Store::run_reclaims);
-        store.start_thread("watch", Store::run_watch);
+        store.start_thread("watch", |store| store.watch.run(|| drop(store.look_at_files())));
         Ok(store)
     }
 
@@ -218,8 +218,9 @@ impl Store {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let missing = self.stop_watch();
-        self.stop_reclaims();
+        self.watch.stop();
+        let missing = self.look_at_files();
+        self.reclaimer.stop();
         self.stop_flushes(last_flush);
         let closed = self.log.close();
         self.base.close();

@@ -5,8 +5,8 @@
 
 use crate::reclaim::Orphan;
 use crate::row::{self, ObjectId, RowKey, Slot, Space, SystemScope, system_row};
+use crate::stop::Mode;
 use crate::store::Store;
-use crate::txn::Mode;
 
 const NAME: &[u8] = b"ahead/";
 

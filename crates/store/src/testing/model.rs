@@ -6,10 +6,11 @@
 use crate::base::Direction;
 use crate::databases::{COUNTERS, Counter};
 use crate::memtable::{Change, Patch, Splice};
-use crate::row::{self, Family, Key, ObjectId, RowKey, ScanPosition, Slot};
+use crate::row::{self, Family, Key, ObjectId, PLAIN_STRING, RowKey, ScanPosition, Slot};
+use crate::stop::Stop;
 use crate::txn::view::View;
 use crate::txn::visit::RowPresence;
-use crate::txn::{PLAIN_STRING, Presence, Savepoint, Stop, Txn};
+use crate::txn::{Presence, Savepoint, Txn};
 use haypile_log::testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

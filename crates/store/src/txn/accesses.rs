@@ -5,11 +5,10 @@
 //! that counts, and for a client that asked to leave no traces, does a write look for what was noted before.
 
 use crate::access::{Access, Touch};
-use crate::apply::Latching;
-use crate::memtable::{RowEntry, Shard};
+use crate::apply::{Latching, Written, access_of};
+use crate::random::next_random;
 use crate::row::{self, Key, RowKey};
-use crate::store::Store;
-use crate::txn::{Txn, next_random};
+use crate::txn::Txn;
 use std::collections::HashMap;
 
 /// How often or when its own keys were used, where a transaction knows it better than the store.
@@ -34,14 +33,6 @@ impl OwnAccesses {
             };
         }
     }
-}
-
-/// What a write leaves on the rows of keys.
-#[derive(Clone, Copy)]
-pub(crate) enum Written {
-    At(Access),
-    /// What the key has, or this if it is new.
-    Kept(Access),
 }
 
 impl<'s> Txn<'s> {
@@ -73,7 +64,7 @@ impl<'s> Txn<'s> {
         self.store.access_policy.frequency(self.access(key), self.now_ms())
     }
 
-    /// What is noted of a key that is there.
+    /// Returns what is noted of a key that is there.
     pub fn access(&self, key: &Key<'_>) -> Access {
         let row = row::meta_row(key);
         if let Some(access) = self.accesses.as_ref().filter(|_| !self.committed).and_then(|own| own.noted.get(&row)) {
@@ -82,7 +73,7 @@ impl<'s> Txn<'s> {
         if !self.keeps_accesses() && self.own_key(key).is_some() {
             return self.fresh_access();
         }
-        let held = self.store.access(&self.store.memtable.latch_of(key), &row, key);
+        let held = access_of(&self.store.memtable.latch_of(key), &row, key, &self.store.cache);
         held.unwrap_or_else(|| self.fresh_access())
     }
 
@@ -120,7 +111,7 @@ impl<'s> Txn<'s> {
         !matches!(self.touch, Touch::Time(_)) && !self.is_rehearsal()
     }
 
-    /// It has looked up a key that it has written itself.
+    /// Notes a lookup of a key that the transaction has written itself.
     #[cold]
     pub(crate) fn touch_own(&mut self, key: &Key<'_>) {
         let before = self.access(key);
@@ -161,34 +152,5 @@ impl<'s> Txn<'s> {
                 entry.stamp().set(*access);
             }
         }
-    }
-}
-
-impl Store {
-    /// What is noted in memory of a key that is there.
-    fn access(&self, shard: &Shard, row: &[u8], key: &Key<'_>) -> Option<Access> {
-        match shard.find(key) {
-            Some(entry) => Some(entry).filter(|entry| entry.is_live()).map(|entry: &RowEntry| entry.stamp().get()),
-            None => self.cache.access(row),
-        }
-    }
-
-    /// What the writes of a record leave that is not a transaction's.
-    pub(crate) fn written_at(&self, time_ms: u64) -> Written {
-        Written::At(self.access_policy.fresh(time_ms))
-    }
-
-    /// What a write leaves on a row.
-    #[inline]
-    pub(crate) fn access_of_written(&self, written: Written, shard: &Shard, row: &[u8]) -> Access {
-        match written {
-            Written::At(access) => access,
-            Written::Kept(fresh) => self.kept_access(shard, row).unwrap_or(fresh),
-        }
-    }
-
-    #[cold]
-    fn kept_access(&self, shard: &Shard, row: &[u8]) -> Option<Access> {
-        self.access(shard, row, &row::parse_meta_row(row)?)
     }
 }

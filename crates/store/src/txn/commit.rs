@@ -5,17 +5,18 @@
 //! (`apply`). So the order in the log is the order in the memtable for every key, and a freeze, which takes all
 //! latches, never sees half. What writes very many rows is applied in steps (`staged`).
 
-use crate::apply::staged::{OneLatch, ROWS_AT_ONCE};
-use crate::apply::{Effects, Latching, OwnEffects, ParsedEffects, latch_all, parse};
+use crate::apply::staged::ROWS_AT_ONCE;
+use crate::apply::{Effects, Latching, OneLatch, ParsedEffects, Write, Written, latch_all, parse};
+use crate::databases::CountChanges;
 use crate::objects::lease_row;
 use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
 use crate::role::Role;
-use crate::row::{Family, ObjectId, parse_meta_row, space_of};
+use crate::row::{Family, ObjectId, Space, parse_meta_row, space_of};
+use crate::stop::{Mode, Stop};
 use crate::store::Store;
-use crate::txn::accesses::Written;
-use crate::txn::own::print_of_row;
-use crate::txn::{Mode, Stop, Txn};
+use crate::txn::Txn;
+use crate::txn::own::{Overlay, print_of_row};
 use haypile_log::{AppendError, Body, Index, Kind, Reservation, body_crc};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -41,6 +42,33 @@ pub(crate) struct Proposal<'s> {
     reserved: Reservation<'s>,
     body_crc: u32,
     time_ms: u64,
+}
+
+/// The effects of a transaction: those written ahead, or the rest.
+struct OwnEffects<'t> {
+    pub overlay: &'t mut Overlay,
+    pub is_ahead: bool,
+    pub counts: &'t CountChanges,
+}
+
+impl Effects for OwnEffects<'_> {
+    #[inline]
+    fn body(&self) -> &[u8] {
+        if self.is_ahead { self.overlay.ahead_body() } else { self.overlay.body_bytes() }
+    }
+
+    #[inline]
+    fn take_writes(&mut self, mut apply: impl FnMut(Write<'_>)) {
+        let apply = |row: &[u8], op, value: &[u8], before| apply(Write { row, op, value, before });
+        if self.is_ahead { self.overlay.on_written_ahead(apply) } else { self.overlay.take_writes(false, apply) }
+    }
+
+    #[inline]
+    fn counts(&self, mut add: impl FnMut(Space, u8, i64)) {
+        if !self.is_ahead {
+            self.counts.iter().for_each(|&(space, counter, delta)| add(space, counter as u8, delta));
+        }
+    }
 }
 
 impl Txn<'_> {

@@ -6,7 +6,8 @@
 
 use crate::base::Direction;
 use crate::memtable::{ElementRange, shard_of};
-use crate::txn::{Stop, Txn};
+use crate::stop::Stop;
+use crate::txn::Txn;
 
 /// Places that are drawn under the latch. Where so many have no row, most rows of the object were deleted.
 const ATTEMPTS: usize = 64;

@@ -23,11 +23,12 @@ mod writes;
 pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
-use crate::base::BaseError;
-use crate::databases::Counter;
+use crate::databases::CountChanges;
 use crate::limits::EncodingLimit;
+use crate::random::next_random;
 use crate::reclaim::Orphan;
 use crate::row::{self, Key, ObjectId, RowKey, Space};
+use crate::stop::{Mode, Stop};
 use crate::store::Store;
 use crate::txn::accesses::OwnAccesses;
 use crate::txn::own::{Overlay, OverlayMark};
@@ -36,36 +37,6 @@ use haypile_log::Index;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-
-/// Why a transaction cannot go on. It is dropped; nothing has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// Only the disk can answer: load the rows, then run again.
-    WouldBlock,
-    /// This is going to take long: run it on the I/O pool under its locks.
-    Long,
-    /// It needs key locks that are not held: run it under those of its keys and under `Txn::take_lacking`.
-    NeedsLocks,
-    /// It changes more than `txn-bytes-max` at once.
-    TooLarge,
-    /// The store takes no writes now; the text of the error reply.
-    Refused(String),
-    /// The disk failed or holds damaged bytes; the text of the error reply.
-    Failed(String),
-}
-
-/// Where a command runs, and so what its reads may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// On an event loop, under its key locks: never the disk.
-    Memory,
-    /// On an event loop without key locks, only to see whether the disk is needed: what it writes is dropped.
-    Look,
-    /// On the I/O pool without key locks, only to load rows: what it reads is pinned, what it writes is dropped.
-    Load,
-    /// On the I/O pool under its key locks.
-    Disk,
-}
 
 /// What a command gets from outside: all that makes it repeatable.
 #[derive(Clone, Copy)]
@@ -112,7 +83,7 @@ pub enum Presence {
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     overlay: OverlayMark,
-    counts: Counts,
+    counts: CountChanges,
     named: usize,
     database: u32,
     moved: Vec<(u32, Space)>,
@@ -133,9 +104,6 @@ struct Lapsed {
     deadline_ms: u64,
 }
 
-/// Changes of counters: few, and mostly of one space.
-pub(crate) type Counts = SmallVec<[(Space, Counter, i64); 3]>;
-
 /// Keys that a command looked up to read their values, as `keyspace_hits` and `keyspace_misses` count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
@@ -154,7 +122,7 @@ pub struct Txn<'s> {
     pub(crate) store: &'s Store,
     pub(crate) call: Call<'s>,
     pub(crate) overlay: Overlay,
-    pub(crate) counts: Counts,
+    pub(crate) counts: CountChanges,
     /// Meta rows of keys whose values it changes beside these rows.
     pub(crate) named: SmallVec<[RowKey; 1]>,
     /// Objects that this transaction made.
@@ -219,10 +187,6 @@ pub struct Ready {
 /// command moves to the I/O pool.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// The tag of an inline string, and the flag of a deadline: the two facts of a meta row that `presence` looks at. The
-/// encoding is documented in docs/format/rows.md and owned by the crate of the types, whose golden test pins both.
-pub const PLAIN_STRING: [u8; 2] = [1, 0];
-
 /// Nobody is left to read it: the connections are closed by then.
 const STOPPING: &str = "ERR the server is stopping";
 
@@ -244,7 +208,7 @@ impl<'s> Txn<'s> {
         Txn {
             store,
             overlay: buffers.overlay,
-            counts: Counts::new(),
+            counts: CountChanges::new(),
             named: SmallVec::new(),
             issued: Vec::new(),
             issued_before: 0,
@@ -375,6 +339,13 @@ impl<'s> Txn<'s> {
         if self.call.mode == Mode::Disk { Ok(()) } else { Err(Stop::Long) }
     }
 
+    /// Room for what the command is going to collect: none yet. On an event loop, where nothing is collected that is
+    /// long, no one is asked.
+    pub fn room(&self) -> crate::room::Taken {
+        let room = (self.call.mode == Mode::Disk).then(|| self.store.room.get().cloned()).flatten();
+        crate::room::Taken::of(room)
+    }
+
     /// A place to go back to. What is written after it to an object that is older counts against `txn-bytes-max`.
     pub fn savepoint(&mut self) -> Savepoint {
         self.issued_before = self.issued.len();
@@ -463,18 +434,4 @@ impl Drop for Txn<'_> {
     fn drop(&mut self) {
         self.settle();
     }
-}
-
-/// The next number of a sequence (SplitMix64).
-#[inline]
-pub(crate) fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-pub(crate) fn failed(error: &BaseError) -> Stop {
-    Stop::Failed(format!("ERR storage error: {error}"))
 }

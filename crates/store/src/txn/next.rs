@@ -6,7 +6,8 @@ use crate::access::{Stamp, Touch};
 use crate::base::{Direction, Step, Tier};
 use crate::cache::{Cached, Fill};
 use crate::row::RowKey;
-use crate::txn::{Stop, Txn, failed};
+use crate::stop::{Stop, failed};
+use crate::txn::Txn;
 use crate::value::Value;
 use std::cmp::Ordering;
 

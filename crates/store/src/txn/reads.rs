@@ -1,12 +1,13 @@
 //! Reads of single rows: *own writes → memtable → row cache → base*.
 
-use super::{Mode, PLAIN_STRING, Presence, Stop, Txn, failed};
+use super::{Presence, Txn};
 use crate::access::Touch;
 use crate::base::{BaseError, Lookup, Tier};
 use crate::cache::Cached;
 use crate::memtable::Found;
 use crate::presence::Known;
-use crate::row::{self, Key};
+use crate::row::{self, Key, PLAIN_STRING};
+use crate::stop::{Mode, Stop, failed};
 use crate::value::Value;
 
 impl Txn<'_> {

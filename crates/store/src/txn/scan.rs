@@ -4,9 +4,10 @@
 use crate::base::Direction;
 use crate::memtable::{SHARDS, Table, shard_of};
 use crate::row::{self, Family, SLOTS, ScanPosition, Slot, Space};
+use crate::stop::Stop;
 use crate::store::Store;
+use crate::txn::Txn;
 use crate::txn::visit::{Layer, STEP_ROWS};
-use crate::txn::{Stop, Txn};
 use crate::value::Value;
 use haypile_log::Index;
 

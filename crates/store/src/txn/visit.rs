@@ -8,9 +8,10 @@
 use crate::base::{Direction, Step};
 use crate::memtable::{ElementRange, Found, RowEntry, SHARDS, shard_of};
 use crate::row::{self, Family, RowKey};
+use crate::stop::{Stop, failed};
 use crate::store::Store;
+use crate::txn::Txn;
 use crate::txn::merge::{Below, Source, first};
-use crate::txn::{Stop, Txn, failed};
 use crate::value::Value;
 use haypile_log::Index;
 use std::collections::BTreeMap;

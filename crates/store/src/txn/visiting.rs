@@ -5,8 +5,9 @@
 //! goes on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives that back
 //! at once (`visit_key`), so that each key is whole and nobody waits for all of them.
 
-use super::{Stop, Txn};
+use super::Txn;
 use crate::row::Key;
+use crate::stop::Stop;
 
 /// The locks of keys, as the one who runs the transaction keeps them. Keys are named by their hash.
 pub trait KeyLocks {

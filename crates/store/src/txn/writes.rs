@@ -1,9 +1,10 @@
 //! Writes, buffered in the bytes of the record that they will be: rows, small changes of rows, counters, databases.
 
-use super::{AHEAD_BYTES, Mode, Stop, Txn};
+use super::{AHEAD_BYTES, Txn};
 use crate::databases::Counter;
 use crate::memtable::{Change, Patch, Splice};
 use crate::row::{self, Key, ObjectId, Space};
+use crate::stop::{Mode, Stop};
 use crate::txn::own::{print_of_key, print_of_row};
 use crate::value::Value;
 use std::sync::atomic::Ordering;
