@@ -135,9 +135,9 @@ mod tests {
                     *parted.or_default(key.clone()) += round;
                     *plain.entry(key.clone()).or_default() += round;
                 }
-                1 => assert_eq!(parted.get_mut(&*key).map(|value| std::mem::take(value)), {
-                    plain.get_mut(&*key).map(std::mem::take)
-                }),
+                1 => {
+                    assert_eq!(parted.get_mut(&*key).map(std::mem::take), { plain.get_mut(&*key).map(std::mem::take) })
+                }
                 _ => assert_eq!(parted.remove(&*key), plain.remove(&*key)),
             }
             assert_eq!((parted.get(&*key), parted.len()), (plain.get(&*key), plain.len()));
