@@ -72,7 +72,7 @@ words! {
         SkipMonitor = "skip_monitor",
         SkipSlowlog = "skip_slowlog",
         Asking = "asking",
-        /// Its time does not depend on the amount of data.
+        /// The command's time does not depend on the amount of data.
         Fast = "fast",
         /// Runs before the client is authenticated.
         NoAuth = "no_auth",

@@ -84,7 +84,7 @@ impl Keys {
         }
     }
 
-    /// Everything that COMMAND INFO shows.
+    /// All specs, as COMMAND INFO shows them.
     pub const fn specs(&self) -> &[KeySpec] {
         match self {
             Self::Channels(spec) => std::slice::from_ref(spec),
@@ -275,7 +275,7 @@ pub enum Begin {
 /// A key that no rule finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// Its name is not among the arguments.
+    /// The key's name is not among the arguments.
     Elsewhere,
     /// The argument behind the last STORE of SORT, which may be the value of another option.
     StoreOfSort,

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Migration<'a> {
     pub host: &'a [u8],
     pub port: u16,
-    /// Of the target, which says whether it has one of this number.
+    /// The target's database; the target says whether it has one of this number.
     pub database: i64,
     /// For the connection, for each reply, and for each piece that is sent.
     pub timeout: Duration,

@@ -30,7 +30,7 @@ pub struct Argument {
     pub multiple: bool,
     /// Each time with its word.
     pub multiple_token: bool,
-    /// Of a block or a choice.
+    /// The arguments of a block or a choice.
     pub arguments: Vec<Argument>,
 }
 

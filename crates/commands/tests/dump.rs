@@ -151,7 +151,7 @@ fn payloads_are_of_the_oldest_version_that_can_hold_them() {
     assert_eq!(dump(&mut client, "k"), b"\x00\x03hay\x0a\x00\x09\x98\x15\x21\x29\x08\xf8\xb9");
 }
 
-/// So many bytes of the form of a string, which claims to stand for others.
+/// A compressed string of `bytes` bytes, which claims to stand for `claimed`.
 fn compressed(bytes: usize, claimed: u32) -> Vec<u8> {
     let mut packed = Vec::new();
     assert!(Compressor::default().compress(&vec![b'x'; bytes], usize::MAX, &mut packed));
@@ -168,7 +168,7 @@ fn long_listpack(is_sound: bool) -> Vec<u8> {
     [&[0x80][..], &total.to_be_bytes(), &listpack].concat()
 }
 
-/// Of a payload that is wrong nothing is left, and what the key was stays.
+/// A wrong payload leaves nothing behind, and the key keeps its old value.
 #[test]
 fn what_is_refused_leaves_nothing_behind() {
     both_ways(|store, settle| {

@@ -31,7 +31,7 @@ fn idle(client: &mut Client<'_>) -> u64 {
     number(client, "OBJECT IDLETIME k")
 }
 
-/// Whoever asks for a flush means to read from the base: the memtable has nothing afterwards.
+/// Flushes all rows, so that the next read goes to the base.
 fn to_base(store: &TestStore) {
     store.flush_now().expect("flushes to memory");
 }

@@ -331,7 +331,7 @@ fn whoever_wants_a_key_under_way_waits_for_it_and_nobody_else() {
 }
 
 #[test]
-fn whoever_is_alone_does_not_wait_for_a_target() {
+fn an_exclusive_command_does_not_wait_for_a_target() {
     let dir = TempDir::new();
     let server = ours(&dir, &[]);
     let (mut client, mut other) = (server.client(), server.client());

@@ -111,18 +111,19 @@ impl Choice {
 /// in vain.
 const EXPECTED: u64 = 32;
 
-/// Places of an interval. One that is expected to have 32 elements has more than these with a probability below 10^-15.
-const PLACES: u64 = 88;
+/// The ranks that are drawn from an interval. An interval that is expected to have 32 elements has more than these with
+/// a probability below 10^-15.
+const RANKS: u64 = 88;
 
-/// The size up to which a collection is one interval, with as many places.
+/// The size up to which a collection is one interval, with as many ranks.
 const WALK_MAX: u64 = 128;
 
 /// Draws one of `count` elements, all equally likely, and gives it and its row's value to `take`.
 ///
 /// The hashes are divided into as many intervals as there are elements for `EXPECTED` each. One interval is drawn, and
-/// one of its places: the element with that number in the interval is the one; if there is none, both are drawn again.
+/// one rank in it: the element of that rank in the interval is the one; if there is none, both are drawn again.
 /// So each element comes up with the same probability, however many share its interval, and a draw reads some dozens of
-/// rows. What the memtable has whole is drawn from its places in memory.
+/// rows. A collection that the memtable has whole is drawn from its runs in memory.
 pub fn draw(
     txn: &mut Txn<'_>,
     rows: Rows,
@@ -130,10 +131,10 @@ pub fn draw(
     dice: &mut Dice,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
-    let (intervals, places) = match count {
+    let (intervals, ranks) = match count {
         0 => return Ok(()),
         1..=WALK_MAX => (1, count),
-        _ => ((count / EXPECTED).min(INTERVALS_MAX), PLACES),
+        _ => ((count / EXPECTED).min(INTERVALS_MAX), RANKS),
     };
     let (first, end) = rows.from_hash(0);
     if txn.draw(&first, &end, || dice.next(), |row, value| take(&row[ROW_PREFIX_BYTES + HASH_BYTES..], value))? {
@@ -141,13 +142,13 @@ pub fn draw(
     }
     let bound = |interval: u64| ((interval << 32) / intervals).min(u64::from(RESERVED_HASH)) as u32;
     for _ in 0..TRIES_MAX {
-        let (interval, place) = (dice.below(intervals), dice.below(places));
+        let (interval, rank) = (dice.below(intervals), dice.below(ranks));
         let from = rows.data(&bound(interval).to_be_bytes());
         let until = rows.data(&bound(interval + 1).to_be_bytes());
         let (mut at, mut is_taken) = (0, false);
-        let want = place.min(EXPECTED) as usize + 1;
+        let want = rank.min(EXPECTED) as usize + 1;
         txn.visit(&from, &until, Direction::Forward, want, |row, value| {
-            if at < place {
+            if at < rank {
                 at += 1;
                 return ControlFlow::Continue(());
             }

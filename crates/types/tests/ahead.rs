@@ -61,7 +61,7 @@ fn what_is_no_collection_in_rows_is_passed_over() {
 }
 
 #[test]
-fn a_guess_finds_the_elements_of_a_list_by_their_places() {
+fn a_guess_finds_the_elements_of_a_list_by_their_indexes() {
     let mut db = Db::new();
     let names: Vec<Vec<u8>> = (0..300).map(name).collect();
     let push = |txn: &mut Txn<'_>, side| {

@@ -187,7 +187,7 @@ impl Form {
 
 /// A call, its options parsed.
 struct Asked {
-    /// Nothing if there is no sorted set, and so no member to begin from.
+    /// `None` if there is no sorted set, and so no member to begin from.
     area: Option<Area>,
     order: Option<Order>,
     count: Option<u64>,

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn places_sort_as_weights_and_elements_do() {
+    fn sort_keys_sort_as_weights_and_elements_do() {
         let text = |text: &[u8]| Weight::Text(text.into());
         let mut sorted: Vec<(&[u8], Weight)> = vec![
             (b"z", Weight::Number(f64::NEG_INFINITY)),

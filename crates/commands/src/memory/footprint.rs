@@ -60,7 +60,7 @@ pub(crate) fn of_hash(txn: &mut Txn, key: &Key, entry: &Entry, samples: u64) -> 
 const QUICKLIST_BYTES: u64 = 40;
 const NODE_BYTES: u64 = 32;
 
-/// Of a quicklist some nodes are looked at, as if they were filled up to the limit, and stand for all.
+/// The bytes of a quicklist. Some nodes are looked at, as if they were filled up to the limit, and stand for all.
 pub(crate) fn of_list(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Result<u64> {
     let (mut list, limit) = (List::of(key, entry)?, txn.encoding_limit(EncodingLimit::ListSize));
     // Of the node that is being filled, and of those that were.

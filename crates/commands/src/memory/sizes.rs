@@ -35,7 +35,7 @@ pub(crate) fn listpack_bytes(string: &[u8]) -> u64 {
     listpack::entry_bytes(string) as u64
 }
 
-/// So many elements where those that were looked at take so much.
+/// The bytes of `count` elements, if `seen` of them take `bytes`.
 pub(crate) fn extrapolated(bytes: u64, seen: u64, count: u64) -> u64 {
     (u128::from(bytes) * u128::from(count) / u128::from(seen.max(1))) as u64
 }

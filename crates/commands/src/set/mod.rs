@@ -255,7 +255,7 @@ pub(crate) fn members(txn: &mut Txn, key: &Key, set: &Set, shape: Shape) -> Resu
     Ok(long_members(shape, set.count(), all.into_members()))
 }
 
-/// So many members piece by piece.
+/// A reply of `count` members, sent piece by piece.
 pub(crate) fn long_members(shape: Shape, count: u64, mut members: Members) -> Reply {
     elements::stream_of(shape, count, move |out| {
         let more = members.advance()?;

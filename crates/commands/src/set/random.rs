@@ -73,7 +73,7 @@ fn spop_many(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(reply)
 }
 
-/// So many members piece by piece.
+/// A reply of `count` members that were selected, sent piece by piece.
 fn long_selected(shape: Shape, count: u64, mut selected: Selected) -> Reply {
     elements::stream_of(shape, count, move |out| {
         let more = selected.advance()?;

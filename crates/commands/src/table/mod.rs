@@ -216,7 +216,7 @@ pub enum Control {
 pub struct Arity {
     /// Inclusive.
     pub least: u16,
-    /// Nothing beyond `least`.
+    /// Whether no argument may follow beyond `least`.
     pub exact: bool,
 }
 

@@ -102,7 +102,7 @@ fn at_indexes(txn: &mut Txn, zset: &Zset, indexes: impl Iterator<Item = u64>, wa
     Ok(found.reply(wanted))
 }
 
-/// Many of the members, all different, in the set's order.
+/// A choice of many different members, in the set's order.
 fn chosen(txn: &mut Txn, zset: &Zset, mut choice: Choice, mut dice: Dice, wanted: Wanted) -> Result<Reply> {
     if choice.total > ROWS_INLINE_MAX as u64 {
         txn.long()?;

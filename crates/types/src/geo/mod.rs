@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_any_kind_are_places() {
+    fn scores_of_any_kind_are_positions() {
         for score in [f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300, 1e19, 1.5] {
             let position = Position::of_score(score);
             assert!(Position::new(position.longitude, position.latitude).is_some(), "{score}: {position:?}");

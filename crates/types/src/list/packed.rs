@@ -76,8 +76,8 @@ impl PackedList {
         Ok(start..reader.position())
     }
 
-    /// Returns where the entries in `range` begin and end.
-    fn places(&self, range: &Range<usize>) -> Result<Range<usize>> {
+    /// Returns the bytes of the entries in `range`.
+    fn byte_range(&self, range: &Range<usize>) -> Result<Range<usize>> {
         let mut reader = self.reader();
         for _ in 0..range.start {
             reader.string()?;
@@ -190,7 +190,7 @@ impl PackedList {
     }
 
     pub fn trim(&self, txn: &mut Txn<'_>, key: &Key<'_>, header: &Header, keep: Range<usize>) -> Result<()> {
-        let place = self.places(&keep)?;
+        let place = self.byte_range(&keep)?;
         key::write(txn, key, Some(header), header, &[&self.head(keep.len()), &self.entries()[place]])
     }
 

@@ -125,7 +125,7 @@ impl<'a> Stretch<'a> {
     }
 }
 
-/// A run of rows: between two places (`None`: to the end), elements to pass over first, elements to take at most.
+/// A run of rows: between two row keys (`None`: to the end), elements to pass over first, elements to take at most.
 pub(super) struct Run {
     pub from: RowKey,
     pub until: Option<RowKey>,
@@ -142,7 +142,7 @@ impl Zset {
                 let elements = elements_of(payload)?;
                 Ok(within(&elements, range, Direction::Forward).len() as u64)
             }
-            (_, Form::Rows(large)) => match large.places(txn, range)? {
+            (_, Form::Rows(large)) => match large.row_bounds(txn, range)? {
                 None => Ok(0),
                 Some((from, None)) if from.is_empty() => self.cardinality(),
                 Some((from, None)) => Ok(self.cardinality()?.saturating_sub(large.ranks.rank(txn, &from)?)),
@@ -156,7 +156,7 @@ impl Zset {
         match (range, &self.form) {
             (Range::Index { from, .. }, _) => Ok(from),
             (_, Form::Packed(_)) => unreachable!("nothing asks for it"),
-            (_, Form::Rows(large)) => match large.places(txn, range)? {
+            (_, Form::Rows(large)) => match large.row_bounds(txn, range)? {
                 Some((from, _)) => large.ranks.rank(txn, &from),
                 None => Ok(0),
             },
@@ -245,9 +245,9 @@ fn within(elements: &[(&[u8], f64)], range: Range<'_>, direction: Direction) -> 
 }
 
 impl Large {
-    /// Returns the places between which a range of scores or members lies, the end exclusive (`None`: to the end of
+    /// Returns the row keys between which a range of scores or members lies, the end exclusive (`None`: to the end of
     /// all); nothing if the range is empty whatever the elements are.
-    fn places(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<Option<(RowKey, Option<RowKey>)>> {
+    fn row_bounds(&self, txn: &mut Txn<'_>, range: Range<'_>) -> Result<Option<(RowKey, Option<RowKey>)>> {
         match range {
             Range::Index { .. } => unreachable!("an index is no place"),
             Range::Score { min, max } => {
@@ -308,7 +308,7 @@ impl Large {
             };
             return self.run_from(txn, first, direction, take).map(Some);
         }
-        let Some((from, until)) = self.places(txn, range)? else { return Ok(None) };
+        let Some((from, until)) = self.row_bounds(txn, range)? else { return Ok(None) };
         if skip > WALK_MAX {
             // The index of the first element, and how many there are.
             let low = self.ranks.rank(txn, &from)?;

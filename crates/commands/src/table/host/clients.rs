@@ -49,7 +49,7 @@ impl ClientType {
     }
 }
 
-/// Some of the clients: those that fit everything that is given.
+/// A filter of clients, which lets those through that fit all fields given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFilter {
     pub ids: Option<Vec<u64>>,

@@ -23,7 +23,7 @@ pub struct MemoryFacts {
     pub resident: u64,
     /// In memory on the process's behalf.
     pub process: u64,
-    /// Of sessions.
+    /// Bytes of sessions.
     pub clients: u64,
     /// Records that are not synced yet.
     pub log: u64,

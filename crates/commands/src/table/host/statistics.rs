@@ -27,7 +27,7 @@ pub trait Statistics {
 pub struct InfoSection {
     /// In lower case, as clients ask for it.
     pub name: &'static str,
-    /// Its heading: `Server` of `# Server`.
+    /// The heading of the section: `Server` of `# Server`.
     pub title: &'static str,
     pub shown: Shown,
 }
@@ -62,7 +62,7 @@ pub struct SlowCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyEvent {
     pub name: &'static str,
-    /// Of all that happened since the last reset.
+    /// The longest time since the last reset.
     pub max_ms: u64,
     /// The oldest first, one a second at most; there is one.
     pub samples: Vec<LatencySample>,
