@@ -2,11 +2,12 @@
 //! dropped by compactions, stopped and killed on either side, the follower holds what its leader held at the same
 //! index.
 
-use haypile_log::{History, HistoryStart, Next, Origin, Record, Through};
-use haypile_store::FollowError;
-use haypile_store::testing::node::{MemoryBases, NoReaders};
-use haypile_store::testing::pair::{Pair, holds, run};
+use haypile_log::{History, HistoryStart, Index, Next, Origin, Record, Through};
+use haypile_store::testing::model::{DATABASES, Model};
+use haypile_store::testing::node::{Bases, MemoryBases, NoReaders, Node, feed};
+use haypile_store::testing::pair::{Pair, follows, holds, leads, run, write};
 use haypile_store::testing::unowned;
+use haypile_store::{FollowError, StoreOptions};
 
 /// How many sequences a test runs.
 fn cases(usual: u64) -> u64 {
@@ -21,7 +22,7 @@ fn a_follower_holds_what_its_leader_held_at_the_same_index() {
 #[test]
 fn a_compaction_of_a_follower_drops_nothing_that_its_leader_has() {
     let mut seen = unowned::Seen::default();
-    for seed in 0..cases(24) {
+    for seed in 0..cases(16) {
         let of_seed = unowned::run(&MemoryBases, seed);
         seen.ahead += of_seed.ahead;
         seen.dropped += of_seed.dropped;
@@ -77,4 +78,123 @@ fn a_term_that_goes_back_is_refused_and_changes_nothing() {
     };
     follow(3, 5);
     follow(3, 5);
+}
+
+/// Where a node's log ends, and in which history.
+fn end(node: &Node) -> (History, Index) {
+    (node.store.log().history(), node.store.log().last())
+}
+
+#[test]
+fn clean_stops_and_opens_of_either_make_no_record() {
+    for seed in 0..8 {
+        let mut pair = Pair::new(&MemoryBases, seed);
+        (0..12).for_each(|number| pair.write(seed << 20 | number));
+        // Transactions that ended without a commit are a reason for a record, but none of stops and opens.
+        pair.leader.store.flush_now().expect("nothing is broken");
+        pair.write(seed);
+        pair.leader.sync();
+        pair.feed();
+        let before = end(&pair.leader);
+        for turn in 0..4 {
+            for node in [&pair.leader, &pair.follower] {
+                if turn == 2 {
+                    node.store.close_without_flush().expect("nothing is broken");
+                }
+            }
+            (pair.leader, pair.follower) = (pair.leader.stop(), pair.follower.stop());
+            if turn == 3 {
+                for node in [&pair.leader, &pair.follower] {
+                    node.store.flush_now().expect("nothing is broken");
+                }
+            }
+            assert_eq!([end(&pair.leader), end(&pair.follower)], [before; 2], "seed {seed}, turn {turn}");
+            [&pair.leader, &pair.follower].iter().for_each(|node| holds(node, &pair.model, seed));
+        }
+        let mut txn = pair.leader.begin();
+        let key = txn.key(b"the next one");
+        txn.put_meta(&key, &[b"value"]).expect("small");
+        assert_eq!(txn.commit().expect("room").index, Some(before.1.next()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_base_and_a_log_on_two_sides_of_a_fork_do_not_open_together() {
+    let mut pair = Pair::new(&MemoryBases, 3);
+    (0..20).for_each(|seed| pair.write(seed));
+    pair.leader.store.flush_now().expect("nothing is broken");
+    pair.leader.sync();
+    pair.feed();
+    let (before_fork, shared) = (MemoryBases.copy_of(&*pair.leader.base)(), end(&pair.leader));
+    pair.follower.store.lead().expect("nothing is broken");
+    let (leader, follower) = (&pair.leader, &pair.follower);
+    for (node, count) in [(leader, 60), (follower, 20)] {
+        let mut model = pair.model.clone();
+        (0..count).for_each(|seed| _ = write(&node.store, &mut model, seed << 8));
+        node.store.flush_now().expect("nothing is broken");
+        node.sync();
+        assert!(node.applied() > shared.1);
+        assert_eq!(node.open_over(&*before_fork, &MemoryBases), Ok(end(node).1), "up to there they are one");
+        assert_eq!(node.open_over(&*node.base, &MemoryBases), Ok(end(node).1));
+    }
+    assert_ne!(leader.store.history(), follower.store.history());
+    let of_follower = follower.store.log().histories();
+    assert_eq!(of_follower.shared_through(shared.0, leader.store.log().last()), Some(shared.1));
+    let refused = |log: &Node, base: &Node| log.open_over(&*base.base, &MemoryBases).expect_err("another way").0;
+    let error = refused(leader, follower);
+    assert!(error.contains("do not belong together"), "{error}");
+    // Here the log is shorter, too.
+    let error = refused(follower, leader);
+    assert!(error.contains("the base holds all through record"), "{error}");
+}
+
+fn leads_and_purges(options: &mut StoreOptions) {
+    leads(options);
+    options.log.retention.bytes = 0;
+}
+
+fn follows_and_purges(options: &mut StoreOptions) {
+    follows(options);
+    options.log.retention.bytes = 0;
+}
+
+#[test]
+fn the_chain_of_histories_is_whole_after_segments_were_purged() {
+    const DEATHS: usize = 6;
+    let mut leader = Node::new(&MemoryBases, leads_and_purges);
+    let mut follower = leader.checkpoint(&MemoryBases, follows_and_purges);
+    let mut starts = leader.store.log().histories().starts().to_vec();
+    for seed in 0..DEATHS as u64 {
+        let mut model = Model::default();
+        // A space of its own for the model, which begins anew.
+        let mut txn = leader.begin();
+        (0..DATABASES).for_each(|database| txn.flush_database(database).expect("small"));
+        txn.commit().expect("room");
+        drop(txn);
+        let hold = leader.store.log().hold_after(follower.store.log().last()).expect("all of it is there");
+        // Some segments.
+        (0..150).for_each(|number| _ = write(&leader.store, &mut model, seed << 32 | number));
+        leader.sync();
+        feed(&leader.store, &follower.store, &NoReaders);
+        drop(hold);
+        write(&leader.store, &mut model, 1);
+        leader.sync();
+        feed(&leader.store, &follower.store, &NoReaders);
+        let last = leader.store.log().last();
+        for node in [&leader, &follower] {
+            node.store.flush_now().expect("nothing is broken");
+            assert!(node.store.log().stats().first > starts.last().expect("one").after().next(), "segments went");
+        }
+        (leader, follower) = (leader.kill(), follower.kill());
+        starts.push(leader.store.log().histories().newest().expect("it begins with one"));
+        assert!(starts.last().expect("one").after() >= last);
+        feed(&leader.store, &follower.store, &NoReaders);
+        for node in [&leader, &follower] {
+            assert_eq!(node.store.log().histories().starts(), starts, "all histories are known");
+            holds(node, &model, seed);
+        }
+    }
+    follower = follower.kill();
+    assert_eq!(follower.store.log().histories().starts(), starts, "a start of a follower begins none");
+    assert_eq!(starts.len(), DEATHS + 1);
 }

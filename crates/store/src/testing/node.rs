@@ -4,6 +4,7 @@ use super::{FaultBase, MortalFiles, options};
 use crate::base::memory::MemoryBase;
 use crate::base::{Base, BaseError, Direction, Rows, Step, Tier};
 use crate::follow::{Named, RecordLocks};
+use crate::open::OpenError;
 use crate::options::StoreOptions;
 use crate::stop::Mode;
 use crate::store::Store;
@@ -101,6 +102,22 @@ impl Node {
     /// A node that begins with what this one has on its disk now.
     pub fn checkpoint(&self, bases: &dyn Bases, change: fn(&mut StoreOptions)) -> Node {
         Node::start(self.disk.copy(), bases.copy_of(&*self.base), change)
+    }
+
+    /// Opens a copy of this node's log over a copy of some base; returns where the log ends.
+    pub fn open_over(&self, base: &dyn Base, bases: &dyn Bases) -> Result<Index, OpenError> {
+        let mut options = options(Path::new("/"));
+        options.log.files = Arc::new(self.disk.copy());
+        (self.change)(&mut options);
+        let store = Store::open(options, bases.copy_of(base)(), |_| {})?;
+        let last = store.log().last();
+        store.close().map_err(OpenError)?;
+        Ok(last)
+    }
+
+    /// Returns the record up to which the base holds everything.
+    pub fn applied(&self) -> Index {
+        crate::check::applied(&*self.base).expect("the base can be read").unwrap_or_default().index
     }
 
     fn again(self) -> Node {
