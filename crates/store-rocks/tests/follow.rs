@@ -1,6 +1,6 @@
-//! A leader and a store that follows its log, both over RocksDB: the sequences that the crate of the store runs over bases
-//! in memory, with the compactions and the filter of this base. A follower begins with a checkpoint, in files that both
-//! share. `HAYPILE_CASES` sets how many sequences each test runs.
+//! A leader and a store that follows its log, both over RocksDB: the sequences that the crate of the store runs over
+//! bases in memory, with the compactions and the filter of this base. A follower begins with a checkpoint, in files
+//! that both share. `HAYPILE_CASES` sets how many sequences each test runs.
 
 mod contract;
 
