@@ -21,6 +21,7 @@ mod histories;
 mod inspect;
 mod log;
 mod options;
+mod phase;
 mod queue;
 mod reader;
 mod replay;

@@ -18,6 +18,7 @@ use crate::files::write_all_at;
 use crate::format::{Entry, History, HistoryStart, Index, Kind, Origin, clean_mark};
 use crate::histories::{Applied, Histories};
 use crate::options::Options;
+use crate::phase::Phase;
 use crate::queue::{NotNext, Queue};
 use crate::reader::Reader;
 use crate::replay::{Record, Replay};
@@ -229,7 +230,7 @@ impl Log {
             shared.busy.store(true, Ordering::SeqCst);
             let charged = shared.budget.charged();
             let fits = charged + charge <= state.memory_limit(unsynced_bytes_max / 2);
-            if fits || state.failed.is_some() || state.closed || state.stop || !state.started {
+            if fits || state.failure.is_some() || state.closing || !state.phase.is_live() {
                 return;
             }
             state.sync_wanted = state.sync_wanted.max(shared.reached.last());
@@ -334,7 +335,7 @@ impl Log {
     /// Why writes have stopped, if they have.
     pub fn failed(&self) -> Option<String> {
         let state = self.shared.state.lock();
-        state.failed.as_ref().or(state.missing.as_ref()).map(|failure| failure.text.clone())
+        state.failure.as_ref().or(state.missing.as_ref()).map(|failure| failure.text.clone())
     }
 
     /// Returns the history that appends go to.
@@ -387,7 +388,7 @@ impl Log {
         let state = self.shared.state.lock();
         let current = state.start();
         if current == start {
-            return state.failed.as_ref().map_or(Ok(()), |failure| Err(SyncError(failure.text.clone())));
+            return state.failure.as_ref().map_or(Ok(()), |failure| Err(SyncError(failure.text.clone())));
         }
         drop(state);
         self.begin(|_, last| {
@@ -417,7 +418,10 @@ impl Log {
         loop {
             self.sync_through(self.last())?;
             let mut state = shared.state.lock();
-            if state.writing || state.rotating || state.recover_wanted {
+            if !state.phase.is_live() {
+                return Err(SyncError("it is not running".into()));
+            }
+            if state.writing || matches!(state.phase, Phase::Rotating | Phase::Broken) {
                 shared.progress_cv.wait_for(&mut state, SETTLE);
                 continue;
             }
@@ -432,7 +436,7 @@ impl Log {
             if state.can_write() {
                 shared.drive(&mut state);
             }
-            let failure = state.failed.as_ref().map(|failure| SyncError(failure.text.clone()));
+            let failure = state.failure.as_ref().map(|failure| SyncError(failure.text.clone()));
             drop(state);
             shared.wake();
             return failure.map_or(Ok(start), Err);
@@ -445,10 +449,10 @@ impl Log {
         let shared = &*self.shared;
         let mut state = shared.state.lock();
         while state.synced < index {
-            if let Some(failure) = &state.failed {
+            if let Some(failure) = &state.failure {
                 return Err(SyncError(failure.text.clone()));
             }
-            if state.stop || !state.started {
+            if !state.phase.is_live() {
                 return Err(SyncError("it is not running".into()));
             }
             state.sync_wanted = state.sync_wanted.max(index);
@@ -529,10 +533,10 @@ impl Log {
         let missing = self.look().missing.map(SyncError);
         {
             let mut state = shared.state.lock();
-            if !state.started || state.stop {
+            if !state.phase.is_live() {
                 return Ok(Closed::Marked);
             }
-            state.closed = true;
+            state.closing = true;
             shared.set_limit(&state);
             shared.progress_cv.notify_all();
         }
@@ -549,7 +553,7 @@ impl Log {
     fn stop(&self) {
         {
             let mut state = self.shared.state.lock();
-            state.stop = true;
+            state.close();
             let shared = &*self.shared;
             for cv in [&shared.sync_cv, &shared.write_cv, &shared.space_cv, &shared.progress_cv] {
                 cv.notify_all();
@@ -590,18 +594,18 @@ impl Shared {
 
     /// Decides about a charge that is counted already.
     fn admit(&self, state: &mut State, charge: u64) -> Result<(), AppendError> {
-        if let Some(failure) = state.failed.as_ref().or(state.missing.as_ref()) {
+        if let Some(failure) = state.failure.as_ref().or(state.missing.as_ref()) {
             return Err(failure.into());
         }
-        if state.closed || state.stop {
+        if state.closing || state.phase == Phase::Closed {
             return Err(AppendError::Failed("it is closed".into()));
         }
-        if !state.started {
+        if state.phase == Phase::Opening {
             return Err(AppendError::Failed("it has not been replayed to its end".into()));
         }
         // Set before the look at what is charged: whoever gives back after that look sees it.
         self.busy.store(true, Ordering::SeqCst);
-        if state.recover_wanted || state.recovering || state.active.is_none() {
+        if matches!(state.phase, Phase::Broken | Phase::Recovering) {
             return Err(AppendError::Busy);
         }
         let charged = self.budget.charged();
@@ -648,14 +652,17 @@ impl Shared {
     /// was allocated ahead.
     fn mark_clean(&self) -> Result<(), SyncError> {
         let mut state = self.state.lock();
-        debug_assert!(state.stop && !state.writing);
+        assert_eq!(state.phase, Phase::Closed);
+        while state.writing {
+            self.progress_cv.wait(&mut state);
+        }
         let (last, entry) = self.queue.lock().end();
         let failed = |text: &str| SyncError(text.to_owned());
         if last != state.synced {
             return Err(failed("records were appended while it was closed"));
         }
         let Some(active) = &state.active else {
-            return Err(failed(state.failed.as_ref().map_or("it has no segment", |failure| &failure.text)));
+            return Err(failed(state.failure.as_ref().map_or("it has no segment", |failure| &failure.text)));
         };
         let mark = clean_mark(active.segment.header.salt, last, entry);
         let end = active.offset + mark.len() as u64;

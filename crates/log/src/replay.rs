@@ -8,7 +8,8 @@ use std::thread;
 use crate::error::{Damage, OpenError};
 use crate::format::{History, Index, Kind};
 use crate::log::Threads;
-use crate::state::Shared;
+use crate::phase::Phase;
+use crate::state::{Shared, State};
 use crate::survey::{Survey, known_kind};
 use crate::walk::{Bad, Walk};
 
@@ -170,9 +171,11 @@ impl Replay {
     /// The first segment of this run.
     fn begin(&mut self) -> Result<(), OpenError> {
         let shared = &self.shared;
-        if shared.state.lock().stop {
-            return Err(OpenError::Begin("it was closed before its replay ended".into()));
-        }
+        let is_opening = |state: &State| match state.phase {
+            Phase::Opening => Ok(()),
+            _ => Err(OpenError::Begin("it was closed before its replay ended".into())),
+        };
+        is_opening(&shared.state.lock())?;
         let dir = &shared.options.dir;
         shared.files.create_dir_all(dir).map_err(OpenError::io(dir))?;
         if let Some(held) = self.survey.segments.last().filter(|_| self.survey.has_end) {
@@ -183,14 +186,13 @@ impl Replay {
             shared.files.remove(path).map_err(OpenError::io(path))?;
         }
         let mut state = shared.state.lock();
+        is_opening(&state)?;
         shared.recover(&mut state);
-        if let Some(failure) = &state.failed
-            && !failure.full
-        {
-            return Err(OpenError::Begin(failure.text.clone()));
+        if let Some(failure) = state.failure.clone().filter(|failure| !failure.full) {
+            state.close();
+            return Err(OpenError::Begin(failure.text));
         }
         shared.sync_end(&mut state);
-        state.started = true;
         drop(state);
         let mut threads = self.threads.lock();
         let mut spawn = |name: &str, run: fn(&Shared)| -> Result<(), OpenError> {

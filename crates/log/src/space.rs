@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::files::File;
 use crate::format::{Index, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::phase::Phase;
 use crate::segment::{Held, Segment};
 use crate::state::{Failure, Shared, Spare, State};
 
@@ -20,21 +21,27 @@ const SHORTEST_SEGMENT_BYTES: u64 = 64 << 10;
 impl Shared {
     pub(crate) fn space_thread(&self) {
         let mut state = self.state.lock();
-        while !state.stop {
-            let troubled = state.failed.is_some() || state.space_error.is_some();
+        while state.phase != Phase::Closed {
+            let troubled = state.failure.is_some() || state.space_error.is_some();
             if troubled && !state.retry {
                 if self.space_cv.wait_for(&mut state, RETRY).timed_out() {
                     state.retry = true;
                 }
                 continue;
             }
-            state.retry = false;
-            if state.failed.is_some() {
-                state.recover_wanted = true;
-                self.sync_cv.notify_one();
+            if state.failure.is_some() {
+                // One that is under way is waited for, and then tried again if it was asked for since.
+                if state.phase == Phase::Failed {
+                    state.retry = false;
+                    state.break_off();
+                    self.sync_cv.notify_one();
+                }
                 // The outcome comes with the recovery; until the next second there is nothing to do here.
                 self.space_cv.wait_for(&mut state, RETRY);
-            } else if state.wants_spare() && state.active.is_some() {
+                continue;
+            }
+            state.retry = false;
+            if state.wants_spare() && state.active.is_some() {
                 self.prepare_spare(&mut state);
             } else {
                 self.space_cv.wait(&mut state);
@@ -114,7 +121,7 @@ impl Shared {
         let gone: Vec<Arc<Segment>> = {
             let mut state = self.state.lock();
             state.applied = state.applied.max(applied);
-            if !state.started {
+            if state.phase == Phase::Opening {
                 // Until the replay has ended nothing is changed in the directory.
                 return;
             }
@@ -145,8 +152,8 @@ impl Shared {
 
 impl State {
     fn wants_spare(&self) -> bool {
-        self.failed.is_none()
-            && !self.recover_wanted
+        self.failure.is_none()
+            && self.phase != Phase::Broken
             && (self.spare.is_none()
                 || self.need > self.spare.as_ref().map_or(0, |spare| spare.bytes - SEGMENT_HEADER_BYTES))
     }

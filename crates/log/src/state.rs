@@ -21,6 +21,7 @@ use crate::files::{File, Files};
 use crate::format::{GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::histories::Histories;
 use crate::options::Options;
+use crate::phase::Phase;
 use crate::queue::{Part, Queue};
 use crate::segment::{Held, Segment, segment_name, unfinished_name};
 
@@ -92,10 +93,20 @@ pub(crate) struct Spare {
 }
 
 pub(crate) struct State {
+    /// Changed by `advance` alone.
+    pub phase: Phase,
+    /// Why the newest recovery failed; None once one succeeds.
+    ///
+    /// Invariant: there is one while the log is `Failed`, and none while it is `Running` or `Rotating`.
+    pub failure: Option<Failure>,
+    /// `close` was called: no reservation is given, while the last records are written and synced.
+    pub closing: bool,
     /// Invariant: never empty; the newest one is that of the segments that are made.
     pub histories: Histories,
     /// Segments in the order of their numbers; the last is the active one, where there is one.
     pub segments: Vec<Held>,
+    ///
+    /// Invariant: there is one while the log is `Running` or `Rotating`; once there is one, there always is.
     pub active: Option<Active>,
     pub spare: Option<Spare>,
     pub next_number: u64,
@@ -123,8 +134,6 @@ pub(crate) struct State {
     pub slow: bool,
     pub fast_writes: u32,
     pub write_wanted: bool,
-    /// The active segment is full: it is synced, then the spare takes its place.
-    pub rotating: bool,
     /// Segment number for which the sync near its end was started.
     pub presynced: u64,
 
@@ -137,10 +146,6 @@ pub(crate) struct State {
     pub last_sync: Instant,
     /// When the log's end was noted without being synced there.
     pub end_noted: Option<Instant>,
-    pub recover_wanted: bool,
-    /// A segment is being made for what is not synced: no reservation is given, so that it is large enough.
-    pub recovering: bool,
-    pub failed: Option<Failure>,
     /// A file that the next start would need is gone: see `watch.rs`.
     pub missing: Option<Failure>,
     /// The last attempt to get a spare segment failed.
@@ -148,9 +153,6 @@ pub(crate) struct State {
     /// The largest charge that did not fit any segment.
     pub need: u64,
     pub retry: bool,
-    pub started: bool,
-    pub closed: bool,
-    pub stop: bool,
     pub applied: Index,
     /// Records above these are not purged: see [`Hold`](crate::Hold).
     pub holds: Vec<Index>,
@@ -195,6 +197,9 @@ impl Shared {
     ) -> Shared {
         let salts = (options.random)() as u32;
         let state = State {
+            phase: Phase::Opening,
+            failure: None,
+            closing: false,
             histories,
             segments,
             active: None,
@@ -213,7 +218,6 @@ impl Shared {
             slow: false,
             fast_writes: 0,
             write_wanted: false,
-            rotating: false,
             presynced: 0,
             sync_wanted: Index(0),
             sync_is_watched: false,
@@ -221,16 +225,10 @@ impl Shared {
             sync_idle: false,
             last_sync: Instant::now(),
             end_noted: None,
-            recover_wanted: false,
-            recovering: false,
-            failed: None,
             missing: None,
             space_error: None,
             need: 0,
             retry: false,
-            started: false,
-            closed: false,
-            stop: false,
             applied: Index(0),
             holds: Vec::new(),
             counters: Counters::default(),
@@ -314,8 +312,7 @@ impl Shared {
 
     /// Publishes how much may be reserved. Called whenever anything that it depends on changed.
     pub(crate) fn set_limit(&self, state: &State) {
-        let is_shut = state.failed.is_some() || state.missing.is_some() || state.recovering || state.closed;
-        let limit = if is_shut { 0 } else { state.limit(self.options.unsynced_bytes_max) };
+        let limit = if state.is_shut() { 0 } else { state.limit(self.options.unsynced_bytes_max) };
         self.budget.set_limit(limit);
     }
 
@@ -353,6 +350,55 @@ impl Shared {
 }
 
 impl State {
+    /// Changes the phase.
+    pub(crate) fn advance(&mut self, to: Phase) {
+        assert!(self.phase.may_become(to), "a log that is {:?} does not become {to:?}", self.phase);
+        match to {
+            Phase::Running | Phase::Rotating => {
+                assert!(self.failure.is_none() && self.active.is_some(), "{to:?} without a failure, with a segment");
+            }
+            Phase::Recovering => assert!(!self.writing, "nobody writes into a segment that is given up"),
+            Phase::Failed => assert!(self.failure.is_some(), "a failure has a reason"),
+            Phase::Opening | Phase::Broken | Phase::Closed => {}
+        }
+        self.phase = to;
+    }
+
+    /// Has the log recovered as soon as nobody writes; one that is closed is left alone.
+    pub(crate) fn break_off(&mut self) {
+        if !matches!(self.phase, Phase::Broken | Phase::Closed) {
+            self.advance(Phase::Broken);
+        }
+    }
+
+    /// Ends the log's life, once or again.
+    pub(crate) fn close(&mut self) {
+        if self.phase != Phase::Closed {
+            self.advance(Phase::Closed);
+        }
+    }
+
+    /// Ends a recovery, or the opening; a log that was closed meanwhile stays so.
+    pub(crate) fn end_recovery(&mut self) {
+        if self.phase != Phase::Closed {
+            self.advance(if self.failure.is_some() { Phase::Failed } else { Phase::Running });
+        }
+    }
+
+    /// Whether nothing may be reserved, whatever there is room for.
+    fn is_shut(&self) -> bool {
+        let is_shut = match self.phase {
+            Phase::Running | Phase::Rotating | Phase::Broken => false,
+            Phase::Opening | Phase::Recovering | Phase::Failed | Phase::Closed => true,
+        };
+        is_shut || self.closing || self.failure.is_some() || self.missing.is_some()
+    }
+
+    /// Returns the active segment of a log that is `Running` or `Rotating`.
+    pub(crate) fn active(&mut self) -> &mut Active {
+        self.active.as_mut().expect("a log has an active segment from its first moment as Running on")
+    }
+
     /// The history that records are appended to.
     pub(crate) fn start(&self) -> HistoryStart {
         self.histories.newest().expect("an open log has a history")
@@ -382,7 +428,7 @@ impl State {
     }
 
     pub(crate) fn can_write(&self) -> bool {
-        !self.rotating && self.failed.is_none() && !self.recover_wanted && !self.stop && self.active.is_some()
+        self.phase == Phase::Running
     }
 
     /// Puts a segment behind those that there are.

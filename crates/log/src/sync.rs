@@ -12,24 +12,25 @@ use parking_lot::MutexGuard;
 
 use crate::files::{File, write_all_at};
 use crate::format::{Entry, GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
+use crate::phase::Phase;
 use crate::segment::{Held, Segment};
 use crate::state::{Active, Failure, Shared, State};
 
 impl Shared {
     pub(crate) fn sync_thread(&self) {
         let mut state = self.state.lock();
-        while !state.stop {
-            if state.writing && (state.recover_wanted || state.rotating) {
+        while state.phase != Phase::Closed {
+            if state.writing && matches!(state.phase, Phase::Rotating | Phase::Broken) {
                 self.sync_cv.wait(&mut state);
-            } else if state.recover_wanted {
+            } else if state.phase == Phase::Broken {
                 self.recover(&mut state);
                 if state.can_write() {
                     self.drive(&mut state);
                 }
                 self.wake_unlocked(&mut state);
-            } else if state.failed.is_some() {
+            } else if state.phase == Phase::Failed {
                 self.sync_cv.wait(&mut state);
-            } else if state.rotating && state.synced == state.written {
+            } else if state.phase == Phase::Rotating && state.synced == state.written {
                 self.rotate(&mut state);
                 self.wake_unlocked(&mut state);
             } else if state.sync_wanted > state.written && !state.writing && state.can_write() {
@@ -66,7 +67,7 @@ impl Shared {
 
     fn sync_due(&self, state: &State) -> bool {
         state.written > state.synced
-            && (state.rotating
+            && (state.phase == Phase::Rotating
                 || state.sync_now
                 || state.sync_wanted > state.synced
                 || self.reached.asked().comes_with_sync()
@@ -78,7 +79,7 @@ impl Shared {
         state.sync_now = false;
         state.retained_closed = true;
         let written = state.written;
-        let active = state.active.as_ref().expect("something is written and not synced");
+        let active = state.active();
         let (segment, file) = (active.segment.clone(), active.file.clone());
         let begun = Instant::now();
         let result = MutexGuard::unlocked(state, || file.sync());
@@ -103,9 +104,7 @@ impl Shared {
         assert_eq!(state.synced, state.written, "a segment that follows is used only after the one before is synced");
         let Some(spare) = state.spare.take() else {
             // A reservation is given only for what fits the segments at hand, so there should be one.
-            state.recover_wanted = true;
-            state.rotating = false;
-            return;
+            return state.break_off();
         };
         let written = state.written;
         state.push_segment(Held {
@@ -119,7 +118,10 @@ impl Shared {
             Some(Active { segment: spare.segment, file: spare.file, offset: SEGMENT_HEADER_BYTES, bytes: spare.bytes });
         // Before it has records, so that it is missed if it goes.
         self.note_end(state);
-        state.rotating = false;
+        // The look for missing files, or a close, may have come between.
+        if state.phase == Phase::Rotating {
+            state.advance(Phase::Running);
+        }
         self.set_limit(state);
         self.space_cv.notify_one();
         self.drive(state);
@@ -135,17 +137,17 @@ impl Shared {
     ) {
         let failure = Failure::new(doing, path, error);
         state.counters.last_failure = Some(failure.text);
-        state.recover_wanted = true;
+        state.break_off();
         self.sync_cv.notify_one();
     }
 
     /// Writes every record above the synced index into a new segment that supersedes the others from there on. Also the
     /// way in which a log begins its first segment. The caller sees to it that nobody is writing.
     pub(crate) fn recover(&self, state: &mut MutexGuard<'_, State>) {
-        assert!(!state.writing, "nobody writes into a segment that is given up");
-        state.recover_wanted = false;
-        state.rotating = false;
-        (state.writing, state.recovering) = (true, true);
+        if state.phase != Phase::Opening {
+            state.advance(Phase::Recovering);
+        }
+        state.writing = true;
         // From here on no reservation is given, so those that are out can be counted.
         let charged = self.budget.freeze();
         let held = &mut state.held;
@@ -177,7 +179,7 @@ impl Shared {
                 self.set_written(state, last);
                 self.set_synced(state, last);
                 state.last_sync = Instant::now();
-                state.failed = None;
+                state.failure = None;
                 state.need = 0;
                 state.counters.recoveries += 1;
                 // A spare with a lower number than a segment in use can never be used.
@@ -190,15 +192,16 @@ impl Shared {
             Err(failure) => {
                 let first = state.counters.last_failure.clone();
                 let text = match first {
-                    Some(first) if state.failed.is_none() => format!("{first}; then {}", failure.text),
+                    Some(first) if state.failure.is_none() => format!("{first}; then {}", failure.text),
                     _ => failure.text,
                 };
-                state.failed = Some(Failure { text, full: failure.full });
+                state.failure = Some(Failure { text, full: failure.full });
             }
         }
         // While nobody can write.
         self.note_end(state);
-        (state.writing, state.recovering) = (false, false);
+        state.writing = false;
+        state.end_recovery();
         self.set_limit(state);
         self.progress_cv.notify_all();
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::files::File;
 use crate::log::Log;
+use crate::phase::Phase;
 use crate::segment::segment_name;
 use crate::state::{Active, Failure, Shared, State};
 
@@ -26,7 +27,7 @@ impl Log {
     pub fn look(&self) -> Look {
         let shared = &*self.shared;
         let state = shared.state.lock();
-        if !state.started || state.stop {
+        if !state.phase.is_live() {
             return Look::default();
         }
         let segments: Vec<u64> = state.segments.iter().map(|held| held.segment.header.number).collect();
@@ -67,10 +68,11 @@ impl Log {
         let paths: Vec<String> = gone.iter().map(|number| shared.segment_path(*number).display().to_string()).collect();
         state.missing = (!paths.is_empty())
             .then(|| Failure { text: format!("{} was removed while the server runs", paths.join(", ")), full: false });
-        let all_applied = state.applied >= state.written && state.held.is_empty() && state.failed.is_none();
+        let is_sound = matches!(state.phase, Phase::Running | Phase::Rotating);
+        let all_applied = is_sound && state.applied >= state.written && state.held.is_empty();
         if has_dir && all_applied && gone.iter().all(|number| is_active(&state.active, *number)) && !gone.is_empty() {
             // The base holds all of it: a new segment goes on where the lost one ended.
-            state.recover_wanted = true;
+            state.break_off();
             shared.sync_cv.notify_one();
         }
         shared.set_limit(&state);

@@ -10,6 +10,7 @@ use parking_lot::MutexGuard;
 
 use crate::files::write_all_at;
 use crate::format::{Index, seal};
+use crate::phase::Phase;
 use crate::queue::Part;
 use crate::state::{Retained, Shared, State};
 
@@ -73,12 +74,12 @@ impl Shared {
 
     /// Writes the oldest held part; false if there is none, or it must wait.
     fn write_part(&self, state: &mut MutexGuard<'_, State>) -> bool {
-        let Some(active) = &state.active else { return false };
         let Some(length) = state.held.front().map(|part| part.bytes.len() as u64) else { return false };
-        if length > active.room() {
-            state.rotating = true;
+        if length > state.active().room() {
+            state.advance(Phase::Rotating);
             return false;
         }
+        let active = state.active();
         let (segment, file) = (active.segment.clone(), active.file.clone());
         let (offset, synced) = (active.offset, state.synced);
         let mut part = state.held.pop_front().expect("its length was just read");
@@ -93,7 +94,7 @@ impl Shared {
             self.begin_recovery(state, "cannot write", &segment.path, &error);
             return false;
         }
-        state.active.as_mut().expect("only recovery takes it away, and that waits for the writer").offset += length;
+        state.active().offset += length;
         let held = state.segments.last_mut().expect("the active segment is in the list");
         (held.last, held.end) = (part.last, offset + length);
         state.counters.writes += 1;
@@ -108,7 +109,8 @@ impl Shared {
     /// Wakes the sync thread where it has something to do.
     fn after_writing(&self, state: &mut State) {
         let unsynced = state.unsynced_charge();
-        let mut wanted = state.rotating || state.recover_wanted || state.sync_idle && state.written > state.synced;
+        let mut wanted = matches!(state.phase, Phase::Rotating | Phase::Broken);
+        wanted |= state.sync_idle && state.written > state.synced;
         wanted |=
             state.sync_wanted > state.synced || self.reached.asked().comes_with_sync() && state.written > state.synced;
         if unsynced >= self.options.unsynced_bytes_max / 2 && !state.sync_now {
@@ -127,7 +129,7 @@ impl Shared {
         if wanted {
             self.sync_cv.notify_one();
         }
-        if state.stop {
+        if state.phase == Phase::Closed {
             self.progress_cv.notify_all();
         }
     }
@@ -135,7 +137,7 @@ impl Shared {
     /// The writer thread: writes what could not go inline.
     pub(crate) fn write_thread(&self) {
         let mut state = self.state.lock();
-        while !state.stop {
+        while state.phase != Phase::Closed {
             if !state.write_wanted || state.writing || !state.can_write() {
                 // Whoever is writing looks at `again`; whoever changes the segment writes afterwards.
                 state.again |= std::mem::take(&mut state.write_wanted);

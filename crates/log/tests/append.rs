@@ -425,12 +425,13 @@ fn a_replay_that_outlives_its_log_does_not_begin_it() {
 }
 
 #[test]
-fn a_closed_log_refuses_appends() {
+fn a_closed_log_refuses_appends_and_histories() {
     let mut rig = Rig::new(18);
     let life = rig.open();
     life.write(b"x");
     life.log.close().unwrap();
     assert!(matches!(life.log.reserve(1), Err(AppendError::Failed(_))));
+    assert!(life.log.begin_history().is_err(), "no segment is made any more");
     life.log.close().unwrap();
 }
 
