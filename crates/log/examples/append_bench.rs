@@ -1,9 +1,9 @@
 //! What an append costs: 170-byte bodies, a write every 800 appends, as a worker does at pipeline 16 with 50 clients.
 //!
 //! `cargo run --release -p haypile-log --example append_bench -- [DIR] [MILLIONS] [APPENDS_PER_WRITE] [THREADS] [RATE]`
-//! prints wall time and the CPU time of all threads (`/proc/self/stat`: user, system) for each append, then how fast the
-//! log is replayed after an unclean stop. RATE bounds the appends a second of each thread, so that the disk is not what
-//! is measured; 0 is no bound.
+//! prints wall time and the CPU time of all threads (`/proc/self/stat`: user, system) for each append, then how fast
+//! the log is replayed after an unclean stop. RATE bounds the appends a second of each thread, so that the disk is not
+//! what is measured; 0 is no bound.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -111,8 +111,8 @@ impl Body {
         Placed { key, value }
     }
 
-    /// Of the row `key` (empty if it is missing), `removed` bytes at `offset` give way to `bytes`, and it is `len_after` bytes long
-    /// then: which says how long it is before, and must be so.
+    /// Of the row `key` (empty if it is missing), `removed` bytes at `offset` give way to `bytes`, and it is
+    /// `len_after` bytes long then: which says how long it is before, and must be so.
     pub fn splice(&mut self, key: &[&[u8]], offset: u32, removed: u32, bytes: &[u8], len_after: u32) -> Placed {
         let inserted = total(&[bytes]);
         assert!(is_splice(offset, removed, inserted, len_after), "a splice lies inside the row, before and afterwards");

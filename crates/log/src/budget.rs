@@ -1,7 +1,8 @@
 //! How much may be reserved: two counters that every append touches without a lock.
 //!
-//! `charged` is the running total of all reservations, `limit` what it may rise to; the log moves the limit up as it writes,
-//! syncs and makes segments. What the limit is made of is in `state.rs`. `tests/loom.rs` tries every interleaving.
+//! `charged` is the running total of all reservations, `limit` what it may rise to; the log moves the limit up as it
+//! writes, syncs and makes segments. What the limit is made of is in `state.rs`. `tests/loom.rs` tries every
+//! interleaving.
 
 #[cfg(feature = "loom")]
 use loom::sync::atomic::{AtomicU64, Ordering};

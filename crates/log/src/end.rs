@@ -1,8 +1,8 @@
 //! The end file: how far the log is known to reach, noted outside of the log's directory.
 //!
 //! A log cannot tell by itself that its last segment, or all of it, is gone. So a small file beside it names the last
-//! synced record, its history, and the newest segment that records went to. It lags behind the log and never runs
-//! ahead of it: what it says is on the disk already. It has two slots, of which the one that was synced last is left alone,
+//! synced record, its history, and the newest segment that records went to. It lags behind the log and never runs ahead
+//! of it: what it says is on the disk already. It has two slots, of which the one that was synced last is left alone,
 //! so that a note that is torn leaves that one. `survey.rs` compares it with what is there.
 
 use std::io;

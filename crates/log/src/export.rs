@@ -1,8 +1,9 @@
 //! A part of the log as a log of its own: what a backup takes.
 //!
-//! It is read as any live reader reads it, out of memory or out of files, and written anew: its segments end with exactly
-//! the record that was asked for, share no file with the log they come from, and say of every record that it is synced, so
-//! that a bad place in them is damage and not a torn tail. While a [`Hold`] lives, what it holds is not purged.
+//! It is read as any live reader reads it, out of memory or out of files, and written anew: its segments end with
+//! exactly the record that was asked for, share no file with the log they come from, and say of every record that it is
+//! synced, so that a bad place in them is damage and not a torn tail. While a [`Hold`] lives, what it holds is not
+//! purged.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -99,8 +100,8 @@ impl Log {
         Some(Hold { shared: self.shared.clone(), after })
     }
 
-    /// Writes what is held, through `until`, which is durable, as a log into the empty directory `dir`. It is synced when
-    /// this returns. Asks `goes_on` now and then, and stops where it says no.
+    /// Writes what is held, through `until`, which is durable, as a log into the empty directory `dir`. It is synced
+    /// when this returns. Asks `goes_on` now and then, and stops where it says no.
     pub fn export(
         &self,
         hold: &Hold,
@@ -251,7 +252,8 @@ impl<'a> Copy<'a> {
         self.segment.take().map_or(Ok(()), |mut segment| segment.sync())
     }
 
-    /// Where the last record is not of the history that the base's applied index may be of, a segment without records tells it.
+    /// Where the last record is not of the history that the base's applied index may be of, a segment without records
+    /// tells it.
     fn end(mut self, start: HistoryStart, next: Index) -> Result<Exported, ExportError> {
         if self.group.len() > GROUP_HEADER_BYTES {
             self.write_group()?;

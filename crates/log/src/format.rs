@@ -19,7 +19,8 @@ const PAGE_BYTES: u64 = 4096;
 const HEADER_CRC: Range<usize> = 12..16;
 const HEADER_START: usize = 48;
 const HEADER_ANCESTORS: usize = HEADER_START + HistoryStart::BYTES + 8;
-/// How many histories before its own a segment's header has room for. Who stands on an older one needs a copy of the whole.
+/// How many histories before its own a segment's header has room for. Who stands on an older one needs a copy of the
+/// whole.
 pub(crate) const ANCESTORS_MAX: usize = (SEGMENT_HEADER_BYTES as usize - HEADER_ANCESTORS) / HistoryStart::BYTES;
 
 /// The page of a segment's header.
@@ -57,8 +58,8 @@ impl fmt::Debug for History {
     }
 }
 
-/// What a record is. The numbers are permanent: retire them, never reuse one. Retired are 3 and 4, a history's start and the
-/// mark of a clean stop in format 1.
+/// What a record is. The numbers are permanent: retire them, never reuse one. Retired are 3 and 4, a history's start
+/// and the mark of a clean stop in format 1.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {

@@ -1,7 +1,7 @@
 //! The chain of histories that a log went through, in each segment's header, so that it outlives what is purged.
 //!
-//! A base, a copy and the note of the log's end say of themselves at which record of which history they stand; the chain
-//! answers whether that lies on the way that this log has gone. Pure bookkeeping: no I/O.
+//! A base, a copy and the note of the log's end say of themselves at which record of which history they stand; the
+//! chain answers whether that lies on the way that this log has gone. Pure bookkeeping: no I/O.
 
 use crate::format::{ANCESTORS_MAX, History, HistoryStart, Index, Origin};
 
@@ -44,8 +44,8 @@ impl Histories {
         self.starts.iter().rfind(|start| start.after() < index).map(|start| start.history)
     }
 
-    /// Returns the history that a base names which holds everything through `index`: that of the record, unless data were
-    /// loaded behind it.
+    /// Returns the history that a base names which holds everything through `index`: that of the record, unless data
+    /// were loaded behind it.
     pub fn stamp(&self, index: Index) -> Option<History> {
         let loaded = (0..self.starts.len()).rfind(|at| self.is_loaded(*at) && self.starts[*at].after() == index);
         match loaded {
@@ -55,9 +55,9 @@ impl Histories {
         }
     }
 
-    /// Returns the last index that this log shares with one that stands at `index` of `history`. That one can go on with
-    /// this log's records if the answer is its own index. None where they share nothing that is known, or where data were
-    /// loaded behind it: it needs a copy of the whole.
+    /// Returns the last index that this log shares with one that stands at `index` of `history`. That one can go on
+    /// with this log's records if the answer is its own index. None where they share nothing that is known, or where
+    /// data were loaded behind it: it needs a copy of the whole.
     pub fn shared_through(&self, history: History, index: Index) -> Option<Index> {
         let at = self.position(history)?;
         let is_behind_load = (at + 1..self.starts.len()).any(|later| self.is_loaded(later));
@@ -118,8 +118,8 @@ impl Histories {
         before.map_or(Origin::Nothing, |before| Origin::Fork(before.history, loaded.after()))
     }
 
-    /// Whether whoever says that it stands at `index` of `history` can have got there with the records of this log. What
-    /// lies before the chain's beginning is not known to be wrong.
+    /// Whether whoever says that it stands at `index` of `history` can have got there with the records of this log.
+    /// What lies before the chain's beginning is not known to be wrong.
     pub(crate) fn may_stand(&self, history: History, index: Index) -> bool {
         match self.position(history) {
             Some(at) => (self.starts[at].after()..=self.end(at)).contains(&index),

@@ -30,8 +30,8 @@ pub struct Inspected {
     pub bytes: u64,
 }
 
-/// Looks at a log that no server may be writing to, as an open over a base with this applied index would. Reads the last
-/// segment; [`dump`](crate::dump) reads all.
+/// Looks at a log that no server may be writing to, as an open over a base with this applied index would. Reads the
+/// last segment; [`dump`](crate::dump) reads all.
 ///
 /// # Errors
 /// Those of an open: damage above all.

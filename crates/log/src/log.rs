@@ -54,8 +54,8 @@ pub struct Opened {
     pub last: Index,
     /// What was found behind it and does not count.
     pub cut: Option<Cut>,
-    /// The first history that begins with data which were loaded into the base, and which the base does not have. Records
-    /// behind that start cannot be applied to it; if there are none, the load never came to be.
+    /// The first history that begins with data which were loaded into the base, and which the base does not have.
+    /// Records behind that start cannot be applied to it; if there are none, the load never came to be.
     pub lacking: Option<HistoryStart>,
 }
 
@@ -166,8 +166,8 @@ pub struct Stats {
 }
 
 impl Log {
-    /// Finds the log in `options.dir`, and makes durable what it finds. Nothing else is changed there until the replay is
-    /// finished.
+    /// Finds the log in `options.dir`, and makes durable what it finds. Nothing else is changed there until the replay
+    /// is finished.
     pub fn open(options: Options, applied: impl Into<Applied>) -> Result<Opened, OpenError> {
         let applied = applied.into();
         let mut survey = Survey::of(&options, applied)?;
@@ -214,9 +214,10 @@ impl Log {
         self.shared.reserve_slowly(body_bytes as u64 + RECORD_CHARGE_BYTES, Some(deadline))
     }
 
-    /// Waits, up to `limit`, until a record of so many bytes leaves half of the memory bound free. A thread that writes much calls it before
-    /// `reserve_within`, so that those who may not wait find room beside it. Nothing is reserved, and nothing is kept for who waits. A
-    /// record of a quarter of the bound or of a segment, or more, does not wait here: it may need all of it.
+    /// Waits, up to `limit`, until a record of so many bytes leaves half of the memory bound free. A thread that writes
+    /// much calls it before `reserve_within`, so that those who may not wait find room beside it. Nothing is reserved,
+    /// and nothing is kept for who waits. A record of a quarter of the bound or of a segment, or more, does not wait
+    /// here: it may need all of it.
     pub fn leave_room(&self, body_bytes: usize, limit: Duration) {
         let (shared, charge) = (&*self.shared, body_bytes as u64 + RECORD_CHARGE_BYTES);
         let unsynced_bytes_max = shared.options.unsynced_bytes_max;
@@ -242,15 +243,16 @@ impl Log {
     }
 
     /// Gives the record its index and puts it into the buffer: called under the latches that order the memtable.
-    /// `time_ms` is the wall clock in milliseconds, and taken for that of the record before where it went back; `body_crc` is what [`body_crc`](crate::body_crc) makes of `body`.
+    /// `time_ms` is the wall clock in milliseconds, and taken for that of the record before where it went back;
+    /// `body_crc` is what [`body_crc`](crate::body_crc) makes of `body`.
     #[inline]
     pub fn append(&self, reserved: Reservation<'_>, kind: Kind, time_ms: u64, body: &[u8], body_crc: u32) -> Index {
         let charge = self.redeem(reserved, body.len());
         self.shared.append(&mut self.shared.queue.lock(), kind, time_ms, body, body_crc, charge)
     }
 
-    /// Appends a record of another log, of which this one is a copy: with the same index, term, entry, time and body. Called
-    /// under the latches that order the memtable. The record's history is the caller's to compare.
+    /// Appends a record of another log, of which this one is a copy: with the same index, term, entry, time and body.
+    /// Called under the latches that order the memtable. The record's history is the caller's to compare.
     ///
     /// # Errors
     /// The record does not come next: another log may say anything. Nothing has happened.
@@ -353,8 +355,8 @@ impl Log {
         self.shared.state.lock().histories.stamp(index)
     }
 
-    /// Begins a history without a parent, because the base is about to take in data that no record tells of. It is on the
-    /// disk when this returns, and takes no index. Blocks.
+    /// Begins a history without a parent, because the base is about to take in data that no record tells of. It is on
+    /// the disk when this returns, and takes no index. Blocks.
     ///
     /// # Errors
     /// The log cannot be written or synced.
@@ -363,8 +365,8 @@ impl Log {
         self.begin(|_, last| HistoryStart { history, origin: Origin::Loaded(last) })
     }
 
-    /// Begins a history of this log's own, which forks behind the last record: what a copy does that goes on by itself. It is
-    /// on the disk when this returns, and takes no index. Blocks.
+    /// Begins a history of this log's own, which forks behind the last record: what a copy does that goes on by itself.
+    /// It is on the disk when this returns, and takes no index. Blocks.
     ///
     /// # Errors
     /// The log cannot be written or synced.
@@ -376,8 +378,8 @@ impl Log {
         })
     }
 
-    /// Goes on with the next history of the log of which this one is a copy. Where that log went through several without a
-    /// record, each is adopted in turn. It is on the disk when this returns. Blocks.
+    /// Goes on with the next history of the log of which this one is a copy. Where that log went through several
+    /// without a record, each is adopted in turn. It is on the disk when this returns. Blocks.
     ///
     /// # Panics
     /// The history forks right behind the last record from the one that this log has.
@@ -398,7 +400,8 @@ impl Log {
         .map(drop)
     }
 
-    /// Leaves a history that began with a load which never came to be: another one goes on with what was before. Blocks.
+    /// Leaves a history that began with a load which never came to be: another one goes on with what was before.
+    /// Blocks.
     ///
     /// # Errors
     /// The log cannot be written or synced.
@@ -411,8 +414,8 @@ impl Log {
         self.begin(|histories, _| HistoryStart { history, origin: histories.origin_without(loaded) }).map(drop)
     }
 
-    /// Begins the history of `next`, which is told what there is and the last index. All before is on the disk then, and so
-    /// is the segment that names it.
+    /// Begins the history of `next`, which is told what there is and the last index. All before is on the disk then,
+    /// and so is the segment that names it.
     fn begin(&self, next: impl Fn(&Histories, Index) -> HistoryStart) -> Result<HistoryStart, SyncError> {
         let shared = &*self.shared;
         loop {
@@ -522,9 +525,9 @@ impl Log {
         std::mem::take(&mut self.shared.state.lock().counters.slowest_sync_us)
     }
 
-    /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from here on.
-    /// Where that fails, it is an error only if records that were written are not on the disk: those that were never written
-    /// have never been durable to anybody.
+    /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from
+    /// here on. Where that fails, it is an error only if records that were written are not on the disk: those that were
+    /// never written have never been durable to anybody.
     ///
     /// # Errors
     /// Records that were written are not on the disk, or a file is missing that the next start needs.
@@ -648,8 +651,8 @@ impl Shared {
         index
     }
 
-    /// Leaves the mark of a clean stop behind the last record, when nobody writes any more, and gives back the space that
-    /// was allocated ahead.
+    /// Leaves the mark of a clean stop behind the last record, when nobody writes any more, and gives back the space
+    /// that was allocated ahead.
     fn mark_clean(&self) -> Result<(), SyncError> {
         let mut state = self.state.lock();
         assert_eq!(state.phase, Phase::Closed);

@@ -26,7 +26,8 @@ pub struct Options {
     /// Bytes of a segment, preallocated. A record that is larger gets a segment of its own; where the disk is short,
     /// segments are shorter.
     pub segment_bytes: u64,
-    /// Bytes that the disk has to spare, if that can be told: a segment takes no more, unless it is one of the shortest.
+    /// Bytes that the disk has to spare, if that can be told: a segment takes no more, unless it is one of the
+    /// shortest.
     pub room: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
     pub durability: Durability,
     /// In `Durability::Os`: the longest time in milliseconds for which written records stay unsynced.

@@ -12,14 +12,15 @@
 /// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The replay reads what was found. Nothing is reserved, and nothing in the directory changes before the replay ends.
+    /// The replay reads what was found. Nothing is reserved, and nothing in the directory changes before the replay
+    /// ends.
     Opening,
     /// Records are written to the active segment.
     Running,
     /// The active segment is full: no write begins until it is synced and the spare has taken its place.
     Rotating,
-    /// A write or a sync has failed, or the active segment's file is gone: no write begins, and the sync thread recovers
-    /// when nobody writes any more.
+    /// A write or a sync has failed, or the active segment's file is gone: no write begins, and the sync thread
+    /// recovers when nobody writes any more.
     Broken,
     /// A segment is being made for what is not synced: no reservation is given, so that it is large enough.
     Recovering,

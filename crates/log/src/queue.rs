@@ -93,8 +93,8 @@ impl Queue {
         self.last
     }
 
-    /// Gives the record its index. Its time is that of the record before where the clock went back. `synced` tells which
-    /// chunks may be used again.
+    /// Gives the record its index. Its time is that of the record before where the clock went back. `synced` tells
+    /// which chunks may be used again.
     #[inline]
     pub(crate) fn append(
         &mut self,

@@ -1,6 +1,7 @@
 //! A live reader: follows the log from an index, out of memory where that is still there, else out of the segments.
 //!
-//! It sees durable records only, or those that its user chose, and never holds the log back: what was purged before it got there is a gap.
+//! It sees durable records only, or those that its user chose, and never holds the log back: what was purged before it
+//! got there is a gap.
 
 use std::sync::Arc;
 

@@ -86,8 +86,8 @@ impl Shared {
         });
     }
 
-    /// Makes a segment with `groups` in it and room for `need` bytes, `groups` among them, and for more as far as the disk
-    /// has it; returns its length, too.
+    /// Makes a segment with `groups` in it and room for `need` bytes, `groups` among them, and for more as far as the
+    /// disk has it; returns its length, too.
     pub(crate) fn make_segment(
         &self,
         header: &SegmentHeader,
@@ -133,7 +133,8 @@ impl Shared {
                 // The newest record of a segment is about as old as the next segment.
                 let age_ms = now_ms.saturating_sub(next.segment.header.created_ms);
                 let unwanted = bytes > retention.bytes || age_ms > retention.age_ms;
-                // Where the log ends can always be told from what is on the disk: by the next segment's header or records.
+                // Where the log ends can always be told from what is on the disk: by the next segment's header or
+                // records.
                 let end_is_known = next.segment.header.first.0 != 0 || next.first <= state.synced;
                 if oldest.last > wanted_after || oldest.last > state.synced || !end_is_known || !unwanted {
                     break;

@@ -50,7 +50,8 @@ pub(crate) struct Shared {
     pub budget: Budget,
 
     pub wakes: Mutex<Arc<[Wake]>>,
-    /// None until the file is there. Held across its I/O, by the log's threads, open and close only; no lock is taken in it.
+    /// None until the file is there. Held across its I/O, by the log's threads, open and close only; no lock is taken
+    /// in it.
     pub end: Mutex<Option<EndWriter>>,
 }
 
@@ -259,8 +260,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes how far the log reaches now. It is not synced: the death of the process leaves it, and an older note, which a
-    /// power failure may leave, claims less. So does the one before, which a failure leaves.
+    /// Notes how far the log reaches now. It is not synced: the death of the process leaves it, and an older note,
+    /// which a power failure may leave, claims less. So does the one before, which a failure leaves.
     pub(crate) fn note_end(&self, state: &mut MutexGuard<'_, State>) {
         let synced = state.synced;
         self.note_end_at(state, synced);
@@ -408,7 +409,8 @@ impl State {
     /// and all that is not synced fits the memory bound.
     ///
     /// Invariant: unwritten charge <= max(room of the active segment, room of the spare). A write keeps it: a group is
-    /// never longer than its charge, and when one does not fit the active segment, all that is unwritten fits the spare.
+    /// never longer than its charge, and when one does not fit the active segment, all that is unwritten fits the
+    /// spare.
     pub(crate) fn limit(&self, unsynced_bytes_max: u64) -> u64 {
         self.space_limit().min(self.memory_limit(unsynced_bytes_max))
     }

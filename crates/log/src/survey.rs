@@ -1,8 +1,8 @@
 //! What is in the directory at open: which segments count, up to where, and whether what is missing may be missing.
 //!
-//! Nothing is changed here. The rule: the first bad place ends the log, unless a record at or behind that place is known
-//! to have been synced, by some group that is still readable, by the end file, or because the base holds it; then it is
-//! damage, and an error that says where. What is cut off is reported.
+//! Nothing is changed here. The rule: the first bad place ends the log, unless a record at or behind that place is
+//! known to have been synced, by some group that is still readable, by the end file, or because the base holds it; then
+//! it is damage, and an error that says where. What is cut off is reported.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -150,8 +150,8 @@ impl Survey {
         }))
     }
 
-    /// Puts together what the segments say of histories, and refuses what did not get here with their records. Of segments
-    /// that the replay does not need a power failure may have left any, so that they are not asked.
+    /// Puts together what the segments say of histories, and refuses what did not get here with their records. Of
+    /// segments that the replay does not need a power failure may have left any, so that they are not asked.
     fn tell_histories(&mut self, applied: Applied, end: Option<End>) -> Result<(), OpenError> {
         for held in &self.segments[self.replay_from..] {
             let SegmentHeader { start, ancestors, .. } = &held.segment.header;

@@ -237,8 +237,8 @@ impl Shared {
         match made {
             Ok(file) => Ok((Arc::new(Segment { path, header }), file)),
             Err(error) => {
-                // Whatever is left of it is swept at the next open. If the name is there already and its sync failed, the
-                // file must go all the same: it would supersede records that are still to be written elsewhere.
+                // Whatever is left of it is swept at the next open. If the name is there already and its sync failed,
+                // the file must go all the same: it would supersede records that are still to be written elsewhere.
                 drop(self.files.remove(&unfinished));
                 drop(self.files.remove(&path));
                 Err(Failure::new("cannot make segment", &path, &error))

@@ -63,8 +63,8 @@ impl Walk {
         Walk { file: Some(file), limit, ..Walk::within(salt, first, SEGMENT_HEADER_BYTES, Vec::new()) }
     }
 
-    /// Begins at the group at `offset`, which has to begin with record `first`, and ends where `groups` end, which are its
-    /// content.
+    /// Begins at the group at `offset`, which has to begin with record `first`, and ends where `groups` end, which are
+    /// its content.
     pub(crate) fn within(salt: Salt, first: Index, offset: u64, groups: Vec<u8>) -> Walk {
         Walk {
             file: None,

@@ -22,8 +22,8 @@ pub struct Look {
 }
 
 impl Log {
-    /// Looks whether all files are there. While one is missing that the next start would need, nothing is appended; the log
-    /// begins a new segment as soon as the base holds all that was in the lost ones. Does I/O.
+    /// Looks whether all files are there. While one is missing that the next start would need, nothing is appended; the
+    /// log begins a new segment as soon as the base holds all that was in the lost ones. Does I/O.
     pub fn look(&self) -> Look {
         let shared = &*self.shared;
         let state = shared.state.lock();

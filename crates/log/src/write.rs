@@ -47,7 +47,8 @@ impl Shared {
         state.written
     }
 
-    /// Writes what is in the queue, and again what others ask to be written meanwhile; true if somebody else is to be woken.
+    /// Writes what is in the queue, and again what others ask to be written meanwhile; true if somebody else is to be
+    /// woken.
     pub(crate) fn drive(&self, state: &mut MutexGuard<'_, State>) -> bool {
         assert!(!state.writing, "one thread writes at a time");
         state.writing = true;

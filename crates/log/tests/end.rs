@@ -211,7 +211,8 @@ fn an_end_file_of_another_directory_is_refused() {
     assert!(error.contains("files of two directories are mixed: /haypile.end"), "{error}");
 }
 
-/// Segments are made, filled, purged and swept, and the machine dies at any moment: nothing that is there is ever missed.
+/// Segments are made, filled, purged and swept, and the machine dies at any moment: nothing that is there is ever
+/// missed.
 #[test]
 fn what_was_swept_or_purged_is_not_missed() {
     for seed in 0..setting("CASES", 60) {

@@ -14,8 +14,8 @@ use crate::{Effect, Log, OpenError, Options, body_crc, dump, effects};
 const DIR: &str = "/log";
 const SALT: Salt = Salt(0x5eed);
 
-/// Reads `data` as a body; as what follows the header of a segment; as groups and records that claim anything with the right
-/// checksums; and as a list of damages to a sound log.
+/// Reads `data` as a body; as what follows the header of a segment; as groups and records that claim anything with the
+/// right checksums; and as a list of damages to a sound log.
 pub fn check_bytes(data: &[u8]) {
     check_body(data);
     let mut segment = header(1, Index(1));

@@ -67,7 +67,8 @@ impl ForgetfulFiles {
         Arc::new(ForgetfulFiles { disk: self.disk.clone(), life: Some(life) })
     }
 
-    /// The power fails now: any part of what was not synced is gone, as `seed` decides; processes and open files are dead.
+    /// The power fails now: any part of what was not synced is gone, as `seed` decides; processes and open files are
+    /// dead.
     pub fn crash(&self, seed: u64) {
         let mut random = Random(seed);
         // Whole runs where nothing, or everything, survives are as likely as a mixture.
