@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::log::Log;
 use crate::reader::Next;
-use crate::replay::Record;
+use crate::record::Record;
 use crate::segment::segment_name;
 use crate::state::Shared;
 

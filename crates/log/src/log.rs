@@ -7,10 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 use crate::durable::Durability;
 use crate::error::OpenError;
@@ -21,8 +18,9 @@ use crate::options::Options;
 use crate::phase::Phase;
 use crate::queue::{NotNext, Queue};
 use crate::reader::Reader;
-use crate::replay::{Record, Replay};
-use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State};
+use crate::record::Record;
+use crate::replay::Replay;
+use crate::state::{Failure, RECORD_CHARGE_BYTES, Shared, State, Threads};
 use crate::survey::{Cut, Survey};
 
 /// How long a look at whether the log has settled is put off.
@@ -36,8 +34,6 @@ pub struct Log {
     pub(crate) shared: Arc<Shared>,
     threads: Arc<Threads>,
 }
-
-pub(crate) type Threads = Mutex<Vec<JoinHandle<()>>>;
 
 /// What [`Log::open`] found.
 pub struct Opened {

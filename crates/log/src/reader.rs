@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Damage, OpenError};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HistoryStart, Index, Kind};
-use crate::replay::Record;
+use crate::record::Record;
 use crate::segment::{Held, Segment};
 use crate::state::{Retained, Shared};
 use crate::survey::known_kind;

@@ -6,30 +6,12 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::error::{Damage, OpenError};
-use crate::format::{History, Index, Kind};
-use crate::log::Threads;
+use crate::format::{Index, Kind};
 use crate::phase::Phase;
-use crate::state::{Shared, State};
+use crate::record::Record;
+use crate::state::{Shared, State, Threads};
 use crate::survey::{Survey, known_kind};
 use crate::walk::{Bad, Walk};
-
-/// One record, borrowed from the buffer it was read into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    pub index: Index,
-    pub history: History,
-    /// 0 outside of a consensus group, as `entry`, the index of Raft's entry.
-    pub term: u64,
-    pub entry: u64,
-    pub kind: Kind,
-    /// Wall clock in milliseconds.
-    pub time_ms: u64,
-    pub body: &'a [u8],
-    /// Number of the segment.
-    pub segment: u64,
-    /// Offset in the segment's file.
-    pub offset: u64,
-}
 
 /// How far a replay is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -54,6 +55,9 @@ pub(crate) struct Shared {
     /// in it.
     pub end: Mutex<Option<EndWriter>>,
 }
+
+/// The log's threads, which its close joins.
+pub(crate) type Threads = Mutex<Vec<JoinHandle<()>>>;
 
 /// Called when `durable` advanced, or the log failed.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;

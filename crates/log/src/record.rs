@@ -1,0 +1,21 @@
+//! A record as whoever reads the log sees it: the replay, a live reader, a copy of the log.
+
+use crate::format::{History, Index, Kind};
+
+/// One record, borrowed from the buffer it was read into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub index: Index,
+    pub history: History,
+    /// 0 outside of a consensus group, as `entry`, the index of Raft's entry.
+    pub term: u64,
+    pub entry: u64,
+    pub kind: Kind,
+    /// Wall clock in milliseconds.
+    pub time_ms: u64,
+    pub body: &'a [u8],
+    /// Number of the segment.
+    pub segment: u64,
+    /// Offset in the segment's file.
+    pub offset: u64,
+}
