@@ -57,8 +57,8 @@ pub const DIFFERENCES: &[Difference] = &[
         what: "Each call connects anew; Redis keeps its connection for ten seconds. A key that FLUSHALL, SWAPDB or another command \
                on all keys has changed during the exchange stays, with an error that says so.",
         why: "A connection costs less than a key's way over the network, and one that is kept may be dead. While a target is \
-              waited for, only commands on the keys in question wait: nobody else, and nobody who wants to be alone.",
-        test: "whoever_is_alone_does_not_wait_for_a_target",
+              waited for, only commands on the keys in question wait: no other client, and no command that runs exclusively.",
+        test: "an_exclusive_command_does_not_wait_for_a_target",
     },
     Difference {
         commands: &["xadd", "xtrim", "xinfo|stream"],
