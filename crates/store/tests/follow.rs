@@ -198,3 +198,23 @@ fn the_chain_of_histories_is_whole_after_segments_were_purged() {
     assert_eq!(follower.store.log().histories().starts(), starts, "a start of a follower begins none");
     assert_eq!(starts.len(), DEATHS + 1);
 }
+
+#[test]
+fn a_reply_of_a_follower_depends_on_the_record_that_it_read() {
+    let pair = Pair::new(&MemoryBases, 5);
+    let put = |name: &[u8]| {
+        let mut txn = pair.leader.begin();
+        let key = txn.key_in(DATABASES, name);
+        txn.put_meta(&key, &[b"value"]).expect("small");
+        txn.commit().expect("room").index.expect("it wrote")
+    };
+    let indexes = [&b"one"[..], b"two", b"three"].map(|name| (name, put(name)));
+    pair.leader.sync();
+    pair.feed();
+    for (name, index) in indexes {
+        let mut txn = pair.follower.begin();
+        let key = txn.key_in(DATABASES, name);
+        assert_eq!(txn.meta(&key).expect("reads go on").as_deref(), Some(&b"value"[..]));
+        assert_eq!(txn.commit().expect("it wrote nothing").gate, index);
+    }
+}

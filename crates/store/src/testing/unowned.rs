@@ -2,10 +2,10 @@
 //! of their commits, undo some of them, commit, end otherwise, or die with their process: no compaction of the follower
 //! drops a row that its leader still has, and in the end neither has a row of an object without an owner.
 
-use super::node::{Bases, NoReaders, Node, feed};
+use super::node::{Bases, NoReaders, Node, feed, rows_of};
 use super::pair::{follows, leads, replicated};
 use crate::base::{Base, Direction, Step, Tier};
-use crate::row::{Family, Key, ObjectId, RowKey, Slot, Space, data_row, object_of, owner_row};
+use crate::row::{Family, Key, ObjectId, RowKey, Slot, Space, SystemScope, data_row, object_of, owner_row, system_row};
 use crate::txn::Txn;
 use haypile_log::testing::Random;
 use std::collections::BTreeSet;
@@ -164,6 +164,9 @@ impl World {
         let rows = data_rows(&*self.follower().base);
         let found: BTreeSet<u64> = rows.iter().filter_map(|row| object_of(row)).map(|id| id.0).collect();
         assert_eq!(found, owned, "objects without an owner are gone, and no others");
+        let intent = system_row(SystemScope::Replicated, b"ahead/");
+        let is_left = rows_of(&*self.follower().base).iter().any(|(row, _)| row.starts_with(&intent));
+        assert!(!is_left, "nothing is noted any more of transactions that have ended");
     }
 
     /// The follower leads while transactions of its leader are open: it gives out other ids, keeps what it writes
