@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::error::{Damage, OpenError};
 use crate::files::{File, Files};
 use crate::format::{History, Index, Kind, Origin, SEGMENT_HEADER_BYTES};
+use crate::listing::{first_index, list, open_segment};
 use crate::segment::Segment;
-use crate::survey::{first_index, list, open_segment};
 use crate::walk::{Walk, highest_mark};
 
 /// One line of a dump.

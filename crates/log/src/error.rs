@@ -94,3 +94,15 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+/// Why records could not be made durable; they are still in memory, and the log tries again by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncError(pub String);
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log cannot be synced: {}", self.0)
+    }
+}
+
+impl std::error::Error for SyncError {}

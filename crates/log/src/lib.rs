@@ -7,8 +7,10 @@
 //! The format is described in `docs/format/log.md`. Read next: [`log`](Log) for the story of an append,
 //! `survey.rs` for the story of an open, `sync.rs` for what happens when a disk fails.
 
+mod begin;
 mod body;
 mod budget;
+mod close;
 mod directory;
 mod dump;
 mod durable;
@@ -19,16 +21,20 @@ mod files;
 mod format;
 mod histories;
 mod inspect;
+mod listing;
 mod log;
+mod noting;
 mod options;
 mod phase;
 mod queue;
 mod reader;
 mod record;
 mod replay;
+mod reserve;
 mod segment;
 mod space;
 mod state;
+mod stats;
 mod survey;
 mod sync;
 pub mod testing;
@@ -38,11 +44,12 @@ mod watch;
 mod write;
 
 pub use body::{Body, BodyError, Effect, Effects, Placed, body_crc, effects};
+pub use close::Closed;
 pub use directory::DirectoryId;
 pub use dump::{Dump, DumpEntry, dump};
 pub use durable::Durability;
 pub use end::EndFile;
-pub use error::{ADVICE, Damage, OpenError};
+pub use error::{ADVICE, Damage, OpenError, SyncError};
 pub use export::{ExportError, Exported, Hold};
 pub use files::{DiskFiles, File, Files, read_exact_at, write_all_at};
 pub use format::{
@@ -51,12 +58,14 @@ pub use format::{
 };
 pub use histories::{Applied, Histories};
 pub use inspect::{Inspected, ReadOnlyFiles, inspect};
-pub use log::{AppendError, Closed, Log, Opened, Reservation, Stats, SyncError};
+pub use log::{Log, Opened};
 pub use options::{Options, Retention};
 pub use queue::NotNext;
 pub use reader::{Next, Reader, Through};
 pub use record::Record;
 pub use replay::{Progress, Replay};
+pub use reserve::{AppendError, Reservation};
+pub use stats::Stats;
 pub use survey::Cut;
 pub use unchanged::UnchangedFiles;
 pub use watch::Look;

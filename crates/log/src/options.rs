@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::durable::Durability;
 use crate::end::EndFile;
 use crate::files::{DiskFiles, Files};
-use crate::format::Index;
+use crate::format::{History, Index};
 
 /// How long segments stay that the base no longer needs. A segment goes when either bound is passed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -93,4 +93,15 @@ impl fmt::Debug for Options {
             .field("files", &self.files)
             .finish_non_exhaustive()
     }
+}
+
+/// Makes the name of a history.
+pub(crate) fn random_history(options: &Options) -> History {
+    let mut name = [0; 20];
+    for piece in name.chunks_mut(8) {
+        piece.copy_from_slice(&(options.random)().to_le_bytes()[..piece.len()]);
+    }
+    // All zeros stand for "no history" in the format.
+    name[0] = name[0].max(1);
+    History(name)
 }

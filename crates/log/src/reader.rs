@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::error::{Damage, OpenError};
 use crate::format::{GROUP_HEADER_BYTES, GroupHeader, HistoryStart, Index, Kind};
+use crate::listing::known_kind;
 use crate::record::Record;
 use crate::segment::{Held, Segment};
 use crate::state::{Retained, Shared};
-use crate::survey::known_kind;
 use crate::walk::{Found, Walk};
 
 /// Bytes that are copied out of memory at a time, under the log's mutex; at least one group.

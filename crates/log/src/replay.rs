@@ -7,10 +7,11 @@ use std::thread;
 
 use crate::error::{Damage, OpenError};
 use crate::format::{Index, Kind};
+use crate::listing::known_kind;
 use crate::phase::Phase;
 use crate::record::Record;
 use crate::state::{Shared, State, Threads};
-use crate::survey::{Survey, known_kind};
+use crate::survey::Survey;
 use crate::walk::{Bad, Walk};
 
 /// How far a replay is.

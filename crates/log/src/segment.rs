@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::files::File;
 use crate::format::{Index, SegmentHeader};
 
 /// A segment. Its file is open only where it is used: a log may retain many.
@@ -22,6 +23,29 @@ pub(crate) struct Held {
     /// Where the last counting group ends, or the whole file where that is not known.
     pub end: u64,
     /// Bytes on the disk.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub segment: Arc<Segment>,
+    pub file: Arc<dyn File>,
+    /// Where the next group goes.
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl Active {
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes - self.offset
+    }
+}
+
+/// A segment with a synced header and allocated space that waits for its turn.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub segment: Arc<Segment>,
+    pub file: Arc<dyn File>,
     pub bytes: u64,
 }
 

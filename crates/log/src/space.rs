@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::files::File;
 use crate::format::{Index, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::phase::Phase;
-use crate::segment::{Held, Segment};
-use crate::state::{Failure, Shared, Spare, State};
+use crate::segment::{Held, Segment, Spare};
+use crate::state::{Failure, Shared, State};
 
 const RETRY: Duration = Duration::from_secs(1);
 

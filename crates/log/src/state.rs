@@ -16,15 +16,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::budget::{Budget, Padded};
 use crate::durable::Reached;
-use crate::end::{End, EndWriter};
-use crate::error::OpenError;
-use crate::files::{File, Files};
-use crate::format::{GROUP_HEADER_BYTES, History, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use crate::end::EndWriter;
+use crate::files::Files;
+use crate::format::{GROUP_HEADER_BYTES, HistoryStart, Index, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::histories::Histories;
 use crate::options::Options;
 use crate::phase::Phase;
 use crate::queue::{Part, Queue};
-use crate::segment::{Held, Segment, segment_name, unfinished_name};
+use crate::segment::{Active, Held, Spare, segment_name, unfinished_name};
 
 /// What a record costs beyond its body at most: its header, and a group of its own.
 pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_BYTES) as u64;
@@ -72,29 +71,6 @@ pub(crate) struct Retained {
     pub last: Index,
     pub charge: u64,
     pub bytes: BytesMut,
-}
-
-#[derive(Debug)]
-pub(crate) struct Active {
-    pub segment: Arc<Segment>,
-    pub file: Arc<dyn File>,
-    /// Where the next group goes.
-    pub offset: u64,
-    pub bytes: u64,
-}
-
-impl Active {
-    pub(crate) fn room(&self) -> u64 {
-        self.bytes - self.offset
-    }
-}
-
-/// A segment with a synced header and allocated space that waits for its turn.
-#[derive(Debug)]
-pub(crate) struct Spare {
-    pub segment: Arc<Segment>,
-    pub file: Arc<dyn File>,
-    pub bytes: u64,
 }
 
 pub(crate) struct State {
@@ -254,52 +230,6 @@ impl Shared {
             wakes: Mutex::new(Arc::new([])),
             end: Mutex::new(None),
         }
-    }
-
-    /// Notes how far the log reaches, durably.
-    pub(crate) fn begin_end(&self, history: History, synced: Index, segment: u64) -> Result<(), OpenError> {
-        let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return Ok(()) };
-        let end = End { directory: at.directory, history, synced, segment };
-        *self.end.lock() = Some(EndWriter::begin(&*self.files, &at.path, end)?);
-        Ok(())
-    }
-
-    /// Notes how far the log reaches now. It is not synced: the death of the process leaves it, and an older note,
-    /// which a power failure may leave, claims less. So does the one before, which a failure leaves.
-    pub(crate) fn note_end(&self, state: &mut MutexGuard<'_, State>) {
-        let synced = state.synced;
-        self.note_end_at(state, synced);
-    }
-
-    /// The note for records that have just been synced, before anybody is told that they are.
-    pub(crate) fn note_end_at(&self, state: &mut MutexGuard<'_, State>, synced: Index) {
-        let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return };
-        let Some(active) = &state.active else { return };
-        let (history, segment) = (state.start().history, active.segment.header.number);
-        let end = End { directory: at.directory, history, synced, segment };
-        let noted = MutexGuard::unlocked(state, || {
-            let mut writer = self.end.lock();
-            match &mut *writer {
-                Some(writer) => writer.note(end).unwrap_or(false),
-                none => {
-                    *none = EndWriter::begin(&*self.files, &at.path, end).ok();
-                    false
-                }
-            }
-        });
-        if noted {
-            state.end_noted = Some(Instant::now());
-        }
-    }
-
-    /// Makes the note of the log's end durable.
-    pub(crate) fn sync_end(&self, state: &mut MutexGuard<'_, State>) {
-        state.end_noted = None;
-        MutexGuard::unlocked(state, || {
-            let mut writer = self.end.lock();
-            // A note that is not durable is only an older one after a power failure.
-            drop(writer.as_mut().map(EndWriter::sync));
-        });
     }
 
     pub(crate) fn sync_interval(&self) -> Duration {

@@ -13,8 +13,8 @@ use parking_lot::MutexGuard;
 use crate::files::{File, write_all_at};
 use crate::format::{Entry, GROUP_HEADER_BYTES, GroupHeader, Index, SEGMENT_HEADER_BYTES, SegmentHeader, seal};
 use crate::phase::Phase;
-use crate::segment::{Held, Segment};
-use crate::state::{Active, Failure, Shared, State};
+use crate::segment::{Active, Held, Segment};
+use crate::state::{Failure, Shared, State};
 
 impl Shared {
     pub(crate) fn sync_thread(&self) {

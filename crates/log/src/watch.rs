@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::files::File;
 use crate::log::Log;
 use crate::phase::Phase;
-use crate::segment::segment_name;
-use crate::state::{Active, Failure, Shared, State};
+use crate::segment::{Active, segment_name};
+use crate::state::{Failure, Shared, State};
 
 /// What a look found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
