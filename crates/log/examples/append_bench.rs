@@ -1,4 +1,5 @@
-//! What an append costs: 170-byte bodies, a write every 800 appends, as a worker does at pipeline 16 with 50 clients.
+//! Measures the cost of an append: 170-byte bodies, a write every 800 appends, as a worker does at pipeline 16 with 50
+//! clients.
 //!
 //! `cargo run --release -p haypile-log --example append_bench -- [DIR] [MILLIONS] [APPENDS_PER_WRITE] [THREADS] [RATE]`
 //! prints wall time and the CPU time of all threads (`/proc/self/stat`: user, system) for each append, then how fast

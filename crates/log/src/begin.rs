@@ -86,7 +86,7 @@ impl Log {
                 shared.progress_cv.wait_for(&mut state, SETTLE);
                 continue;
             }
-            // What is appended from here on is of the new history: the segment that is made for it takes it.
+            // Records appended from here on are of the new history: the segment that is made for it takes them.
             let last = shared.queue.lock().last();
             if last != state.synced {
                 continue;

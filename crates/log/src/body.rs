@@ -127,7 +127,7 @@ impl Body {
         Placed { key, value }
     }
 
-    /// What the row `key` stands for changes, though the row does not: others that belong to it do.
+    /// Names the meta row `key`, which stays, because rows that belong to it change in this record.
     pub fn touch(&mut self, key: &[u8]) {
         self.bytes.push(TOUCH);
         self.varint(total(&[key]).into());

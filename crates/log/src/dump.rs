@@ -66,7 +66,7 @@ pub fn dump(files: &dyn Files, dir: &Path) -> Result<Dump, OpenError> {
 type Listed = (Segment, Arc<dyn File>, Option<Index>);
 
 pub struct Dump {
-    /// What is still to come, the next one last.
+    /// The segments still to come, the next one last.
     segments: Vec<Listed>,
     queue: Vec<DumpEntry>,
     current: Option<Current>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::directory::DirectoryId;
 use crate::format::{FORMAT_VERSION, Index};
 
-/// What to do where files of a data directory are missing or damaged.
+/// Advice to an operator whose data directory has missing or damaged files.
 pub const ADVICE: &str = "Nothing was repaired. Put back what is missing, or restore a backup into an empty directory: \
 docs/operations.md, \"When it does not start\", has the steps";
 

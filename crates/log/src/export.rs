@@ -33,7 +33,7 @@ pub struct Hold {
     after: Index,
 }
 
-/// What was written.
+/// The size of a finished copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     pub bytes: u64,
@@ -234,7 +234,7 @@ impl<'a> Copy<'a> {
             created_ms: (self.shared.options.now_ms)(),
             start,
             ancestors,
-            // It is complete: nothing is allocated ahead.
+            // The segment is complete: nothing is allocated ahead.
             allocated_bytes: 0,
         };
         let path = self.dir.join(segment_name(self.number));

@@ -19,8 +19,8 @@ const PAGE_BYTES: u64 = 4096;
 const HEADER_CRC: Range<usize> = 12..16;
 const HEADER_START: usize = 48;
 const HEADER_ANCESTORS: usize = HEADER_START + HistoryStart::BYTES + 8;
-/// How many histories before its own a segment's header has room for. Who stands on an older one needs a copy of the
-/// whole.
+/// How many histories before its own a segment's header has room for. A copy that stands on an older one
+/// has to be made anew.
 pub(crate) const ANCESTORS_MAX: usize = (SEGMENT_HEADER_BYTES as usize - HEADER_ANCESTORS) / HistoryStart::BYTES;
 
 /// The page of a segment's header.
@@ -58,8 +58,8 @@ impl fmt::Debug for History {
     }
 }
 
-/// What a record is. The numbers are permanent: retire them, never reuse one. Retired are 3 and 4, a history's start
-/// and the mark of a clean stop in format 1.
+/// The kind of a record. The numbers are permanent: retire them, never reuse one. Retired are 3 and 4, a history's
+/// start and the mark of a clean stop in format 1.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -95,9 +95,9 @@ pub struct HistoryStart {
 /// Where a history comes from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nothing: it is the first history of a log.
+    /// The history is the first one of a log.
     Nothing,
-    /// It continues another history; the index is the last one that both share.
+    /// The history continues another one; the index is the last one that both share.
     Fork(History, Index),
     /// The base took data in past the log after the record with this index, so that records alone do not lead here.
     Loaded(Index),
@@ -279,7 +279,7 @@ pub(crate) struct GroupHeader {
     pub record_bytes: u32,
     /// Index of the first record.
     pub first: Index,
-    /// What was known to be on the disk when this group was written: a bad record up to here is damage.
+    /// The last record that was known to be on the disk when this group was written: a bad one up to here is damage.
     pub synced: Index,
     /// Invariant: never below that of the group before it in a segment.
     pub entry: Entry,

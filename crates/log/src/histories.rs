@@ -5,7 +5,8 @@
 
 use crate::format::{ANCESTORS_MAX, History, HistoryStart, Index, Origin};
 
-/// What the base says of itself: the record up to which it holds everything, and that record's history.
+/// The place at which a base says that it stands: the record up to which it holds everything, and that record's
+/// history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// 0 where the base holds nothing.
@@ -127,7 +128,7 @@ impl Histories {
         }
     }
 
-    /// As [`may_stand`](Self::may_stand), of a base, which names the history of its applied record.
+    /// Whether a base, which names the history of its applied record, [may stand](Self::may_stand) there.
     pub(crate) fn may_be_applied(&self, history: History, index: Index) -> bool {
         let is_at_start = |at: usize| self.starts[at].after() == index && index > Index(0) && !self.is_loaded(at);
         self.may_stand(history, index) && !self.position(history).is_some_and(is_at_start)

@@ -1,4 +1,4 @@
-//! What an open would find in a log, without opening it: for who looks at a log offline and may not change a byte.
+//! Inspection of a log that is not opened: an offline look finds what an open would find, and changes no byte.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::histories::{Applied, Histories};
 use crate::options::Options;
 use crate::survey::{Cut, Survey};
 
-/// What an open would conclude.
+/// The conclusions that an open would come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// The histories that the segments tell of; none of a log without segments.
@@ -24,7 +24,7 @@ pub struct Inspected {
     pub last: Index,
     /// Whether the last run ended by a clean stop.
     pub clean: bool,
-    /// What an open would cut off behind the last record.
+    /// The bytes behind the last record that an open would cut off.
     pub cut: Option<Cut>,
     /// Bytes of headers and records in segments that count.
     pub bytes: u64,

@@ -30,20 +30,20 @@ pub struct Log {
     threads: Arc<Threads>,
 }
 
-/// What [`Log::open`] found.
+/// A log that was opened, and the facts that [`Log::open`] found.
 pub struct Opened {
     pub log: Log,
     /// The records above `applied`. The log takes appends when this is finished.
     pub replay: Replay,
     /// The history that appends go to: a new one unless the last stop was clean.
     pub history: History,
-    /// What that history continues, and the last index that both share.
+    /// The history that this one continues, and the last index that both share.
     pub parent: Option<(History, Index)>,
     /// The last stop left its mark.
     pub clean: bool,
     /// The last record of the log as found. Neither an open nor a close takes an index.
     pub last: Index,
-    /// What was found behind it and does not count.
+    /// Bytes that were found behind the last record and do not count.
     pub cut: Option<Cut>,
     /// The first history that begins with data which were loaded into the base, and which the base does not have.
     /// Records behind that start cannot be applied to it; if there are none, the load never came to be.
@@ -86,8 +86,8 @@ impl Log {
         shared.reserve_slowly(charge, None)
     }
 
-    /// As [`reserve`](Self::reserve), but waits while the log is busy: for threads that may block. Who waits first is
-    /// served first, and before those who do not wait.
+    /// Takes room as [`reserve`](Self::reserve) does, but waits while the log is busy: for threads that may block. The
+    /// thread that waits longest is served first, and before callers that do not wait.
     pub fn reserve_within(&self, body_bytes: usize, limit: Duration) -> Result<Reservation<'_>, AppendError> {
         let result = self.reserve(body_bytes);
         if result != Err(AppendError::Busy) {
@@ -282,7 +282,7 @@ impl Log {
         Reader::new(self.shared.clone(), after)
     }
 
-    /// What is noted of the log's end is on the disk.
+    /// Whether the newest note of the log's end is on the disk.
     pub fn is_end_durable(&self) -> bool {
         self.shared.state.lock().end_noted.is_none()
     }

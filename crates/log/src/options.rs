@@ -1,4 +1,4 @@
-//! What a log is opened with, and the defaults with their reasons.
+//! The options that a log is opened with, and the defaults with their reasons.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -36,7 +36,8 @@ pub struct Options {
     /// `reserve` answers `Busy` above it.
     pub unsynced_bytes_max: u64,
     pub retention: Retention,
-    /// What the log is known to hold from elsewhere: a record up to here that is missing is damage. 0 for nothing.
+    /// The last record that the log is known to hold from elsewhere: one up to here that is missing is damage. 0 for
+    /// none.
     pub complete_through: Index,
     /// The log is a copy of another one, whose histories it goes through: an open begins none of its own.
     pub follows: bool,

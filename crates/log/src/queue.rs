@@ -19,9 +19,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) struct Part {
     pub first: Index,
     pub last: Index,
-    /// Of all of them.
+    /// The entry that all the records belong to.
     pub entry: Entry,
-    /// What the records' reservations came to.
+    /// The sum of the records' reservations.
     pub charge: u64,
     pub bytes: BytesMut,
 }

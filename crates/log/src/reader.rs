@@ -19,12 +19,12 @@ const COPY_BYTES: usize = 64 * 1024;
 /// Which records a reader sees.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Through {
-    /// Those that are as durable as the log's setting asks.
+    /// The reader sees records that are as durable as the log's setting asks.
     #[default]
     Durable,
-    /// Those that were handed to the operating system: a power failure may take them back.
+    /// The reader sees records that were handed to the operating system: a power failure may take them back.
     Written,
-    /// Those that are on the disk. See [`Log::request_sync`](crate::Log::request_sync) for who waits for them.
+    /// The reader sees records that are on the disk; [`Log::request_sync`](crate::Log::request_sync) asks for more.
     Synced,
 }
 
@@ -43,7 +43,7 @@ struct Source {
     in_file: bool,
 }
 
-/// What a reader has next.
+/// The next thing that a reader has.
 #[derive(Debug)]
 pub enum Next<'a> {
     Record(Record<'a>),
@@ -158,7 +158,7 @@ impl Reader {
                     self.source = Some(Source { segment, walk, last, in_file: true });
                     return Ok(None);
                 }
-                // It was purged since.
+                // The segment was purged since.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !was_missing => was_missing = true,
                 Err(error) => return Err(OpenError::io(&segment.path)(error)),
             }

@@ -78,7 +78,7 @@ impl Shared {
         deadline: Option<Instant>,
     ) -> Result<Reservation<'_>, AppendError> {
         let mut state = self.state.lock();
-        // It counts while it waits, so that room is kept for it.
+        // The charge counts while it waits, so that room is kept for it.
         self.budget.force(charge);
         loop {
             let error = match self.admit(&mut state, charge) {
@@ -119,7 +119,7 @@ impl Shared {
         {
             return Ok(());
         }
-        // What is appended and not synced is in the way.
+        // Records that are appended and not synced are in the way.
         state.sync_wanted = state.sync_wanted.max(self.reached.last());
         self.sync_cv.notify_one();
         if fits {

@@ -61,7 +61,7 @@ pub(crate) fn unfinished_name(number: u64) -> String {
     format!("{number:020}{UNFINISHED_SUFFIX}")
 }
 
-/// What a file in the log's directory is by its name.
+/// The kind of a file in the log's directory, by its name.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileName {
     Segment(u64),

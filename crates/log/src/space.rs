@@ -71,7 +71,7 @@ impl Shared {
             }
             Err(failure) => {
                 state.space_error = Some(failure);
-                // Whoever needs a long segment asks again.
+                // A reservation that needs a long segment asks again.
                 state.need = 0;
             }
         }
@@ -145,7 +145,7 @@ impl Shared {
             state.segments.drain(..gone).map(|held| held.segment).collect()
         };
         for segment in &gone {
-            // What cannot be removed now is found and purged after the next open.
+            // A file that cannot be removed now is found and purged after the next open.
             drop(self.files.remove(&segment.path));
         }
     }

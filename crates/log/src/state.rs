@@ -1,5 +1,5 @@
-//! What the log's threads share: one mutex over the bookkeeping, never held across I/O, and the counters that a
-//! reservation reads without it.
+//! The state that the log's threads share: one mutex over the bookkeeping, never held across I/O, and the counters that
+//! a reservation reads without it.
 //!
 //! Order of locks: `state`, then `queue`. Appends take `queue` alone. The stories that use this are in `write.rs`,
 //! `sync.rs`, `space.rs` and `reader.rs`.
@@ -25,7 +25,7 @@ use crate::phase::Phase;
 use crate::queue::{Part, Queue};
 use crate::segment::{Active, Held, Spare, segment_name, unfinished_name};
 
-/// What a record costs beyond its body at most: its header, and a group of its own.
+/// The most that a record costs beyond its body: its header, and a group of its own.
 pub(crate) const RECORD_CHARGE_BYTES: u64 = (RECORD_HEADER_BYTES + GROUP_HEADER_BYTES) as u64;
 
 pub(crate) struct Shared {
@@ -46,7 +46,8 @@ pub(crate) struct Shared {
     pub turn: Mutex<()>,
     /// Somebody was told that the log is busy, and waits for room.
     pub busy: AtomicBool,
-    /// What is reserved fits the segments at hand and the memory bound; nothing may be reserved after a failure.
+    /// Room for records: all that is reserved fits the segments at hand and the memory bound. After a failure there is
+    /// none.
     pub budget: Budget,
 
     pub wakes: Mutex<Arc<[Wake]>>,
@@ -150,7 +151,7 @@ pub(crate) struct Counters {
     /// Since `Log::take_slowest_sync_us`.
     pub slowest_sync_us: u64,
     pub recoveries: u64,
-    /// What led to the newest recovery.
+    /// The failure that led to the newest recovery.
     pub last_failure: Option<String>,
 }
 

@@ -23,7 +23,7 @@ pub struct Stats {
     pub last_sync_us: u64,
     /// Times that unsynced records went to a new segment, the first segment after open included.
     pub recoveries: u64,
-    /// What led to the newest recovery from a failure.
+    /// The failure that led to the newest recovery.
     pub last_failure: Option<String>,
     /// Index of the first record that is still kept.
     pub first: Index,
@@ -50,7 +50,7 @@ impl Log {
         }
     }
 
-    /// What the slowest sync since the last call took.
+    /// Returns how long the slowest sync since the last call took.
     pub fn take_slowest_sync_us(&self) -> u64 {
         std::mem::take(&mut self.shared.state.lock().counters.slowest_sync_us)
     }

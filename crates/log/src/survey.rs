@@ -1,4 +1,4 @@
-//! What is in the directory at open: which segments count, up to where, and whether what is missing may be missing.
+//! The survey of the directory at open: which segments count, up to where, and whether a missing file may be missing.
 //!
 //! Nothing is changed here. The rule: the first bad place ends the log, unless a record at or behind that place is
 //! known to have been synced, by some group that is still readable, by the end file, or because the base holds it; then
@@ -338,7 +338,7 @@ fn cut_off(
         let reason = format!("{}, and all through record {} was synced", bad.reason, behind.mark);
         return Err(damage(&segment.path, bad, reason));
     }
-    // What was allocated is there before a file gets its name, and only a clean stop takes it back.
+    // A file has its allocated length before it gets its name, and only a clean stop shortens it.
     let mut segments = unused.iter().map(|(segment, bytes)| (segment, *bytes)).chain([(segment, tail.bytes)]);
     if let Some((short, found)) = segments.find(|(segment, found)| *found < segment.header.allocated_bytes) {
         let reason = format!("the file has {found} of its {} bytes: it was cut off", short.header.allocated_bytes);
@@ -348,7 +348,7 @@ fn cut_off(
     Ok((bytes > 0).then(|| Cut { file: segment.path.clone(), offset: good_end, bytes, last: tail.last }))
 }
 
-/// What the log has to reach: whatever the base holds was synced before, and so was what a backup was made with.
+/// Returns the record that the log has to reach: all that the base or a backup holds was synced before.
 fn known(options: &Options, applied: Index, end: Option<End>) -> Known {
     let (complete, synced) = (options.complete_through, end.map_or(Index(0), |end| end.synced));
     let ends = [
@@ -359,7 +359,7 @@ fn known(options: &Options, applied: Index, end: Option<End>) -> Known {
     ends.into_iter().max_by_key(|known| known.index).expect("there are three")
 }
 
-/// What lies in a segment that has no first group: its first write may have been torn, and a later one not.
+/// Looks into a segment that has no first group: its first write may have been torn, and a later one not.
 fn behind_spare(files: &dyn Files, spare: &Segment, expected: Index) -> Result<Behind, OpenError> {
     let file = files.open(&spare.path).map_err(OpenError::io(&spare.path))?;
     let behind = highest_mark(&*file, spare.header.salt, SEGMENT_HEADER_BYTES, expected);

@@ -200,7 +200,7 @@ impl Walk {
     }
 }
 
-/// What lies behind a bad place.
+/// The bytes and marks behind a bad place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
     /// The highest synced index that any group there carries, among groups that can stand behind the expected record.

@@ -12,7 +12,7 @@ use crate::phase::Phase;
 use crate::segment::{Active, segment_name};
 use crate::state::{Failure, Shared, State};
 
-/// What a look found.
+/// The outcome of a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Why no records are taken: a file that the next start needs is gone.
@@ -37,7 +37,7 @@ impl Log {
         let (names, has_dir) = match shared.files.list(dir) {
             Ok(names) => (names.into_iter().collect::<HashSet<_>>(), true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (HashSet::new(), false),
-            // What cannot be looked at is not known to be gone.
+            // A directory that cannot be listed is not known to be gone.
             Err(_) => return Look { missing: shared.state.lock().missing_text(), unneeded: Vec::new() },
         };
         let mut gone: Vec<u64> =
@@ -50,7 +50,7 @@ impl Log {
         }
         let mut unneeded = shared.look_at_end();
         let mut state = shared.state.lock();
-        // What was purged meanwhile is not missed.
+        // Segments that were purged meanwhile are not missed.
         gone.retain(|number| state.segments.iter().any(|held| held.segment.header.number == *number));
         let is_active = |active: &Option<Active>, number| {
             active.as_ref().is_some_and(|active| active.segment.header.number == number)

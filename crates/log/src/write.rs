@@ -140,7 +140,7 @@ impl Shared {
         let mut state = self.state.lock();
         while state.phase != Phase::Closed {
             if !state.write_wanted || state.writing || !state.can_write() {
-                // Whoever is writing looks at `again`; whoever changes the segment writes afterwards.
+                // A thread that is writing looks at `again`; the one that changes the segment writes afterwards.
                 state.again |= std::mem::take(&mut state.write_wanted);
                 self.write_cv.wait(&mut state);
                 continue;

@@ -159,7 +159,7 @@ fn after_a_slow_write_the_writer_thread_writes() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| life.log.write());
         life.faults.wait_for_held();
-        // What is tested is that time passes: more than the five milliseconds that make a write slow.
+        // The test is about time that passes: more than the five milliseconds that make a write slow.
         std::thread::sleep(Duration::from_millis(20));
         life.faults.hold_writes(false);
         writer.join().unwrap();
@@ -379,7 +379,7 @@ fn whoever_writes_much_leaves_half_of_the_bound_to_others() {
         life.faults.hold_syncs(false);
         assert!(waits.join().unwrap() <= 30_000);
     });
-    // What is longer than the room that is left to others goes when it comes.
+    // A record longer than the room that is left to others goes when it comes.
     life.write(&body(1, 40_000));
     life.log.leave_room(99_000, LONG);
     // Nor does what a segment is hardly larger than.
@@ -446,7 +446,7 @@ fn wakes_come_from_the_logs_threads_too() {
     }));
     let index = life.write(b"x");
     life.wait_until("it is durable", |log| log.durable() == index);
-    // Those who wait are told one after the other.
+    // Waiting threads are told one after the other.
     let deadline = Instant::now() + LONG;
     while !on_other_thread.load(Ordering::SeqCst) {
         assert!(Instant::now() < deadline);

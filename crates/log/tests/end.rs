@@ -1,4 +1,4 @@
-//! What is known of a log from outside of its directory: a lost log, lost segments and foreign ones are refused.
+//! Knowledge of a log from outside of its directory: a lost log, lost segments and foreign ones are refused.
 
 mod common;
 
@@ -122,7 +122,7 @@ fn no_byte_that_was_synced_may_change_once_the_log_was_idle() {
     while !(life.log.synced() == last && life.log.is_end_durable()) {
         std::thread::yield_now();
     }
-    // What the end file says survives a power failure.
+    // The note in the end file survives a power failure.
     rig.disk.crash(7);
     let (path, whole) = (rig.path(1), rig.disk.read(&rig.path(1)).unwrap());
     let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
@@ -285,7 +285,7 @@ fn a_load_that_never_came_to_be_leaves_no_trace_in_what_follows() {
         let (options, _) = rig.options();
         assert_eq!(Log::open(options, applied).unwrap().lacking, None);
         assert_eq!(rig.open_with(applied, |_| {}).bodies(), [(3, b"three".to_vec())]);
-        // The same while the log is open.
+        // A load is abandoned while the log is open, too.
         let life = rig.open_with(applied, |_| {});
         let (last, history) = (life.log.last(), life.log.history());
         let loaded = life.log.begin_loaded_history().unwrap();

@@ -293,7 +293,7 @@ struct Model {
     appended: HashMap<(History, Index), Vec<u8>>,
     /// The log as the last life left it at most, from index 1 on.
     log: Vec<Vec<u8>>,
-    /// It has to reach at least here.
+    /// The last record that has to be found again.
     acknowledged: u64,
     applied: u64,
 }
@@ -350,7 +350,7 @@ impl Model {
         }
     }
 
-    /// What was found is what was appended, without gaps, as far as was acknowledged.
+    /// Compares the records found with those appended: no gap, and all that was acknowledged.
     fn check(&mut self, life: &Life) {
         let last = life.last.0;
         assert!(last >= self.acknowledged, "found through {last}, acknowledged through {}", self.acknowledged);

@@ -1,4 +1,4 @@
-//! What is found at open: ends, damage, histories, and what is refused.
+//! Findings at open: ends, damage, histories, and refusals.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn a_bad_record_above_the_highest_mark_ends_the_log() {
     let life = rig.open();
     assert_eq!(life.bodies(), [(2, b"two".to_vec())]);
     assert_eq!((life.last, life.clean), (Index(2), false));
-    // What was behind the bad place never comes back, though it can still be read.
+    // Records behind the bad place never come back, though they can still be read.
     life.sync(b"new three");
     rig.disk.kill();
     assert_eq!(rig.open().bodies(), [(2, b"two".to_vec()), (3, b"new three".to_vec())]);
@@ -122,7 +122,7 @@ fn bytes_of_another_segment_never_parse_as_records() {
     let (stale, fresh) = (long.disk.read(&path).unwrap(), short.disk.read(&path).unwrap());
     let end = fresh.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     assert_eq!(&fresh[SEGMENT_HEADER_BYTES as usize..][4..8], &stale[SEGMENT_HEADER_BYTES as usize..][4..8]);
-    // As a recycled file would be: behind the new records stand old ones that would continue them.
+    // The file is as a recycled one would be: behind the new records stand old ones that would continue them.
     let mut recycled = stale.clone();
     recycled[..end].copy_from_slice(&fresh[..end]);
     short.disk.replace(&path, recycled);

@@ -1,5 +1,5 @@
-//! What the fuzz target and the seeded test run on arbitrary bytes: nothing that parses a log may panic, hang, allocate
-//! by a claimed length, or hand out a record that was not written.
+//! Checks that the fuzz target and the seeded test run on arbitrary bytes: nothing that parses a log may panic, hang,
+//! allocate by a claimed length, or hand out a record that was not written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub fn check_bytes(data: &[u8]) {
     read(&[forged_segment(data)], None);
     let mut sound = sound_log();
     let damages = data.chunks_exact(4);
-    // Whoever may change many bytes can make the checksums right again.
+    // A change of many bytes can make the checksums right again.
     let bodies = (damages.len() <= 3).then(bodies);
     for damage in damages {
         let file = usize::from(damage[0] >> 6) % sound.len();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::Random;
 use crate::files::{File, Files};
 
-/// What a disk writes whole.
+/// The bytes that a disk writes whole.
 const SECTOR_BYTES: u64 = 512;
 
 /// The disk. As a file layer it is the test's own and outlives every crash; a server under test gets a

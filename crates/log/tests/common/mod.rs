@@ -1,4 +1,4 @@
-//! What the tests of the log share: a log over file layers in memory, and waiting for it without sleeping.
+//! The rig that the tests of the log share: a log over file layers in memory, and waiting for it without sleeping.
 #![allow(dead_code)] // each test program uses a part
 
 use std::path::{Path, PathBuf};
