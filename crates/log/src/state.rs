@@ -37,14 +37,14 @@ pub(crate) struct Shared {
     pub sync_cv: Condvar,
     pub write_cv: Condvar,
     pub space_cv: Condvar,
-    /// Wakes whoever blocks for an index to be synced or for room.
+    /// Wakes threads that block for an index to be synced, for room, or for the writer to leave.
     pub progress_cv: Condvar,
 
     /// Mirrors of indexes in `queue` and `state`, for reading without a lock.
     pub reached: Reached,
-    /// Held by the one thread that waits for room; the others wait for this.
+    /// Locked by the one thread that waits for room; the others wait for this lock.
     pub turn: Mutex<()>,
-    /// Somebody was told that the log is busy, and waits for room.
+    /// A caller was told that the log is busy, and waits for room.
     pub busy: AtomicBool,
     /// Room for records: all that is reserved fits the segments at hand and the memory bound. After a failure there is
     /// none.
@@ -62,8 +62,8 @@ pub(crate) type Threads = Mutex<Vec<JoinHandle<()>>>;
 /// Called when `durable` advanced, or the log failed.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Groups that are written and perhaps not synced, still in memory. They are in the active segment: it begins with
-/// nothing unsynced before it.
+/// Groups that are written and perhaps not synced, still in memory. All of them are in the active segment, before which
+/// everything is synced.
 #[derive(Debug)]
 pub(crate) struct Retained {
     /// Offset in the file.
@@ -75,7 +75,7 @@ pub(crate) struct Retained {
 }
 
 pub(crate) struct State {
-    /// Changed by `advance` alone.
+    /// The phase of the log's life, changed by `advance` alone.
     pub phase: Phase,
     /// Why the newest recovery failed; None once one succeeds.
     ///
@@ -83,10 +83,13 @@ pub(crate) struct State {
     pub failure: Option<Failure>,
     /// `close` was called: no reservation is given, while the last records are written and synced.
     pub closing: bool,
+    /// The histories that the log went through.
+    ///
     /// Invariant: never empty; the newest one is that of the segments that are made.
     pub histories: Histories,
     /// Segments in the order of their numbers; the last is the active one, where there is one.
     pub segments: Vec<Held>,
+    /// The segment that groups are written to.
     ///
     /// Invariant: there is one while the log is `Running` or `Rotating`; once there is one, there always is.
     pub active: Option<Active>,
@@ -95,32 +98,34 @@ pub(crate) struct State {
     /// Number of the last salt given out; see [`Shared::salt`].
     pub salts: u32,
 
-    /// Taken from the queue, not written: the active segment has no room, or the write failed.
+    /// Parts that were taken from the queue and are not written: the active segment has no room, or the write failed.
     pub held: VecDeque<Part>,
+    /// Groups that are written and not synced.
+    ///
     /// Invariant: in order and without gaps, from `synced + 1` to `written`.
     pub retained: VecDeque<Retained>,
     /// The newest retained entry may not grow: a sync in progress covers exactly what is in it.
     pub retained_closed: bool,
-    /// Changed by `Shared::set_written` and `Shared::set_synced` alone, which keep `Shared::reached` in step and assert
-    /// the order.
+    /// The indexes through which all is written and synced. Changed by `Shared::set_written` and `Shared::set_synced`
+    /// alone, which keep `Shared::reached` in step and assert the order.
     pub written: Index,
     pub synced: Index,
     pub written_charge: u64,
     pub synced_charge: u64,
 
-    /// Somebody is between taking parts and having written them. At most one.
+    /// A thread is between taking parts and having written them, or makes a segment of them; never two threads.
     pub writing: bool,
-    /// Set while `writing` by others who have something to write.
+    /// Another thread had something to write while `writing` was set.
     pub again: bool,
     /// Writes were slow of late: the writer thread does them.
     pub slow: bool,
     pub fast_writes: u32,
     pub write_wanted: bool,
-    /// Segment number for which the sync near its end was started.
+    /// The number of the segment for which the sync near its end was started.
     pub presynced: u64,
 
     pub sync_wanted: Index,
-    /// Somebody who does not wait in here wants to be told when it is synced.
+    /// `sync_wanted` was asked for by a caller that does not block, and is told by `on_durable`.
     pub sync_is_watched: bool,
     pub sync_now: bool,
     /// The sync thread sleeps without a deadline.
@@ -262,8 +267,8 @@ impl Shared {
         self.reached.set_synced(synced);
     }
 
-    /// Called with the state locked when there may be more room than before; true if somebody waits for it and is to be
-    /// woken, too.
+    /// Wakes threads that wait for room, of which there may be more than before; true if a caller that does not block
+    /// is to be told, too. Called with the state locked.
     pub(crate) fn room_made(&self) -> bool {
         let waited_for = self.busy.swap(false, Ordering::SeqCst);
         if waited_for {

@@ -118,6 +118,11 @@ impl Shared {
             Some(Active { segment: spare.segment, file: spare.file, offset: SEGMENT_HEADER_BYTES, bytes: spare.bytes });
         // Before it has records, so that it is missed if it goes.
         self.note_end(state);
+        let held_charge = || state.held.iter().map(|part| part.charge).sum::<u64>();
+        debug_assert!(
+            state.active.as_ref().is_some_and(|active| held_charge() <= active.room()),
+            "all that is unwritten fits the spare"
+        );
         // The look for missing files, or a close, may have come between.
         if state.phase == Phase::Rotating {
             state.advance(Phase::Running);
