@@ -32,7 +32,7 @@ const EXCHANGED: [u32; 2] = [1, 2];
 const EMPTIED: u32 = 3;
 /// Elements of two lists, members of two sets and of a sorted set, entries of a stream.
 const ELEMENTS: u32 = 700;
-/// How often one reader looks at both databases.
+/// How often one reader looks at both databases, a quarter of how often at two strings.
 const LOOKS: u32 = 50;
 const GROUP: &[u8] = b"group";
 const CONSUMERS: [&[u8]; 2] = [b"alice", b"bob"];
@@ -225,7 +225,7 @@ fn deliver(txn: &mut Txn<'_>, random: &mut Random) {
 
 /// Runs one random transaction on the leader.
 fn write(txn: &mut Txn<'_>, random: &mut Random, version: u64) {
-    match random.below(24) {
+    match random.below(28) {
         0..5 => {
             let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
             let amount = random.below(100) as i64;
@@ -246,7 +246,8 @@ fn write(txn: &mut Txn<'_>, random: &mut Random, version: u64) {
         }
         17..19 => deliver(txn, random),
         19..21 => set_fields(txn, version),
-        21 | 22 => {
+        21..25 => set_strings(txn, STRINGS[1], version),
+        25 | 26 => {
             let [one, other] = EXCHANGED;
             txn.swap_databases(one, other).expect("small");
         }
@@ -413,15 +414,17 @@ impl Readers<'_> {
         // Databases are not exchanged meanwhile.
         let _held = self.lock(&[]);
         let (kind, count) = STRINGS[random.below(2) as usize];
-        let [one, other] = [0, 1].map(|_| format!("{kind}:{}", random.below(count.into())));
         let seen = |name: &str| {
             let is_free = !self.follower.is_staged(&self.follower.key(0, name.as_bytes()));
             is_free.then(|| number(&mut self.begin(), 0, name))
         };
-        if let Some(first) = seen(&one)
-            && let Some(second) = seen(&other)
-        {
-            assert!(second >= first, "{one} was seen at version {first}, then {other} at {second}");
+        for _ in 0..4 * LOOKS {
+            let [one, other] = [0, 1].map(|_| format!("{kind}:{}", random.below(count.into())));
+            if let Some(first) = seen(&one)
+                && let Some(second) = seen(&other)
+            {
+                assert!(second >= first, "{one} was seen at version {first}, then {other} at {second}");
+            }
         }
     }
 }
