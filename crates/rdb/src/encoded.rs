@@ -4,7 +4,8 @@
 //! in another form: c0, c1, c2 and a number of one, two or four bytes LE, whose digits it is; c3, the length
 //! compressed, the length, and LZF.
 
-use crate::error::Error;
+use crate::error::{Error, Failure};
+use crate::event::Part;
 use crate::lzf;
 use crate::source::{Source, TAKE_MAX};
 use crate::text::{Long, WHOLE_BYTES_MAX};
@@ -48,12 +49,35 @@ pub fn length(source: &mut impl Source) -> Result<u64, Error> {
 pub fn string(source: &mut impl Source, out: &mut Vec<u8>, compressed: &mut Vec<u8>) -> Result<(), Error> {
     match begin(source, WHOLE_BYTES_MAX, out, compressed)? {
         None => Ok(()),
-        Some(long) => {
-            out.clear();
-            let mut text = long.of(source);
-            let bytes = text.rest();
-            text.append(bytes, out)
-        }
+        Some(long) => long.read(source, out),
+    }
+}
+
+/// Reads a string that is part of a value, like `string`. A long one is announced first, with the `beside` bytes that
+/// are held beside it for the same part.
+#[inline]
+pub(crate) fn announced<S: Source, E>(
+    source: &mut S,
+    whole_bytes: u64,
+    out: &mut Vec<u8>,
+    compressed: &mut Vec<u8>,
+    beside: usize,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<(), Failure<E>> {
+    trim(out);
+    let Some(long) = begin(source, whole_bytes, out, compressed)? else { return Ok(()) };
+    each(Part::Ahead { bytes: long.bytes().saturating_add(beside as u64) }).map_err(Failure::Sink)?;
+    Ok(long.read(source, out)?)
+}
+
+/// A larger buffer is not kept for the next string, which is announced as if nothing were held.
+const KEPT_BYTES_MAX: usize = 2 * WHOLE_BYTES_MAX as usize;
+
+/// Gives a large buffer back, of which the content is not needed any more.
+#[inline]
+pub(crate) fn trim(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT_BYTES_MAX {
+        *buffer = Vec::new();
     }
 }
 
@@ -104,10 +128,14 @@ fn begin_of(
     compressed: &mut Vec<u8>,
 ) -> Result<Option<Long>, Error> {
     match length_or_special {
-        Length::Bytes(bytes) if bytes > whole_bytes => Ok(Some(Long::plain(bytes))),
+        Length::Bytes(bytes) if bytes > whole_bytes => {
+            source.may_have(bytes)?;
+            Ok(Some(Long::plain(bytes)))
+        }
         Length::Special(COMPRESSED) => {
             let compressed_bytes = length(source)?;
             let bytes = length(source)?;
+            source.may_have(compressed_bytes)?;
             if bytes > whole_bytes {
                 return Long::compressed(compressed_bytes, bytes).map(Some).map_err(|what| source.corrupt(what));
             }

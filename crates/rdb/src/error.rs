@@ -110,3 +110,15 @@ impl From<Error> for Fault {
         Fault::Input(error)
     }
 }
+
+/// The reason why the elements of a string did not all go out.
+pub(crate) enum Stop<E> {
+    Fault(Fault),
+    Sink(E),
+}
+
+impl<E, F: Into<Fault>> From<F> for Stop<E> {
+    fn from(fault: F) -> Stop<E> {
+        Stop::Fault(fault.into())
+    }
+}

@@ -72,6 +72,9 @@ pub enum Kind {
 /// A part of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'a> {
+    /// The reader is about to hold so many bytes for the next part, where they are many: a sink that bounds memory
+    /// finds room for them now, or stops. Comes again where that part turns out to be longer, and is no element.
+    Ahead { bytes: u64 },
     /// A whole string.
     String(&'a [u8]),
     /// The next element of a list, from head to tail, or a member of a set.

@@ -1,14 +1,21 @@
 //! An element of a packed encoding: bytes, or a number that stands for its digits.
 
-use crate::error::Fault;
+use crate::error::{Damage, Fault};
+
+pub(crate) const ALONE: Damage = "the last element lacks what belongs to it";
 
 /// Items in order, from any encoding. An item is valid until the next one is asked for.
 pub(crate) trait Items {
     fn next(&mut self) -> Result<Option<Item<'_>>, Fault>;
 
+    /// Returns the bytes that the next item takes in memory; 0 where all items are there already.
+    fn ahead(&mut self) -> Result<usize, Fault> {
+        Ok(0)
+    }
+
     /// Returns the next item, which belongs to the one before.
     fn other(&mut self) -> Result<Item<'_>, Fault> {
-        self.next()?.ok_or(Fault::from("the last element lacks what belongs to it"))
+        self.next()?.ok_or(Fault::from(ALONE))
     }
 
     /// Returns the next item, which is a number.

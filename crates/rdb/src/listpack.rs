@@ -156,11 +156,25 @@ impl<'s, S: Source> LongListpack<'s, S> {
     }
 }
 
-impl<S: Source> Items for LongListpack<'_, S> {
-    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+impl<S: Source> LongListpack<'_, S> {
+    /// Returns the bytes of the next element with the length behind it; 0 at the end.
+    fn length(&mut self) -> Result<usize, Fault> {
         // All bytes but the end.
         let rest = self.window.rest().saturating_sub(1);
         if rest == 0 {
+            return Ok(0);
+        }
+        let within = |bytes: usize| usize::try_from(rest).map_or(bytes, |rest| bytes.min(rest));
+        let length = Shape::of(self.window.peek(within(SHAPE_BYTES_MAX))?)?.bytes();
+        let bytes = length.saturating_add(Back::of(length as u64).as_slice().len());
+        if bytes as u64 > rest { Err(TOO_LONG.into()) } else { Ok(bytes) }
+    }
+}
+
+impl<S: Source> Items for LongListpack<'_, S> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        let bytes = self.length()?;
+        if bytes == 0 {
             let last: Result<[u8; 1], _> = self.window.array();
             if !matches!(last, Ok([END])) {
                 return Err("a listpack does not end as one".into());
@@ -168,15 +182,13 @@ impl<S: Source> Items for LongListpack<'_, S> {
             end(self.count, self.seen)?;
             return Ok(None);
         }
-        let within = |bytes: usize| usize::try_from(rest).map_or(bytes, |rest| bytes.min(rest));
-        let length = Shape::of(self.window.peek(within(SHAPE_BYTES_MAX))?)?.bytes();
-        let bytes = length.saturating_add(Back::of(length as u64).as_slice().len());
-        if bytes as u64 > rest {
-            return Err(TOO_LONG.into());
-        }
         self.seen += 1;
         let (item, _) = element(self.window.take(bytes)?)?;
         Ok(Some(item))
+    }
+
+    fn ahead(&mut self) -> Result<usize, Fault> {
+        self.length()
     }
 }
 

@@ -19,6 +19,8 @@ const CHECKSUM_BYTES: usize = 8;
 pub struct Payload<'a> {
     body: &'a [u8],
     pub version: u16,
+    /// Whether the body goes on elsewhere.
+    is_cut: bool,
 }
 
 impl<'a> Payload<'a> {
@@ -34,12 +36,22 @@ impl<'a> Payload<'a> {
         if Checksum::default().and(&bytes[..bytes.len() - CHECKSUM_BYTES]).value() != checksum {
             return Err(error(Why::Checksum));
         }
-        Ok(Payload { body, version })
+        Ok(Payload { body, version, is_cut: false })
     }
 
     /// Takes the form of a value and its bytes, which come from elsewhere than a payload.
     pub fn unchecked(body: &'a [u8]) -> Payload<'a> {
-        Payload { body, version: crate::VERSION }
+        Payload { body, version: crate::VERSION, is_cut: false }
+    }
+
+    /// Takes the beginning of such bytes.
+    pub(crate) fn beginning(body: &'a [u8]) -> Payload<'a> {
+        Payload { is_cut: true, ..Payload::unchecked(body) }
+    }
+
+    /// Returns the bytes of the value as a source.
+    fn source(&self, value: &'a [u8]) -> Slice<'a> {
+        if self.is_cut { Slice::beginning(value) } else { Slice::new(value) }
     }
 
     /// Returns the form of the value, and its bytes.
@@ -61,7 +73,7 @@ impl<'a> Payload<'a> {
     /// behind the value are ignored, as in Redis. A long string is given in several parts.
     pub fn read<E>(&self, each: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
         let (form, value) = self.form()?;
-        Reader::new(Slice::new(value)).value(form, each)
+        Reader::new(self.source(value)).value(form, each)
     }
 
     /// Reads like `read`, with all strings longer than `whole_bytes` piece by piece.
@@ -71,7 +83,7 @@ impl<'a> Payload<'a> {
         each: impl FnMut(Part<'_>) -> Result<(), E>,
     ) -> Result<Elements, Failure<E>> {
         let (form, value) = self.form()?;
-        Reader::new(Slice::new(value)).whole_up_to(whole_bytes).value(form, each)
+        Reader::new(self.source(value)).whole_up_to(whole_bytes).value(form, each)
     }
 }
 

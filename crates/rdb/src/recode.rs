@@ -48,7 +48,7 @@ impl Counts {
             Part::Entry { fields, .. } => self.elements += u64::from(self.grouping.begins(bytes_of(fields))),
             Part::Group(_) => self.consumers.push(0),
             Part::Consumer(_) => *self.consumers.last_mut().expect("a consumer follows its group") += 1,
-            Part::String(_) | Part::Stream(_) | Part::Pending { .. } | Part::Owned(_) => {}
+            Part::Ahead { .. } | Part::String(_) | Part::Stream(_) | Part::Pending { .. } | Part::Owned(_) => {}
         }
     }
 }
@@ -71,6 +71,7 @@ struct Recoder<'w, O> {
 impl<O: Output> Recoder<'_, O> {
     fn part(&mut self, part: Part<'_>) -> io::Result<()> {
         match part {
+            Part::Ahead { .. } => Ok(()),
             Part::String(bytes) | Part::Element(bytes) => self.writer.string(bytes),
             Part::Scored(member, score) => {
                 self.writer.string(member)?;

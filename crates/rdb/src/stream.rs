@@ -11,17 +11,20 @@
 //! the node.
 
 use crate::encoded;
-use crate::error::{Damage, Failure, Fault};
+use crate::error::{Damage, Failure, Stop};
 use crate::event::{Consumer, Fields, Group, Part, StreamHead, StreamId};
 use crate::form::Form;
 use crate::item::{Item, Items};
 use crate::listpack::{Listpack, LongListpack};
 use crate::source::Source;
-use crate::text::Window;
+use crate::text::{WHOLE_BYTES_MAX, Window};
 
 /// Flags of an entry.
 pub(crate) const DELETED: i64 = 1;
 pub(crate) const SAME_FIELDS: i64 = 2;
+
+/// Bytes of the string that says from which ID on a node's entries are counted.
+const NODE_ID_BYTES: u64 = StreamId::BYTES as u64;
 
 /// Buffers that are kept from entry to entry.
 #[derive(Debug, Default)]
@@ -36,12 +39,46 @@ pub(crate) struct Scratch {
 struct Strings {
     text: Vec<u8>,
     ends: Vec<usize>,
+    /// Bytes that were announced for the text.
+    announced: usize,
 }
 
 impl Strings {
     fn clear(&mut self) {
+        encoded::trim(&mut self.text);
         self.text.clear();
         self.ends.clear();
+        self.announced = 0;
+    }
+
+    /// Announces that so many bytes are about to be added, where the text becomes long, with those that are held
+    /// `beside` it.
+    fn announce<E>(
+        &mut self,
+        more: usize,
+        beside: usize,
+        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bytes = self.text.len().saturating_add(more);
+        if bytes > self.announced.saturating_add(WHOLE_BYTES_MAX as usize) {
+            self.announced = bytes;
+            each(Part::Ahead { bytes: bytes.saturating_add(beside) as u64 })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the next item of a listpack.
+    fn take<E>(
+        &mut self,
+        items: &mut impl Items,
+        beside: usize,
+        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), Stop<E>> {
+        // An item that is not there yet is held twice for a moment.
+        let more = items.ahead()?.saturating_mul(2);
+        self.announce(more, beside, each).map_err(Stop::Sink)?;
+        self.push(items.other()?);
+        Ok(())
     }
 
     fn push(&mut self, item: Item<'_>) {
@@ -65,14 +102,14 @@ fn node<E>(
     last: &mut Option<StreamId>,
     scratch: &mut Scratch,
     mut each: impl FnMut(Part<'_>) -> Result<(), E>,
-) -> Result<Result<u64, E>, Fault> {
+) -> Result<u64, Stop<E>> {
     let Scratch { names, entry } = scratch;
     let live = count(listpack.number()?)?;
     let deleted = count(listpack.number()?)?;
     let fields = count(listpack.number()?)?;
     names.clear();
     for _ in 0..fields {
-        names.push(listpack.other()?);
+        names.take(&mut listpack, 0, &mut each)?;
     }
     if listpack.number()? != 0 {
         return Err("the fields of a stream's node do not end as such".into());
@@ -87,15 +124,16 @@ fn node<E>(
         entry.clear();
         let elements = if flags & SAME_FIELDS != 0 {
             for name in names.fields().strings() {
+                entry.announce(name.len(), names.text.len(), &mut each).map_err(Stop::Sink)?;
                 entry.push_bytes(name);
-                entry.push(listpack.other()?);
+                entry.take(&mut listpack, names.text.len(), &mut each)?;
             }
             3 + fields
         } else {
             let pairs = count(listpack.number()?)?;
             for _ in 0..pairs {
-                entry.push(listpack.other()?);
-                entry.push(listpack.other()?);
+                entry.take(&mut listpack, names.text.len(), &mut each)?;
+                entry.take(&mut listpack, names.text.len(), &mut each)?;
             }
             4 + 2 * pairs
         };
@@ -114,14 +152,12 @@ fn node<E>(
             return Err("the entries of a stream are not in order".into());
         }
         *last = Some(id);
-        if let Err(stop) = each(Part::Entry { id, fields: entry.fields() }) {
-            return Ok(Err(stop));
-        }
+        each(Part::Entry { id, fields: entry.fields() }).map_err(Stop::Sink)?;
     }
     if seen != [live, deleted] {
         return Err("a stream's node has not as many entries as it says".into());
     }
-    Ok(Ok(live))
+    Ok(live)
 }
 
 /// Checks a count in a listpack: no more than the elements of one.
@@ -151,8 +187,10 @@ pub(crate) fn read<S: Source, E>(
     let nodes = encoded::length(source)?;
     let (mut last, mut first, mut entries) = (None, None, 0);
     for _ in 0..nodes {
-        encoded::string(source, text, compressed)?;
-        let node_id = StreamId::parse(text).ok_or_else(|| source.corrupt("a stream's node has no ID"))?;
+        // A long string is none, and is not read.
+        let is_long = encoded::begin(source, whole_bytes.max(NODE_ID_BYTES), text, compressed)?.is_some();
+        let node_id = StreamId::parse(text).filter(|_| !is_long);
+        let node_id = node_id.ok_or_else(|| source.corrupt("a stream's node has no ID"))?;
         let each = |part: Part<'_>| {
             if let (None, Part::Entry { id, .. }) = (first, part) {
                 first = Some(id);
@@ -160,13 +198,14 @@ pub(crate) fn read<S: Source, E>(
             each(part)
         };
         let read = match encoded::begin(source, whole_bytes, text, compressed)? {
-            None => Listpack::new(text)
-                .map_err(Fault::from)
-                .and_then(|items| node(node_id, items, &mut last, scratch, each)),
+            None => {
+                Listpack::new(text).map_err(Stop::from).and_then(|items| node(node_id, items, &mut last, scratch, each))
+            }
             Some(long) => LongListpack::new(Window::new(long.of(source)))
+                .map_err(Stop::from)
                 .and_then(|items| node(node_id, items, &mut last, scratch, each)),
         };
-        entries += read.map_err(|fault| fault.at(source))?.map_err(Failure::Sink)?;
+        entries += read.map_err(|stop| stop.at(source))?;
     }
     let length = encoded::length(source)?;
     if length != entries {
@@ -189,7 +228,7 @@ pub(crate) fn read<S: Source, E>(
     head.groups = encoded::length(source)?;
     each(Part::Stream(head)).map_err(Failure::Sink)?;
     for _ in 0..head.groups {
-        group(source, form, text, compressed, each)?;
+        group(source, form, whole_bytes, text, compressed, each)?;
     }
     // The head counts as one, so that an empty stream has an element.
     Ok(entries + 1)
@@ -198,11 +237,12 @@ pub(crate) fn read<S: Source, E>(
 fn group<S: Source, E>(
     source: &mut S,
     form: Form,
+    whole_bytes: u64,
     text: &mut Vec<u8>,
     compressed: &mut Vec<u8>,
     each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
 ) -> Result<(), Failure<E>> {
-    encoded::string(source, text, compressed)?;
+    encoded::announced(source, whole_bytes, text, compressed, 0, each)?;
     let last = id(source)?;
     // The number is kept unsigned, -1 too.
     let entries_read = if form == Form::Stream1 { None } else { Some(encoded::length(source)? as i64) };
@@ -217,7 +257,7 @@ fn group<S: Source, E>(
     }
     let (consumers, mut owned) = (encoded::length(source)?, 0);
     for _ in 0..consumers {
-        encoded::string(source, text, compressed)?;
+        encoded::announced(source, whole_bytes, text, compressed, 0, each)?;
         let seen_ms = u64::from_le_bytes(source.array()?);
         let active_ms = if form == Form::Stream3 { i64::from_le_bytes(source.array()?) } else { seen_ms as i64 };
         let mine = encoded::length(source)?;

@@ -94,6 +94,6 @@ pub struct Beginning(Vec<u8>);
 impl Beginning {
     /// Returns a payload whose first parts only can be read.
     pub fn payload(&self) -> Payload<'_> {
-        Payload::unchecked(&self.0)
+        Payload::beginning(&self.0)
     }
 }

@@ -29,9 +29,11 @@ pub enum Piece {
     Owned(StreamId),
 }
 
-impl From<Part<'_>> for Piece {
-    fn from(part: Part<'_>) -> Piece {
-        match part {
+impl Piece {
+    /// Returns what a part brings; an announcement brings nothing.
+    pub fn of(part: Part<'_>) -> Option<Piece> {
+        Some(match part {
+            Part::Ahead { .. } => return None,
             Part::String(bytes) => Piece::String(bytes.to_vec()),
             Part::Element(bytes) => Piece::Element(bytes.to_vec()),
             Part::Scored(member, score) => Piece::Scored(member.to_vec(), score),
@@ -44,7 +46,7 @@ impl From<Part<'_>> for Piece {
             Part::Pending { id, delivered_ms, deliveries } => Piece::Pending(id, delivered_ms, deliveries),
             Part::Consumer(Consumer { name, seen_ms, pending, .. }) => Piece::Consumer(name.to_vec(), seen_ms, pending),
             Part::Owned(id) => Piece::Owned(id),
-        }
+        })
     }
 }
 
@@ -52,7 +54,7 @@ impl From<Part<'_>> for Piece {
 pub fn pieces(payload: &Payload<'_>) -> Result<(Kind, Vec<Piece>), Failure<()>> {
     let (kind, mut pieces) = (payload.kind()?, Vec::new());
     payload.read(|part| {
-        pieces.push(Piece::from(part));
+        pieces.extend(Piece::of(part));
         Ok(())
     })?;
     Ok((kind, pieces))
@@ -65,7 +67,7 @@ fn pieces_in_pieces(payload: &Payload<'_>, whole_bytes: u64) -> Result<Vec<Piece
     payload.read_in_pieces(whole_bytes, |part| {
         match (pieces.last_mut(), part) {
             (Some(Piece::String(text)), Part::String(more)) => text.extend_from_slice(more),
-            _ => pieces.push(Piece::from(part)),
+            _ => pieces.extend(Piece::of(part)),
         }
         Ok(())
     })?;

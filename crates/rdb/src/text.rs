@@ -16,12 +16,29 @@ pub(crate) struct Long {
 }
 
 impl Long {
+    /// Returns the length of the string.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub fn plain(bytes: u64) -> Long {
         Long { bytes, inflate: None }
     }
 
     pub fn compressed(compressed: u64, bytes: u64) -> Result<Long, Damage> {
         Ok(Long { bytes, inflate: Some(Inflate::new(compressed, bytes)?) })
+    }
+
+    /// Reads the string as a whole into `out`, whose bytes are the next ones of the source.
+    pub fn read(self, source: &mut impl Source, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.clear();
+        let bytes = self.bytes;
+        let mut text = self.of(source);
+        if text.rest_bytes().is_some() {
+            // A buffer that grows by doubling would be held three times for a moment.
+            out.reserve_exact(bytes as usize);
+        }
+        text.append(bytes, out)
     }
 
     /// Returns the string, whose bytes are the next ones of the source.
@@ -57,6 +74,10 @@ impl<S: Source> Source for Text<'_, S> {
     fn position(&self) -> u64 {
         self.source.position()
     }
+
+    fn rest_bytes(&self) -> Option<u64> {
+        self.source.rest_bytes().map(|_| self.left)
+    }
 }
 
 /// A part of a text in one piece, as long as it is asked for.
@@ -87,6 +108,9 @@ impl<'s, S: Source> Window<'s, S> {
             self.buffer.shrink_to(count.max(2 * TAKE_MAX));
             self.start = 0;
             let missing = (count - self.buffer.len()).max(TAKE_MAX) as u64;
+            if self.text.rest_bytes().is_some() {
+                self.buffer.reserve_exact(missing.min(self.text.left) as usize);
+            }
             self.text.append(missing.min(self.text.left), &mut self.buffer)?;
         }
         Ok(&self.buffer[self.start..self.start + count])

@@ -1,11 +1,11 @@
 //! Values as they lie in a file, and how each form (`form.rs`) is taken apart.
 
 use crate::encoded::{self, Begun};
-use crate::error::{Damage, Error, Failure, Fault, Why};
+use crate::error::{Damage, Error, Failure, Fault, Stop, Why};
 use crate::event::Part;
 use crate::form::Form;
 use crate::intset::{self, LongIntset};
-use crate::item::{Item, Items, score_of};
+use crate::item::{ALONE, Item, Items, score_of};
 use crate::listpack::{Listpack, LongListpack};
 use crate::source::{Source, TAKE_MAX};
 use crate::stream::{self, Scratch};
@@ -114,10 +114,25 @@ impl<S: Source> Reader<S> {
         }
     }
 
+    /// Reads a string of a value into `first`.
+    fn element<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<(), Failure<E>> {
+        let Reader { source, first, compressed, whole_bytes, .. } = self;
+        encoded::announced(source, *whole_bytes, first, compressed, 0, each)
+    }
+
+    /// Reads two strings of a value.
+    fn pair<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<(&[u8], &[u8]), Failure<E>> {
+        let Reader { source, first, second, compressed, whole_bytes, .. } = self;
+        encoded::trim(second);
+        encoded::announced(source, *whole_bytes, first, compressed, 0, each)?;
+        encoded::announced(source, *whole_bytes, second, compressed, first.len(), each)?;
+        Ok((first, second))
+    }
+
     fn elements<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
         let count = encoded::length(&mut self.source)?;
         for _ in 0..count {
-            encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+            self.element(each)?;
             each(Part::Element(&self.first)).map_err(Failure::Sink)?;
         }
         Ok(count)
@@ -130,7 +145,7 @@ impl<S: Source> Reader<S> {
     ) -> Result<Elements, Failure<E>> {
         let count = encoded::length(&mut self.source)?;
         for _ in 0..count {
-            encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+            self.element(each)?;
             let score = match form {
                 Form::Zset => Some(f64::from_le_bytes(self.source.array()?)),
                 _ => match self.source.byte()? {
@@ -149,7 +164,7 @@ impl<S: Source> Reader<S> {
     fn fields<E>(&mut self, each: &mut impl FnMut(Part<'_>) -> Result<(), E>) -> Result<Elements, Failure<E>> {
         let count = encoded::length(&mut self.source)?;
         for _ in 0..count {
-            let (field, value) = self.strings()?;
+            let (field, value) = self.pair(each)?;
             each(Part::Field { field, value, deadline_ms: None }).map_err(Failure::Sink)?;
         }
         Ok(count)
@@ -174,7 +189,7 @@ impl<S: Source> Reader<S> {
             if deadline_ms.is_some_and(|deadline| deadline > FIELD_DEADLINE_MAX_MS) {
                 return Err(self.source.corrupt(NO_DEADLINE).into());
             }
-            let (field, value) = self.strings()?;
+            let (field, value) = self.pair(each)?;
             each(Part::Field { field, value, deadline_ms }).map_err(Failure::Sink)?;
         }
         Ok(count)
@@ -186,7 +201,7 @@ impl<S: Source> Reader<S> {
             nodes -= 1;
             match encoded::length(&mut self.source)? {
                 PLAIN => {
-                    encoded::string(&mut self.source, &mut self.first, &mut self.compressed)?;
+                    self.element(each)?;
                     each(Part::Element(&self.first)).map_err(Failure::Sink)?;
                     elements += 1;
                 }
@@ -206,35 +221,20 @@ impl<S: Source> Reader<S> {
         let Reader { source, first, compressed, .. } = self;
         let mut elements = 0;
         let mut each = |part: Part<'_>| {
-            elements += 1;
+            elements += u64::from(!matches!(part, Part::Ahead { .. }));
             each(part).map_err(Stop::Sink)
         };
         let unpacked = match encoded::begin(source, self.whole_bytes, first, compressed)? {
             None => unpack(form, first, &mut each),
             Some(long) => unpack_long(form, Window::new(long.of(source)), &mut each),
         };
-        unpacked.map_err(|stop| match stop {
-            Stop::Fault(fault) => fault.at(&self.source).into(),
-            Stop::Sink(why) => Failure::Sink(why),
-        })?;
+        unpacked.map_err(|stop| stop.at(&self.source))?;
         Ok(elements)
     }
 }
 
 const NO_SCORE: Damage = "the score of a member is no number";
 const NO_DEADLINE: Damage = "the deadline of a field is no time";
-
-/// The reason why the elements of a string did not all go out.
-enum Stop<E> {
-    Fault(Fault),
-    Sink(E),
-}
-
-impl<E, F: Into<Fault>> From<F> for Stop<E> {
-    fn from(fault: F) -> Stop<E> {
-        Stop::Fault(fault.into())
-    }
-}
 
 /// Gives the elements that lie in one string to `each`.
 fn unpack<E>(form: Form, bytes: &[u8], each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>) -> Result<(), Stop<E>> {
@@ -281,20 +281,31 @@ fn unpack_long<S: Source, E>(
     }
 }
 
+/// Announces the next item where it is long, with the `beside` bytes that are held beside it.
+fn announce<E>(
+    items: &mut impl Items,
+    beside: usize,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
+) -> Result<(), Stop<E>> {
+    let bytes = items.ahead()? as u64;
+    if bytes > WHOLE_BYTES_MAX { each(Part::Ahead { bytes: bytes.saturating_add(beside as u64) }) } else { Ok(()) }
+}
+
 fn elements_of<E>(
     mut items: impl Items,
     each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
 ) -> Result<(), Stop<E>> {
     let mut digits = itoa::Buffer::new();
-    while let Some(item) = items.next()? {
+    loop {
+        announce(&mut items, 0, each)?;
+        let Some(item) = items.next()? else { return Ok(()) };
         each(Part::Element(item.bytes(&mut digits)))?;
     }
-    Ok(())
 }
 
 fn scored_of<E>(mut items: impl Items, each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>) -> Result<(), Stop<E>> {
     let mut member = Vec::new();
-    while keep(items.next()?, &mut member) {
+    while keep(&mut items, 0, &mut member, each)? {
         let score = items.other()?.score().ok_or(NO_SCORE)?;
         each(Part::Scored(&member, score))?;
     }
@@ -307,12 +318,15 @@ fn fields_of<E>(
     each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
 ) -> Result<(), Stop<E>> {
     let (mut field, mut kept, mut digits) = (Vec::new(), Vec::new(), itoa::Buffer::new());
-    while keep(items.next()?, &mut field) {
+    while keep(&mut items, 0, &mut field, each)? {
         if timed {
-            keep(Some(items.other()?), &mut kept);
+            if !keep(&mut items, field.len(), &mut kept, each)? {
+                return Err(Fault::from(ALONE).into());
+            }
             let deadline_ms = deadline_of(items.other()?)?;
             each(Part::Field { field: &field, value: &kept, deadline_ms })?;
         } else {
+            announce(&mut items, field.len(), each)?;
             let value = items.other()?.bytes(&mut digits);
             each(Part::Field { field: &field, value, deadline_ms: None })?;
         }
@@ -320,12 +334,21 @@ fn fields_of<E>(
     Ok(())
 }
 
-/// Copies an item that is needed beside the next one; returns whether there was one.
-fn keep(item: Option<Item<'_>>, into: &mut Vec<u8>) -> bool {
+/// Copies the next item, which is needed beside the one after it; returns whether there was one. A long one is
+/// announced, with its copy and the `beside` bytes that are held beside them.
+fn keep<E>(
+    items: &mut impl Items,
+    beside: usize,
+    into: &mut Vec<u8>,
+    each: &mut impl FnMut(Part<'_>) -> Result<(), Stop<E>>,
+) -> Result<bool, Stop<E>> {
+    encoded::trim(into);
     into.clear();
-    let Some(item) = item else { return false };
+    let bytes = items.ahead()?;
+    announce(items, beside.saturating_add(bytes), each)?;
+    let Some(item) = items.next()? else { return Ok(false) };
     into.extend_from_slice(item.bytes(&mut itoa::Buffer::new()));
-    true
+    Ok(true)
 }
 
 /// Returns the deadline in an item; zero is none.

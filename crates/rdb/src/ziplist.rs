@@ -168,11 +168,25 @@ impl<'s, S: Source> LongZiplist<'s, S> {
     }
 }
 
-impl<S: Source> Items for LongZiplist<'_, S> {
-    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+impl<S: Source> LongZiplist<'_, S> {
+    /// Returns the bytes of the next element; 0 at the end.
+    fn length(&mut self) -> Result<usize, Fault> {
         // All bytes but the end.
         let rest = self.window.rest().saturating_sub(1);
         if rest == 0 {
+            return Ok(0);
+        }
+        let within = |bytes: usize| usize::try_from(rest).map_or(bytes, |rest| bytes.min(rest));
+        let (_, shape, at) = shape(self.window.peek(within(SHAPE_BYTES_MAX))?)?;
+        let bytes = at.saturating_add(shape.bytes());
+        if bytes as u64 > rest { Err(TOO_LONG.into()) } else { Ok(bytes) }
+    }
+}
+
+impl<S: Source> Items for LongZiplist<'_, S> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, Fault> {
+        let bytes = self.length()?;
+        if bytes == 0 {
             let at = self.total - self.window.rest();
             let last: Result<[u8; 1], _> = self.window.array();
             if !matches!(last, Ok([END])) {
@@ -181,16 +195,14 @@ impl<S: Source> Items for LongZiplist<'_, S> {
             self.place.end(at)?;
             return Ok(None);
         }
-        let within = |bytes: usize| usize::try_from(rest).map_or(bytes, |rest| bytes.min(rest));
-        let (_, shape, at) = shape(self.window.peek(within(SHAPE_BYTES_MAX))?)?;
-        let bytes = at.saturating_add(shape.bytes());
-        if bytes as u64 > rest {
-            return Err(TOO_LONG.into());
-        }
         let before = std::mem::replace(&mut self.place.before, bytes);
         self.place.seen += 1;
         let (item, _) = element(self.window.take(bytes)?, before)?;
         Ok(Some(item))
+    }
+
+    fn ahead(&mut self) -> Result<usize, Fault> {
+        self.length()
     }
 }
 

@@ -61,6 +61,9 @@ impl<'a> Zipmap<'a> {
     }
 }
 
+/// The longest length in front of a string.
+const LENGTH_BYTES_MAX: u64 = 5;
+
 /// The fields and values of a zipmap that is too long to be held at once, in turn.
 pub(crate) struct LongZipmap<'s, S> {
     window: Window<'s, S>,
@@ -105,6 +108,17 @@ impl<S: Source> Items for LongZipmap<'_, S> {
         self.seen += 1;
         let value = self.window.take(length.saturating_add(free))?;
         Ok(Some(Item::Bytes(&value[..length])))
+    }
+
+    fn ahead(&mut self) -> Result<usize, Fault> {
+        let head = self.window.rest().min(LENGTH_BYTES_MAX);
+        match *self.window.peek(head as usize)? {
+            [0xfe, a, b, c, d] => {
+                let bytes = u32::from_le_bytes([a, b, c, d]);
+                if u64::from(bytes) > self.window.rest() { Err(TOO_SHORT.into()) } else { Ok(bytes as usize) }
+            }
+            _ => Ok(0),
+        }
     }
 }
 

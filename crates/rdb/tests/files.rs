@@ -27,6 +27,7 @@ impl Sink for Transcript {
                 let deadline = key.deadline_ms.map_or(String::new(), |ms| format!(" until {ms}"));
                 format!("{:?} {}{deadline}:", key.kind, text(key.name))
             }
+            Event::Part(Part::Ahead { .. }) => String::new(),
             Event::Part(Part::String(bytes) | Part::Element(bytes)) => format!(" {}", text(bytes)),
             Event::Part(Part::Scored(member, score)) => format!(" {}={score}", text(member)),
             Event::Part(Part::Field { field, value, .. }) => format!(" {}={}", text(field), text(value)),
@@ -227,7 +228,7 @@ impl Sink for Listener {
                 if self.tape.is_long() && self.long_at.is_none() {
                     self.hear_the_beginning();
                 }
-                self.parts.push(part.into());
+                self.parts.extend(Piece::of(part));
             }
             Event::End { .. } => match self.tape.seal().map(|payload| payload.to_vec()) {
                 Some(payload) => {
@@ -255,7 +256,7 @@ impl Listener {
         let count = self.parts.len();
         let _ = beginning.payload().read(|part| match heard.len() < count {
             true => {
-                heard.push(Piece::from(part));
+                heard.extend(Piece::of(part));
                 Ok(())
             }
             false => Err(()),

@@ -323,7 +323,7 @@ pub(super) fn take(maker: &mut Maker, txn: &mut Txn, key: &Key, part: Part<'_>) 
             (name.len(), maker.add_consumer(txn, name, seen_ms, active_ms)?)
         }
         Part::Owned(id) => (0, maker.give(txn, from_rdb(id))?),
-        Part::String(_) | Part::Element(_) | Part::Scored(..) | Part::Field { .. } => {
+        Part::Ahead { .. } | Part::String(_) | Part::Element(_) | Part::Scored(..) | Part::Field { .. } => {
             unreachable!("a stream has no such parts")
         }
     };

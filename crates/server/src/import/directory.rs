@@ -173,7 +173,7 @@ impl<'s> Directory<'s> {
     }
 
     fn on_part(&mut self, part: Part<'_>) -> Result<(), Ended> {
-        self.about.elements += 1;
+        self.about.elements += u64::from(!matches!(part, Part::Ahead { .. }));
         if self.about.elements.is_multiple_of(TELL_ELEMENTS) {
             self.tell();
         }

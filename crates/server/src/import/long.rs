@@ -78,6 +78,8 @@ impl Long {
 
     pub fn take(&mut self, link: &mut Link, part: Part<'_>) -> Result<(), Ended> {
         match part {
+            // An import holds one element at a time.
+            Part::Ahead { .. } => return Ok(()),
             Part::String(bytes) => {
                 for piece in bytes.chunks(STRING_BYTES) {
                     self.step(link, &[b"APPEND", &self.temporary, piece])?;
