@@ -59,6 +59,9 @@ pub fn fits(entries_bytes: usize, count: usize) -> bool {
     entries_bytes <= PACKED_BYTES_MAX && count <= PACKED_ENTRIES_MAX
 }
 
+/// Where the last seven bits of the longest length stand: strings are shorter than 4 GiB.
+const LENGTH_SHIFT_MAX: u32 = 28;
+
 /// A walk over entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'p> {
@@ -91,8 +94,8 @@ impl<'p> Reader<'p> {
                 break;
             }
             shift += 7;
-            // No length in a row of this size needs more.
-            if shift > 14 {
+            // Entries that are about to get rows of their own may hold one string of any length.
+            if shift > LENGTH_SHIFT_MAX {
                 return Err(self.damaged());
             }
         }
@@ -156,6 +159,7 @@ pub fn string_bytes(bytes: &[u8]) -> usize {
         0..0x80 => 1,
         0x80..0x4000 => 2,
         0x4000..0x20_0000 => 3,
+        0x20_0000..0x1000_0000 => 4,
         _ => 5,
     };
     length_bytes + bytes.len()
@@ -167,7 +171,8 @@ mod tests {
 
     #[test]
     fn what_was_put_is_read() {
-        let strings = [&b""[..], b"a", &[7; 127], &[8; 128], &[9; 600]];
+        let long = vec![3; 0x20_0000];
+        let strings = [&b""[..], b"a", &[7; 127], &[8; 128], &[9; 600], &long];
         let mut entries = Vec::new();
         for string in strings {
             put_string(&mut entries, string);
