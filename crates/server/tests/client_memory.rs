@@ -171,7 +171,7 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
         batch.iter().for_each(|_| assert_eq!(asker.reply(), "+OK\r\n"));
     }
     let refused = asker.ask("KEYS *");
-    assert!(refused.starts_with("-OOM the reply would take more memory than 'maxmemory-clients'"), "{refused:.99}");
+    assert!(refused.starts_with("-OOM the command would take more memory than 'maxmemory-clients'"), "{refused:.99}");
     assert_eq!(asker.ask("DBSIZE"), ":20000\r\n");
     assert_eq!(asker.ask("CONFIG SET maxmemory-clients 16mb"), "+OK\r\n");
     let keys = asker.ask("KEYS *");

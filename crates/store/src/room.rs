@@ -45,7 +45,7 @@ impl Taken {
     }
 }
 
-const NO_ROOM: &str = "OOM the reply would take more memory than 'maxmemory-clients' leaves";
+const NO_ROOM: &str = "OOM the command would take more memory than 'maxmemory-clients' leaves";
 
 impl Drop for Taken {
     fn drop(&mut self) {
