@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use haypile_rdb::{Kind, Output, Part, Writer};
-use haypile_store::{Direction, Key, Stop, Txn};
+use haypile_store::{Direction, Key, Stop, Taken, Txn};
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
 use haypile_types::list::List;
@@ -209,7 +209,15 @@ pub struct Receiver {
     maker: Maker,
     elements: u64,
     bytes: usize,
+    /// Room for the longest part.
+    room: Option<Taken>,
 }
+
+/// How often a long part is held: where it is read, and among the rows of the transaction.
+const HELD_TIMES: u64 = 2;
+
+/// More is asked for by no payload that tells the truth.
+const AHEAD_BYTES_MAX: u64 = 1 << 40;
 
 /// Why a value was not received.
 #[derive(Debug)]
@@ -235,13 +243,13 @@ impl Receiver {
             Kind::Hash | Kind::TimedHash => Type::Hash,
             Kind::Stream => Type::Stream,
         };
-        Receiver { maker: Maker::new(kind), elements: 0, bytes: 0 }
+        Receiver { maker: Maker::new(kind), elements: 0, bytes: 0, room: None }
     }
 
     /// Takes the next part. What was taken has no effect before the end, when the key gets the value.
     pub fn take(&mut self, txn: &mut Txn, key: &Key, part: Part<'_>) -> std::result::Result<(), Refused> {
-        if matches!(part, Part::Ahead { .. }) {
-            return Ok(());
+        if let Part::Ahead { bytes } = part {
+            return Ok(self.find_room(txn, bytes)?);
         }
         self.elements += 1;
         let (bytes, is_new) = match part {
@@ -265,6 +273,13 @@ impl Receiver {
             txn.long()?;
         }
         Ok(())
+    }
+
+    /// Sees to it that there is room for a long part, before it is there.
+    fn find_room(&mut self, txn: &Txn, bytes: u64) -> std::result::Result<(), Stop> {
+        txn.long()?;
+        let bytes = bytes.min(AHEAD_BYTES_MAX) * HELD_TIMES;
+        self.room.get_or_insert_with(|| txn.room()).grow_to(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// Gives the value to a key that is absent, with a deadline that has not passed if it shall have one; whether there
