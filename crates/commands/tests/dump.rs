@@ -6,10 +6,14 @@ use haypile_commands::transfer;
 use haypile_rdb::lzf::Compressor;
 use haypile_rdb::testing::{self, Piece};
 use haypile_rdb::{Kind, Memory, Payload, Writer};
+use haypile_resp::pieces::PIECE_BYTES;
+use haypile_resp::{Protocol, Reply};
 use haypile_store::testing::{TestStore, memory_store};
-use haypile_store::{Call, Mode, TxnBuffers};
+use haypile_store::{Call, Mode, Room, TxnBuffers};
 use haypile_types::key;
 use runner::{Client, Shown};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs a test with all rows in the memtable, and with all of them on a base that an event loop does not reach.
 fn both_ways(test: impl Fn(&TestStore, &dyn Fn())) {
@@ -292,6 +296,8 @@ fn long_payloads_are_the_ones_written_at_once() {
         for (n, bytes) in [800_000, 1 << 20, (1 << 20) + 1, 10].into_iter().enumerate() {
             let (name, value) = (n.to_string().into_bytes(), text(bytes));
             ask(&mut client, &[b"RPUSH", b"bulky-list", &value]);
+            ask(&mut client, &[b"SADD", b"bulky-set", &value]);
+            ask(&mut client, &[b"ZADD", b"bulky-zset", &name, &value]);
             ask(&mut client, &[b"HSET", b"bulky-hash", &name, &value]);
             ask(&mut client, &[b"XADD", b"bulky-stream", &[b"1-", &name[..]].concat(), b"f", &value[..bytes / 4]]);
         }
@@ -335,6 +341,8 @@ fn long_payloads_are_the_ones_written_at_once() {
                 "timed",
                 "stream",
                 "bulky-list",
+                "bulky-set",
+                "bulky-zset",
                 "bulky-hash",
                 "bulky-stream",
             ] {
@@ -351,4 +359,109 @@ fn long_payloads_are_the_ones_written_at_once() {
         }
         assert_eq!(store.views(), 0);
     });
+}
+
+/// Keys of four types, each with one element of so many bytes.
+fn with_one_element(client: &mut Client, bytes: usize) -> [&'static str; 4] {
+    let text = vec![b'e'; bytes];
+    for words in [
+        &[&b"RPUSH"[..], b"list", &text][..],
+        &[b"SADD", b"set", &text],
+        &[b"ZADD", b"zset", b"7", &text],
+        &[b"HSET", b"hash", b"field", &text],
+    ] {
+        assert_eq!(word(ask(client, words)), "1");
+    }
+    ["list", "set", "zset", "hash"]
+}
+
+#[test]
+fn a_long_element_goes_out_in_pieces() {
+    const BYTES: usize = 3 << 20;
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        for key in with_one_element(&mut client, BYTES) {
+            settle();
+            let reply = client.reply(&[b"DUMP".to_vec(), key.into()]);
+            let Reply::Stream(mut pieces) = reply else { panic!("{key}: {reply:?}") };
+            assert_eq!(pieces.weight().held_bytes, BYTES, "{key}: its row is held");
+            let (mut out, mut longest) = (Vec::new(), 0);
+            loop {
+                let from = out.len();
+                let more = pieces.next(Protocol::Resp2, &mut out).expect("memory can be read");
+                longest = longest.max(out.len() - from);
+                if !more {
+                    break;
+                }
+            }
+            assert!(longest < 2 * PIECE_BYTES + 100, "{key}: {longest}");
+            let head = out.iter().position(|byte| *byte == b'\n').expect("a length comes first") + 1;
+            assert!(out[head..out.len() - 2] == dump_at_once(store, client.now_ms, key), "{key}");
+        }
+    });
+}
+
+/// Room that is counted, and ends.
+#[derive(Default)]
+struct Counted {
+    bound: AtomicUsize,
+    taken: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Room for Counted {
+    fn take(&self, more: usize, _: usize) -> bool {
+        let taken = self.taken.load(Ordering::Relaxed) + more;
+        let fits = taken <= self.bound.load(Ordering::Relaxed);
+        if fits {
+            self.taken.store(taken, Ordering::Relaxed);
+            self.most.fetch_max(taken, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// An element that is long takes its room before it is expanded, and while it is written; without room nothing of it
+/// stays.
+#[test]
+fn a_long_element_needs_room() {
+    const BYTES: usize = 3 << 20;
+    let store = memory_store();
+    let room = Arc::new(Counted::default());
+    store.set_room(room.clone());
+    let set_bound = |bytes: usize| {
+        room.bound.store(bytes, Ordering::Relaxed);
+        room.most.store(0, Ordering::Relaxed);
+        assert_eq!(room.taken.load(Ordering::Relaxed), 0, "all of it was given back");
+    };
+    let mut client = Client::new(&store);
+    let keys = with_one_element(&mut client, BYTES);
+    let refused = "OOM the command would take more memory than 'maxmemory-clients' leaves";
+    for key in keys {
+        set_bound(usize::MAX);
+        let payload = dump(&mut client, key);
+        assert!(room.most.load(Ordering::Relaxed) >= BYTES, "{key}");
+        set_bound(0);
+        assert_eq!(word(ask(&mut client, &[b"DUMP", key.as_bytes()])), refused);
+        assert_eq!(restore(&mut client, "k", &payload), refused, "{key}");
+        assert_eq!(word(ask(&mut client, &[b"RESTORE", key.as_bytes(), b"0", &payload, b"REPLACE"])), refused);
+        assert_eq!(line(&mut client, "DBSIZE"), "4");
+        set_bound(2 * BYTES + (2 << 20));
+        assert_eq!(restore(&mut client, "k", &payload), "OK", "{key}");
+        let most = room.most.load(Ordering::Relaxed);
+        assert!(most >= 2 * BYTES, "{key}: {most}");
+        set_bound(usize::MAX);
+        assert!(dump(&mut client, "k") == payload, "{key}");
+        assert_eq!(line(&mut client, "DEL k"), "1");
+        // What the payload only claims is not asked for, and is the error that it always was.
+        set_bound(0);
+        for claimed in [[0xff; 4], [0x20, 0, 0, 0]] {
+            let lie = testing::sealed(&[&[1, 1, 0x80][..], &claimed, b"x"].concat());
+            assert_eq!(restore(&mut client, "k", &lie), "ERR Bad data format");
+        }
+    }
 }

@@ -128,6 +128,8 @@ pub struct Writer<O> {
     compressed: Vec<u8>,
     /// Field deadlines are counted from here.
     first_ms: u64,
+    /// Bytes of the longest string so far.
+    longest: usize,
 }
 
 /// Shorter strings are not compressed, as in Redis.
@@ -142,7 +144,15 @@ const COMPRESSED_GAIN_BYTES: usize = 4;
 impl<O: Output> Writer<O> {
     pub fn new(output: O) -> Writer<O> {
         let compressor = Some(Compressor::default());
-        Writer { bytes: Vec::new(), output, version: VERSION, compressor, compressed: Vec::new(), first_ms: 0 }
+        Writer {
+            bytes: Vec::new(),
+            output,
+            version: VERSION,
+            compressor,
+            compressed: Vec::new(),
+            first_ms: 0,
+            longest: 0,
+        }
     }
 
     /// Leaves strings as long as they are.
@@ -202,8 +212,19 @@ impl<O: Output> Writer<O> {
         }
     }
 
+    /// Returns whether a string of so many bytes is never compressed.
+    pub fn keeps_as_it_is(bytes: usize) -> bool {
+        bytes > COMPRESSED_BYTES_MAX
+    }
+
+    /// Returns the length of the longest string that was written as a whole.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// Writes a string: as a number, compressed, or unchanged.
     pub fn string(&mut self, string: &[u8]) -> io::Result<()> {
+        self.longest = self.longest.max(string.len());
         if let Some(number) = number_of(string).and_then(|number| i32::try_from(number).ok()) {
             let digits = number.to_le_bytes();
             return match number {
@@ -235,7 +256,8 @@ impl<O: Output> Writer<O> {
 
     fn plain(&mut self, string: &[u8]) -> io::Result<()> {
         self.length(string.len() as u64)?;
-        self.raw(string)
+        // An output that keeps nothing does not gather a long string either.
+        string.chunks(FILE_PIECE_BYTES).try_for_each(|piece| self.raw(piece))
     }
 
     /// Begins a string whose bytes follow, by `raw`.

@@ -52,6 +52,9 @@ pub enum Dump {
 /// around it, is no longer.
 const WHOLE_BYTES_MAX: usize = string::LONG_FROM_BYTES as usize + 64;
 
+/// Shorter strings of a value are held without asking for room.
+const ROOM_FROM_BYTES: usize = 256 << 10;
+
 impl Dump {
     /// The payload of a value that was looked up. A long one is written twice: to be counted now, and from views when
     /// it is read.
@@ -59,7 +62,10 @@ impl Dump {
         let bytes_max = txn.value_bytes_max();
         let mut writer = Writer::new(Measure::new(WHOLE_BYTES_MAX, bytes_max));
         let kind = transfer::kind(txn, key, &entry)?;
+        let mut held_bytes = 0;
         writer.kind(kind).map_err(transfer::unwritten)?;
+        // Until the reply counts what it holds.
+        let mut room = txn.room();
         let measured = match string::length_of(key, &entry) {
             // Its bytes are counted without being read.
             Ok(length) if length > string::LONG_FROM_BYTES => {
@@ -68,6 +74,10 @@ impl Dump {
             }
             _ => {
                 transfer::write(txn, key, entry.clone(), kind, &mut writer)?;
+                held_bytes = held_times(kind).saturating_mul(writer.longest());
+                if held_bytes > ROOM_FROM_BYTES {
+                    room.grow_to(held_bytes)?;
+                }
                 writer.measured()
             }
         };
@@ -76,7 +86,7 @@ impl Dump {
             Measured::Long(bytes) => bytes,
         };
         if let Some(outgoing) = Outgoing::open(txn, key, entry.clone(), kind)? {
-            return Ok(Dump::Long(Box::new(LongDump::new(kind, outgoing, bytes))));
+            return Ok(Dump::Long(Box::new(LongDump::new(kind, outgoing, bytes, held_bytes))));
         }
         // All of it lies in one row, and so in memory.
         let mut writer = Writer::new(Memory::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)));
@@ -115,6 +125,12 @@ impl Dump {
     }
 }
 
+/// How often the longest string of a value is held while a payload is made: in its row, and for a stream in a node and
+/// in the payload, too.
+fn held_times(kind: Kind) -> usize {
+    if kind == Kind::Stream { 3 } else { 1 }
+}
+
 /// A payload that is made as it is read, of a value as it was when it was asked for.
 pub struct LongDump {
     outgoing: Outgoing,
@@ -124,6 +140,8 @@ pub struct LongDump {
     seal: Seal,
     /// Bytes of the whole payload.
     bytes: u64,
+    /// The most bytes that are held of the value at a time: a long row, or a long node of a stream.
+    held_bytes: usize,
     /// Bytes that have been made so far.
     made: u64,
     /// The checksum at the payload's end, once that was made.
@@ -131,9 +149,18 @@ pub struct LongDump {
 }
 
 impl LongDump {
-    fn new(kind: Kind, outgoing: Outgoing, bytes: u64) -> LongDump {
+    fn new(kind: Kind, outgoing: Outgoing, bytes: u64, held_bytes: usize) -> LongDump {
         let writer = Writer::new(Memory::new(usize::MAX));
-        LongDump { outgoing, writer, head: Some(kind), seal: Seal::default(), bytes, made: 0, checksum: None }
+        LongDump {
+            outgoing,
+            writer,
+            head: Some(kind),
+            seal: Seal::default(),
+            bytes,
+            held_bytes,
+            made: 0,
+            checksum: None,
+        }
     }
 
     /// Bytes of the payload.
@@ -195,9 +222,9 @@ impl Pieces for LongReply {
         Ok(more)
     }
 
-    /// The reply holds rows of the memtable for the most part, whose bytes are not counted here.
+    /// The row on its way out counts; rows of the memtable that its view holds beside it do not.
     fn weight(&self) -> haypile_resp::Weight {
-        haypile_resp::Weight { held_bytes: 0, encoded_bytes: self.long.bytes() as usize }
+        haypile_resp::Weight { held_bytes: self.long.held_bytes, encoded_bytes: self.long.bytes() as usize }
     }
 }
 

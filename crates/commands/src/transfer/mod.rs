@@ -17,6 +17,7 @@ use haypile_types::{hash, key};
 use std::io;
 use std::ops::ControlFlow;
 
+mod long_element;
 mod outgoing;
 mod stream;
 

@@ -1,11 +1,12 @@
 //! A value of many rows on its way out, from views: element by element, also after the transaction that opened the
 //! views. The bytes are those that `write` would write.
 
+use super::long_element::{LongElement, Part, Step};
 use super::{damaged, failed, put_field, stream, timed, unwritten};
 use crate::error::{Error, Result};
 use haypile_rdb::{Kind, Output, Writer};
 use haypile_resp::pieces::PIECE_BYTES;
-use haypile_store::{Direction, Key, Txn, View};
+use haypile_store::{Direction, Key, Txn, Value, View};
 use haypile_types::chunks::Long;
 use haypile_types::key::{Entry, Type};
 use haypile_types::list::List;
@@ -31,6 +32,8 @@ enum Rows {
         /// Elements that are still to come.
         missing: u64,
         shape: Shape,
+        /// The element that is on its way, if it is long.
+        long: Option<Box<LongElement>>,
     },
     Stream(Box<stream::Outgoing>),
 }
@@ -96,6 +99,7 @@ impl Outgoing {
             count,
             missing: count,
             shape,
+            long: None,
         };
         let rows = match entry.header.type_of() {
             Type::String => match string::content(txn, key, entry)? {
@@ -137,11 +141,23 @@ impl Outgoing {
         }
         match &mut self.rows {
             Rows::String(long) => Ok(writer.raw_of(|out| long.next(PIECE_BYTES, out))??),
-            Rows::Elements { view, missing, shape, .. } => {
+            Rows::Elements { view, missing, shape, long, .. } => {
+                if let Some(element) = long {
+                    if !element.next(writer)? {
+                        *long = None;
+                    }
+                    return Ok(true);
+                }
                 let Some((row, value)) = view.next_row()? else {
                     return if *missing == 0 { Ok(false) } else { Err(damaged().into()) };
                 };
-                if shape.put(writer, &row, &value)? {
+                let is_seen = if Writer::<O>::keeps_as_it_is(row.len() + value.len()) {
+                    *long = shape.long(row, value)?.map(Box::new);
+                    long.is_some()
+                } else {
+                    shape.put(writer, &row, &value)?
+                };
+                if is_seen {
                     *missing = missing.checked_sub(1).ok_or_else(damaged)?;
                 }
                 Ok(true)
@@ -167,6 +183,30 @@ impl Rows {
 }
 
 impl Shape {
+    /// Takes the element of a row that is long, if readers see it.
+    fn long(self, row: Vec<u8>, value: Value) -> io::Result<Option<LongElement>> {
+        let in_row = |bytes: &[u8]| Step::String { of: Part::Row, bytes: bytes.len() };
+        let in_value = |bytes: &[u8]| Step::String { of: Part::Value, bytes: bytes.len() };
+        let steps = match self {
+            Shape::List => vec![in_value(&value)],
+            Shape::Set => vec![in_row(element::of_row(&row).ok_or_else(damaged)?.1)],
+            Shape::Zset => {
+                let (member, score) = zset::element_of(&row, &value).ok_or_else(damaged)?;
+                vec![in_row(member), Step::Score(score)]
+            }
+            Shape::Hash { timed, now_ms } => {
+                let field = hash::field_of_row(&row).map_err(|_| damaged())?;
+                let stored = hash::stored_in_row(&value).map_err(|_| damaged())?;
+                if !stored.is_live(now_ms) {
+                    return Ok(None);
+                }
+                let deadline = timed.map(|_| Step::Deadline(stored.deadline_ms));
+                deadline.into_iter().chain([in_row(field), in_value(stored.value)]).collect()
+            }
+        };
+        Ok(Some(LongElement::new(row, value, steps)))
+    }
+
     /// Writes the element of a row, if readers see it.
     fn put<O: Output>(self, writer: &mut Writer<O>, row: &[u8], value: &[u8]) -> io::Result<bool> {
         match self {

@@ -64,13 +64,18 @@ impl<'s> Client<'s> {
     }
 
     pub fn call(&mut self, words: &[Vec<u8>]) -> Shown {
+        Shown::of(self.reply(words))
+    }
+
+    /// Runs a command; its reply is not taken apart.
+    pub fn reply(&mut self, words: &[Vec<u8>]) -> Reply {
         if words[0] == b"SELECT" {
             self.database = String::from_utf8_lossy(&words[1]).parse().expect("a database's number");
-            return Shown::Word("OK".into());
+            return Reply::ok();
         }
         self.seed += 1;
         let args: OwnedArgs = words.iter().collect();
-        Shown::of(self.execute(args.as_args().into()))
+        self.execute(args.as_args().into())
     }
 
     /// Inline first; where that would wait, the rows are loaded without locks, then inline again with them; at last,
