@@ -31,6 +31,7 @@ mod reserve;
 mod role;
 mod room;
 pub mod row;
+mod spool;
 mod stop;
 mod store;
 pub mod testing;

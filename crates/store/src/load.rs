@@ -5,18 +5,15 @@
 //! Until that step nothing of it is there, neither for readers nor after a crash. What is not loaded may be committed
 //! meanwhile, of other keys.
 
-mod runs;
-mod sorter;
-
 use crate::base::{BaseError, Cursor, Direction, Rows, Step, Tier};
 use crate::databases::{COUNTERS, CountsAt, counts_row, encode_counts};
 use crate::flush::sorted::OwnRows;
 use crate::flush::{applied_row, encode_applied};
 use crate::row::{Family, RowKey, Space, parse_meta_row};
+use crate::spool::sorter::{Sorted, Sorter};
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::txn::Txn;
-use sorter::{Sorted, Sorter};
 use std::collections::{BTreeMap, btree_map};
 use std::path::Path;
 use std::sync::atomic::Ordering;

@@ -14,7 +14,7 @@ type Group = [u8; GROUP_BYTES];
 
 /// A row in the arena. Rows of one group mostly differ in what comes first behind it.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The eight bytes of its key behind the group's, as a big-endian number.
     prefix: u64,
     /// Where it lies in the arena.
@@ -22,7 +22,7 @@ pub(super) struct Entry {
 }
 
 /// See the file's head.
-pub(super) struct Sorter {
+pub(crate) struct Sorter {
     arena: Arena,
     groups: BTreeMap<Group, Vec<Entry>>,
     /// Bytes of rows and entries in memory.
@@ -36,7 +36,7 @@ pub(super) struct Sorter {
 
 /// Rows one behind the other: the lengths of key and value, u32 each, key, value.
 #[derive(Default)]
-pub(super) struct Arena(Vec<u8>);
+pub(crate) struct Arena(Vec<u8>);
 
 const LENGTHS_BYTES: usize = 8;
 
@@ -167,7 +167,7 @@ impl Sorter {
 }
 
 /// What a sorter has taken, ascending.
-pub(super) enum Sorted {
+pub(crate) enum Sorted {
     Memory { arena: Arena, entries: Vec<Entry>, at: usize },
     Merged(Merged),
 }

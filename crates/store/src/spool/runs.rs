@@ -151,7 +151,7 @@ impl Reader {
 }
 
 /// The runs' rows, ascending.
-pub(super) struct Merged {
+pub(crate) struct Merged {
     readers: Vec<Reader>,
     /// A binary heap of the readers: the one with the lowest row in hand comes first.
     order: Vec<usize>,
