@@ -2,10 +2,10 @@
 //!
 //! Read `txn` first (what a command sees; ordered reads are in `txn::visit`), then `txn::commit` and `apply` (how its
 //! writes take effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy while all
-//! goes on), `load` (much at once into an empty store) and `open` (how all of it comes back). `memtable`, `cache`,
-//! `presence`, `databases` and `objects` are what these stand on; `access` and `txn::accesses` note how idle keys are;
-//! `base` is the contract of what lies below, `check` looks at all of it offline. Never names RocksDB, a socket or a
-//! reply.
+//! goes on), `load` (much at once into an empty store), `spool` (what is too much for a command's memory) and `open`
+//! (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand on;
+//! `access` and `txn::accesses` note how idle keys are; `base` is the contract of what lies below, `check` looks at all
+//! of it offline. Never names RocksDB, a socket or a reply.
 
 mod access;
 mod apply;
@@ -56,6 +56,7 @@ pub use options::{DiskFree, StoreOptions};
 pub use reserve::Reserve;
 pub use room::{Room, Taken};
 pub use row::{Key, ObjectId, PLAIN_STRING, ScanPosition, Slot, Space};
+pub use spool::{Spool, Spooled};
 pub use stop::{Mode, Stop};
 pub use store::Store;
 pub use txn::commit::Committed;

@@ -114,10 +114,10 @@ impl Load<'_> {
         let mut own: OwnRows =
             counted.iter().map(|(space, counts)| (counts_row(*space), Some(encode_counts(counts)))).collect();
         own.insert(applied_row(), Some(encode_applied(start.after(), start.history)));
-        let count = rows.rows();
+        let (count, bytes_max) = (rows.rows(), rows.bytes_max());
         let mut rows = Loaded {
             store,
-            rows: rows.sorted().map_err(failed)?,
+            rows: rows.sorted(bytes_max).map_err(failed)?,
             last: Vec::new(),
             below: Below::new(store).map_err(failed)?,
             own: own.into_iter(),
@@ -150,7 +150,7 @@ impl Load<'_> {
 
 impl Store {
     /// Whether the disk has room for so many bytes and `disk-free-min`.
-    fn has_room(&self, bytes: usize) -> Result<(), BaseError> {
+    pub(crate) fn has_room(&self, bytes: usize) -> Result<(), BaseError> {
         let (free, least) = (self.disk_free(), self.flush.disk_free_min_bytes());
         if free >= least.saturating_add(bytes as u64) {
             return Ok(());

@@ -1,11 +1,11 @@
 //! Sorted runs of rows in one file that has no name, so that nothing is left of it however the process ends.
 
 use crate::base::BaseError;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -21,6 +21,8 @@ pub(super) struct Runs {
     file: File,
     /// Where each run ends; the next one begins there.
     ends: Vec<u64>,
+    /// The key of the last row of the last run.
+    last: Vec<u8>,
     buffer: Vec<u8>,
 }
 
@@ -32,18 +34,23 @@ pub(super) struct Run<'r> {
 
 impl Runs {
     pub fn create(directory: &Path) -> Result<Runs, BaseError> {
-        let file = tempfile::tempfile_in(directory).map_err(|error| failed("making a file for sorting", &error))?;
-        Ok(Runs { file, ends: Vec::new(), buffer: Vec::with_capacity(WRITE_BYTES) })
+        let file = create(directory).map_err(|error| failed("making a file for sorting", &error))?;
+        Ok(Runs { file, ends: Vec::new(), last: Vec::new(), buffer: Vec::with_capacity(WRITE_BYTES) })
     }
 
-    pub fn begin(&mut self) -> Run<'_> {
+    /// Begins a run, or goes on with the last one where `first`, the key of the next row, comes behind all of it: rows
+    /// that arrive in order are one run, however many they are.
+    pub fn begin(&mut self, first: &[u8]) -> Run<'_> {
         let end = self.ends.last().copied().unwrap_or(0);
+        if !self.ends.is_empty() && *self.last <= *first {
+            self.ends.pop();
+        }
         Run { runs: self, end }
     }
 
     /// All rows of all runs, ascending; those of equal keys in the order of their runs. The buffers take about `bytes`.
     pub fn merge(self, bytes: usize) -> Result<Merged, BaseError> {
-        let file = Rc::new(self.file);
+        let file = Arc::new(self.file);
         let share = (bytes / self.ends.len().max(1)).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         let mut readers: Vec<Reader> =
@@ -77,16 +84,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub fn end(mut self) -> Result<(), BaseError> {
+    /// Ends the run, of which `last` is the key of the last row.
+    pub fn end(mut self, last: &[u8]) -> Result<(), BaseError> {
         self.write()?;
         self.runs.ends.push(self.end);
+        self.runs.last.clear();
+        self.runs.last.extend_from_slice(last);
         Ok(())
     }
 }
 
 /// One run as it is read.
 struct Reader {
-    file: Rc<File>,
+    file: Arc<File>,
     /// What of it was not read yet.
     from: u64,
     until: u64,
@@ -100,7 +110,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(file: Rc<File>, from: u64, until: u64, share: usize) -> Reader {
+    fn new(file: Arc<File>, from: u64, until: u64, share: usize) -> Reader {
         Reader { file, from, until, buffer: Vec::new(), share, row: 0, value: 0, end: 0 }
     }
 
@@ -160,6 +170,17 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// The number of runs.
+    #[cfg(test)]
+    pub fn runs(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Bytes of memory that the buffers take.
+    pub fn bytes(&self) -> usize {
+        self.readers.iter().map(|reader| reader.buffer.capacity()).sum()
+    }
+
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>, BaseError> {
         if std::mem::replace(&mut self.begun, true) {
             self.readers[self.order[0]].advance()?;
@@ -195,6 +216,13 @@ impl Merged {
             at = first;
         }
     }
+}
+
+/// A file without a name that nobody else may open.
+fn create(directory: &Path) -> io::Result<File> {
+    let file = tempfile::tempfile_in(directory)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 fn failed(what: &str, error: &io::Error) -> BaseError {

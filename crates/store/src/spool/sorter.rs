@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::path::PathBuf;
 
 /// The bytes that a group of rows has in common: family and space.
-const GROUP_BYTES: usize = 5;
+pub(crate) const GROUP_BYTES: usize = 5;
 
 type Group = [u8; GROUP_BYTES];
 
@@ -112,6 +112,16 @@ impl Sorter {
         self.bytes
     }
 
+    /// Returns whether some of the rows are in a file, as all of them are going to be.
+    pub fn has_file(&self) -> bool {
+        self.runs.is_some()
+    }
+
+    /// Bytes that may stay in memory.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -124,14 +134,19 @@ impl Sorter {
         }
     }
 
-    /// What is in memory becomes a run of the file.
+    /// Writes the rows in memory to the file: as a run, or behind the last one.
     pub fn spill(&mut self) -> Result<(), BaseError> {
         self.sort();
+        let mut ends = self.groups.values().filter(|entries| !entries.is_empty());
+        let Some(lowest) = ends.next() else { return Ok(()) };
+        let highest = ends.next_back().unwrap_or(lowest);
+        let key_of = |entry: Option<&Entry>| entry.map_or(&[][..], |entry| self.arena.key(entry.at));
+        let (first, last) = (key_of(lowest.first()), key_of(highest.last()));
         let runs = match &mut self.runs {
             Some(runs) => runs,
             None => self.runs.insert(Runs::create(&self.directory)?),
         };
-        let mut run = runs.begin();
+        let mut run = runs.begin(first);
         for entries in self.groups.values() {
             for window in entries.chunks(TOGETHER_MAX) {
                 self.arena.prefetch(window);
@@ -140,22 +155,22 @@ impl Sorter {
                 }
             }
         }
-        run.end()?;
+        run.end(last)?;
         self.groups.values_mut().for_each(Vec::clear);
         self.arena.0.clear();
         self.bytes = 0;
         Ok(())
     }
 
-    /// All rows, ascending.
-    pub fn sorted(mut self) -> Result<Sorted, BaseError> {
+    /// All rows, ascending. Where they are in the file, about `bytes` of them are read ahead.
+    pub fn sorted(mut self, bytes: usize) -> Result<Sorted, BaseError> {
         if self.runs.is_some() {
             self.spill()?;
         }
         match self.runs.take() {
             Some(runs) => {
                 drop(std::mem::take(&mut self.arena));
-                Ok(Sorted::Merged(runs.merge(self.bytes_max)?))
+                Ok(Sorted::Merged(runs.merge(bytes)?))
             }
             None => {
                 self.sort();
@@ -173,6 +188,14 @@ pub(crate) enum Sorted {
 }
 
 impl Sorted {
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Sorted::Memory { arena, entries, .. } => arena.0.len() + entries.len() * size_of::<Entry>(),
+            Sorted::Merged(merged) => merged.bytes(),
+        }
+    }
+
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>, BaseError> {
         match self {
             Sorted::Memory { arena, entries, at } => {
@@ -191,6 +214,26 @@ impl Sorted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_arrive_in_order_are_one_run() {
+        let runs_of = |numbers: &mut dyn Iterator<Item = u32>| {
+            let mut sorter = Sorter::new(std::env::temp_dir(), 1000);
+            for number in numbers {
+                if sorter.push(&[&[0; GROUP_BYTES], &number.to_be_bytes()[..]].concat(), b"value") {
+                    sorter.spill().expect("there is room");
+                }
+            }
+            match sorter.sorted(1).expect("the file reads") {
+                Sorted::Merged(merged) => merged.runs(),
+                Sorted::Memory { .. } => 0,
+            }
+        };
+        assert_eq!(runs_of(&mut (0..10)), 0);
+        assert_eq!(runs_of(&mut (0..1000)), 1);
+        assert!(runs_of(&mut (0..1000).rev()) > 10);
+        assert_eq!(runs_of(&mut (500..1000).chain(0..500)), 3, "with the one that holds both ends");
+    }
     use proptest::prelude::*;
 
     /// Keys of few groups that share long beginnings.
@@ -214,7 +257,7 @@ mod tests {
             prop_assert_eq!(sorter.rows(), rows.len() as u64);
             let mut expected: Vec<(&[u8], usize)> = rows.iter().map(|(key, len)| (&key[..], *len)).collect();
             expected.sort_unstable();
-            let mut sorted = sorter.sorted().expect("the file reads");
+            let mut sorted = sorter.sorted(bytes_max).expect("the file reads");
             let mut got: Vec<(Vec<u8>, usize)> = Vec::new();
             while let Some((key, value)) = sorted.next_row().expect("the file reads") {
                 prop_assert!(got.last().is_none_or(|(last, _)| &last[..] <= key));

@@ -71,6 +71,13 @@ pub fn memory_store() -> TestStore {
     TestStore { store, base, dir }
 }
 
+impl TestStore {
+    /// The directory of its log, and of what a command spools.
+    pub fn log_dir(&self) -> std::path::PathBuf {
+        self.dir.join("log")
+    }
+}
+
 impl std::ops::Deref for TestStore {
     type Target = Arc<Store>;
     fn deref(&self) -> &Arc<Store> {

@@ -28,9 +28,14 @@ pub struct View {
     base: Option<Box<dyn Cursor + Send>>,
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
+    life: Life,
+}
+
+/// The life of a view, or of a spool that is read: bounds how long it is kept, and counts its bytes.
+pub(crate) struct Life {
     /// When it was opened, and how old it may get; `None` where the base is only read: nobody waits for it there.
     opened: Option<(Instant, Duration)>,
-    /// Bytes that it takes, and what all views of the store take.
+    /// Bytes of memory that it takes, and what all views of the store take.
     bytes: u64,
     all_bytes: Arc<AtomicU64>,
     /// Set when the server stops.
@@ -68,12 +73,8 @@ impl Txn<'_> {
         };
         let (memory, base) = memory;
         let bytes = memory.iter().map(|row| row.bytes() as u64).sum();
-        let all_bytes = self.store.views_bytes.clone();
-        all_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let memory = memory.into_iter().peekable();
-        let stops = self.store.stops_commands.clone();
-        let opened = (!self.store.base.is_read_only()).then(|| (Instant::now(), self.store.view_age_max()));
-        Ok(View { memory, direction, base, ahead: None, opened, bytes, all_bytes, stops })
+        let life = self.store.begin_life(bytes);
+        Ok(View { memory: memory.into_iter().peekable(), direction, base, ahead: None, life })
     }
 
     /// Puts its own writes between the rows of the memtable, in the place of those that they change.
@@ -174,26 +175,56 @@ impl Store {
         self.view_age_max_ms.store(age_max.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Views that have not been dropped.
+    /// The life of a view that is opened now and takes so many bytes.
+    pub(crate) fn begin_life(&self, bytes: u64) -> Life {
+        let all_bytes = self.views_bytes.clone();
+        all_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let opened = (!self.base.is_read_only()).then(|| (Instant::now(), self.view_age_max()));
+        Life { opened, bytes, all_bytes, stops: self.stops_commands.clone() }
+    }
+
+    /// Views, and spools that are read, which have not been dropped.
     pub fn views(&self) -> usize {
         Arc::strong_count(&self.views_bytes) - 1
     }
 }
 
-impl View {
-    /// Bytes of memory that it holds: rows that were in the memtable.
+impl Life {
+    /// Bytes of memory that it takes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next row, or the end. An error's text says what failed.
-    pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
+    /// Refuses the next row of a view that has come to its end.
+    ///
+    /// # Errors
+    /// The view has come to its end; the text says why.
+    pub fn goes_on(&self) -> Result<(), String> {
         if self.opened.is_some_and(|(opened, age_max)| opened.elapsed() > age_max) {
             return Err("the reply was read too slowly".into());
         }
         if self.stops.load(Ordering::Relaxed) {
             return Err("the server is stopping".into());
         }
+        Ok(())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl View {
+    /// Bytes of memory that it holds: rows that were in the memtable.
+    pub fn bytes(&self) -> u64 {
+        self.life.bytes()
+    }
+
+    /// The next row, or the end. An error's text says what failed.
+    pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
+        self.life.goes_on()?;
         loop {
             self.read_ahead()?;
             let memory_first = match (self.memory.peek(), &self.ahead) {
@@ -231,11 +262,5 @@ impl View {
             Step::WouldBlock => return Err("a view's cursor may read the disk".into()),
         }
         Ok(())
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        self.all_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
