@@ -1,10 +1,9 @@
 //! The results of a search: in memory, in the order asked for, and no more than asked for. Results that are too many
-//! for memory go into rows of an object without an owner (`sort_large`).
+//! for memory go into a spool of the store, which is a file of this node.
 
 use crate::error::Result;
 use crate::keys::sort::MEMORY_BYTES_MAX;
-use crate::keys::sort_large::Heap;
-use haypile_store::{Direction, Key, Txn, View};
+use haypile_store::{Direction, Spool, Spooled, Txn};
 use haypile_types::score;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -79,12 +78,12 @@ pub(crate) struct Hits {
     count: Option<u64>,
     items: Items,
     /// The results that did not fit into memory.
-    heap: Option<Heap>,
+    spool: Option<Spool>,
 }
 
 impl Hits {
     pub fn new(order: Option<Order>, count: Option<u64>) -> Hits {
-        Hits { order, count, items: Items::default(), heap: None }
+        Hits { order, count, items: Items::default(), spool: None }
     }
 
     #[inline]
@@ -95,7 +94,7 @@ impl Hits {
     /// The number of results so far.
     #[inline]
     pub fn len(&self) -> u64 {
-        self.items.items.len() as u64 + self.heap.as_ref().map_or(0, |heap| heap.count)
+        self.items.items.len() as u64 + self.spool.as_ref().map_or(0, Spool::count)
     }
 
     /// Bytes of memory.
@@ -103,12 +102,12 @@ impl Hits {
         self.items.bytes()
     }
 
-    /// Where the results take much memory, drops those beyond the count asked for, or moves all to rows.
-    pub fn make_room(&mut self, txn: &mut Txn, key: &Key) -> Result<()> {
+    /// Where the results take much memory, drops those beyond the count asked for, or moves all to a spool.
+    pub fn make_room(&mut self, txn: &Txn) -> Result<()> {
         if self.items.bytes() < MEMORY_BYTES_MAX {
             return Ok(());
         }
-        if let (Some(count), None) = (self.count, &self.heap) {
+        if let (Some(count), None) = (self.count, &self.spool) {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             if count < self.items.items.len() / 2 {
                 self.items.sort(self.order);
@@ -116,37 +115,41 @@ impl Hits {
                 return Ok(());
             }
         }
-        let heap = match &mut self.heap {
-            Some(heap) => heap,
-            None => self.heap.insert(Heap::new(txn, key)?),
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            None => {
+                let is_descending = self.order == Some(Order::Descending);
+                let direction = if is_descending { Direction::Backward } else { Direction::Forward };
+                self.spool.insert(txn.spool(direction)?)
+            }
         };
-        put_all(txn, heap, std::mem::take(&mut self.items), self.order)
+        put_all(txn, spool, std::mem::take(&mut self.items), self.order)
     }
 
     /// Ends the search and returns its results in order.
-    pub fn into_found(mut self, txn: &mut Txn) -> Result<Found> {
+    pub fn into_found(mut self, txn: &Txn) -> Result<Found> {
         let count = self.len().min(self.count.unwrap_or(u64::MAX));
-        let source = match self.heap {
+        let source = match self.spool {
             None => {
                 self.items.sort(self.order);
                 Source::Memory(self.items)
             }
-            Some(mut heap) => {
-                put_all(txn, &mut heap, self.items, self.order)?;
-                let is_descending = self.order == Some(Order::Descending);
-                Source::Rows(heap.into_view(txn, if is_descending { Direction::Backward } else { Direction::Forward })?)
+            Some(mut spool) => {
+                put_all(txn, &mut spool, self.items, self.order)?;
+                Source::Spooled(spool.into_rows(txn)?)
             }
         };
         Ok(Found { count, at: 0, source })
     }
 }
 
-/// Moves items to rows: `score | distance | member` under the distance, or in the order in which they were found.
-fn put_all(txn: &mut Txn, heap: &mut Heap, items: Items, order: Option<Order>) -> Result<()> {
+/// Moves items to a spool: `score | distance | member` under the distance, or in the order in which they were found.
+fn put_all(txn: &Txn, spool: &mut Spool, items: Items, order: Option<Order>) -> Result<()> {
     for item in &items.items {
-        let place = if order.is_some() { score::place(item.distance_m).to_vec() } else { Vec::new() };
+        let distance = score::place(item.distance_m);
+        let sort_key = if order.is_some() { &distance[..] } else { &[] };
         let member = &items.bytes[item.member.clone()];
-        heap.put(txn, place, &[&item.score.to_be_bytes(), &item.distance_m.to_be_bytes(), member])?;
+        spool.put(txn, sort_key, &[&item.score.to_be_bytes(), &item.distance_m.to_be_bytes(), member])?;
     }
     Ok(())
 }
@@ -161,7 +164,7 @@ pub(crate) struct Found {
 
 enum Source {
     Memory(Items),
-    Rows(View),
+    Spooled(Spooled),
 }
 
 impl Default for Source {
@@ -175,11 +178,19 @@ impl Found {
         self.count
     }
 
-    /// The bytes of memory that all results would take.
-    pub fn bytes(&self) -> u64 {
+    /// Tells whether all results would take more than so many bytes of memory.
+    pub fn is_longer_than(&self, bytes: usize) -> bool {
         match &self.source {
-            Source::Memory(items) => items.bytes() as u64,
-            Source::Rows(_) => u64::MAX,
+            Source::Memory(items) => items.bytes() > bytes,
+            Source::Spooled(_) => true,
+        }
+    }
+
+    /// The bytes of memory that the results take.
+    pub fn bytes(&self) -> usize {
+        match &self.source {
+            Source::Memory(items) => items.bytes(),
+            Source::Spooled(rows) => rows.bytes() as usize,
         }
     }
 
@@ -195,13 +206,13 @@ impl Found {
                 let member = Cow::Borrowed(&bytes[item.member.clone()]);
                 Ok(Some(Hit { member, score: item.score, distance_m: item.distance_m }))
             }
-            Source::Rows(view) => {
-                let (_, row) = view.next_row()?.ok_or("fewer positions than were found")?;
+            Source::Spooled(rows) => {
+                let row = rows.next_row()?.ok_or("fewer positions than were found")?;
                 let number =
                     |at: usize| row.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(f64::from_be_bytes);
                 match (number(0), number(8)) {
                     (Some(score), Some(distance_m)) => {
-                        Ok(Some(Hit { member: Cow::Owned(row[16..].to_vec()), score, distance_m }))
+                        Ok(Some(Hit { member: Cow::Borrowed(&row[16..]), score, distance_m }))
                     }
                     _ => Err("a position that was found is damaged".into()),
                 }

@@ -367,7 +367,7 @@ fn search(txn: &mut Txn, args: Args, form: &Form) -> Result<Reply> {
     let zset = Zset::read(txn, &key)?;
     let asked = Asked::parse(txn, args, form, zset.as_ref())?;
     let found = match (&zset, asked.area) {
-        (Some(zset), Some(area)) => find(txn, &key, zset, &area, &asked)?,
+        (Some(zset), Some(area)) => find(txn, zset, &area, &asked)?,
         _ => Found::default(),
     };
     match asked.to {
@@ -376,7 +376,7 @@ fn search(txn: &mut Txn, args: Args, form: &Form) -> Result<Reply> {
     }
 }
 
-fn find(txn: &mut Txn, key: &Key, zset: &Zset, area: &Area, asked: &Asked) -> Result<Found> {
+fn find(txn: &mut Txn, zset: &Zset, area: &Area, asked: &Asked) -> Result<Found> {
     let mut hits = Hits::new(asked.order, asked.count);
     let mut search = Search::new(area);
     let limit = asked.count.filter(|_| asked.any).unwrap_or(u64::MAX);
@@ -388,7 +388,7 @@ fn find(txn: &mut Txn, key: &Key, zset: &Zset, area: &Area, asked: &Asked) -> Re
         let has_more = has_more && hits.len() < limit;
         if has_more || hits.bytes() > REPLY_INLINE_BYTES_MAX {
             txn.long()?;
-            hits.make_room(txn, key)?;
+            hits.make_room(txn)?;
         }
         if !has_more {
             return hits.into_found(txn);
@@ -420,7 +420,7 @@ fn put_hit(records: &mut Records, hit: &Hit, with: With, unit_m: f64) {
 
 fn reply(mut found: Found, asked: &Asked) -> Result<Reply> {
     let (with, unit_m) = (asked.with, asked.area.map_or(1.0, |area| area.unit_m));
-    if found.bytes() > REPLY_INLINE_BYTES_MAX as u64 {
+    if found.is_longer_than(REPLY_INLINE_BYTES_MAX) {
         return Ok(Reply::Stream(Box::new(LongReply { found, with, unit_m, is_begun: false })));
     }
     let mut records = Records::new();
@@ -458,7 +458,7 @@ impl Pieces for LongReply {
     }
 
     fn weight(&self) -> haypile_resp::Weight {
-        let bytes = self.found.bytes() as usize;
+        let bytes = self.found.bytes();
         haypile_resp::Weight { held_bytes: bytes, encoded_bytes: bytes }
     }
 }

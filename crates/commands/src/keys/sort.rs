@@ -5,7 +5,7 @@
 //! bound they are locked before anything is read, so that all of it is from one moment, as in Redis; beyond it each is
 //! looked at under its own lock, at a moment of its own, because nobody else is to wait for a million keys. The key
 //! that is sorted and the one that is stored to are locked from beginning to end. What is too much for memory is sorted
-//! by the store's own order of rows (`sort_large`).
+//! in a file (`sort_large`).
 
 use crate::args::Args;
 use crate::error::{Error, Result};
@@ -410,14 +410,14 @@ fn run(txn: &mut Txn, mut call: Call) -> Result<Reply> {
             let mut sorter = Sorter::new(call.descending);
             while let Some(element) = reading.next()? {
                 let weight = call.weight(txn, &element)?;
-                sorter.push(txn, &call.key, &element, weight)?;
+                sorter.push(txn, &element, weight)?;
             }
             reading = Reading::Sorted(sorter.into_sorted(txn)?);
         }
         for at in 0..range.end {
             let Some(element) = reading.next()? else { break };
             if at >= range.start {
-                call.output(txn, &element, |txn, value| outputs.push(txn, &call.key, value))?;
+                call.output(txn, &element, |txn, value| outputs.push(txn, value))?;
             }
         }
     }

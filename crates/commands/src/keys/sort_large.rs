@@ -1,52 +1,20 @@
-//! Sorting of elements that are too many for memory. They go into rows of an object without an owner, under keys that
-//! sort as the elements are to be sorted, so that the store's own order does the work. The rows are garbage when the
-//! command has ended.
+//! Sorting of elements that are too many for memory. They go into a spool of the store, under keys that sort as the
+//! elements are to be sorted. A spool is a file of this node, so that a command which reads writes no record.
 
 use crate::error::{Error, Result};
 use crate::keys::sort::{MEMORY_BYTES_MAX, Weight};
 use haypile_resp::pieces::PIECE_BYTES;
 use haypile_resp::{Elements, Pieces, Protocol, Reply, Shape, write};
-use haypile_store::row::{self, Family};
-use haypile_store::{Direction, Key, Stop, Txn, View};
-use haypile_types::element::Rows;
-use haypile_types::key::Object;
+use haypile_store::{Direction, Spool, Spooled, Stop, Txn};
 use haypile_types::score;
 use std::cmp::Ordering;
 
 /// The memory of an element besides its bytes.
 const ITEM_BYTES: usize = 64;
 
-/// The error of a view that cannot be read on.
+/// The error of a view or a spool that cannot be read on.
 pub(crate) fn failed(why: String) -> Error {
     Error::Stop(Stop::Failed(format!("ERR {why}")))
-}
-
-/// Rows of an object without an owner, in the order of the keys that they are put under, each key different.
-pub(crate) struct Heap {
-    rows: Rows,
-    pub count: u64,
-}
-
-impl Heap {
-    pub fn new(txn: &mut Txn, key: &Key) -> Result<Heap> {
-        Ok(Heap { rows: Rows { space: key.space, object: Object::new(txn, key)? }, count: 0 })
-    }
-
-    pub fn put(&mut self, txn: &mut Txn, mut place: Vec<u8>, value: &[&[u8]]) -> Result<()> {
-        place.extend_from_slice(&self.count.to_be_bytes());
-        self.count += 1;
-        Ok(txn.put_row(&self.rows.data(&place), value)?)
-    }
-
-    /// A view of all rows, which can be read to its end although the rows are garbage from now on.
-    pub fn into_view(self, txn: &mut Txn, direction: Direction) -> Result<View> {
-        let Object { id, slot } = self.rows.object;
-        let (from, until) = row::object_range(Family::Data, self.rows.space, slot, id);
-        let view = txn.view(&from, &until, direction)?;
-        // The deletion of an owner row tells reclaim of the object, even if that row never existed.
-        txn.delete_row(&row::owner_row(self.rows.space, slot, id))?;
-        Ok(view)
-    }
 }
 
 pub(crate) struct Item {
@@ -59,36 +27,34 @@ pub(crate) struct Sorter {
     descending: bool,
     items: Vec<Item>,
     bytes: usize,
-    heap: Option<Heap>,
+    spool: Option<Spool>,
 }
 
 impl Sorter {
     pub fn new(descending: bool) -> Sorter {
-        Sorter { descending, items: Vec::new(), bytes: 0, heap: None }
+        Sorter { descending, items: Vec::new(), bytes: 0, spool: None }
     }
 
-    pub fn push(&mut self, txn: &mut Txn, key: &Key, element: &[u8], weight: Weight) -> Result<()> {
-        if let Some(heap) = &mut self.heap {
-            return heap.put(txn, sort_key_of(element, &weight), &[element]);
+    pub fn push(&mut self, txn: &Txn, element: &[u8], weight: Weight) -> Result<()> {
+        if let Some(spool) = &mut self.spool {
+            return Ok(spool.put(txn, &sort_key_of(element, &weight), &[element])?);
         }
         let text_bytes = if let Weight::Text(text) = &weight { text.len() } else { 0 };
         self.bytes += element.len() + text_bytes + ITEM_BYTES;
         self.items.push(Item { element: element.into(), weight });
         if self.bytes > MEMORY_BYTES_MAX {
-            let mut heap = Heap::new(txn, key)?;
-            for item in self.items.drain(..) {
-                heap.put(txn, sort_key_of(&item.element, &item.weight), &[&item.element])?;
+            let mut spool = txn.spool(if self.descending { Direction::Backward } else { Direction::Forward })?;
+            for item in std::mem::take(&mut self.items) {
+                spool.put(txn, &sort_key_of(&item.element, &item.weight), &[&item.element])?;
             }
-            self.items = Vec::new();
-            self.heap = Some(heap);
+            self.spool = Some(spool);
         }
         Ok(())
     }
 
-    pub fn into_sorted(mut self, txn: &mut Txn) -> Result<Sorted> {
-        if let Some(heap) = self.heap {
-            let direction = if self.descending { Direction::Backward } else { Direction::Forward };
-            return Ok(Sorted::Rows(heap.into_view(txn, direction)?));
+    pub fn into_sorted(mut self, txn: &Txn) -> Result<Sorted> {
+        if let Some(spool) = self.spool {
+            return Ok(Sorted::Spooled(spool.into_rows(txn)?));
         }
         let order = |one: &Item, other: &Item| match one.weight.compare(&other.weight) {
             // Numbers that are equal leave it to the elements, so that the order is one.
@@ -135,14 +101,14 @@ fn put_escaped(sort_key: &mut Vec<u8>, bytes: &[u8]) {
 /// Elements in order.
 pub(crate) enum Sorted {
     Memory(std::vec::IntoIter<Item>),
-    Rows(View),
+    Spooled(Spooled),
 }
 
 impl Sorted {
     pub fn next(&mut self) -> Result<Option<Box<[u8]>>> {
         match self {
             Sorted::Memory(items) => Ok(items.next().map(|item| item.element)),
-            Sorted::Rows(view) => Ok(view.next_row().map_err(failed)?.map(|(_, value)| (&*value).into())),
+            Sorted::Spooled(rows) => Ok(rows.next_row().map_err(failed)?.map(Into::into)),
         }
     }
 }
@@ -151,7 +117,7 @@ impl Sorted {
 pub(crate) struct Outputs {
     values: Vec<Option<Box<[u8]>>>,
     bytes: usize,
-    heap: Option<Heap>,
+    spool: Option<Spool>,
     count: u64,
 }
 
@@ -161,38 +127,38 @@ const THERE: u8 = 1;
 
 impl Outputs {
     pub fn new() -> Outputs {
-        Outputs { values: Vec::new(), bytes: 0, heap: None, count: 0 }
+        Outputs { values: Vec::new(), bytes: 0, spool: None, count: 0 }
     }
 
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    pub fn push(&mut self, txn: &mut Txn, key: &Key, value: Option<&[u8]>) -> Result<()> {
+    pub fn push(&mut self, txn: &Txn, value: Option<&[u8]>) -> Result<()> {
         self.count += 1;
-        if let Some(heap) = &mut self.heap {
-            return put_output(heap, txn, value);
+        if let Some(spool) = &mut self.spool {
+            return put_output(spool, txn, value);
         }
         self.bytes += value.map_or(0, <[u8]>::len) + ITEM_BYTES;
         self.values.push(value.map(Into::into));
         if self.bytes > MEMORY_BYTES_MAX {
-            let mut heap = Heap::new(txn, key)?;
+            let mut spool = txn.spool(Direction::Forward)?;
             for value in std::mem::take(&mut self.values) {
-                put_output(&mut heap, txn, value.as_deref())?;
+                put_output(&mut spool, txn, value.as_deref())?;
             }
-            self.heap = Some(heap);
+            self.spool = Some(spool);
         }
         Ok(())
     }
 
-    pub fn into_iter(self, txn: &mut Txn) -> Result<OutputIter> {
-        match self.heap {
-            Some(heap) => Ok(OutputIter::Rows(heap.into_view(txn, Direction::Forward)?)),
+    pub fn into_iter(self, txn: &Txn) -> Result<OutputIter> {
+        match self.spool {
+            Some(spool) => Ok(OutputIter::Spooled(spool.into_rows(txn)?)),
             None => Ok(OutputIter::Memory(self.values.into_iter())),
         }
     }
 
-    pub fn into_reply(self, txn: &mut Txn) -> Result<Reply> {
+    pub fn into_reply(self, txn: &Txn) -> Result<Reply> {
         const AT_ONCE_BYTES_MAX: usize = 1 << 20;
         let (count, at_once) = (self.count, self.bytes <= AT_ONCE_BYTES_MAX);
         let mut values = self.into_iter(txn)?;
@@ -210,17 +176,19 @@ impl Outputs {
     }
 }
 
-fn put_output(heap: &mut Heap, txn: &mut Txn, value: Option<&[u8]>) -> Result<()> {
+/// Puts a value behind those before: all have one sort key.
+fn put_output(spool: &mut Spool, txn: &Txn, value: Option<&[u8]>) -> Result<()> {
     match value {
-        Some(value) => heap.put(txn, Vec::new(), &[&[THERE], value]),
-        None => heap.put(txn, Vec::new(), &[&[MISSING]]),
+        Some(value) => spool.put(txn, &[], &[&[THERE], value])?,
+        None => spool.put(txn, &[], &[&[MISSING]])?,
     }
+    Ok(())
 }
 
 /// Outputs, one by one.
 pub(crate) enum OutputIter {
     Memory(std::vec::IntoIter<Option<Box<[u8]>>>),
-    Rows(View),
+    Spooled(Spooled),
 }
 
 impl OutputIter {
@@ -228,9 +196,9 @@ impl OutputIter {
     pub fn next(&mut self) -> std::result::Result<Option<Option<Box<[u8]>>>, String> {
         match self {
             OutputIter::Memory(values) => Ok(values.next()),
-            OutputIter::Rows(view) => {
-                let row = view.next_row()?;
-                Ok(row.map(|(_, value)| (value.first() == Some(&THERE)).then(|| (&value[1..]).into())))
+            OutputIter::Spooled(rows) => {
+                let value = rows.next_row()?;
+                Ok(value.map(|value| (value.first() == Some(&THERE)).then(|| (&value[1..]).into())))
             }
         }
     }
@@ -268,7 +236,7 @@ impl Pieces for LongReply {
                     |value: &Option<Box<[u8]>>| size_of::<Box<[u8]>>() + value.as_ref().map_or(0, |value| value.len());
                 values.as_slice().iter().map(of_value).sum()
             }
-            OutputIter::Rows(view) => view.bytes() as usize,
+            OutputIter::Spooled(rows) => rows.bytes() as usize,
         };
         haypile_resp::Weight { held_bytes: bytes, encoded_bytes: bytes }
     }
