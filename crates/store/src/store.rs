@@ -6,6 +6,7 @@ use crate::apply::staged::Staged;
 use crate::base::{Base, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
+use crate::derived::Derived;
 use crate::flush::dying::Dying;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
@@ -32,6 +33,7 @@ pub struct Store {
     pub(crate) staged: Staged,
     pub(crate) cache: RowCache,
     pub(crate) presence: Presence,
+    pub(crate) derived: Derived,
     pub(crate) databases: Databases,
     pub(crate) objects: Objects,
     pub(crate) flush: FlushControl,

@@ -7,6 +7,7 @@ use crate::apply::staged::Staged;
 use crate::base::{Base, BaseError, Direction, Rows};
 use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
+use crate::derived::Derived;
 use crate::flush::FlushControl;
 use crate::flush::dying::Dying;
 use crate::memtable::{Found, Memtable};
@@ -75,6 +76,7 @@ impl Store {
             staged: Staged::default(),
             cache: RowCache::new(options.row_cache_bytes),
             presence: Presence::new(options.presence_bytes, options.hash_seed, applied.is_none()),
+            derived: Derived::default(),
             databases: Databases::new(options.databases),
             objects: Objects::default(),
             flush: FlushControl::new(options.memtable_bytes, options.flush_log_bytes, disk_free_min),

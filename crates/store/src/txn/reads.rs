@@ -4,11 +4,20 @@ use super::{Presence, Txn};
 use crate::access::Touch;
 use crate::base::{BaseError, Lookup, Tier};
 use crate::cache::Cached;
+use crate::derived::Version;
 use crate::memtable::Found;
 use crate::presence::Known;
 use crate::row::{self, Key, PLAIN_STRING};
 use crate::stop::{Mode, Stop, failed};
 use crate::value::Value;
+use haypile_log::Index;
+
+/// The layer in which a meta row was found, or found missing.
+enum FoundIn {
+    Own,
+    Memtable(Index),
+    Base,
+}
 
 impl Txn<'_> {
     /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with
@@ -54,38 +63,64 @@ impl Txn<'_> {
     #[inline]
     pub fn use_meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
         self.touch.draw();
-        self.meta_touched::<true>(key)
+        self.meta_touched::<true>(key).map(|(row, _)| row)
+    }
+
+    /// Returns the meta row of a key that is used, and its version. The transaction's own writes have none: nobody else
+    /// may know them yet.
+    pub fn use_meta_version(&mut self, key: &Key<'_>) -> Result<(Option<Value>, Option<Version>), Stop> {
+        self.touch.draw();
+        let epoch = self.store.epoch();
+        let (row, found_in) = self.meta_touched::<true>(key)?;
+        let version = match found_in {
+            FoundIn::Own => None,
+            FoundIn::Memtable(index) => Some(Version::of_record(index)),
+            // Unless the row left the memtable while it was looked for, before or after it was found.
+            FoundIn::Base => (self.store.epoch() == epoch).then(|| Version::of_base(epoch)),
+        };
+        Ok((row, version))
+    }
+
+    /// A number that was computed from this version of a key's row, if it is still known.
+    #[inline]
+    pub fn derived(&self, key: &Key<'_>, version: Version) -> Option<u64> {
+        self.store.derived.get(key, version)
+    }
+
+    /// Keeps a number for whoever reads this version of a key's row next: in memory, on this node.
+    pub fn keep_derived(&self, key: &Key<'_>, version: Version, number: u64) {
+        self.store.derived.keep(key, version, number);
     }
 
     /// The meta row of a key that is only looked at.
     pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
-        self.meta_touched::<false>(key)
+        self.meta_touched::<false>(key).map(|(row, _)| row)
     }
 
     #[inline]
-    fn meta_touched<const USED: bool>(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
+    fn meta_touched<const USED: bool>(&mut self, key: &Key<'_>) -> Result<(Option<Value>, FoundIn), Stop> {
         self.on_read()?;
         if let Some(at) = self.own_key(key) {
             if USED && matches!(self.touch, Touch::Count(_)) {
                 self.touch_own(key);
             }
-            return Ok(self.overlay.read(at));
+            return Ok((self.overlay.read(at), FoundIn::Own));
         }
         match self.store.memtable.meta(key, if USED { &self.touch } else { &Touch::Nothing }) {
             Found::Row(value, index) => {
                 self.gate = self.gate.max(index);
-                Ok(Some(value))
+                Ok((Some(value), FoundIn::Memtable(index)))
             }
             Found::Deleted(index) => {
                 self.gate = self.gate.max(index);
-                Ok(None)
+                Ok((None, FoundIn::Memtable(index)))
             }
             Found::Unknown => {
                 let row = row::meta_row(key);
                 if self.store.presence.look(&row) == Known::Absent {
-                    return Ok(None);
+                    return Ok((None, FoundIn::Base));
                 }
-                self.base_row(&row, true, USED)
+                Ok((self.base_row(&row, true, USED)?, FoundIn::Base))
             }
         }
     }
