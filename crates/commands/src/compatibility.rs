@@ -225,6 +225,14 @@ pub const DIFFERENCES: &[Difference] = &[
         test: "with_an_lfu_policy_uses_are_counted_and_fall_by_the_minute",
     },
     Difference {
+        commands: &["pfcount"],
+        what: "What it counts of one key is kept in memory: the count in the value's own bytes, which GET, DUMP and GETRANGE show, \
+               stays as PFADD, SET or RESTORE left it, and who watches the key does not learn of it. In Redis it is written into \
+               the value.",
+        why: "A read leaves nothing in the log, on no node. Who takes such bytes to Redis loses nothing: it counts anew.",
+        test: "a_count_is_kept_in_memory_and_the_value_stays",
+    },
+    Difference {
         commands: &["memory|usage"],
         what: "It tells what the key and its value would take in Redis, without the room that Redis keeps for more.",
         why: "Tools compare and add up these figures; here a key takes memory only as far as it is cached.",

@@ -49,13 +49,13 @@ const PFCOUNT: Command = Command {
     syntax: "key...",
     complexity: "O(1) with a very small average constant time when called with a single key. O(N) with N being the \
                  number of keys, and much bigger constant times, when called with multiple keys.",
-    access: Access::Cache,
+    access: Access::Read,
     body: Body::Txn(pfcount),
     flags: &[Flag::MayReplicate],
     ..Command::USUAL
 };
 
-/// Counts distinct elements. The count of a single key is cached in its value.
+/// Counts distinct elements. The count of a single key is kept in memory.
 fn pfcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     let count = if args.len() == 2 {
         let key = args.key(txn, 1);

@@ -1,5 +1,5 @@
-//! A command of a new kind needs its own file and a line in a table. The one here is a read that may keep what it finds
-//! and waits for its key: no command of Redis combines these. It runs in every way there is without a word in the engine.
+//! A command of a new kind needs its own file and a line in a table. The one here is a read that waits for a list and
+//! has no timeout: no command of Redis combines these. It runs in every way there is without a word in the engine.
 #![cfg(not(feature = "shuttle"))]
 
 mod server;
@@ -21,7 +21,7 @@ const AWAITLEN: Command = Command {
     keys: Keys::first(1).ro(&[Use::Access]),
     summary: "Waits until there is a list, and returns its length.",
     syntax: "key",
-    access: Access::Cache,
+    access: Access::Read,
     body: Body::Wait(awaitlen),
     ..Command::USUAL
 };

@@ -10,7 +10,7 @@
 
 use crate::{Error, Result, event};
 use haypile_store::row::{self, Key, ObjectId, Slot};
-use haypile_store::{Counter, Presence, Stop, Txn, Value};
+use haypile_store::{Counter, Presence, Stop, Txn, Value, Version};
 use smallvec::SmallVec;
 
 /// How a key's value is laid out. DO NOT CHANGE THESE NUMBERS: retire, never reuse.
@@ -302,6 +302,14 @@ pub fn lookup(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<Entry>> {
     let entry = as_readers_see(txn, row)?;
     on_lookup(txn, key, entry.is_some());
     Ok(entry)
+}
+
+/// Returns the key as readers see it, and which version of its meta row that is, as far as it has one. Counts a reader.
+pub fn lookup_version(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<(Entry, Option<Version>)>> {
+    let (row, version) = txn.use_meta_version(key)?;
+    let entry = as_readers_see(txn, row)?;
+    on_lookup(txn, key, entry.is_some());
+    Ok(entry.map(|entry| (entry, version)))
 }
 
 /// Returns the key as readers see it and counts a reader, for callers that do not use the value: it stays as idle as it

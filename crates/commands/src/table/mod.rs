@@ -107,9 +107,6 @@ pub enum Access {
     Read,
     /// Reads and writes rows.
     Write,
-    /// Reads rows, and may keep in them what it has computed, for the next reader: to clients it is a read, and where
-    /// nothing can be written it answers all the same.
-    Cache,
     /// Writes while no other command runs, because it changes which space a database is.
     Exclusive,
 }
@@ -118,14 +115,14 @@ impl Access {
     /// Whether the command may write rows.
     #[inline]
     pub const fn writes(self) -> bool {
-        matches!(self, Access::Write | Access::Cache | Access::Exclusive)
+        matches!(self, Access::Write | Access::Exclusive)
     }
 
     /// The flag that COMMAND INFO shows for the permission.
     const fn flag(self) -> Option<Flag> {
         match self {
             Access::None => None,
-            Access::Read | Access::Cache => Some(Flag::Readonly),
+            Access::Read => Some(Flag::Readonly),
             Access::Write | Access::Exclusive => Some(Flag::Write),
         }
     }
@@ -386,10 +383,11 @@ impl Command {
     }
 
     /// Whether the command locks the keys of this spec exclusively. XREADGROUP does although its specs only read: it
-    /// changes what the groups of its streams know.
+    /// changes what the groups of its streams know. PFCOUNT does not although its spec writes: in Redis it keeps its
+    /// count in the value.
     #[inline]
     pub fn changes(&self, spec: &KeySpec) -> bool {
-        spec.writes() || self.waits() && self.access.writes()
+        self.access.writes() && (spec.writes() || self.waits())
     }
 
     /// The positions of the keys among these arguments, each with the spec that found it. What key locks, cluster slots

@@ -42,8 +42,6 @@ pub(crate) enum Hindrance {
     MoreLocks,
     /// Somebody waits for what it makes: the long way serves those.
     Awaited,
-    /// It has found something out that is to be kept: the short way goes on as a write.
-    Keeps,
 }
 
 impl Workbench {
@@ -279,7 +277,6 @@ impl Workbench {
                 self.run_pending(engine, session, pending, out)
             }
             Hindrance::Load => self.load_together(engine, session, pending, calls),
-            Hindrance::Keeps => unreachable!("the short way goes on"),
             hindrance => self.hold(engine, session, pending, hindrance),
         }
     }

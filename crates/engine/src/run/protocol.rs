@@ -16,8 +16,6 @@ use std::sync::Arc;
 pub(crate) enum Keeps {
     /// All its effects, or none where they are refused.
     Effects,
-    /// What it has found out, unless that is refused: its reply holds either way.
-    Findings,
     /// It has only read.
     Nothing,
     /// It holds no locks and is dropped whatever happens: it finds out which rows it reads.
@@ -78,7 +76,7 @@ pub(crate) fn conclude(
     let committed = match keeps {
         Keeps::DryRun => return Ok(()),
         Keeps::Nothing => Ok(false),
-        Keeps::Effects | Keeps::Findings => {
+        Keeps::Effects => {
             let exchanged = exchanged_keys(engine, store, txn)?;
             let is_sure = service.as_ref().map_or(Ok(()), |service| service.confirm());
             debug_assert!(txn.names_all_keys(), "a record names each key whose elements it writes");
@@ -94,10 +92,7 @@ pub(crate) fn conclude(
             })
         }
     };
-    let is_committed = match committed {
-        Err(_) if keeps == Keeps::Findings => false,
-        committed => committed?,
-    };
+    let is_committed = committed?;
     if !txn.events().is_empty() {
         // Under the locks: in the order in which the keys changed.
         engine.tell(txn);

@@ -57,7 +57,6 @@ struct Short<'a, R> {
     args: resp::Args<'a>,
     keys: SmallVec<[(usize, Key<'a>); 2]>,
     keeps: Keeps,
-    caches: bool,
     /// Its keys are locked.
     locked: bool,
     /// An earlier attempt has touched its keys.
@@ -82,7 +81,7 @@ impl Workbench {
         store: &Store,
         session: &mut Session,
         entry: &Entry,
-        run: impl Runs + Copy,
+        run: impl Runs,
         args: resp::Args<'_>,
         located: &[Key<'_>],
         out: &mut Vec<u8>,
@@ -90,11 +89,6 @@ impl Workbench {
         match entry.command.access {
             Access::Read => self.data::<false>(engine, store, session, entry, run, args, located, out),
             Access::Write => self.data::<true>(engine, store, session, entry, run, args, located, out),
-            // Mostly there is nothing new to keep, and it is a read.
-            Access::Cache => match self.data::<false>(engine, store, session, entry, run, args, located, out) {
-                Err(Hindrance::Keeps) => self.data::<true>(engine, store, session, entry, run, args, located, out),
-                ran => ran,
-            },
             Access::Exclusive => Err(Hindrance::LongWay),
             Access::None => unreachable!("a law of the table: what runs over a transaction reads or writes"),
         }
@@ -114,8 +108,7 @@ impl Workbench {
         located: &[Key<'_>],
         out: &mut Vec<u8>,
     ) -> Result<Next, Hindrance> {
-        let caches = entry.command.access == Access::Cache;
-        let keeps = match keeps::<WRITES>(store, session, entry, caches)? {
+        let keeps = match keeps::<WRITES>(store, session, entry)? {
             Ok(keeps) => keeps,
             Err(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
         };
@@ -131,7 +124,7 @@ impl Workbench {
         // What reads one row sees it as it is at one moment, without waiting for who holds its key.
         let locked =
             WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
-        let mut short = Short { run, args, keys, keeps, caches, locked, is_again: false };
+        let mut short = Short { run, args, keys, keeps, locked, is_again: false };
         let Attempted { reply, gate, lookups } = loop {
             let attempted = self.attempt::<WRITES>(engine, store, session, &short)?;
             if short.locked || !matches!(attempted.reply, Err(Error::Stop(Stop::NeedsLocks))) {
@@ -195,10 +188,10 @@ impl Workbench {
         let touches = !session.state.no_touch && !short.is_again;
         let mut txn = begin(engine, store, std::mem::take(&mut self.buffers), call, place, touches);
         let ran = short.run.run(&mut txn, Args::with_keys(short.args, &short.keys));
+        debug_assert!(WRITES || txn.is_read_only(), "Invariant: a read makes no record");
         let hindered = match &ran {
             // The long way tries again, and waits.
             Ok(None) => Some(Hindrance::LongWay),
-            _ if short.caches && !WRITES && !txn.is_read_only() => Some(Hindrance::Keeps),
             Ok(Some(_)) if WRITES && engine.is_awaited(&txn) => Some(Hindrance::Awaited),
             _ => None,
         };
@@ -227,15 +220,11 @@ fn keeps<const WRITES: bool>(
     store: &Store,
     session: &mut Session,
     entry: &Entry,
-    caches: bool,
 ) -> Result<Result<Keeps, String>, Hindrance> {
     if !WRITES {
         return Ok(Ok(Keeps::Nothing));
     }
     Ok(match pressure(store, entry.flags.has(Flag::Denyoom)) {
-        WritePressure::Go if caches => Ok(Keeps::Findings),
-        // Nobody waits for room, or is refused for want of it, only to keep what was found out.
-        _ if caches => Ok(Keeps::Nothing),
         WritePressure::Go => Ok(Keeps::Effects),
         WritePressure::Slow(wait) => match session.owe(wait) {
             Some(wait) => return Err(Hindrance::Slow(wait)),

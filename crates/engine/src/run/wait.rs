@@ -359,7 +359,7 @@ impl Workbench {
                 let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
                 matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
             }
-            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited | Hindrance::Keeps => {
+            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited => {
                 unreachable!("this is the long way")
             }
         };

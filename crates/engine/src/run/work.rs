@@ -169,7 +169,8 @@ impl Work {
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
         };
-        let keeps = self.keeps(engine, place);
+        debug_assert!(txn.is_read_only() || self.writes(&engine.table).0, "Invariant: a read makes no record");
+        let keeps = Work::keeps(place);
         let mut service = Service::new(engine, store, place);
         let mut waiter = None;
         let reply = match reply {
@@ -193,13 +194,9 @@ impl Work {
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }
     }
 
-    /// What a run of it in this place leaves behind.
-    fn keeps(&self, engine: &Engine, place: Place<'_>) -> Keeps {
-        match self {
-            _ if matches!(place, Place::Rehearsal) => Keeps::DryRun,
-            Work::Command(id, _) if engine.table.entry(*id).command.access == Access::Cache => Keeps::Findings,
-            Work::Command(..) | Work::Block(_) => Keeps::Effects,
-        }
+    /// What a run in this place leaves behind.
+    fn keeps(place: Place<'_>) -> Keeps {
+        if matches!(place, Place::Rehearsal) { Keeps::DryRun } else { Keeps::Effects }
     }
 }
 

@@ -4,12 +4,13 @@
 
 use super::arguments::Arguments;
 use super::sequence::Command;
+use crate::client::Reply;
 
 type Make = fn(&mut Arguments) -> Command;
 
 /// All commands but PFADD.
 const OTHERS: &[(u64, Make)] = &[
-    (6, |a| keys(a, "PFCOUNT", 3)),
+    (6, pfcount),
     (5, |a| keys(a, "PFMERGE", 4)),
     (3, pfdebug),
     (3, |a| vec![a.word("GET"), key(a)]),
@@ -48,8 +49,14 @@ fn key(a: &mut Arguments) -> Vec<u8> {
     }
 }
 
+/// A key that is counted alone: Redis writes its count into the value, so nobody looks at these bytes.
+fn counted(a: &mut Arguments) -> Vec<u8> {
+    format!("pfcounted{}", a.random.below(2)).into_bytes()
+}
+
 pub(super) fn pfadd(a: &mut Arguments) -> Command {
-    let mut command = vec![a.word("PFADD"), key(a)];
+    let key = if a.random.below(4) == 0 { counted(a) } else { key(a) };
+    let mut command = vec![a.word("PFADD"), key];
     let (count, below) = match a.random.below(30) {
         _ if !command[1].starts_with(b"pf") => (1, 100),
         0 => (0, 1),
@@ -76,9 +83,30 @@ fn keys(a: &mut Arguments, name: &str, most: u64) -> Command {
     command
 }
 
+fn pfcount(a: &mut Arguments) -> Command {
+    if a.random.below(3) == 0 {
+        return vec![a.word("PFCOUNT"), counted(a)];
+    }
+    let one = key(a);
+    let mut command = keys(a, "PFCOUNT", 2);
+    command.push(one);
+    command
+}
+
 fn pfdebug(a: &mut Arguments) -> Command {
     let subcommand = *a.random.pick(&["DECODE", "DECODE", "ENCODING", "ENCODING", "TODENSE", "GETREG", "NOSUCH"]);
     vec![a.word("PFDEBUG"), a.word(subcommand), key(a)]
+}
+
+/// Returns whether two strings are HyperLogLogs that differ in the counts which they keep, if at all.
+pub(super) fn are_same(theirs: &Reply, ours: &Reply) -> bool {
+    const COUNT: std::ops::Range<usize> = 8..16;
+    let (Some(theirs), Some(ours)) = (theirs.bytes(), ours.bytes()) else { return false };
+    theirs.len() == ours.len()
+        && theirs.len() >= COUNT.end
+        && theirs.starts_with(b"HYLL")
+        && theirs[..COUNT.start] == ours[..COUNT.start]
+        && theirs[COUNT.end..] == ours[COUNT.end..]
 }
 
 /// Registers, valid ones first.

@@ -10,7 +10,7 @@ use super::compare::{Context as Rules, rule_of, same, same_transaction, scan_pag
 use super::dumps::Payloads;
 use super::exceptions::{SORT_AFTER_A_RANGE_ERROR, exception_for, is_set_of_7_2};
 use super::sequence::{CONNECTIONS, Command, Sequence, Step};
-use super::{blocking, channels};
+use super::{blocking, channels, hyperloglogs};
 use crate::client::{Client, Reply, info_field};
 use crate::quoted::{abbreviate, quote_short};
 use crate::server::Server;
@@ -448,7 +448,10 @@ impl Content {
         let is_a = |name: &[u8]| matches!(&self.kind, Reply::Simple(kind) if kind == name);
         let is_encoding_of_7_2 = is_a(b"set") && is_set_of_7_2(&self.encoding, &other.encoding);
         let deadline = rule_of(&vec![b"PEXPIRETIME".to_vec()]);
-        (&self.kind, &self.value, &self.digest) == (&other.kind, &other.value, &other.digest)
+        let is_equal = (&self.value, &self.digest) == (&other.value, &other.digest)
+            || is_a(b"string") && hyperloglogs::are_same(&self.value, &other.value);
+        is_equal
+            && self.kind == other.kind
             && same(deadline, &self.deadline, &other.deadline, rules)
             && (is_a(b"string") || is_a(b"list") || is_encoding_of_7_2 || self.encoding == other.encoding)
     }

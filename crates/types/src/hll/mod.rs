@@ -196,11 +196,17 @@ fn set_outdated(bytes: &mut [u8]) {
     bytes[CACHE_FLAG_AT] = layout::outdated(bytes[CACHE_FLAG_AT]);
 }
 
-/// Returns the count of a key, `None` if it is absent. A count that is computed is left in the key for the next reader.
+/// Returns the count of a key, `None` if it is absent. A count that is computed is kept in memory for the next reader,
+/// as long as the key is what it is: the value stays as it was, because a read makes no record.
 pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
-    let Some(entry) = key::lookup(txn, key)? else { return Ok(None) };
+    let Some((entry, version)) = key::lookup_version(txn, key)? else { return Ok(None) };
     let hll = HyperLogLog::of(txn, key, entry)?;
     if let Some(count) = layout::cached_count(&hll.bytes) {
+        return Ok(Some(count));
+    }
+    // A version is one of the meta row, and says nothing of an object's rows.
+    let version = version.filter(|_| hll.header.object.is_none());
+    if let Some(count) = version.and_then(|version| txn.derived(key, version)) {
         return Ok(Some(count));
     }
     let registers = match hll.encoding {
@@ -208,20 +214,8 @@ pub fn count(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<Option<u64>> {
         Encoding::Sparse => sparse::histogram(hll.registers())?,
     };
     let count = estimate::count(&registers);
-    let cached = count.to_le_bytes();
-    let HyperLogLog { header, bytes, .. } = hll;
-    match header.object {
-        None if bytes.len() >= PATCH_FROM_BYTES => {
-            let len = bytes.len();
-            key::patch_read(txn, key, &header, bytes, HEADER_BYTES - cached.len(), &cached, len)?;
-        }
-        None => {
-            let (magic, registers) = (&bytes[..HEADER_BYTES - cached.len()], &bytes[HEADER_BYTES..]);
-            key::write(txn, key, Some(&header), &header, &[magic, &cached, registers])?;
-        }
-        Some(_) => {
-            string::set_range(txn, key, (HEADER_BYTES - cached.len()) as u64, &cached, u64::MAX)?;
-        }
+    if let Some(version) = version {
+        txn.keep_derived(key, version, count);
     }
     Ok(Some(count))
 }
