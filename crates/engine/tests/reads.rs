@@ -1,5 +1,6 @@
-//! Reads never make a record: every command of the table that reads runs, over so much data that what is too much for memory is
-//! spooled, with expired keys in the way, in blocks, and until it has waited in vain, and the log's last index stands still.
+//! Reads never make a record: every command of the table that reads runs, over so much data that what is too much for
+//! memory is spooled, with expired keys in the way, in blocks, and until it has waited in vain, and the log's last
+//! index stands still.
 //!
 //! Active expiry writes by itself. It is no read, and nobody calls it here.
 #![cfg(not(feature = "shuttle"))]
@@ -11,8 +12,8 @@ use haypile_resp::OwnedArgs;
 use server::{Data, Server};
 use std::collections::BTreeSet;
 
-/// Every command that reads, and what reads without being one by its access. Those of the first lines find what is too much
-/// for memory.
+/// Every command that reads, and what reads without being one by its access. Those of the first lines find what is too
+/// much for memory.
 const CALLS: &str = "
     sort_ro large ALPHA|sort_ro large BY nosort GET # GET missing|sort large ALPHA DESC LIMIT 0 10
     geosearch geo FROMLONLAT 11 51 BYRADIUS 400 km ASC|georadius_ro geo 11 51 400 km|georadiusbymember_ro geo GEO 400 km DESC
@@ -51,9 +52,9 @@ fn calls(table: &str) -> impl Iterator<Item = &str> {
     table.lines().flat_map(|line| line.split('|')).map(str::trim).filter(|call| !call.is_empty())
 }
 
-/// Repeats a command with the arguments of so many numbers, some hundreds a time.
+/// Repeats a command with the arguments of so many numbers, a hundred a time.
 fn fill(server: &mut Server, command: &str, count: usize, arguments: impl Fn(usize) -> String) {
-    for part in (0..count).collect::<Vec<_>>().chunks(500) {
+    for part in (0..count).collect::<Vec<_>>().chunks(100) {
         let arguments: String = part.iter().map(|&number| format!(" {}", arguments(number))).collect();
         let reply = server.ask(0, &format!("{command}{arguments}"));
         assert!(!reply.starts_with('-'), "{command}: {reply}");
@@ -65,10 +66,10 @@ fn prepared() -> Server {
     let mut server = Server::over(Data::with(|options| {
         (options.memtable_bytes, options.flush_log_bytes) = (1 << 30, 1 << 30);
     }));
-    // Larger than what is sorted in memory, as elements and as what is told of them.
-    fill(&mut server, "RPUSH large", 70_000, |n| format!("{:05}{:060}", n * 48_271 % 70_000, 0));
-    fill(&mut server, "GEOADD geo", 38_000, |n| {
-        format!("{} {} {n:0200}", 10.0 + (n % 199) as f64 / 100.0, 50.0 + (n / 199) as f64 / 100.0)
+    // Each larger than what is sorted in memory, by few long elements.
+    fill(&mut server, "RPUSH large", 3000, |n| format!("{:05}{:03100}", n * 48_271 % 3000, 0));
+    fill(&mut server, "GEOADD geo", 3000, |n| {
+        format!("{} {} {n:03100}", 10.0 + (n % 50) as f64 / 100.0, 50.0 + (n / 50) as f64 / 100.0)
     });
     fill(&mut server, "GEOADD geo", 1, |_| "11 51 GEO".into());
     fill(&mut server, "MSET", 10_000, |n| format!("k:{n} v:{n}"));
@@ -135,7 +136,7 @@ fn reads_make_no_record() {
             assert!(!reply.starts_with('-') || call.starts_with("object FREQ"), "{call}: {reply}");
             assert_eq!(log(&server), last, "{call}, cold: {is_cold}");
         }
-        for block in calls(CALLS).collect::<Vec<_>>().chunks(20) {
+        for block in calls(CALLS).collect::<Vec<_>>().chunks(5) {
             server.ask(0, "MULTI");
             for call in block {
                 assert_eq!(server.ask(0, call), "+QUEUED", "{call}");

@@ -357,6 +357,11 @@ impl Server {
         self.clients[client].session.is_waiting()
     }
 
+    /// Whether the client waits for keys, and no longer than until a time of its own.
+    pub fn is_blocked(&self, client: usize) -> bool {
+        matches!(self.clients[client].next, Next::Block(_))
+    }
+
     pub fn ask(&mut self, client: usize, command: &str) -> String {
         self.send(client, command);
         self.reply(client)
