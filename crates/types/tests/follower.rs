@@ -533,7 +533,8 @@ fn readers_of_a_follower_see_whole_records() {
                 let _ends = Ends(done);
                 let (mut random, readers) = (Random(reader), Readers { follower, locks });
                 while !done.load(Ordering::Acquire) {
-                    let kind = random.below(KINDS.len() as u64) as usize;
+                    // One of them looks at single keys only: what goes in under its latches is a moment's work.
+                    let kind = if reader == 0 { KINDS.len() - 1 } else { random.below(KINDS.len() as u64) as usize };
                     let before = follower.log().last();
                     KINDS[kind].1(&readers, &mut random);
                     counts.reads[kind].fetch_add(1, Ordering::Relaxed);
