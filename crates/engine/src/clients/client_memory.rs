@@ -274,10 +274,12 @@ impl ClientMemory {
         }
         let before = footprint.bucket.swap(bucket, Ordering::Relaxed);
         if let Some(of_size) = buckets.get_mut(before as usize) {
-            of_size.remove(&client.id);
+            let was_there = of_size.remove(&client.id);
+            assert!(was_there.is_some(), "a client is in the bucket that it says");
         }
         if let Some(of_size) = buckets.get_mut(bucket as usize) {
-            of_size.insert(client.id, client.clone());
+            let other = of_size.insert(client.id, client.clone());
+            assert!(other.is_none(), "a client is in one bucket");
         }
     }
 
@@ -310,7 +312,8 @@ impl ClientMemory {
         let mut take = |of_size: &mut BTreeMap<u64, Arc<Client>>, id: u64, excess: &mut u64| {
             let Some(client) = of_size.remove(&id) else { return };
             let bytes = client.footprint.bytes();
-            client.footprint.bucket.store(LEAVING, Ordering::Relaxed);
+            let before = client.footprint.bucket.swap(LEAVING, Ordering::Relaxed);
+            assert!(before < LEAVING, "a client is told to go once");
             client.footprint.leaving.store(bytes, Ordering::Relaxed);
             self.leaving.fetch_add(bytes, Ordering::Relaxed);
             *excess = excess.saturating_sub(bytes);

@@ -57,9 +57,9 @@ impl Subscriptions {
     }
 
     pub fn remove(&mut self, kind: Channels, name: &[u8]) {
-        if self.of_mut(kind).remove(name) {
-            self.name_bytes -= name.len();
-        }
+        let was_there = self.of_mut(kind).remove(name);
+        assert!(was_there, "a subscription ends once");
+        self.name_bytes -= name.len();
     }
 
     /// Bytes that all of them take, about.
@@ -347,8 +347,10 @@ impl PubSub {
 
     fn unsubscribe(&self, kind: Channels, name: &Name, worker: usize) {
         let mut registry = self.write();
-        let Some(counts) = registry.of_mut(kind).get_mut(name) else { return };
-        counts.iter_mut().filter(|(of, _)| *of == worker as u16).for_each(|(_, count)| *count -= 1);
+        let counts = registry.of_mut(kind).get_mut(name);
+        let Some(counts) = counts else { unreachable!("a subscription is registered until it ends") };
+        let of_worker = counts.iter_mut().find(|(of, count)| *of == worker as u16 && *count > 0);
+        of_worker.expect("a count of subscribers never goes below zero").1 -= 1;
         counts.retain(|(_, count)| *count > 0);
         if counts.is_empty() {
             registry.of_mut(kind).remove(name);

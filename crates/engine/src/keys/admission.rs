@@ -7,31 +7,44 @@
 
 use crate::keys::exclusion::{Alone, Exclusion};
 use crate::keys::locks::{Claims, HeldFor, Locks, Refused, Turn, Waiter};
+use order::Held;
 
-/// What the running thread holds, counted where assertions are compiled in.
+/// The guards of the running thread, in the order in which it took them; kept where assertions are compiled in.
 mod order {
+    /// What a guard stands for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Held {
+        Keys,
+        /// A way into the exclusion.
+        Inside,
+    }
+
     #[cfg(debug_assertions)]
     std::thread_local! {
-        static HELD: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+        static HELD: std::cell::RefCell<Vec<Held>> = const { std::cell::RefCell::new(Vec::new()) };
     }
 
-    /// The thread holds something more: key locks, or its way into the exclusion.
+    /// Notes that the thread holds something more.
     #[inline]
-    pub fn take() {
+    pub fn take(_held: Held) {
         #[cfg(debug_assertions)]
-        HELD.set(HELD.get() + 1);
+        HELD.with_borrow_mut(|all| all.push(_held));
     }
 
+    /// Notes that the thread gives something back.
+    ///
+    /// Invariant: what was taken last is given back first, by the thread that took it. So a run that entered the exclusion
+    /// before it took its keys leaves it without them.
     #[inline]
-    pub fn give_back() {
+    pub fn give_back(_held: Held) {
         #[cfg(debug_assertions)]
-        HELD.set(HELD.get().checked_sub(1).expect("what is held is given back once, by the thread that holds it"));
+        HELD.with_borrow_mut(|all| assert_eq!(all.pop(), Some(_held), "what was taken last is given back first"));
     }
 
-    /// Invariant: whoever asks to run exclusively holds nothing, because all others are waited for then.
+    /// Invariant: a thread that asks to run exclusively holds nothing, because all others are waited for then.
     pub fn assert_nothing_is_held() {
         #[cfg(debug_assertions)]
-        assert_eq!(HELD.get(), 0, "who asks to run exclusively holds nothing");
+        HELD.with_borrow(|all| assert_eq!(all[..], [], "who asks to run exclusively holds nothing"));
     }
 }
 
@@ -50,7 +63,7 @@ impl<'a> KeysHeld<'a> {
     #[inline]
     pub fn try_take(locks: &'a Locks, claims: &'a Claims, turn: Turn, held_for: HeldFor) -> Result<Self, Refused> {
         locks.try_lock(claims, turn, held_for)?;
-        order::take();
+        order::take(Held::Keys);
         Ok(KeysHeld { locks, claims })
     }
 }
@@ -59,7 +72,7 @@ impl Drop for KeysHeld<'_> {
     #[inline]
     fn drop(&mut self) {
         self.locks.unlock(self.claims);
-        order::give_back();
+        order::give_back(Held::Keys);
     }
 }
 
@@ -74,7 +87,7 @@ impl<'a> MoreKeysHeld<'a> {
     /// Takes all of `claims`, or none; it does not wait, because its caller holds other keys.
     pub fn try_take(locks: &'a Locks, claims: Claims, held_for: HeldFor) -> Option<Self> {
         locks.try_lock(&claims, Turn::Newcomer, held_for).ok()?;
-        order::take();
+        order::take(Held::Keys);
         Some(MoreKeysHeld { locks, claims })
     }
 
@@ -86,7 +99,7 @@ impl<'a> MoreKeysHeld<'a> {
 impl Drop for MoreKeysHeld<'_> {
     fn drop(&mut self) {
         self.locks.unlock(&self.claims);
-        order::give_back();
+        order::give_back(Held::Keys);
     }
 }
 
@@ -101,7 +114,7 @@ impl<'a> LoopInside<'a> {
     /// Lets event loop `index` in, unless it has to stay out.
     pub fn try_enter(exclusion: &'a Exclusion, index: usize) -> Option<Self> {
         exclusion.enter(index).then(|| {
-            order::take();
+            order::take(Held::Inside);
             LoopInside { exclusion, index }
         })
     }
@@ -110,7 +123,7 @@ impl<'a> LoopInside<'a> {
 impl Drop for LoopInside<'_> {
     fn drop(&mut self) {
         self.exclusion.leave(self.index);
-        order::give_back();
+        order::give_back(Held::Inside);
     }
 }
 
@@ -122,7 +135,7 @@ impl<'a> PoolInside<'a> {
     /// Lets the thread in, or takes its waiter.
     pub fn try_enter(exclusion: &'a Exclusion, waiter: impl FnOnce() -> Waiter) -> Option<Self> {
         exclusion.enter_pool(waiter).then(|| {
-            order::take();
+            order::take(Held::Inside);
             PoolInside(exclusion)
         })
     }
@@ -136,7 +149,7 @@ impl<'a> PoolInside<'a> {
 impl Drop for PoolInside<'_> {
     fn drop(&mut self) {
         self.0.leave_pool();
-        order::give_back();
+        order::give_back(Held::Inside);
     }
 }
 
@@ -215,6 +228,20 @@ mod tests {
         shared.arrange();
         drop(KeysHeld::try_take(&locks, &shared, Turn::Newcomer, HeldFor::Moment).expect("it is free"));
     }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "what was taken last is given back first")]
+    fn keys_are_given_back_before_the_thread_leaves_the_exclusion() {
+        let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
+        let claims = Claims::exclusive(&[1]);
+        let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
+        let keys = KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment).expect("they are free");
+        // The guard's own end would be a second panic.
+        std::mem::forget(keys);
+        drop(inside);
+    }
+
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "who asks to run exclusively holds nothing")]

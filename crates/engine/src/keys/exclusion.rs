@@ -89,6 +89,7 @@ impl Exclusion {
     /// Event loop `index` leaves.
     #[inline]
     pub fn leave(&self, index: usize) {
+        debug_assert_eq!(self.inside[index].0.load(Ordering::Relaxed), 1, "an event loop leaves once");
         self.inside[index].0.store(0, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.closed.0.load(Ordering::Relaxed) {
@@ -150,7 +151,7 @@ impl Exclusion {
         self.close(&mut state);
         for _ in 0..SPINS {
             if self.loops_are_out() {
-                state.phase = Phase::Held;
+                self.hold(&mut state);
                 return Alone::Granted;
             }
             spin();
@@ -181,10 +182,21 @@ impl Exclusion {
         lock(&self.state).phase == Phase::Held
     }
 
+    /// Keeps event loops out from now on.
     fn close(&self, state: &mut State) {
+        assert!(
+            state.phase != Phase::Held && state.pool_inside == 0,
+            "event loops are kept out when the pool has left"
+        );
         state.phase = Phase::DrainingLoops;
         self.closed.0.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// Invariant: the exclusion is held while no event loop and no thread of the pool is inside.
+    fn hold(&self, state: &mut State) {
+        assert!(state.phase == Phase::DrainingLoops && state.pool_inside == 0, "one run is granted it, alone");
+        state.phase = Phase::Held;
     }
 
     fn loops_are_out(&self) -> bool {
@@ -194,7 +206,7 @@ impl Exclusion {
     #[cold]
     fn grant_if_drained(&self, mut state: MutexGuard<'_, State>) {
         if state.phase == Phase::DrainingLoops && state.draining.is_some() && self.loops_are_out() {
-            state.phase = Phase::Held;
+            self.hold(&mut state);
             let waiter = state.draining.take();
             drop(state);
             if let Some(waiter) = waiter {

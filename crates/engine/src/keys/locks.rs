@@ -356,6 +356,7 @@ impl Locks {
         {
             let mut parked = lock(&self.parked);
             let Some(queue) = parked.by_stripe.get_mut(&stripe) else { return };
+            debug_assert!(word.load(Ordering::Relaxed) & WAITERS != 0, "the word of a stripe with a queue says so");
             while let Some((hold, _)) = queue.front() {
                 let hold = *hold;
                 if conflicts(word.load(Ordering::Acquire), hold) || (hold == Hold::Exclusive && !called.is_empty()) {

@@ -203,10 +203,12 @@ impl Watches {
     /// Takes a session's watched key out again.
     fn unwatch(&self, database: u32, name: &[u8], mark: &Arc<Mark>) {
         let mut shard = lock(self.shard(name));
-        let Some(watchers) = shard.get_mut(name) else { return };
-        if watchers.remove(mark, database) {
-            lower(&self.count, 1);
-        }
+        let Some(watchers) = shard.get_mut(name) else {
+            unreachable!("a watched key is registered until it is taken out")
+        };
+        let was_there = watchers.remove(mark, database);
+        assert!(was_there, "a watched key is taken out once");
+        lower(&self.count, 1);
         if watchers.is_empty() {
             shard.remove(name);
         }
@@ -216,6 +218,7 @@ impl Watches {
     /// only gave way to its deadline changes nothing for who watched it after that, as in Redis.
     #[cold]
     pub fn on_commit(&self, txn: &Txn<'_>) {
+        debug_assert!(txn.has_committed() || txn.touched().next().is_none(), "watchers are marked after the commit");
         for key in txn.touched() {
             match txn.lapsed(&key) {
                 Some(deadline_ms) => self.on_expired(key.space, key.name, deadline_ms, |database| txn.space(database)),

@@ -115,6 +115,11 @@ impl Txn<'_> {
         Ok(Committed { index: Some(index), gate: self.gate })
     }
 
+    /// Whether the transaction has taken effect.
+    pub fn has_committed(&self) -> bool {
+        self.committed
+    }
+
     /// Names in the record the keys whose elements change while their meta rows stay.
     fn name_keys(&mut self) {
         if self.named.is_empty() {
