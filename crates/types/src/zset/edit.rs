@@ -49,7 +49,7 @@ pub struct Edit {
 #[allow(clippy::large_enum_variant)] // One for each command, on the stack.
 enum EditForm {
     Packed { encoding: u8, count: u16, entries: Vec<u8> },
-    Rows { large: Large, changes: SmallVec<[Change; 2]> },
+    Rows(LargeEdit),
 }
 
 /// Where a member was found.
@@ -79,7 +79,7 @@ impl Edit {
                 entries.extend_from_slice(packed.entries);
                 EditForm::Packed { encoding: packed.encoding, count: packed.count, entries }
             }
-            Form::Rows(large) => EditForm::Rows { large, changes: SmallVec::new() },
+            Form::Rows(large) => EditForm::Rows(LargeEdit::of(large)),
         };
         Ok(Edit { before: Some(zset.header), form, is_changed: false })
     }
@@ -97,7 +97,7 @@ impl Edit {
                 }
                 Ok(None)
             }
-            EditForm::Rows { large, .. } => {
+            EditForm::Rows(LargeEdit { large, .. }) => {
                 let score = score_in(txn, large.rows(), element::hash(txn, member), member)?;
                 Ok(score.map(|score| Found { score, at: 0..0 }))
             }
@@ -132,12 +132,12 @@ impl Edit {
                 entries.drain(found.at);
                 put_packed(entries, member, kept(*encoding, after))?;
             }
-            EditForm::Rows { large, changes } => {
-                let (after, rows) = (kept(large.head.encoding, after), *large.rows());
+            EditForm::Rows(edit) => {
+                let (after, rows) = (kept(edit.large.head.encoding, after), *edit.large.rows());
                 let row = rows.element(element::hash(txn, member), member);
                 txn.put_row(&row, &[&score::to_bytes(after)])?;
-                large.leave(txn, changes, member, found.score)?;
-                large.take_place(txn, changes, member, after)?;
+                edit.leave(txn, member, found.score)?;
+                edit.take_place(txn, member, after)?;
             }
         }
         Ok(Added::Moved(after))
@@ -157,13 +157,14 @@ impl Edit {
                     return Ok(());
                 }
                 self.unpack_now(txn, key)?;
-                let EditForm::Rows { large, changes } = &mut self.form else { unreachable!("it lies in rows now") };
-                large.put(txn, changes, member, score)
+                let EditForm::Rows(edit) = &mut self.form else { unreachable!("it lies in rows now") };
+                edit.put(txn, member, score)
             }
-            EditForm::Rows { large, changes } => {
-                large.head.encoding = encoding_with(txn, large.head.encoding, large.head.count + 1, member.len());
-                let score = kept(large.head.encoding, score);
-                large.put(txn, changes, member, score)
+            EditForm::Rows(edit) => {
+                let head = &mut edit.large.head;
+                head.encoding = encoding_with(txn, head.encoding, head.count + 1, member.len());
+                let score = kept(head.encoding, score);
+                edit.put(txn, member, score)
             }
         }
     }
@@ -183,7 +184,7 @@ impl Edit {
                 *count -= 1;
                 Ok(())
             }
-            EditForm::Rows { large, changes } => large.delete(txn, changes, member, found.score),
+            EditForm::Rows(edit) => edit.delete(txn, member, found.score),
         }
     }
 
@@ -191,21 +192,20 @@ impl Edit {
     fn unpack_now(&mut self, txn: &mut Txn<'_>, key: &Key<'_>) -> Result<()> {
         let EditForm::Packed { encoding, entries, .. } = &mut self.form else { return Ok(()) };
         let (encoding, entries) = (*encoding, std::mem::take(entries));
-        let mut large = Large::new(txn, key, encoding)?;
-        let mut changes = SmallVec::new();
+        let mut edit = LargeEdit::of(Large::new(txn, key, encoding)?);
         let mut reader = Packed { encoding, count: 0, entries: &entries }.reader();
         while !reader.is_at_end() {
             let (member, score) = next_element(&mut reader)?;
-            large.put(txn, &mut changes, member, score)?;
+            edit.put(txn, member, score)?;
         }
-        self.form = EditForm::Rows { large, changes };
+        self.form = EditForm::Rows(edit);
         Ok(())
     }
 
     pub fn len(&self) -> u64 {
         match &self.form {
             EditForm::Packed { count, .. } => (*count).into(),
-            EditForm::Rows { large, .. } => large.head.count,
+            EditForm::Rows(LargeEdit { large, .. }) => large.head.count,
         }
     }
 
@@ -233,10 +233,7 @@ impl Edit {
                 let packed = Packed { encoding, count, entries: &entries };
                 key::write(txn, key, before.as_ref(), &header, &[&packed.head(), &entries])
             }
-            (EditForm::Rows { mut large, mut changes }, before) => {
-                large.ranks.apply(txn, &mut changes, large.head.count)?;
-                large.write(txn, key, before.as_ref(), deadline_ms)
-            }
+            (EditForm::Rows(edit), before) => edit.finish(txn, key, before.as_ref(), deadline_ms),
         }
     }
 }
@@ -307,9 +304,9 @@ impl Zset {
                     edit.remove(txn, member)?;
                 }
             }
-            EditForm::Rows { large, changes } => {
+            EditForm::Rows(edit) => {
                 for (member, score) in &gone {
-                    large.delete(txn, changes, member, *score)?;
+                    edit.delete(txn, member, *score)?;
                 }
             }
         }
@@ -343,71 +340,66 @@ impl Large {
     }
 
     /// Writes the meta row.
-    pub(super) fn write(
-        &self,
+    fn write(&self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>, deadline_ms: Option<u64>) -> Result<()> {
+        let header = Header { tag: Tag::ZsetRows, deadline_ms, fields: None, object: Some(self.head.object) };
+        key::write(txn, key, before, &header, &[&self.head.encode(), &self.ranks.next_node.to_be_bytes()])
+    }
+}
+
+/// A set in rows under change.
+pub(super) struct LargeEdit {
+    pub large: Large,
+    /// The elements that came and went since the rank tree was right; none where there is no tree.
+    changes: SmallVec<[Change; 2]>,
+}
+
+impl LargeEdit {
+    pub fn of(large: Large) -> LargeEdit {
+        LargeEdit { large, changes: SmallVec::new() }
+    }
+
+    /// Adds an element that is not there.
+    pub fn put(&mut self, txn: &mut Txn<'_>, member: &[u8], score: f64) -> Result<()> {
+        let hash = element::hash(txn, member);
+        txn.put_row(&self.large.rows().element(hash, member), &[&score::to_bytes(score)])?;
+        self.large.head.count += 1;
+        self.take_place(txn, member, score)
+    }
+
+    fn delete(&mut self, txn: &mut Txn<'_>, member: &[u8], score: f64) -> Result<()> {
+        let hash = element::hash(txn, member);
+        txn.delete_row(&self.large.rows().element(hash, member))?;
+        self.large.head.count -= 1;
+        self.leave(txn, member, score)
+    }
+
+    fn take_place(&mut self, txn: &mut Txn<'_>, member: &[u8], score: f64) -> Result<()> {
+        let (place, ranks) = (place_of(member, score), &self.large.ranks);
+        txn.put_row(&ranks.row(&place), &[sign_of(score)])?;
+        if ranks.is_there() {
+            self.changes.push(Change { key: place, delta: 1 });
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, txn: &mut Txn<'_>, member: &[u8], score: f64) -> Result<()> {
+        let (place, ranks) = (place_of(member, score), &self.large.ranks);
+        txn.delete_row(&ranks.row(&place))?;
+        if ranks.is_there() {
+            self.changes.push(Change { key: place, delta: -1 });
+        }
+        Ok(())
+    }
+
+    /// Brings the rank tree up to date and writes the meta row.
+    pub fn finish(
+        mut self,
         txn: &mut Txn<'_>,
         key: &Key<'_>,
         before: Option<&Header>,
         deadline_ms: Option<u64>,
     ) -> Result<()> {
-        let header = Header { tag: Tag::ZsetRows, deadline_ms, fields: None, object: Some(self.head.object) };
-        key::write(txn, key, before, &header, &[&self.head.encode(), &self.ranks.next_node.to_be_bytes()])
-    }
-
-    /// Adds an element that is not there.
-    pub(super) fn put(
-        &mut self,
-        txn: &mut Txn<'_>,
-        changes: &mut SmallVec<[Change; 2]>,
-        member: &[u8],
-        score: f64,
-    ) -> Result<()> {
-        let hash = element::hash(txn, member);
-        txn.put_row(&self.rows().element(hash, member), &[&score::to_bytes(score)])?;
-        self.head.count += 1;
-        self.take_place(txn, changes, member, score)
-    }
-
-    fn delete(
-        &mut self,
-        txn: &mut Txn<'_>,
-        changes: &mut SmallVec<[Change; 2]>,
-        member: &[u8],
-        score: f64,
-    ) -> Result<()> {
-        let hash = element::hash(txn, member);
-        txn.delete_row(&self.rows().element(hash, member))?;
-        self.head.count -= 1;
-        self.leave(txn, changes, member, score)
-    }
-
-    fn take_place(
-        &mut self,
-        txn: &mut Txn<'_>,
-        changes: &mut SmallVec<[Change; 2]>,
-        member: &[u8],
-        score: f64,
-    ) -> Result<()> {
-        let place = place_of(member, score);
-        txn.put_row(&self.ranks.row(&place), &[sign_of(score)])?;
-        if self.ranks.is_there() {
-            changes.push(Change { key: place, delta: 1 });
-        }
-        Ok(())
-    }
-
-    fn leave(
-        &mut self,
-        txn: &mut Txn<'_>,
-        changes: &mut SmallVec<[Change; 2]>,
-        member: &[u8],
-        score: f64,
-    ) -> Result<()> {
-        let place = place_of(member, score);
-        txn.delete_row(&self.ranks.row(&place))?;
-        if self.ranks.is_there() {
-            changes.push(Change { key: place, delta: -1 });
-        }
-        Ok(())
+        self.large.ranks.apply(txn, &mut self.changes, self.large.head.count)?;
+        self.large.write(txn, key, before, deadline_ms)
     }
 }

@@ -2,13 +2,13 @@
 //! the rows of an object that nothing names until it is complete, so that it is written ahead; the rank tree is built
 //! afterwards.
 
+use super::edit::LargeEdit;
 use super::{Large, Stretch, Zset, kept, next_element};
 use crate::key::{self, Header, Tag};
 use crate::packed::{self, Packed, put_string, string_bytes};
 use crate::value::encoding::{ZSET_LISTPACK, ZSET_SKIPLIST};
 use crate::{Result, element, score};
 use haypile_store::{Direction, EncodingLimit, Key, RowPresence, Txn};
-use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
 /// Elements copied in one step.
@@ -18,7 +18,7 @@ const STEP: u64 = 1024;
 pub struct Maker {
     /// Elements as packed entries, in the order in which they were added.
     entries: Vec<u8>,
-    large: Option<Large>,
+    large: Option<LargeEdit>,
     count: u64,
     member_bytes_max: usize,
 }
@@ -30,12 +30,12 @@ impl Maker {
 
     /// Returns a set that lies in rows from the beginning.
     pub(super) fn rows(txn: &mut Txn<'_>, key: &Key<'_>, encoding: u8) -> Result<Maker> {
-        Ok(Maker { large: Some(Large::new(txn, key, encoding)?), ..Maker::new() })
+        Ok(Maker { large: Some(LargeEdit::of(Large::new(txn, key, encoding)?)), ..Maker::new() })
     }
 
     /// Tells whether a member was added.
     pub fn contains(&self, txn: &mut Txn<'_>, member: &[u8]) -> Result<bool> {
-        if let Some(large) = &self.large {
+        if let Some(LargeEdit { large, .. }) = &self.large {
             let row = large.rows().element(element::hash(txn, member), member);
             return Ok(txn.row_presence(&row)? != RowPresence::Absent);
         }
@@ -54,16 +54,16 @@ impl Maker {
         self.count += 1;
         let bytes = self.entries.len() + string_bytes(member) + score::BYTES;
         if self.large.is_none() && !packed::fits(bytes, self.count as usize) {
-            let mut large = Large::new(txn, key, ZSET_LISTPACK)?;
+            let mut large = LargeEdit::of(Large::new(txn, key, ZSET_LISTPACK)?);
             let mut reader = Packed { encoding: 0, count: 0, entries: &self.entries }.reader();
             while !reader.is_at_end() {
                 let (member, score) = next_element(&mut reader)?;
-                large.put(txn, &mut SmallVec::new(), member, score)?;
+                large.put(txn, member, score)?;
             }
             self.large = Some(large);
         }
         match &mut self.large {
-            Some(large) => large.put(txn, &mut SmallVec::new(), member, score),
+            Some(large) => large.put(txn, member, score),
             None => {
                 put_string(&mut self.entries, member);
                 self.entries.extend_from_slice(&score::to_bytes(score));
@@ -85,7 +85,7 @@ impl Maker {
                 ControlFlow::Continue(())
             })?;
             for (member, score) in &step {
-                large.put(txn, &mut SmallVec::new(), member, *score)?;
+                large.put(txn, member, *score)?;
             }
             at += STEP;
         }
@@ -107,7 +107,7 @@ impl Maker {
         let fits = self.count <= limit(EncodingLimit::ZsetEntries)
             && self.member_bytes_max as u64 <= limit(EncodingLimit::ZsetValue);
         let encoding = if fits { ZSET_LISTPACK } else { ZSET_SKIPLIST };
-        if let Some(large) = &mut self.large {
+        if let Some(LargeEdit { large, .. }) = &mut self.large {
             large.head.encoding = encoding;
             return self.finish_rows(txn, key, before, None);
         }
@@ -142,10 +142,8 @@ impl Maker {
         before: Option<&Header>,
         deadline_ms: Option<u64>,
     ) -> Result<()> {
-        let Some(mut large) = self.large else { unreachable!("it lies in rows") };
-        let count = large.head.count;
-        large.ranks.apply(txn, &mut [], count)?;
-        large.write(txn, key, before, deadline_ms)
+        let Some(large) = self.large else { unreachable!("it lies in rows") };
+        large.finish(txn, key, before, deadline_ms)
     }
 }
 
