@@ -118,13 +118,12 @@ impl Engine {
         self.start_backups()
     }
 
-    /// Ends the I/O pool's threads, commands that run there without effect, and a backup that is being made; event loops have
-    /// ended before. The store is still open
-    /// afterwards.
+    /// Ends the I/O pool's threads, commands that run there without effect, and a backup that is being made; event
+    /// loops have ended before. The store is still open afterwards.
     pub fn close(&self) {
         self.figures.close();
         self.backups.close();
-        // What was sent is waited for, so that it is not in two places.
+        // Keys that were sent to another server are waited for, so that they are not in two places.
         self.pool.close_movers();
         if let Some(store) = self.store() {
             store.stop_commands();

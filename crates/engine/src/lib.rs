@@ -2,13 +2,13 @@
 //!
 //! Owns sessions, the locks of keys, the execution of commands (inline on an event loop, or on the I/O pool), watched
 //! keys, active expiry, and what INFO shows. It never names a socket, a runtime or a file of the data directory: the
-//! server gives it a store, calls `Worker::turn` with what a connection has sent, and lets the replies leave when the log
-//! is as durable as `Session::gate` asks. It never knows what a command does: that is the command table's.
+//! server gives it a store, calls `Worker::turn` with what a connection has sent, and lets the replies leave when the
+//! log is as durable as `Session::gate` asks. It never knows what a command does: that is the command table's.
 //!
-//! Three floors, and `engine` assembled above them: `keys` (who may touch what), `clients` (who is there) and `run` (what
-//! happens). Read `run::worker`, `run::execute` and `run::short` first (the hot path), then `run::protocol` (what all runs
-//! have in common), `run::wait` (what happens when a command cannot go on), `run::work` and `run::pool` (the same command
-//! elsewhere), `run::multi`, and below them `keys`.
+//! Three floors, and `engine` assembled above them: `keys` (who may touch what), `clients` (who is there) and `run`
+//! (what happens). Read `run::worker`, `run::execute` and `run::short` first (the hot path), then `run::protocol` (what
+//! all runs have in common), `run::wait` (what happens when a command cannot go on), `run::work` and `run::pool` (the
+//! same command elsewhere), `run::multi`, and below them `keys`.
 
 mod engine;
 

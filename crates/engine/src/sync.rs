@@ -1,5 +1,5 @@
-//! The synchronization primitives of the lock table, the exclusion and the I/O pool: those of std, or those of shuttle, which
-//! tries many schedules, when the feature `shuttle` is on. And counts that never go below zero.
+//! The synchronization primitives of the lock table, the exclusion and the I/O pool: those of std, or those of shuttle,
+//! which tries many schedules, when the feature `shuttle` is on. And counts that never go below zero.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{

@@ -1,4 +1,4 @@
-//! Who waits for a backup, and what is said while one is made and when it has failed.
+//! Clients that wait for a backup, and what is said while one is made and when it has failed.
 
 mod server;
 
@@ -162,7 +162,7 @@ fn without_a_place_there_are_no_backups() {
     assert!(loading.ask(0, "LASTSAVE").starts_with(':'));
 }
 
-/// Those of redis-server 7.0 with `appendonly yes`, in its order.
+/// The fields of redis-server 7.0 with `appendonly yes`, in its order.
 const REDIS_FIELDS: &str = "loading async_loading current_cow_peak current_cow_size current_cow_size_age current_fork_perc \
     current_save_keys_processed current_save_keys_total rdb_changes_since_last_save rdb_bgsave_in_progress \
     rdb_last_save_time rdb_last_bgsave_status rdb_last_bgsave_time_sec rdb_current_bgsave_time_sec rdb_saves \

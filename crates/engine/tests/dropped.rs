@@ -9,8 +9,8 @@ use haypile_resp::OwnedArgs;
 use server::{Data, Server};
 use std::collections::BTreeSet;
 
-/// Commands as they do something: on the keys of `prepared`, or on the server. Every command of the table is among them;
-/// what cannot be queued is told by the reply.
+/// Commands as they do something: on the keys of `prepared`, or on the server. Every command of the table is among
+/// them; what cannot be queued is told by the reply.
 const CALLS: &str = "
     append str x|bitcount str|bitfield bits SET u8 0 1|bitfield_ro bits GET u8 0|bitop NOT new str|bitpos bits 1|getbit bits 0|setbit bits 3 1
     asking|cluster INFO|cluster ADDSLOTS 1|cluster ADDSLOTSRANGE 1 2|cluster BUMPEPOCH|cluster COUNT-FAILURE-REPORTS x|cluster COUNTKEYSINSLOT 1
@@ -66,14 +66,14 @@ const CALLS: &str = "
 const DEBUG_CALLS: &str =
     "debug LOG text|debug SLEEP 0|debug PANIC|debug SEGFAULT|debug OBJECT str|debug RELOAD|debug LOADAOF|debug DIGEST";
 
-/// What the data are before a command: each type, and what other clients wait for and listen to.
+/// The data before a command: each type, and what other clients wait for and listen to.
 const PREPARED: &str = "
     SET str value|SET n 10|SETBIT bits 7 1|SET deadline v EX 1000|RPUSH list a b c|RPUSH list2 x|HSET hash a 1 b 2 n 3 d 4|HEXPIRE hash 1000 FIELDS 1 d
     SADD set a b c|SADD set2 b c d|ZADD zset 1 a 2 b|ZADD zset2 2 b 3 c|GEOADD geo 13.361389 38.115556 a 15.087269 37.502669 b|PFADD hll a b|PFADD hll2 c
     XADD stream 1-1 f v|XADD stream 2-1 f v|XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 1 STREAMS stream >|SET cold value
 ";
 
-/// Who runs the block, who looks, and who listens, waits and is closed.
+/// The clients: one runs the block, one looks, and others listen, wait and are closed.
 const ACTOR: usize = 0;
 const OBSERVER: usize = 1;
 const LISTENER: usize = 2;
@@ -118,7 +118,7 @@ fn pass(server: &mut Server, command: &str, ms: u64) {
     server.reply(OBSERVER);
 }
 
-/// What can be seen of the server, but for times and counts of commands.
+/// Returns what can be seen of the server, but for times and counts of commands.
 fn observed(server: &mut Server) -> Vec<(String, String)> {
     let mut seen = Vec::new();
     let mut see = |what: &str, text: String| seen.push((what.to_owned(), text));

@@ -1,4 +1,5 @@
-//! Keyspace events: what is told of which command, when, and in which order. `events: command => reply | what was told`.
+//! Keyspace events: what is told of which command, when, and in which order. `events: command => reply | what was
+//! told`.
 
 mod server;
 

@@ -1,5 +1,5 @@
-//! Deadlines of fields of hashes in the running server: fields go by themselves, in memory and on disk, and are told of; who
-//! watches a hash learns of it.
+//! Deadlines of fields of hashes in the running server: fields go by themselves, in memory and on disk, and are told
+//! of; who watches a hash learns of it.
 
 mod server;
 
@@ -96,7 +96,7 @@ fn who_watches_a_hash_sees_its_fields_expire() {
     }
 }
 
-/// What a client that hears of all events of keys is told of a command.
+/// Returns the events of a command that a client subscribed to all of them is told.
 fn told(server: &mut Server, command: &str) -> Vec<String> {
     server.ask(0, command);
     let heard = server.ask(1, "PING");

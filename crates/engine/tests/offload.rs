@@ -1,5 +1,5 @@
-//! Commands whose rows are on disk, that take long, or that wait for one another: they are answered, in order, and nobody
-//! else waits for them.
+//! Commands whose rows are on disk, that take long, or that wait for one another: they are answered, in order, and
+//! nobody else waits for them.
 #![cfg(not(feature = "shuttle"))]
 
 mod server;
@@ -105,7 +105,8 @@ fn long_commands_hold_up_no_loads_however_many_there_are() {
         assert_eq!(server.ask(0, &format!("MSET{pairs}")), "+OK");
     }
     server.freeze();
-    // More than there are of either kind. They are known to be long when their first thousand keys are read, in four steps.
+    // More than there are of either kind. They are known to be long when their first thousand keys are read, in four
+    // steps.
     let threads = server.info(0, "io_pool_threads").parse().expect("a number");
     for client in 1..=threads {
         server.send(client, "KEYS k123*");

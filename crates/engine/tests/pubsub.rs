@@ -1,4 +1,5 @@
-//! Publish and subscribe, MONITOR and what clients do to each other, without sockets: `client: command => all that it gets`.
+//! Publish and subscribe, MONITOR and what clients do to each other, without sockets: `client: command => all that it
+//! gets`.
 
 mod server;
 

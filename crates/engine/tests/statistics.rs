@@ -1,4 +1,4 @@
-//! What is counted of commands: those that wait included, with what they waited for.
+//! The counts of commands: those that wait included, with what they waited for.
 #![cfg(not(feature = "shuttle"))]
 
 mod server;

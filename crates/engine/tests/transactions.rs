@@ -429,7 +429,7 @@ fn a_block_of_which_a_read_fails_has_no_effect() {
     assert_eq!(server.ask(0, "MGET x y stored"), "*3 $-1 $-1 $1 1");
 }
 
-/// What COPY writes ahead is refused because the disk turns short meanwhile: DEL must not stand alone.
+/// The rows that COPY writes ahead are refused because the disk turns short meanwhile: DEL must not stand alone.
 #[test]
 fn a_block_whose_copy_finds_no_room_keeps_what_it_was_to_replace() {
     let free = Arc::new(AtomicU64::new(1 << 30));

@@ -1,10 +1,10 @@
-//! The acts of a run, in order: what its commands ask for beside rows (`commands::host::Act`). CONFIG SET, CLIENT PAUSE,
-//! CONFIG RESETSTAT and their like return an act, which is kept in the session's state; when the run has taken effect, its
-//! acts are carried out, once.
+//! The acts of a run, in order: what its commands ask for beside rows (`commands::host::Act`). CONFIG SET, CLIENT
+//! PAUSE, CONFIG RESETSTAT and their like return an act, which is kept in the session's state; when the run has taken
+//! effect, its acts are carried out, once.
 //!
-//! *Invariant:* nothing acts in a run that may be dropped. A run is dropped because it lacks rows or locks, or because its
-//! block is discarded, and its state with it. What a command of a block reads of the server takes into account the acts of
-//! the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG, LATENCY and CLIENT KILL do.
+//! *Invariant:* nothing acts in a run that may be dropped. A run is dropped because it lacks rows or locks, or because
+//! its block is discarded, and its state with it. What a command of a block reads of the server takes into account the
+//! acts of the commands before it, as far as a reply shows them: CONFIG GET, SLOWLOG, LATENCY and CLIENT KILL do.
 
 use haypile_commands::host::Act;
 use haypile_config::{Draft, Settings};

@@ -1,5 +1,6 @@
-//! What stands between a request and its command only at times: a login that is missing, a client bound to its channels, a
-//! pause, clients in MONITOR, inboxes that are too full. Each is a bit; while none is set, a command pays for one load.
+//! Attention: the checks between a request and its command that matter only at times: a missing login, a client bound
+//! to its channels, a pause, clients in MONITOR, inboxes that are too full. Each is a bit; while none is set, a command
+//! pays for one load.
 
 use crate::clients::session::State;
 use crate::sync::lower;
@@ -15,9 +16,9 @@ pub(crate) const MONITORED: u32 = 2;
 pub(crate) const CONGESTED: u32 = 4;
 /// Set in a session.
 pub(crate) const UNAUTHENTICATED: u32 = 8;
-/// It is subscribed and speaks RESP2, in which a message cannot be told from a reply.
+/// The client is subscribed and speaks RESP2, in which a message cannot be told from a reply.
 pub(crate) const BOUND: u32 = 16;
-/// It is in MONITOR, which to Redis is a kind of replica.
+/// The client is in MONITOR, which to Redis is a kind of replica.
 pub(crate) const MONITORS: u32 = 32;
 
 /// The engine's part.
@@ -94,7 +95,7 @@ impl Attention {
         self.set(PAUSED, true);
     }
 
-    /// What is paused, and until when.
+    /// Returns which commands are paused, and until when.
     pub fn paused(&self, now_ms: u64) -> Option<(Paused, u64)> {
         if self.bits() & PAUSED == 0 {
             return None;

@@ -1,8 +1,9 @@
 //! Sessions whose reply is held back: WAIT, WAITAOF, DEBUG SLEEP.
 //!
-//! No thread waits with them. Their event loop comes back when their time is over, when the log is on the disk as far as
-//! they asked (`Blocked::on_sync`, from the log's threads), or when somebody lets them go (`Blocked::unblock`). Of time
-//! and unblocking exactly one wins: whoever takes the session out of the table. Those that wait for keys are in `blocking`.
+//! No thread waits with them. Their event loop comes back when their time is over, when the log is on the disk as far
+//! as they asked (`Blocked::on_sync`, from the log's threads), or when somebody lets them go (`Blocked::unblock`). Of
+//! time and unblocking exactly one wins: whoever takes the session out of the table. Those that wait for keys are in
+//! `blocking`.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, What};
@@ -14,12 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a blocked session waits for.
+/// A reply that is held back, and the end of its wait.
 pub(crate) struct Held {
     pub wait: Wait,
     /// When its time is over; nothing for one that waits for ever.
     pub deadline: Option<Instant>,
-    /// What its client has written or read so far: WAITAOF asks for that to be on the disk.
+    /// The newest record that the client has written or read so far: WAITAOF asks for it to be on the disk.
     pub through: Index,
 }
 

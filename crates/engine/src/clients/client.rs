@@ -1,8 +1,8 @@
 //! The clients that are connected: what others may know of them (CLIENT LIST), and how others reach them (CLIENT KILL).
 //!
-//! Each session has one shared record. Its event loop alone writes it, with plain stores at the end of a turn; nobody else
-//! ever waits for a session or looks into it. The registry is locked where clients come, go or are listed, never by a
-//! command on data.
+//! Each session has one shared record. Its event loop alone writes it, with plain stores at the end of a turn; nobody
+//! else ever waits for a session or looks into it. The registry is locked where clients come, go or are listed, never
+//! by a command on data.
 
 use crate::clients::client_memory::Footprint;
 use crate::clients::session::Session;
@@ -23,12 +23,12 @@ pub struct Peer {
     pub local_address: String,
     /// The number of the file descriptor.
     pub descriptor: i32,
-    /// It is on this host.
+    /// The client is on this host.
     pub is_local: bool,
     pub is_unix: bool,
 }
 
-/// What a client is called, and by whom it was logged in.
+/// The names of a client and of its library, and the user that it is logged in as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     pub name: Vec<u8>,
@@ -42,7 +42,7 @@ const NO_COMMAND: u16 = u16::MAX;
 /// The only user there is.
 pub(crate) const USER: &str = "default";
 
-/// What is known of one client beyond its session. See the file's head for who writes it.
+/// The facts about one client beyond its session. The file's head says which thread writes them.
 #[derive(Debug)]
 pub struct Client {
     pub id: u64,
@@ -69,14 +69,15 @@ pub struct Client {
     /// Bytes of replies that have not left, and of the buffer that they lie in.
     pub output_bytes: AtomicUsize,
     pub output_capacity: AtomicUsize,
-    /// Messages that have not left and that it shares with other clients, and bytes of these and of what long replies hold.
+    /// Messages that have not left and that it shares with other clients, and bytes of these and of what long replies
+    /// hold.
     pub messages: AtomicUsize,
     pub message_bytes: AtomicUsize,
     /// All that it takes.
     pub(crate) footprint: Footprint,
 }
 
-/// What a client's session and connection take while nothing is under way.
+/// Bytes of a client's session and connection while nothing is under way.
 pub(crate) const IDLE_BYTES: usize = size_of::<Session>() + size_of::<Client>() + CONNECTION_BYTES;
 
 /// A connection and its tasks, about.
@@ -216,8 +217,8 @@ impl Client {
             && !(filter.skip_me && self.id == asker)
     }
 
-    /// The client as a line of CLIENT LIST, without the line's end. Times are whole seconds, sizes are bytes. Arguments are
-    /// copied only where a command waits.
+    /// The client as a line of CLIENT LIST, without the line's end. Times are whole seconds, sizes are bytes. Arguments
+    /// are copied only where a command waits.
     pub(crate) fn line(&self, out: &mut String, names: &Names, table: &Table, now_ms: u64) {
         let number = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
@@ -294,7 +295,7 @@ impl Clients {
         lock(&self.by_id).get(&id).cloned()
     }
 
-    /// Those that the filter lets through when `asker` asks.
+    /// Returns the clients that the filter lets through when `asker` asks.
     pub fn find(&self, filter: &ClientFilter, asker: u64) -> Vec<Arc<Client>> {
         let by_id = lock(&self.by_id);
         let fits = |client: &&Arc<Client>| client.fits(filter, asker);
@@ -316,7 +317,7 @@ impl Clients {
     }
 }
 
-/// Who asks for CLIENT LIST.
+/// The client that asks for CLIENT LIST.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     pub id: u64,

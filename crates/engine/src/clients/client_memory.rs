@@ -1,10 +1,11 @@
-//! What clients need beside the data, counted together: `maxmemory-clients`.
+//! The memory of all clients beside the data, counted together: `maxmemory-clients`.
 //!
-//! Each event loop counts the bytes of its own clients in a word that nobody else writes, when a client's figure has changed:
-//! requests that have not run, queued commands, watched keys, subscriptions, replies and messages that have not left, and what
-//! long replies hold. The sum is compared with the bound wherever it has grown. Before it is reached, clients with large requests
-//! under way are read from slowly, and the replies that wait for each client shrink (`output_bytes_max`). Above it the clients with
-//! most bytes are closed, as in Redis 7, but for those that read their replies; those who publish wait meanwhile.
+//! Each event loop counts the bytes of its own clients in a word that nobody else writes, when a client's figure has
+//! changed: requests that have not run, queued commands, watched keys, subscriptions, replies and messages that have
+//! not left, and what long replies hold. The sum is compared with the bound wherever it has grown. Before it is
+//! reached, clients with large requests under way are read from slowly, and the replies that wait for each client
+//! shrink (`output_bytes_max`). Above it the clients with most bytes are closed, as in Redis 7, but for those that read
+//! their replies; those who publish wait meanwhile.
 //!
 //! Invariant: each client that may be closed is in exactly one of the buckets, by the power of two of its bytes.
 
@@ -19,12 +20,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 /// The least bound that counts: with less, nobody could talk to the server any more. Redis has the same.
 const BOUND_BYTES_MIN: u64 = 128 << 10;
 
-/// The least bound that a share of the budget stands for: a small budget is one for the data, and clients with requests and
-/// replies of a usual size shall not be closed for it.
+/// The least bound that a share of the budget stands for: a small budget is one for the data, and clients with requests
+/// and replies of a usual size shall not be closed for it.
 const SHARE_BYTES_MIN: u64 = 32 << 20;
 
-/// Bytes of one client's replies at which its next commands wait, by how much room there is: as long as there is enough, when
-/// clients take three quarters of the bound, and when they take all of it.
+/// Bytes of one client's replies at which its next commands wait, by how much room there is: as long as there is
+/// enough, when clients take three quarters of the bound, and when they take all of it.
 const OUTPUT_BYTES_MAX: [usize; 3] = [1 << 20, 256 << 10, 16 << 10];
 
 /// A client reads if its socket has taken some of its replies within this time, or if they have waited for no longer.
@@ -44,7 +45,7 @@ const NO_BUCKET: u8 = u8::MAX;
 /// The bucket of one that was told to go, which it never leaves.
 const LEAVING: u8 = u8::MAX - 1;
 
-/// What is on its way to one event loop, however large the bound.
+/// The most bytes on their way to one event loop, however large the bound.
 pub(crate) const CONGESTED_BYTES_MAX: usize = 32 << 20;
 
 /// Less than this is not asked for beforehand: it is counted when the turn ends.
@@ -62,7 +63,7 @@ pub(crate) struct ClientMemory {
     held: Box<[Padded<Count>]>,
     /// Messages that several clients share, each counted once.
     pub(crate) shared: AtomicU64,
-    /// What commands have collected for replies, until their event loops have these.
+    /// Bytes that commands have collected for replies, until their event loops have these.
     pub(crate) collected: AtomicU64,
     /// Bytes of clients that were told to go and are still there.
     pub(crate) leaving: AtomicU64,
@@ -77,21 +78,22 @@ pub(crate) struct ClientMemory {
 /// Marks a setting in percent.
 const PERCENT: u64 = 1 << 63;
 
-/// One client's part.
+/// The memory of one client.
 #[derive(Debug)]
 pub(crate) struct Footprint {
     /// Bytes of its own, and of messages that it shares with others. Written by its event loop.
     pub(crate) own: AtomicUsize,
     pub(crate) shared: AtomicUsize,
-    /// Of its own, those of replies that are on their way to it; 0 if it is sent more than it asks for. Written by its event loop.
+    /// The part of `own` in replies on their way to the client; 0 if it is sent more than it asks for. Written by its
+    /// event loop.
     pub(crate) replies: AtomicUsize,
-    /// Of these, rows that long replies hold, which others may hold as well.
+    /// The part of `replies` in rows that long replies hold, which others may hold as well.
     pub(crate) rows: AtomicUsize,
     /// When it read replies last, or when the oldest of them began to wait, in milliseconds since 1970.
     read_ms: AtomicU64,
     /// Where it is among the buckets; changes under their lock.
     bucket: AtomicU8,
-    /// What it has still to give back since it was told to go; changes under the lock of the buckets.
+    /// Bytes that a client that was told to go has still to give back; changes under the lock of the buckets.
     pub(crate) leaving: AtomicU64,
 }
 
@@ -134,13 +136,14 @@ fn reads(client: &Client, now_ms: u64) -> bool {
         && (client.output_bytes.load(Ordering::Relaxed) == 0 || is_recent())
 }
 
-/// What one client takes.
+/// The bytes that one client takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// Bytes of its own, and of messages that it shares with others.
     pub own: usize,
     pub shared: usize,
-    /// Of its own, those of replies that it has asked for, and of these the rows that long ones hold.
+    /// The part of `own` in replies that the client has asked for, and the part of `replies` in rows that long ones
+    /// hold.
     pub replies: usize,
     pub rows: usize,
 }
@@ -181,7 +184,7 @@ impl ClientMemory {
         let bytes = match self.setting.load(Ordering::Relaxed) {
             0 | PERCENT => return None,
             share if share & PERCENT != 0 => match self.budget.load(Ordering::Relaxed) {
-                // Of nothing there is no share: tests have no budget.
+                // Tests have no budget, and nothing has no share.
                 0 => return None,
                 budget => (budget / 100 * (share & !PERCENT)).max(SHARE_BYTES_MIN),
             },
@@ -266,7 +269,7 @@ impl ClientMemory {
         let mut buckets = lock(&self.buckets);
         let footprint = &client.footprint;
         if footprint.is_leaving() {
-            // What it is sent until it hears of it goes with it.
+            // Bytes that the client is sent until it hears of its end go with it.
             let (before, now) = (footprint.leaving.load(Ordering::Relaxed), footprint.bytes());
             footprint.leaving.store(now, Ordering::Relaxed);
             self.leaving.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
@@ -286,16 +289,17 @@ impl ClientMemory {
     /// A client has gone.
     pub fn forget(&self, client: &Arc<Client>) {
         self.set(client, Figures::default(), false);
-        // It may have been told to go since it was looked at.
+        // The client may have been told to go since it was looked at.
         self.move_to(client, NO_BUCKET);
     }
 
-    /// Takes the clients with most bytes until the others, of whom all together have `all()`, are within `bound`: they are to be
-    /// closed. Those with much less than `bytes_min` are left alone. So are small ones, unless it is they who have too much.
+    /// Takes the clients with most bytes until the others, of whom all together have `all()`, are within `bound`: they
+    /// are to be closed. Those with much less than `bytes_min` are left alone. So are small ones, unless it is they who
+    /// have too much.
     ///
-    /// Those that read are spared: their replies wait in few bytes by now. But they may not read so slowly, all together,
-    /// that a quarter more than the bound is taken: then those go that have not read for longest. Rows of long replies,
-    /// which many may hold, do not count for that.
+    /// Clients that read are spared: their replies wait in few bytes by now. But they may not read so slowly, all
+    /// together, that a quarter more than the bound is taken: then those go that have not read for longest. Rows of
+    /// long replies, which many may hold, do not count for that.
     pub(crate) fn take_worst(
         &self,
         bound: u64,

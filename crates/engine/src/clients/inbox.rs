@@ -1,9 +1,9 @@
-//! The one way by which anything comes back to an event loop from other threads: two queues, and one wake-up for all that
-//! gathers in them until the loop looks.
+//! The one way by which anything comes back to an event loop from other threads: two queues, and one wake-up for all
+//! that gathers in them until the loop looks.
 //!
-//! Events are for sessions that wait for them. Notices are for whoever they concern, and come unasked: messages, orders to
-//! close. An event loop takes its notices before each turn of a session, so that what happened before a request was sent is
-//! seen before it is answered, as in a server with one thread.
+//! Events are for sessions that wait for them. Notices are for whoever they concern, and come unasked: messages, orders
+//! to close. An event loop takes its notices before each turn of a session, so that what happened before a request was
+//! sent is seen before it is answered, as in a server with one thread.
 
 use crate::clients::pubsub::{Message, Payload};
 use crate::clients::session::{Event, What};
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Wakes an event loop. May be called from any thread.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// What is on its way to one event loop.
+/// The events and notices on their way to one event loop.
 pub struct Inbox {
     /// Bounded by the number of its sessions: each waits for one event at most.
     events: Mutex<Vec<Event>>,

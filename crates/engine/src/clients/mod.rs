@@ -1,5 +1,5 @@
-//! Who is there: sessions and their inboxes, publish and subscribe, what stands between a client and its commands, what
-//! clients take, and what is counted for them.
+//! The clients: sessions and their inboxes, publish and subscribe, the checks between a client and its commands, the
+//! memory that clients take, and what is counted for them.
 
 pub(crate) mod acts;
 pub(crate) mod client;

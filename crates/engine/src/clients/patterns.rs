@@ -1,8 +1,9 @@
-//! The patterns that somebody is subscribed to, in buckets by how they begin or end, so that a message is matched against few of
-//! them: those whose first or last bytes are the channel's, and those that begin and end with something special.
+//! The patterns that somebody is subscribed to, in buckets by how they begin or end, so that a message is matched
+//! against few of them: those whose first or last bytes are the channel's, and those that begin and end with something
+//! special.
 //!
-//! A bucket is replaced where somebody matches against it while it changes, so that nothing is locked meanwhile; otherwise
-//! it changes in place, whatever its size.
+//! A bucket is replaced where somebody matches against it while it changes, so that nothing is locked meanwhile;
+//! otherwise it changes in place, whatever its size.
 
 use crate::clients::parts::PartedMap;
 use crate::clients::pubsub::{ByName, Name};
@@ -86,7 +87,7 @@ impl Patterns {
         }
     }
 
-    /// Those that a channel may match.
+    /// Returns the patterns that a channel may match.
     pub fn candidates(&self, channel: &[u8]) -> Candidates {
         let lengths = 1..=BYTES_MAX.min(channel.len());
         let starts = lengths.clone().map(|count| Place::Start(first(channel, count).into()));
@@ -107,7 +108,7 @@ impl Candidates {
             && self.0.iter().map(|bucket| bucket.len()).sum::<usize>() <= QUICK_PATTERNS
     }
 
-    /// Those that it does match; `None` if that takes more than `steps` of the matcher.
+    /// Returns the candidates that the channel does match; `None` if that takes more than `steps` of the matcher.
     pub fn matching(&self, channel: &[u8], mut steps: u64) -> Option<Vec<Name>> {
         self.matching_within(channel, &mut steps)
     }

@@ -1,8 +1,9 @@
 //! Publish and subscribe: who is subscribed to what, and the way of a message to its subscribers.
 //!
-//! The registry, which all event loops share, knows for each channel how many subscribers each event loop has. A message
-//! goes to the event loops that have some, encoded once, and each of them hands it to its own sessions (`Subscribers`). The
-//! registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the I/O pool where that takes long.
+//! The registry, which all event loops share, knows for each channel how many subscribers each event loop has. A
+//! message goes to the event loops that have some, encoded once, and each of them hands it to its own sessions
+//! (`Subscribers`). The registry is locked for a lookup; patterns are matched outside of the lock (`patterns`), on the
+//! I/O pool where that takes long.
 
 use crate::clients::client_memory::ClientMemory;
 use crate::clients::parts::PartedMap;
@@ -20,7 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The name of a channel, or a pattern.
 pub(crate) type Name = Arc<[u8]>;
 
-/// What one session is subscribed to.
+/// The subscriptions of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subscriptions {
     plain: BTreeSet<Name>,
@@ -101,7 +102,7 @@ impl Subscriptions {
 pub(crate) struct Message {
     kind: Channels,
     channel: Name,
-    /// What stands before the payload for subscribers of the channel, in RESP2.
+    /// The bytes before the payload for subscribers of the channel, in RESP2.
     head: Vec<u8>,
     /// The patterns that the channel matches, each with what stands before the payload for its subscribers.
     patterns: Vec<(Name, Vec<u8>)>,
@@ -130,7 +131,7 @@ impl Message {
     }
 }
 
-/// What stands before the payload of a push: these bulk strings, in RESP2. In RESP3 only the first byte is another.
+/// Encodes the head of a push, before its payload: these bulk strings, in RESP2. In RESP3 only the first byte differs.
 fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(parts.iter().map(|part| part.len() + 16).sum());
     write::push_len(Protocol::Resp2, &mut out, parts.len() + 1);
@@ -138,7 +139,8 @@ fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// What all who get a message are sent: encoded once, and, where it is long, held once for all of them.
+/// The text of a message as all its subscribers are sent it: encoded once, and, where it is long, held once for all of
+/// them.
 pub struct Payload {
     bytes: Box<[u8]>,
     /// Where it is counted, if it is long.
@@ -165,7 +167,7 @@ impl Payload {
         Payload::new(bytes, memory)
     }
 
-    /// One that nobody counts, for tests.
+    /// Makes a payload that is not counted, for tests.
     pub fn uncounted(bytes: Vec<u8>) -> Arc<Payload> {
         Arc::new(Payload { bytes: bytes.into_boxed_slice(), counted: None })
     }
@@ -360,8 +362,8 @@ impl PubSub {
         }
     }
 
-    /// Who is subscribed to a channel now, by its name or by a pattern; `None` if finding that out takes more than `steps` of
-    /// the matcher.
+    /// Returns the subscribers of a channel now, by its name or by a pattern; `None` if finding them takes more than
+    /// `steps` of the matcher.
     pub fn audience(&self, kind: Channels, channel: &[u8], steps: u64) -> Option<Audience> {
         let mut audience = Audience::default();
         let candidates = {
@@ -453,8 +455,8 @@ impl Subscribers {
         }
     }
 
-    /// Calls `deliver` for each session that gets the message, with what stands before the payload in RESP2: by its channel
-    /// first, then by patterns, as in Redis.
+    /// Calls `deliver` for each session that gets the message, with what stands before the payload in RESP2: by its
+    /// channel first, then by patterns, as in Redis.
     pub fn route(&self, message: &Message, mut deliver: impl FnMut(u64, &[u8], &Arc<Payload>)) {
         let direct = if message.kind == Channels::Shard { &self.shard } else { &self.plain };
         if let Some(sessions) = direct.get(&message.channel) {
@@ -486,7 +488,8 @@ impl Session {
         }
     }
 
-    /// Appends the messages that have waited for the end of a long reply, if it has ended: to be called after each turn.
+    /// Appends the messages that have waited for the end of a long reply, if it has ended: to be called after each
+    /// turn.
     #[inline]
     pub fn push_deferred(&mut self, out: &mut impl Sink) {
         if !self.deferred.is_empty() && !self.is_half_out() {
@@ -508,7 +511,7 @@ fn append(head: &[u8], payload: &Arc<Payload>, protocol: Protocol, out: &mut imp
     }
 }
 
-/// What SUBSCRIBE and its relatives answer for one name is a message as well: the same form, made by the command.
+/// The reply of SUBSCRIBE and its relatives for one name has the form of a message, made by the command.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
-//! A client's session: what it has chosen, what it has queued, and what it is waiting for.
+//! A client's session: its choices, its queued commands, and the command that waits.
 //!
-//! It belongs to one event loop and is no more than data: `execute` runs its commands, `host` lets session commands change
-//! it. A session that waits holds the command that waits, so that nothing else of its connection can overtake it.
+//! A session belongs to one event loop and is no more than data: `execute` runs its commands, `host` lets session
+//! commands change it. A session that waits holds the command that waits, so that nothing else of its connection can
+//! overtake it.
 
 use crate::clients::acts::Acts;
 use crate::clients::blocked::{Held, Unblock};
@@ -21,10 +22,11 @@ use haypile_store::{Lacking, Pins};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What timers can measure.
+/// The shortest time that timers can measure.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// What session commands may change. EXEC runs them on a copy, which becomes the session's with the block's effects.
+/// The part of a session that its commands may change. EXEC runs on a copy, which becomes the session's with the
+/// block's effects.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub database: u32,
@@ -35,7 +37,7 @@ pub struct State {
     pub replies: Replies,
     pub no_evict: bool,
     pub no_touch: bool,
-    /// It is shown all commands.
+    /// The client is shown all commands: MONITOR.
     pub monitors: bool,
     pub subscriptions: Arc<Subscriptions>,
     /// The connection ends after the reply.
@@ -50,7 +52,7 @@ pub struct State {
     pub(crate) effects: Vec<Effect>,
     /// The acts that are carried out on the server once the command, or its block, has taken effect.
     pub(crate) acts: Acts,
-    /// Something that `adopt` looks at may be another than before.
+    /// Something that other clients see may have changed: `run::adopt` shows it to them.
     pub(crate) changed: bool,
 }
 
@@ -61,16 +63,16 @@ pub(crate) enum Effect {
     Publish { kind: Channels, channel: Name, payload: Arc<Payload>, audience: Audience },
 }
 
-/// One client's session.
+/// A client's session.
 pub struct Session {
     /// Unique among all sessions since the server started, rising.
     pub id: u64,
-    /// What others know of it.
+    /// The facts about the client that others see.
     pub client: Arc<Client>,
     pub(crate) state: State,
     /// The bits of `attention`.
     pub(crate) attention: u32,
-    /// It is counted among those that are shown all commands.
+    /// The session is counted among those in MONITOR.
     pub(crate) is_monitor: bool,
     /// The command that ran last.
     pub(crate) last_command: Option<CommandId>,
@@ -88,7 +90,7 @@ pub struct Session {
     gate: Index,
     /// MULTI was called.
     pub(crate) multi: Option<Box<Multi>>,
-    /// What it watches, if anything.
+    /// The watched keys, if there are any.
     pub(crate) watching: Option<Arc<Watching>>,
     pub(crate) waiting: Waiting,
     /// Long replies that have begun.
@@ -98,7 +100,7 @@ pub struct Session {
     /// How long the session's writes have still to wait because the flush is behind: many short times become one that a
     /// timer can measure.
     pub(crate) debt: Duration,
-    /// What came back for the command that waits.
+    /// The event that has come for the command that waits.
     pub(crate) event: Option<What>,
     /// When the I/O pool began what has come back, if it was there.
     pub(crate) begun: Option<Moment>,
@@ -126,7 +128,7 @@ pub(crate) struct Queued {
     pub args: OwnedArgs,
 }
 
-/// What the session's connection has to wait for before its next request is looked at.
+/// The wait that has to end before the connection's next request is looked at.
 #[derive(Default)]
 pub(crate) enum Waiting {
     #[default]
@@ -137,9 +139,9 @@ pub(crate) enum Waiting {
     Here(Box<Pending>),
     /// The I/O pool, which has the command.
     Pool,
-    /// Its time, the log or somebody who lets it go; the reply is held back until then.
+    /// Its time, the log or CLIENT UNBLOCK; the reply is held back until then.
     Blocked(Box<Held>),
-    /// One of its keys, its time or somebody who lets it go.
+    /// A key of its command, its time or CLIENT UNBLOCK.
     ForKeys(Arc<Waiter>),
     /// A long reply: its next piece is to be asked for when the output has room.
     Stream(Box<ReplyPieces>),
@@ -154,25 +156,25 @@ pub(crate) struct Pending {
     pub work: Work,
     /// Bytes that this takes.
     pub bytes: usize,
-    /// The same for each run.
+    /// The seed of random choices, the same in each run.
     pub seed: u64,
     /// How often rows were loaded for it.
     pub loads: u32,
-    /// It runs on the I/O pool under its locks next.
+    /// The next run is on the I/O pool, under its locks.
     pub long: bool,
     /// Whether it was called from a queue of the key locks.
     pub turn: Turn,
-    /// It reads more than one row, or one that is about to be changed together with others.
+    /// The command reads more than one row, or one that is about to be changed together with others.
     pub needs_locks: bool,
     /// The exclusion is held on its behalf.
     pub alone: bool,
-    /// It has waited because of the write pressure once: that is its share.
+    /// The command has waited in a write stall once: that is its share.
     pub slowed: bool,
     /// Keys that it needs beyond what its arguments say, as an earlier run has found.
     pub more: Vec<Lacking>,
 }
 
-/// What runs as one transaction.
+/// A command or a block, which runs as one transaction.
 pub(crate) enum Work {
     Command(CommandId, OwnedArgs),
     Block(Box<Block>),
@@ -212,27 +214,27 @@ pub(crate) enum What {
     Piece { bytes: Vec<u8>, rest: Option<Box<ReplyPieces>>, failed: Option<String> },
 }
 
-/// What became of a command on the pool.
+/// The outcome of a command on the I/O pool.
 pub(crate) struct Finished {
     /// As the session's is to be.
     pub state: State,
     pub reply: haypile_resp::Reply,
     /// The newest record that the reply depends on.
     pub gate: Index,
-    /// It was EXEC: the session watches nothing any more.
+    /// The command was EXEC: the session watches nothing any more.
     pub was_block: bool,
-    /// It had waited for a key lock.
+    /// The command had waited for a key lock.
     pub was_locked: bool,
-    /// What a block has run.
+    /// The commands that a block has run.
     pub called: Vec<Called>,
-    /// It has found nothing, and waits for its keys.
+    /// The command has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
     /// Where a long reply is counted until its event loop has taken it.
     pub counted: Option<Counted>,
 }
 
 impl Finished {
-    /// What became of a command that has this reply and nothing else to tell.
+    /// Makes the outcome of a command that has this reply and nothing else to tell.
     pub fn plain(state: State, reply: haypile_resp::Reply) -> Finished {
         Finished {
             state,
@@ -323,8 +325,8 @@ impl Session {
     /// Hands over what the session waits for; `Worker::turn` goes on with it.
     pub fn deliver(&mut self, event: Event) {
         debug_assert_eq!(event.session, self.id);
-        // It may come too late, or too early: a session that has had its reply has no use for it, one that is about to wait
-        // looks by itself, and none must lose what it waits for now.
+        // An event may come too late, or too early: a session that has had its reply has no use for it, one that is
+        // about to wait looks by itself, and none must lose what it waits for now.
         let concerns_blocked = matches!(event.what, What::Look);
         let is_blocked = matches!(self.waiting, Waiting::Blocked(_) | Waiting::ForKeys(_));
         if !concerns_blocked || is_blocked && self.event.is_none() {
@@ -388,8 +390,8 @@ impl Session {
         matches!(self.waiting, Waiting::Stream(_) | Waiting::Piece)
     }
 
-    /// Whether the long reply under way has been so for longer than `age_max_us`: it may keep files of the base. To be asked about
-    /// once a second.
+    /// Whether the long reply under way has been so for longer than `age_max_us`: it may keep files of the base. To be
+    /// asked about once a second.
     pub fn lingers(&mut self, now_us: u64, age_max_us: u64) -> bool {
         if self.stream_seen.0 != self.streams {
             self.stream_seen = (self.streams, now_us);
@@ -412,8 +414,8 @@ impl Session {
         self.state.monitors || !self.state.subscriptions.is_empty()
     }
 
-    /// Bytes that are going to follow what is in the output: of a long reply that has not been made, as far as they are known,
-    /// and of messages that wait for its end.
+    /// Bytes that are going to follow what is in the output: of a long reply that has not been made, as far as they are
+    /// known, and of messages that wait for its end.
     pub fn coming_bytes(&self) -> usize {
         self.unmade_bytes + self.deferred.bytes()
     }
@@ -448,7 +450,8 @@ impl Session {
         }
     }
 
-    /// Bytes that the session takes beside its connection's buffers: of its own, and of messages that it shares with others.
+    /// Bytes that the session takes beside its connection's buffers: of its own, and of messages that it shares with
+    /// others.
     #[inline]
     pub(crate) fn bytes(&self) -> (usize, usize) {
         let own = self.queued_bytes() + self.argument_bytes() + self.reply_bytes() + self.state.subscriptions.bytes();

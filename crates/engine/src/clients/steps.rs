@@ -23,7 +23,7 @@ impl Steps {
         self.words.memory_bytes()
     }
 
-    /// What is to be done in several turns; `None` if one is enough.
+    /// Returns the work of a command that takes several turns; `None` if one turn is enough.
     pub fn of(entry: &Entry, session: &Session, args: resp::Args<'_>) -> Option<Box<Steps>> {
         let names = args.len() - 1;
         // Few commands come so far.

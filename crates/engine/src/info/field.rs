@@ -1,20 +1,20 @@
-//! What a field of INFO is: its name, where its value comes from, and what it means. INFO, /metrics and docs/info.md walk
+//! The fields of INFO: name, source of the value, and meaning of each. INFO, /metrics and docs/info.md walk
 //! the same tables of fields.
 
 use crate::run::engine::Engine;
 
-/// One line of INFO.
+/// A line of INFO.
 pub(crate) struct Field {
     pub name: &'static str,
     pub source: Source,
-    /// What it tells, or, for a constant, why it is one.
+    /// The meaning of the value, or, for a constant, why it is one.
     pub about: &'static str,
 }
 
 /// Where a value comes from, and what kind of number it is.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
-    /// It only grows, until CONFIG RESETSTAT or the end of the process.
+    /// A number that only grows, until CONFIG RESETSTAT or the end of the process.
     Counter(fn(&Engine) -> u64),
     Gauge(fn(&Engine) -> u64),
     /// A number with so many decimals that only grows.

@@ -124,9 +124,9 @@ pub(super) const FIELDS: &[Field] = &[
 /// Bytes of the allocator.
 struct Memory {
     allocated: u64,
-    /// Of the pages that these lie in.
+    /// Bytes of the pages that the allocated bytes lie in.
     active: u64,
-    /// Of all pages that it holds.
+    /// Bytes of all pages that the allocator holds.
     resident: u64,
 }
 

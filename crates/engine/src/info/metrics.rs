@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// What is no field of INFO, or one line of several numbers there.
+/// The metrics that are no field of INFO, or one line of several numbers there.
 pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("haypile_info", Kind::Gauge, "Always 1; the labels tell the versions and the run."),
     ("haypile_db_keys", Kind::Gauge, "Keys of a database."),

@@ -1,9 +1,9 @@
 //! INFO: facts about the server, from one table of sections and fields, which /metrics (`metrics`) and docs/info.md
 //! (`page`) walk as well.
 //!
-//! Names are Redis's where Redis has the same fact. A field of Redis that cannot have another value here is a constant of
-//! the table that says why. Every field is read when it is asked for, from memory: no lock of RocksDB and no disk is waited
-//! for, whose figures `Engine::figures` keeps.
+//! Names are Redis's where Redis has the same fact. A field of Redis that cannot have another value here is a constant
+//! of the table that says why. Every field is read when it is asked for, from memory: no lock of RocksDB and no disk is
+//! waited for, whose figures `Engine::figures` keeps.
 
 mod clients;
 pub(crate) mod commands;
@@ -35,12 +35,12 @@ const fn section(name: &'static str, title: &'static str, fields: &'static [Fiel
     Section { shown: InfoSection { name, title, shown: Shown::Always }, fields }
 }
 
-/// One that INFO shows only where it is asked for, or all are.
+/// Makes a section that INFO shows only where it is asked for, or all are.
 const fn unusual(name: &'static str, title: &'static str, fields: &'static [Field]) -> Section {
     Section { shown: InfoSection { name, title, shown: Shown::WithAll }, fields }
 }
 
-/// One that INFO shows only where it is named.
+/// Makes a section that INFO shows only where it is named.
 const fn hidden(name: &'static str, title: &'static str, fields: &'static [Field]) -> Section {
     Section { shown: InfoSection { name, title, shown: Shown::Never }, fields }
 }
@@ -80,7 +80,7 @@ pub(crate) const SECTIONS: &[InfoSection] = &{
     shown
 };
 
-/// What is not the business of backups.
+/// The fields of `# Persistence` that do not come from backups.
 const PERSISTENCE: &[Field] = &[
     field::gauge("loading", |engine| u64::from(engine.store().is_none()), "Whether the log is being replayed."),
     field::constant("async_loading", "0", "There are no replicas yet."),
@@ -144,7 +144,7 @@ fn percentiles(engine: &Engine, of: impl Fn(&Counters) -> &Histogram, unit: u64)
     format!("count={},p50={},p99={},p99.9={},max={}", all.total(), at(50.0), at(99.0), at(99.9), at(100.0))
 }
 
-/// Of all event loops.
+/// Returns the distribution over all event loops.
 fn together(engine: &Engine, of: impl Fn(&Counters) -> &Histogram) -> Distribution {
     let mut all = Distribution::default();
     engine.all_counters().iter().for_each(|loop_| all.add(of(loop_)));

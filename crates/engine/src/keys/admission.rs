@@ -2,8 +2,9 @@
 //! are dropped. Nothing else in this crate gives back key locks or leaves the exclusion, but the turn of an event loop,
 //! which enters and leaves the exclusion as a whole (`run::worker`).
 //!
-//! Order: a run enters the exclusion before it takes key locks, and gives them back in the opposite order. MIGRATE alone
-//! enters while it holds its keys; that cannot be waited for in a circle, because whoever is inside never waits for a key.
+//! Order: a run enters the exclusion before it takes key locks, and gives them back in the opposite order. MIGRATE
+//! alone enters while it holds its keys; that cannot be waited for in a circle, because whoever is inside never waits
+//! for a key.
 
 use crate::keys::exclusion::{Alone, Exclusion};
 use crate::keys::locks::{Claims, HeldFor, Locks, Refused, Turn, Waiter};
@@ -11,7 +12,7 @@ use order::Held;
 
 /// The guards of the running thread, in the order in which it took them; kept where assertions are compiled in.
 mod order {
-    /// What a guard stands for.
+    /// The kind of a guard.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Held {
         Keys,
@@ -33,8 +34,8 @@ mod order {
 
     /// Notes that the thread gives something back.
     ///
-    /// Invariant: what was taken last is given back first, by the thread that took it. So a run that entered the exclusion
-    /// before it took its keys leaves it without them.
+    /// Invariant: what was taken last is given back first, by the thread that took it. So a run that entered the
+    /// exclusion before it took its keys leaves it without them.
     #[inline]
     pub fn give_back(_held: Held) {
         #[cfg(debug_assertions)]
@@ -59,7 +60,8 @@ impl<'a> KeysHeld<'a> {
     /// Takes all of `claims`, or none.
     ///
     /// # Errors
-    /// The stripe that refused. One that was called has to park again or to pass its turn on, as `Locks::try_lock` says.
+    /// The stripe that refused. One that was called has to park again or to pass its turn on, as `Locks::try_lock`
+    /// says.
     #[inline]
     pub fn try_take(locks: &'a Locks, claims: &'a Claims, turn: Turn, held_for: HeldFor) -> Result<Self, Refused> {
         locks.try_lock(claims, turn, held_for)?;
@@ -183,7 +185,7 @@ impl Drop for AloneHeld<'_> {
     }
 }
 
-/// What a run holds. Invariant: the keys are given back before the thread leaves the exclusion.
+/// The guards of a run. Invariant: the keys are given back before the thread leaves the exclusion.
 #[must_use]
 pub(crate) enum Admitted<'a> {
     /// An event loop's: it is inside for its turn.
@@ -194,7 +196,7 @@ pub(crate) enum Admitted<'a> {
         _keys: KeysHeld<'a>,
         _inside: PoolInside<'a>,
     },
-    /// It claims no keys.
+    /// An exclusive run claims no keys.
     Alone {
         _held: AloneHeld<'a>,
     },

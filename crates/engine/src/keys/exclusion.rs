@@ -17,7 +17,7 @@ const SPINS: u32 = 400;
 pub struct Exclusion {
     /// Event loops stay out. Read at each turn of a connection, written by exclusive holders only.
     closed: Padded<AtomicBool>,
-    /// One word per event loop: 1 while it is inside.
+    /// A word per event loop: 1 while it is inside.
     inside: Box<[Padded<AtomicU32>]>,
     state: Mutex<State>,
 }
@@ -29,11 +29,11 @@ struct State {
     pool_inside: usize,
     /// The one who drains, until it holds the lock.
     draining: Option<Waiter>,
-    /// Others who want it alone, in order of arrival.
+    /// Waiters of others that want to run exclusively, in order of arrival.
     queue: VecDeque<Waiter>,
-    /// Those who want in.
+    /// Waiters of event loops and of the pool that want in.
     outside: Vec<Waiter>,
-    /// How often somebody was alone.
+    /// The number of exclusive runs that have ended.
     times_alone: u64,
 }
 
@@ -45,11 +45,11 @@ enum Phase {
     DrainingPool,
     /// Nobody comes in.
     DrainingLoops,
-    /// Somebody is alone.
+    /// An exclusive run is under way.
     Held,
 }
 
-/// What became of a wish to be alone.
+/// The answer to a request to run exclusively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
     Granted,
@@ -81,7 +81,7 @@ impl Exclusion {
             self.leave(index);
             return false;
         }
-        // What the last one who was alone has changed is seen from here on.
+        // The changes of the last exclusive run are seen from here on.
         fence(Ordering::Acquire);
         true
     }
@@ -135,8 +135,8 @@ impl Exclusion {
         lock(&self.state).times_alone
     }
 
-    /// Asks to be alone. The caller is not inside. What was granted, now or through the waiter, ends with `open`. `waiter`
-    /// makes the waiter for the answer that it will bring; it is not called where the answer is `Granted`.
+    /// Asks to be alone. The caller is not inside. What was granted, now or through the waiter, ends with `open`.
+    /// `waiter` makes the waiter for the answer that it will bring; it is not called where the answer is `Granted`.
     pub fn alone(&self, waiter: impl FnOnce(Alone) -> Waiter) -> Alone {
         let mut state = lock(&self.state);
         if state.phase != Phase::Open {

@@ -30,10 +30,10 @@ const SHARED: u32 = LONG - 1;
 /// command takes, and less than a wake-up costs.
 const SPINS: u32 = 100;
 
-/// What is called when a stripe is free again.
+/// A function that is called when a stripe is free again.
 pub type Waiter = Box<dyn FnOnce() + Send>;
 
-/// One of the lock words.
+/// The number of a lock word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stripe(u16);
 
@@ -81,7 +81,7 @@ impl Claims {
             return;
         }
         self.claims.sort_unstable();
-        // Of a stripe's two claims the exclusive one is the larger, so it comes last; it replaces the one before it.
+        // The exclusive one of a stripe's two claims is the larger, so it comes last; it replaces the one before it.
         let mut kept = 0;
         for i in 1..self.claims.len() {
             if self.claims[i] >> 1 != self.claims[kept] >> 1 {
@@ -132,7 +132,7 @@ pub struct Refused {
     hold: Hold,
 }
 
-/// Who asks.
+/// The turn of the command that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// For the first time: lines up behind those who are parked.
@@ -160,8 +160,8 @@ pub enum Parked {
 /// Stripes with which a run asks for no more, so that it comes to an end however its keys change meanwhile.
 const CLAIMS_MAX: usize = STRIPES / 4;
 
-/// How often, and after what time each, a run on the I/O pool tries to have a key for a moment before it asks to have it
-/// from its beginning. Invariant: the wait has an end, because its thread holds other keys meanwhile.
+/// How often, and after what time each, a run on the I/O pool tries to have a key for a moment before it asks to have
+/// it from its beginning. Invariant: the wait has an end, because its thread holds other keys meanwhile.
 const TRIES_MAX: u32 = 100;
 const TRY_EVERY: Duration = Duration::from_micros(100);
 

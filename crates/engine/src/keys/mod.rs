@@ -1,4 +1,5 @@
-//! Who may touch what: the locks of keys, the exclusion over all of them, watched keys, and who waits for which keys.
+//! The right to touch keys: the locks of keys, the exclusion over all of them, watched keys, and clients that wait for
+//! keys.
 //!
 //! Owns no client and runs no command; `run` asks here before it touches a key, and tells here what it has touched.
 

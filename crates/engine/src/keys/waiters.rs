@@ -1,8 +1,8 @@
 //! Sessions that wait for keys: who waits for which, in order of arrival, and what ends each wait.
 //!
-//! A waiter is registered under the locks of its keys, so that whoever makes one of them finds it. Of all that can end a
-//! wait (a run that serves it, its time, CLIENT UNBLOCK, the end of its client) exactly one does: the one that gets to its
-//! state. Nothing here runs a command: `serving` does that for whom it serves, `blocking` is the session's side.
+//! A waiter is registered under the locks of its keys, so that whoever makes one of them finds it. Of all that can end
+//! a wait (a run that serves it, its time, CLIENT UNBLOCK, the end of its client) exactly one does: the one that gets
+//! to its state. Nothing here runs a command: `serving` does that for whom it serves, `blocking` is the session's side.
 
 use crate::sync::{Mutex, lock, lower};
 use foldhash::fast::RandomState;
@@ -33,9 +33,9 @@ pub(crate) struct Waiter {
     pub command: CommandId,
     pub args: OwnedArgs,
     pub database: u32,
-    /// What a key has to hold.
+    /// The type that a key has to hold.
     pub kind: Type,
-    /// It is to learn, too, when a key does not hold that any more.
+    /// The waiter is to learn, too, when a key does not hold that type any more.
     pub until_gone: bool,
     /// The arguments that name its keys.
     pub keys: Range<usize>,
@@ -47,7 +47,7 @@ pub(crate) struct Waiter {
     state: Mutex<State>,
 }
 
-/// What has ended a wait.
+/// The end of a wait.
 #[derive(Debug)]
 pub(crate) enum End {
     /// With a reply, and the newest record that it depends on.
@@ -75,7 +75,7 @@ enum State {
     Ended(Option<End>),
 }
 
-/// Those who wait for a key of a database to hold one type of values, by ticket.
+/// The waiters for a key of a database to hold one type of values, by ticket.
 struct Queue {
     database: u32,
     kind: Type,
@@ -93,7 +93,8 @@ pub(crate) struct Waiters {
     count: AtomicUsize,
     /// Keys that somebody waits for.
     keys: AtomicUsize,
-    /// Keys of which somebody is to learn when they are gone. Only readers of streams are, so that a key has one such queue.
+    /// Keys of which somebody is to learn when they are gone. Only readers of streams are, so that a key has one such
+    /// queue.
     keys_until_gone: AtomicUsize,
     last_ticket: AtomicU64,
     by_name: Box<[ByName]>,
@@ -236,7 +237,7 @@ impl Waiters {
     }
 }
 
-/// What a waiter is made of.
+/// The parts of a new waiter.
 pub(crate) struct WaiterOf {
     pub session: u64,
     pub bell: Arc<dyn Bell>,
@@ -255,12 +256,12 @@ impl Queue {
     }
 }
 
-/// What became of an attempt to end a wait.
+/// The outcome of an attempt to end a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// It has ended: its waiter is to be taken out of the queues.
+    /// The wait has ended: its waiter is to be taken out of the queues.
     Ended,
-    /// It is going to: who is about to serve it sees to that.
+    /// The wait is going to end: the run that was about to serve it sees to that.
     Promised,
     /// Something else has ended it or is about to.
     TooLate,
@@ -307,7 +308,7 @@ impl Waiter {
         }
     }
 
-    /// What has ended the wait, once.
+    /// Takes the end of the wait, once.
     pub fn take_end(&self) -> Option<End> {
         match &mut *lock(&self.state) {
             State::Ended(end) => end.take(),

@@ -1,10 +1,10 @@
-//! WATCH: who wants to know that a key changed before EXEC.
+//! WATCH: sessions that want to know that a key changed before EXEC.
 //!
-//! Sessions register names, without key locks; a commit marks the sessions that watch what it touched, afterwards and still
-//! under its key locks; EXEC looks at its mark under the locks of its watched keys. So EXEC sees every change since WATCH:
-//! a commit that does not see the registration came before it, and the session reads what that commit wrote. While nobody
-//! watches anything, a commit pays for one relaxed load. What counts as a change is decided by `execute`; nothing here
-//! reads a row.
+//! Sessions register names, without key locks; a commit marks the sessions that watch what it touched, afterwards and
+//! still under its key locks; EXEC looks at its mark under the locks of its watched keys. So EXEC sees every change
+//! since WATCH: a commit that does not see the registration came before it, and the session reads what that commit
+//! wrote. While nobody watches anything, a commit pays for one relaxed load. What counts as a change is decided by
+//! `execute`; nothing here reads a row.
 
 use crate::sync::{Mutex, lock, lower};
 use foldhash::fast::RandomState;
@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Parts of the map, each with its own mutex: enough that event loops seldom meet.
 const SHARDS: usize = 64;
 
-/// Whether anything that a session watches has changed. A session takes a fresh one with its first WATCH after each EXEC.
+/// Whether anything that a session watches has changed. A session takes a fresh one with its first WATCH after each
+/// EXEC.
 #[derive(Default)]
 pub struct Mark(AtomicBool);
 
@@ -114,7 +115,7 @@ impl Watcher {
 /// Watchers of one name that are searched one by one.
 const FEW: usize = 16;
 
-/// Who watches one name. Mostly few do; but thousands of clients may wait for one key.
+/// The watchers of one name. Mostly they are few, but thousands of clients may watch one key.
 #[derive(Default)]
 struct Watchers {
     few: SmallVec<[Watcher; 1]>,
@@ -151,14 +152,14 @@ impl Watchers {
     }
 }
 
-/// Who watches, by name.
+/// The watchers, by name.
 type Shard = Mutex<HashMap<Name, Watchers, RandomState>>;
 
 /// All watched keys of all sessions.
 pub struct Watches {
     /// Watchers of all keys together. Invariant: raised before the session reads a watched key, and loaded by a commit
-    /// after its rows are in the memtable. A read takes the latch that the commit held, so one of the two sees the other
-    /// without an ordering of this counter's own.
+    /// after its rows are in the memtable. A read takes the latch that the commit held, so one of the two sees the
+    /// other without an ordering of this counter's own.
     count: AtomicUsize,
     by_name: Box<[Shard]>,
     hasher: RandomState,
@@ -214,8 +215,8 @@ impl Watches {
         }
     }
 
-    /// Marks everybody who watches a key whose meta row this transaction wrote. The caller still holds its locks. A key that
-    /// only gave way to its deadline changes nothing for who watched it after that, as in Redis.
+    /// Marks everybody who watches a key whose meta row this transaction wrote. The caller still holds its locks. A key
+    /// that only gave way to its deadline changes nothing for who watched it after that, as in Redis.
     #[cold]
     pub fn on_commit(&self, txn: &Txn<'_>) {
         debug_assert!(txn.has_committed() || txn.touched().next().is_none(), "watchers are marked after the commit");
@@ -227,7 +228,8 @@ impl Watches {
         }
     }
 
-    /// Marks those who watched a key of `space` before its deadline passed: it is gone now. `space_of` tells a database's.
+    /// Marks those who watched a key of `space` before its deadline passed: it is gone now. `space_of` tells a
+    /// database's.
     #[cold]
     pub fn on_expired(&self, space: Space, name: &[u8], deadline_ms: u64, space_of: impl Fn(u32) -> Space) {
         self.mark(name, |watcher| space_of(watcher.database) == space && watcher.since_ms <= deadline_ms);

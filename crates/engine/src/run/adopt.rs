@@ -1,4 +1,4 @@
-//! What session commands have changed becomes true for everybody else: subscriptions, messages, MONITOR, what CLIENT LIST
+//! Shows other clients what session commands have changed: subscriptions, messages, MONITOR, what CLIENT LIST
 //! shows. RESET and the end of a client are such changes, too.
 
 use crate::clients::client::Names;
@@ -13,8 +13,8 @@ use haypile_resp::Limits;
 use std::sync::Arc;
 
 impl Workbench {
-    /// Makes what session commands have changed true for everybody else. What they tell others depends on the record `gate`, as
-    /// their replies do.
+    /// Makes what session commands have changed true for everybody else. What they tell others depends on the record
+    /// `gate`, as their replies do.
     #[inline]
     pub(crate) fn adopt(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
         if session.state.changed {
@@ -55,7 +55,7 @@ impl Workbench {
         let all = std::mem::take(&mut session.state.subscriptions);
         if Departed::is_long(all.counts().iter().sum()) {
             let ended = all.iter().map(|(kind, name)| Change { kind, name: name.clone(), subscribed: false });
-            // They are counted until they have ended.
+            // The subscriptions are counted until they have ended.
             engine.client_memory.add_shared(all.bytes());
             self.departed.push_back(Departed::new(session.id, ended.collect()));
             self.inbox.notify(Notice::Departed);

@@ -1,6 +1,6 @@
 //! The requests that a connection sends in one go, parsed and located before the first of them runs, so that what they
-//! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the ones
-//! behind it mean, and those that do not run after all are parsed again.
+//! need comes from memory together (`Store::prefetch`). Nothing is decided here: a request may still change what the
+//! ones behind it mean, and those that do not run after all are parsed again.
 
 use haypile_commands::{Args, ElementArgs, Entry, Error, Table};
 use haypile_resp::{self as resp, Parser, ProtocolError, Request};
@@ -23,7 +23,7 @@ pub(crate) struct Ahead {
     count: usize,
 }
 
-/// One request.
+/// A request that was parsed.
 struct Parsed {
     /// Where it ends, and the one behind it begins, from the start of the first one.
     end: usize,
@@ -31,7 +31,7 @@ struct Parsed {
     ranges: Vec<Range<u32>>,
 }
 
-/// What follows the requests that were parsed.
+/// The state of the input behind the requests that were parsed.
 pub(crate) enum Behind {
     /// Perhaps more: the bound was reached.
     Unknown,
@@ -40,7 +40,7 @@ pub(crate) enum Behind {
     Wrong(ProtocolError),
 }
 
-/// What the table and the store say of the requests, in their order.
+/// The requests with their entries of the table and their keys, in order.
 #[derive(Default)]
 pub(crate) struct Located<'a> {
     /// `None` for an empty request.
@@ -159,7 +159,7 @@ impl<'a> Located<'a> {
         }
     }
 
-    /// The same for a command that names several, before it runs.
+    /// Prefetches the elements of a command that names several, before it runs.
     #[inline]
     pub fn prefetch_elements_of(&self, store: &Store, call: &Call<'a>) {
         if let Some((key, ElementArgs::Names { first, step })) = self.elements(call)

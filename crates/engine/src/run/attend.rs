@@ -14,10 +14,10 @@ use std::time::Duration;
 /// How long a command waits for a congested inbox before it looks again.
 const CONGESTED_WAIT: Duration = Duration::from_millis(1);
 
-/// What is to become of a request.
+/// The outcome of the checks before a request runs.
 pub(crate) enum Attended {
     Go,
-    /// It is not looked at before its connection's next turn.
+    /// The request is not looked at before its connection's next turn.
     Held(Next),
     Answered(Next),
 }
@@ -40,9 +40,9 @@ impl Workbench {
         call: &Planned<'_>,
         out: &mut Vec<u8>,
     ) -> Attended {
-        // What is no command is answered as such, whoever asks.
+        // An unknown command is answered as such, whoever asks.
         let Ok(entry) = &call.entry else { return Attended::Go };
-        // It is the client's last one even while it is held, or if it is refused.
+        // A command is the client's last one even while it is held, or if it is refused.
         session.last_command = Some(entry.id);
         // A password that was taken away meanwhile is not asked for, as in Redis.
         let has_password = !engine.settings.config().requirepass.is_empty();
@@ -100,11 +100,11 @@ impl Workbench {
         })
     }
 
-    /// What every client in MONITOR gets of a command that is about to run.
+    /// Sends every client in MONITOR the line of a command that is about to run.
     fn show_monitors(&mut self, engine: &Engine, session: &Session, entry: &Entry, args: Args<'_>) {
         use crate::run::monitor::{database_after, show};
         let mut database = session.state.database;
-        // Those of a transaction come when it runs, before EXEC itself.
+        // The commands of a transaction come when it runs, before EXEC itself.
         if let (Body::Engine(Control::Exec), Some(multi)) = (entry.command.body, &session.multi)
             && !multi.refused
             && session.watching.as_ref().is_none_or(|watching| !watching.is_outdated())
@@ -181,7 +181,7 @@ mod tests {
         // Its client may close its half of the connection meanwhile, and still has its requests run.
         assert_eq!(publish(&mut worker, &mut session), (Next::Sleep(CONGESTED_WAIT), Vec::new()));
         worker.take_notices(|_, _| ());
-        // Who added the last one may say that it is too full when all of it has been taken.
+        // The sender of the last notice may find the inbox too full after all of it has been taken.
         engine.attention.set_congested(true);
         session.wake();
         assert_eq!(publish(&mut worker, &mut session), (Next::Read, b":0\r\n".to_vec()));

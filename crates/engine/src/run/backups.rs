@@ -1,9 +1,9 @@
-//! SAVE and BGSAVE: one backup at a time, made by a thread of its own, and what INFO tells of them. The thread opens the data
-//! again, too (`reload`): neither may happen during the other.
+//! SAVE and BGSAVE: one backup at a time, made by a thread of its own, and what INFO tells of them. The thread opens
+//! the data again, too (`reload`): neither may happen during the other.
 //!
-//! What a backup is and where it goes is up to the [`Archive`] that the server gives. The thread also lets the archive remove
-//! what is not needed any more, piece by piece, between backups. A session that waits in SAVE is told like one that waits
-//! for the I/O pool.
+//! The [`Archive`] that the server gives decides what a backup is and where it goes. The thread also lets the archive
+//! remove what is not needed any more, piece by piece, between backups. A session that waits in SAVE is told like one
+//! that waits for the I/O pool.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Makes backups and keeps them. Its methods may wait for the disk; one of them runs at a time.
 pub trait Archive: Send + Sync {
-    /// Makes a backup that is complete when this returns. Asks `goes_on` now and then: where it says no, the backup is not
-    /// wanted any more.
+    /// Makes a backup that is complete when this returns. Asks `goes_on` now and then: where it says no, the backup is
+    /// not wanted any more.
     ///
     /// # Errors
     /// A text for people. Nothing is left of the backup then.
@@ -40,7 +40,7 @@ pub struct Made {
     pub name: String,
     /// The last record that is in it.
     pub index: Index,
-    /// Of all its files; those of the base share their blocks with the data.
+    /// Bytes of all files; those of the base share their blocks with the data.
     pub bytes: u64,
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct Backups {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread does.
+/// The kinds of work of the thread.
 enum Work {
     /// A backup that was asked for then.
     Backup(Instant),
     Reload(Reload, Waiter),
 }
 
-/// Who waits for it.
+/// A session that waits for a backup.
 struct Waiter {
     session: u64,
     state: SessionState,
@@ -74,9 +74,9 @@ struct State {
     waiter: Option<Waiter>,
     /// The thread has it in hand.
     is_begun: bool,
-    /// Who wants the data opened again, which this thread does, too.
+    /// Sessions that want the data opened again, which this thread does, too.
     reloads: VecDeque<(Reload, Waiter)>,
-    /// One is to begin when the transactions that asked for it have ended.
+    /// A backup is to begin when the transactions that asked for it have ended.
     scheduled: bool,
     /// Backups that were begun since the start.
     begun: u64,
@@ -132,7 +132,7 @@ impl Backups {
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // One that panicked has said so already.
+            // A thread that panicked has said so already.
             let _ = thread.join();
         }
     }
@@ -318,9 +318,9 @@ impl Workbench {
 
 type Field = (&'static str, fn(&Engine) -> String);
 
-/// The fields of INFO's section `persistence` behind those of loading, under Redis's names and in its order: `rdb_` tells
-/// of backups, `aof_` of the log, which is always there and never rewritten. There are no child processes, so that nothing
-/// is copied on write.
+/// The fields of INFO's section `persistence` behind those of loading, under Redis's names and in its order: `rdb_`
+/// tells of backups, `aof_` of the log, which is always there and never rewritten. There are no child processes, so
+/// that nothing is copied on write.
 pub(crate) const FIELDS: &[Field] = &[
     ("current_cow_peak", |_| "0".into()),
     ("current_cow_size", |_| "0".into()),
@@ -376,7 +376,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ("backup_last_error", |engine| engine.backups.state().failure.as_deref().map(one_line).unwrap_or_default()),
 ];
 
-/// What follows while the log is replayed.
+/// Returns the fields of INFO while the log is replayed.
 pub(crate) fn loading_fields(engine: &Engine) -> [(&'static str, String); 6] {
     let [done, total] = [&engine.loading.bytes_done, &engine.loading.bytes_total].map(|bytes| bytes.load(Relaxed));
     let elapsed = engine.started.elapsed();

@@ -1,8 +1,8 @@
 //! A session whose blocking command has found nothing: how it begins to wait for its keys, and how that ends.
 //!
-//! The command has tried under its key locks, and its waiter was registered there (`work`). From then on the session waits
-//! for a look at its waiter: because it was served (`serving`), let go or its time is over. Its connection goes on reading,
-//! so that a client that goes is noticed at once: nothing is taken for one that has gone.
+//! The command has tried under its key locks, and its waiter was registered there (`work`). From then on the session
+//! waits for a look at its waiter: because it was served (`serving`), let go or its time is over. Its connection goes
+//! on reading, so that a client that goes is noticed at once: nothing is taken for one that has gone.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Session, Waiting};
@@ -36,7 +36,7 @@ impl Engine {
         let waiter =
             WaiterOf { session, bell: inbox.clone(), command, args, database, kind, until_gone, keys, deadline };
         let waiter = self.waiters.add(waiter);
-        // Who was closed before has no need of what comes; who closes it from now on finds it waiting.
+        // A client that was closed before has no need of its keys; one that is closed from now on is found waiting.
         if self.clients.get(session).is_none() {
             self.end_wait(session, End::Gone);
         }
@@ -74,7 +74,7 @@ impl Workbench {
         waiter: Arc<Waiter>,
         out: &mut Vec<u8>,
     ) -> Next {
-        // What a client waits for because it wants to is not the server's time.
+        // A wait that the client asked for is not the server's time.
         session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
         self.look_at_waiter(engine, session, waiter, out)
     }

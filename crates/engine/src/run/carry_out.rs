@@ -10,8 +10,8 @@ use haypile_resp::Reply;
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Carries out what a run that has taken effect asked for. An act whose outcome differs from what its command answered
-    /// puts another reply in that one's place, in a block in the place of its command's.
+    /// Carries out what a run that has taken effect asked for. An act whose outcome differs from what its command
+    /// answered puts another reply in that one's place, in a block in the place of its command's.
     #[inline]
     pub(crate) fn carry_out(&self, state: &mut State, reply: Reply, is_block: bool) -> Reply {
         if state.acts.acts.is_empty() { reply } else { self.carry_out_all(state, reply, is_block) }

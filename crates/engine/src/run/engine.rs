@@ -1,5 +1,6 @@
-//! `Engine`: what all event loops and the I/O pool share. It is put together above this floor. Owns the store from the moment it is loaded, the locks, the
-//! command table, the settings and the numbers; runs no command itself (`execute`, `work`, `pool` do).
+//! `Engine`: what all event loops and the I/O pool share. It is put together above this floor. Owns the store from the
+//! moment it is loaded, the locks, the command table, the settings and the numbers; runs no command itself (`execute`,
+//! `work`, `pool` do).
 
 use crate::clients::attention::Attention;
 use crate::clients::blocked::Blocked;
@@ -37,7 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What the engine is told about the process that it is part of. For INFO only.
+/// The facts about the process that the engine is part of. For INFO only.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub executable: PathBuf,
@@ -48,7 +49,7 @@ pub struct Process {
     pub allocator: Allocator,
 }
 
-/// What is measured over the last samples.
+/// The figures that are measured over the last samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rate {
     Commands = 0,
@@ -78,7 +79,7 @@ pub struct Loading {
     pub bytes_total: AtomicU64,
 }
 
-/// What whoever wants to run on keys is told while there is no store.
+/// The error reply for commands on keys while no store is open.
 pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 /// The store, as long as this lives: for a turn or a command, not for longer.
@@ -93,7 +94,7 @@ impl Deref for StoreRef {
     }
 }
 
-/// What INFO shows, which knows more than this floor.
+/// The pages of INFO as functions, because `info` lies above this floor.
 pub(crate) struct Pages {
     pub sections: &'static [InfoSection],
     pub write: fn(&Engine, Option<&Txn<'_>>, &str, &mut String),
@@ -102,7 +103,7 @@ pub(crate) struct Pages {
 
 /// The part of a server that all its threads share.
 pub struct Engine {
-    /// What INFO shows.
+    /// The pages of INFO.
     pub(crate) pages: Pages,
     pub settings: Arc<Settings>,
     pub process: Process,
@@ -131,7 +132,7 @@ pub struct Engine {
     /// Sessions that are connected now.
     pub(crate) sessions: Count,
     pub(crate) expired_keys: Count,
-    /// What removing them took.
+    /// The time that removing expired keys took.
     pub(crate) expire_ns: Count,
     pub(crate) figures: Figures,
     /// Lookups of what took the long way, by any thread.
@@ -171,12 +172,13 @@ impl Engine {
         guard.is_some().then_some(StoreRef(guard))
     }
 
-    /// The same, for who keeps it.
+    /// Returns the store for a caller that keeps it.
     pub fn store_arc(&self) -> Option<Arc<Store>> {
         self.store.load_full()
     }
 
-    /// Changes with the store. Who runs on keys looks at it when it is inside the exclusion, which keeps it from changing.
+    /// Changes with the store. Who runs on keys looks at it when it is inside the exclusion, which keeps it from
+    /// changing.
     #[inline]
     pub(crate) fn store_version(&self) -> u64 {
         self.store_version.load(Ordering::Acquire)
@@ -191,7 +193,7 @@ impl Engine {
         }
         self.store.store(Some(store));
         self.store_version.fetch_add(1, Ordering::AcqRel);
-        // They may have looked while there was none.
+        // Sessions whose replies are held back may have looked while there was no store.
         self.blocked.look_again();
     }
 
@@ -230,8 +232,8 @@ impl Engine {
         }
     }
 
-    /// Whether some event loop has more to take than it should, or clients are to make room for so many bytes first. Only who is told so by the bit asks, because it may be
-    /// set too late: after the inbox was left, and emptied.
+    /// Whether some event loop has more to take than it should, or clients are to make room for so many bytes first.
+    /// Only who is told so by the bit asks, because it may be set too late: after the inbox was left, and emptied.
     pub(crate) fn is_congested(&self, bytes: usize) -> bool {
         let bytes_max = self.congested_bytes();
         let are_full = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.queued_bytes() > bytes_max);
@@ -424,7 +426,7 @@ impl Engine {
         RandomState::new().build_hasher().finish()
     }
 
-    /// What the settings allow a request to be, and the version of the settings.
+    /// Returns the version of the settings and the bounds of a request that they set.
     pub(crate) fn limits(&self) -> (u64, Limits) {
         // In this order: settings that change in between are seen by the next look at the version.
         let version = self.settings.version();

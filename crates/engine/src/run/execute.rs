@@ -2,7 +2,8 @@
 //!
 //! `Worker::turn` parses what a connection has sent and runs it command by command. Most commands take the short way
 //! (`short`): their key locks, one transaction in memory, their reply into the output. Whatever cannot go on becomes a
-//! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in `reply`.
+//! `Pending` in its session and takes the long way (`wait`). MULTI and its relatives are in `multi`, replies in
+//! `reply`.
 
 use crate::clients::session::{Pending, Session, Waiting, Work};
 use crate::clients::statistics::Moment;
@@ -20,27 +21,27 @@ use haypile_resp::{self as resp, Reply};
 use haypile_store::{Key, Stop, Store, WritePressure};
 use std::time::Duration;
 
-/// Commands of one connection in one turn. Then the others have theirs: what they wait for is bounded, and a pipeline of
-/// this length has its costs shared well enough.
+/// Commands of one connection in one turn. Then the others have theirs: what they wait for is bounded, and a pipeline
+/// of this length has its costs shared well enough.
 const TURN_COMMANDS_MAX: usize = 1024;
 
-/// Why a command did not run to its end at once.
+/// The reason why a command did not run to its end at once.
 pub(crate) enum Hindrance {
-    /// Somebody is alone.
+    /// An exclusive run is under way.
     Outside,
     Locked(Refused),
     /// Rows have to be loaded.
     Load,
-    /// It is going to take long.
+    /// The command is going to take long.
     Long,
     Slow(Duration),
-    /// It waits for another server, and for its turn to do so no longer than this.
+    /// The command waits for another server, and for its turn to do so no longer than this.
     Remote(Duration),
-    /// It has to be alone, is a block, or has to wait for keys: only the long way can do that.
+    /// The command runs exclusively, is a block, or has to wait for keys: only the long way can do that.
     LongWay,
-    /// It has come to keys that are not among its arguments.
+    /// The command has come to keys that are not among its arguments.
     MoreLocks,
-    /// Somebody waits for what it makes: the long way serves those.
+    /// Clients wait for a key that the command makes: the long way serves them.
     Awaited,
 }
 
@@ -74,7 +75,7 @@ impl Workbench {
                 break Next::Yield;
             }
             let rest = &input[consumed..];
-            // Who still has to authenticate has its limits changed by the very next request.
+            // The very next request may change the limits of a client that still has to authenticate.
             let behind = ahead.parse(&mut session.parser, rest, session.state.authenticated);
             let (bytes, count, next) = self.run_ahead(engine, store, session, &ahead, rest, &mut begun, out);
             consumed += bytes;
@@ -102,8 +103,8 @@ impl Workbench {
         Turn { consumed, commands, next }
     }
 
-    /// Runs what was parsed ahead, until something hinders or the turn that has `begun` is over: the bytes and the commands
-    /// that are done with.
+    /// Runs what was parsed ahead, until something hinders or the turn that has `begun` is over: the bytes and the
+    /// commands that are done with.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the pieces of one turn, handed on as they are")]
     fn run_ahead(
@@ -126,7 +127,7 @@ impl Workbench {
             }
             let before = std::mem::replace(&mut bytes, ahead.end(at));
             let Some(call) = call else { continue };
-            // Who subscribes does not hear what was told before.
+            // A subscriber does not hear messages that were sent before.
             if commands > 0
                 && call.entry.as_ref().is_ok_and(|entry| entry.flags.has(Flag::Pubsub))
                 && self.inbox.has_notices()
@@ -162,7 +163,7 @@ impl Workbench {
             if engine.statistics.clock.is_ms_between(begun, started) {
                 return (bytes, commands, Next::Yield);
             }
-            // What this command has sent to its own client comes before the next reply.
+            // Messages that this command has sent to its own client come before the next reply.
             if session.listens() && self.inbox.has_notices() {
                 return (bytes, commands, Next::Yield);
             }
@@ -170,7 +171,7 @@ impl Workbench {
         (bytes, commands, Next::Read)
     }
 
-    /// One request, from its name to its reply.
+    /// Runs one request, from its name to its reply.
     #[inline]
     fn command(
         &mut self,
@@ -270,7 +271,7 @@ impl Workbench {
         };
         let seed = self.next_seed();
         let mut pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
-        // What the short way has waited for is not waited for again.
+        // The write stall that the short way has waited out is not waited for again.
         pending.slowed = matches!(hindrance, Hindrance::MoreLocks | Hindrance::Awaited);
         match hindrance {
             Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited => {
@@ -282,7 +283,8 @@ impl Workbench {
     }
 }
 
-/// What the store says to a write; one that cannot make the data larger is let through where it makes room.
+/// Returns whether the store takes a write now; a write that cannot make the data larger is let through where it makes
+/// room.
 #[inline]
 pub(crate) fn pressure(store: &Store, grows: bool) -> WritePressure {
     if grows { store.pressure() } else { store.pressure_to_shrink() }

@@ -1,9 +1,9 @@
-//! Active expiry: keys whose deadline has passed, and fields of hashes, are removed even if nobody asks for them, so that space
-//! comes back and events fire. Reads never depend on it: they look at the deadline themselves.
+//! Active expiry: keys whose deadline has passed, and fields of hashes, are removed even if nobody asks for them, so
+//! that space comes back and events fire. Reads never depend on it: they look at the deadline themselves.
 //!
-//! Each key is a small transaction under its lock, `Worker::expire` takes a bounded number of them per call, and what it
-//! does not find in memory is left to the I/O pool. Who holds a key's lock keeps it from expiring now; the next call finds
-//! it again.
+//! Each key is a small transaction under its lock, `Worker::expire` takes a bounded number of them per call, and what
+//! it does not find in memory is left to the I/O pool. Who holds a key's lock keeps it from expiring now; the next call
+//! finds it again.
 
 use crate::keys::admission::{KeysHeld, LoopInside, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Hold, Turn};
@@ -22,12 +22,12 @@ const BATCH: usize = 64;
 /// Keys that the pool removes before it lets other jobs have the thread.
 const POOL_BATCH: usize = 1024;
 
-/// What became of a due key.
+/// The outcome for a due key.
 enum Expired {
     Gone,
     /// Fields of it are gone, and more are to go.
     Partly,
-    /// It has another deadline by now, or is locked.
+    /// The key has another deadline by now, or is locked.
     Kept,
     /// Its row is on disk.
     Cold,
@@ -54,7 +54,7 @@ impl Worker {
         }
         let Some(inside) = LoopInside::try_enter(&engine.exclusion, desk.index) else { return false };
         if version != engine.store_version() {
-            // What was found is of a store that is closed by now.
+            // The keys that were found are of a store that is closed by now.
             return false;
         }
         let (mut gone, mut partly, mut cold) = (0, 0, 0);
@@ -102,7 +102,8 @@ impl Engine {
         self.expiring_in_base.store(false, Ordering::Release);
     }
 
-    /// Counts the keys that a transaction has removed because their deadlines had passed. To be called when it has committed.
+    /// Counts the keys that a transaction has removed because their deadlines had passed. To be called when it has
+    /// committed.
     #[inline]
     pub(crate) fn count_expired(&self, txn: &Txn<'_>) {
         if txn.expired() > 0 {
@@ -124,9 +125,9 @@ impl Engine {
                     continue;
                 }
             };
-            // What is due in the memtable but has its row on disk comes here too.
+            // Keys that are due in the memtable but have their rows on disk come here too.
             for due in due.iter().chain(&store.due_deadlines(now_ms, BATCH)) {
-                // It may have begun meanwhile.
+                // A pause of expiry may have begun meanwhile.
                 if !may_expire(self, self.now_ms()) {
                     return;
                 }
@@ -145,7 +146,8 @@ impl Engine {
     }
 }
 
-/// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets no news.
+/// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets
+/// no news.
 fn may_expire(engine: &Engine, now_ms: u64) -> bool {
     engine.attention.paused(now_ms).is_none()
 }
@@ -163,7 +165,7 @@ fn has_deadlines_in(store: &Store, database: u32) -> bool {
 /// Fields of one hash that are removed at once.
 const FIELDS_BATCH: usize = 64;
 
-/// The same on the I/O pool.
+/// Fields of a hash that the I/O pool removes in one transaction.
 const POOL_FIELDS_BATCH: usize = 1024;
 
 fn expire_key(

@@ -1,5 +1,5 @@
-//! What is slow to ask, asked by a thread of its own twice a second: the figures of the base, which waits for ingestions
-//! and compactions to let go of its mutex, and how long syncs and flushes have taken lately.
+//! Figures that are slow to ask for, asked for by a thread of their own twice a second: those of the base, which waits
+//! for ingestions and compactions to let go of its mutex, and how long syncs and flushes have taken lately.
 
 use crate::run::engine::Engine;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ impl Figures {
         self.closing.store(true, Ordering::Release);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             thread.thread().unpark();
-            // One that panicked has said so already.
+            // A thread that panicked has said so already.
             let _ = thread.join();
         }
     }
@@ -60,7 +60,7 @@ impl Figures {
         let own = store.own_figures();
         let figure = |name: &str| own.iter().find(|(_, known, _)| *known == name).map_or(0, |(.., value)| *value);
         let completed = figure("flushes_completed");
-        // It begins anew when the data were opened again.
+        // The count of flushes begins anew when the data were opened again.
         if std::mem::replace(flushes, completed) != completed && completed > 0 {
             engine.statistics.event("flush", figure("last_flush_us") * 1000);
         }

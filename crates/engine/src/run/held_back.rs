@@ -47,7 +47,7 @@ impl Workbench {
         let deadline = wait.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         let held = Box::new(Held { wait, deadline, through: session.gate() });
         if !held.sleeps() {
-            // What a client waits for because it wants to is not the server's time.
+            // A wait that the client asked for is not the server's time.
             session.timed.get_or_insert_with(Box::default).begin_pause(&engine.statistics.clock);
             engine.blocked.add(session.id, self.inbox.clone());
         }
@@ -70,7 +70,7 @@ impl Workbench {
         let synced = matches!(held.wait.kind, WaitKind::WaitAof { .. }) && held.is_synced(engine);
         if unblocked.is_none() {
             let ends = held.is_over() || held.is_satisfied(synced);
-            // One that was let go meanwhile waits for the event that says how.
+            // A session that CLIENT UNBLOCK has let go meanwhile waits for the event that says how.
             if !ends || !held.sleeps() && !engine.blocked.remove(session.id) {
                 let time = if ends { None } else { held.left() };
                 session.waiting = Waiting::Blocked(held);
@@ -85,7 +85,7 @@ impl Workbench {
     }
 }
 
-/// What a command that waits answers in a transaction, where nothing waits: as if its time were over at once.
+/// Returns the reply of a command that waits in a transaction, where nothing waits: as if its time were over at once.
 pub(crate) fn reply_at_once(engine: &Engine, wait: Wait) -> Reply {
     // Which records are the client's own is not known here: none of them is missing if no record is.
     let is_synced = |store: crate::run::engine::StoreRef| store.log().synced() >= store.log().last();

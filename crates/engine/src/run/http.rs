@@ -1,6 +1,6 @@
-//! Requests of HTTP: a web page can make a browser on this host send one to any port, and what looks like a header to the
-//! browser may be a command here. Redis therefore closes a connection that sends `POST` or `Host:` as a command, and runs
-//! nothing that comes behind it; so does this server. `haypile_commands::is_http` knows the words.
+//! Requests of HTTP: a web page can make a browser on this host send one to any port, and what looks like a header to
+//! the browser may be a command here. Redis therefore closes a connection that sends `POST` or `Host:` as a command,
+//! and runs nothing that comes behind it; so does this server. `haypile_commands::is_http` knows the words.
 
 use crate::clients::session::Session;
 use crate::clients::statistics::Outcome;

@@ -1,4 +1,5 @@
-//! What the process takes, for MEMORY: the allocator's figures, which the server hands in, and what the engine knows itself.
+//! The memory of the process, for MEMORY: the allocator's figures, which the server hands in, and those of the engine
+//! itself.
 
 use crate::run::engine::Engine;
 use haypile_commands::host::MemoryFacts;
@@ -17,11 +18,11 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// One that knows nothing, for tests.
+    /// An allocator that knows nothing, for tests.
     pub const NONE: Allocator = Allocator { figures: || [0; 3], purge: || Ok(()), report: String::new };
 }
 
-/// What the figures were before.
+/// Earlier figures of the memory.
 #[derive(Default)]
 pub(crate) struct MemoryMarks {
     startup: AtomicU64,

@@ -1,10 +1,11 @@
 //! MIGRATE: keys go to another server, and are removed here when that has them.
 //!
-//! A thread of the pool's movers runs it under the locks of its keys, which it holds for as long as the exchange takes: whoever
-//! wants these keys waits in their queue. It does not stay inside the exclusion meanwhile, so that nobody waits for a target who does
-//! not want the same keys; where somebody was alone during the exchange, a key goes only if it still is what was sent. Payloads
-//! are made one by one and sent ahead of their replies, up to a bound; a long one is sent piece by piece, as it is made. All keys that the target has taken are removed in one
-//! transaction at the end, also where a later one failed: a crash before leaves them in both places, never in none.
+//! A thread of the pool's movers runs it under the locks of its keys, which it holds for as long as the exchange takes:
+//! whoever wants these keys waits in their queue. It does not stay inside the exclusion meanwhile, so that nobody waits
+//! for a target who does not want the same keys; where somebody was alone during the exchange, a key goes only if it
+//! still is what was sent. Payloads are made one by one and sent ahead of their replies, up to a bound; a long one is
+//! sent piece by piece, as it is made. All keys that the target has taken are removed in one transaction at the end,
+//! also where a later one failed: a crash before leaves them in both places, never in none.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Finished, Pending, State, Work};
@@ -46,7 +47,7 @@ pub trait Target {
     /// Sends a command with a long payload between its words, piece by piece.
     ///
     /// # Errors
-    /// Of the kind `Other`, with a text, if the payload does not come to its end.
+    /// An error of the kind `Other`, with a text, if the payload does not come to its end.
     fn send_long(&mut self, before: &[&[u8]], payload: &mut LongDump, behind: &[&[u8]]) -> io::Result<()>;
 
     fn flush(&mut self) -> io::Result<()>;
@@ -61,7 +62,7 @@ const IN_FLIGHT_BYTES_MAX: u64 = 4 << 20;
 /// How often it is looked whether the server stops, by who waits for somebody who is alone.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Those who wait for the end of a key, and want other keys, too, are served if these can be locked within so many attempts, a
+/// Attempts to lock the other keys of clients that wait for the end of a key, a
 /// millisecond apart: to wait for good while holding locks could be for ever.
 const ATTEMPTS: u32 = 100;
 
@@ -69,7 +70,7 @@ const ATTEMPTS: u32 = 100;
 struct Sent {
     /// The argument that names it.
     at: usize,
-    /// Of its request, about.
+    /// Bytes of the request, about.
     bytes: u64,
     stamp: Stamp,
     /// How often somebody had been alone by then.
@@ -106,7 +107,7 @@ impl Engine {
             let (tell, told) = channel();
             let inside = PoolInside::try_enter(&self.exclusion, || {
                 Box::new(move || {
-                    // Who asked looks again by itself, and may have done so.
+                    // The thread that asked looks again by itself, and may have done so.
                     let _ = tell.send(());
                 })
             });
@@ -173,7 +174,7 @@ pub(crate) fn give_up(engine: &Engine, pending: &Pending, state: State) -> Finis
     Finished { was_locked, ..Finished::plain(state, connecting()) }
 }
 
-/// One call, from its first key to its reply.
+/// A call of MIGRATE, from its first key to its reply.
 struct Exchange<'a> {
     engine: &'a Engine,
     inbox: &'a Arc<Inbox>,
@@ -189,7 +190,7 @@ struct Exchange<'a> {
     /// Without replies yet, the oldest first.
     in_flight: VecDeque<Sent>,
     in_flight_bytes: u64,
-    /// What the target has.
+    /// The keys that the target has taken.
     taken: Vec<Sent>,
     /// The first thing that went wrong.
     failure: Option<Reply>,
@@ -234,7 +235,7 @@ impl<'a> Exchange<'a> {
         if let Err(broken) = exchanged {
             self.failure.get_or_insert(broken);
         }
-        // What it has not answered by now it may have or not: these keys stay.
+        // The target may have the keys that it has not answered for by now, or not: these keys stay.
         let (taken, is_missing) = (std::mem::take(&mut self.taken), self.target.is_none());
         self.target = None;
         if !self.migration.copy
@@ -447,7 +448,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// What the client reads where the target refuses something.
+/// Returns the client's reply where the target refuses something.
 fn refusal(reply: Reply) -> Option<Reply> {
     let text = match reply {
         Reply::Error(text) => text.into_owned().into_bytes(),
@@ -457,7 +458,7 @@ fn refusal(reply: Reply) -> Option<Reply> {
     Some(Reply::error_bytes([b"ERR Target instance replied with error: ", &text[..]].concat()))
 }
 
-/// What the client reads where a value cannot be read to its end.
+/// Returns the client's reply where a value cannot be read to its end.
 fn unread(why: &impl Display) -> Reply {
     Reply::error(format!("ERR {why}"))
 }

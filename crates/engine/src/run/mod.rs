@@ -1,4 +1,4 @@
-//! What happens: commands on an event loop and on the I/O pool, blocks, active expiry, MIGRATE, and what takes the data
+//! The runs: commands on an event loop and on the I/O pool, blocks, active expiry, MIGRATE, and what takes the data
 //! away and brings them back.
 
 pub(crate) mod engine;

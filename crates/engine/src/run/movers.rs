@@ -1,7 +1,8 @@
 //! The threads of MIGRATE, which wait for other servers: more of them the more are waited for, up to a bound.
 //!
-//! One thread, the timekeeper, runs no exchange. It starts the others, and answers those calls whose own time is over before one
-//! of the others was free: so a call is never answered long after its timeout, however many targets hang.
+//! The timekeeper is a thread that runs no exchange. It starts the others, and answers those calls whose own time is
+//! over before one of the others was free: so a call is never answered long after its timeout, however many targets
+//! hang.
 
 use crate::run::engine::Engine;
 use crate::run::pool::Job;
@@ -40,7 +41,7 @@ struct Waiting {
 }
 
 impl State {
-    /// Those whose time is over.
+    /// Takes the jobs whose time is over.
     fn overdue(&mut self) -> Vec<Job> {
         if self.waiting.is_empty() {
             return Vec::new();
@@ -69,7 +70,8 @@ impl Movers {
         Ok(())
     }
 
-    /// Leaves exchanges for a thread. Whoever waits for one longer than until its moment is answered that its time is over.
+    /// Leaves exchanges for a thread. Whoever waits for one longer than until its moment is answered that its time is
+    /// over.
     pub fn extend(&self, jobs: impl Iterator<Item = Job>) {
         let mut jobs = jobs.peekable();
         if jobs.peek().is_none() {

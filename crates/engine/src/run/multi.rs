@@ -1,7 +1,7 @@
-//! MULTI, EXEC, DISCARD, WATCH and UNWATCH: what a session queues, and when it becomes a block.
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH: the queue of a session, and when it becomes a block.
 //!
-//! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit looks
-//! for watchers after its effects are visible, so what it does not mark is what the session reads.
+//! The block itself runs in `work`; the watched keys of all sessions are in `watch`. WATCH takes no key lock: a commit
+//! looks for watchers after its effects are visible, so what it does not mark is what the session reads.
 
 use crate::clients::client_memory::RESERVED_BYTES_MIN;
 use crate::clients::session::{Block, Multi, Pending, Queued, Session, Waiting, Work};
@@ -17,10 +17,12 @@ use haypile_log::Index;
 use haypile_resp::{Args, OwnedArgs, Reply};
 use std::sync::Arc;
 
-/// Keys that an event loop watches or forgets at once, about a tenth of a millisecond of its time. More are for the I/O pool.
+/// Keys that an event loop watches or forgets at once, about a tenth of a millisecond of its time. More are for the I/O
+/// pool.
 const KEYS_AT_ONCE: usize = 512;
 
-/// Arguments of a block, its watched keys included, that an event loop runs at once. A larger block is for the I/O pool.
+/// Arguments of a block, its watched keys included, that an event loop runs at once. A larger block is for the I/O
+/// pool.
 const ARGUMENTS_AT_ONCE: usize = 4096;
 
 impl Workbench {
@@ -33,7 +35,7 @@ impl Workbench {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Next {
-        // What another server was sent cannot be taken back, which a block may have to be, and be run again.
+        // A block may have to be dropped and run again, but keys that another server was sent cannot be taken back.
         if entry.flags.has(Flag::NoMulti) || matches!(entry.command.body, Body::Migrate(_)) {
             return self.refuse(engine, session, Reply::error("ERR Command not allowed inside a transaction"), out);
         }
@@ -139,8 +141,8 @@ impl Workbench {
         self.reply(engine, session, Reply::ok(), Index(0), out)
     }
 
-    /// Leaves a change of very many watched keys to the I/O pool. Its client waits: so a client has no more under way than
-    /// it has been answered for.
+    /// Leaves a change of very many watched keys to the I/O pool. Its client waits: so a client has no more under way
+    /// than it has been answered for.
     fn rewatch(&mut self, engine: &Engine, session: &mut Session, change: Rewatch) -> Next {
         timed(session).begin(&engine.statistics.clock, Wait::Pool);
         self.offload(session, Waiting::Pool, Task::Watch(change))
@@ -149,9 +151,9 @@ impl Workbench {
 
 /// A change of what a session watches.
 pub(crate) struct Rewatch {
-    /// What it has watched so far.
+    /// The keys that the session has watched so far.
     watching: Option<Arc<Watching>>,
-    /// What it watches in addition, from argument 1 on; without it the session watches nothing any more.
+    /// The names to watch in addition, from argument 1 on; without any the session watches nothing any more.
     names: Option<OwnedArgs>,
     database: u32,
     now_ms: u64,
@@ -164,7 +166,7 @@ impl Rewatch {
         self.watching.as_ref().map_or(0, |watching| watching.bytes()) + added
     }
 
-    /// What the session watches then.
+    /// Changes the watched keys and returns them.
     pub fn carry_out(mut self, engine: &Engine) -> Option<Arc<Watching>> {
         let names = self.names.take()?;
         Some(self.with(engine, names.as_args()))

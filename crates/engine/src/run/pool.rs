@@ -1,8 +1,8 @@
 //! The I/O pool: threads that may wait for the disk, so that event loops never do.
 //!
-//! They load rows for commands that missed memory, run commands under their key locks where loading was not enough, and
-//! make the pieces of long replies. A thread never waits for a lock: a job that cannot have one is parked with its waiter
-//! and comes back to the queue when it is called. Results go to the event loop's inbox.
+//! The pool loads rows for commands that missed memory, runs commands under their key locks where loading was not
+//! enough, and makes the pieces of long replies. A thread never waits for a lock: a job that cannot have one is parked
+//! with its waiter and comes back to the queue when it is called. Results go to the event loop's inbox.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Pending, State, What, Work};
@@ -65,15 +65,15 @@ pub(crate) enum Task {
 /// Long commands have a thread for each so many that load rows, and at least two.
 const LOADERS_PER_RUNNER: usize = 2;
 
-/// Of 99, for niceness 15 and 3; a thread that says nothing has 48, and more is for the privileged.
+/// Priorities of 99, for niceness 15 and 3; the default is 48, and more is for the privileged.
 const LOADERS_PRIORITY: u8 = 10;
 const RUNNERS_PRIORITY: u8 = 40;
 
-/// Groups of threads, each with its queue: those that read, for commands that lack rows and for long replies; those that run
-/// what takes long under its key locks; and those that wait for other servers. However many long commands there are, rows are
-/// loaded meanwhile, and whatever other servers do, neither waits for them. None
-/// interrupts an event loop often; those that read take what is left of a core, too. They do hold latches and mutexes of caches,
-/// for less than a microsecond at a time.
+/// Groups of threads, each with its queue: those that read, for commands that lack rows and for long replies; those
+/// that run what takes long under its key locks; and those that wait for other servers. However many long commands
+/// there are, rows are loaded meanwhile, and whatever other servers do, neither waits for them. None interrupts an
+/// event loop often; those that read take what is left of a core, too. They do hold latches and mutexes of caches, for
+/// less than a microsecond at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
     loaders: Lane,
@@ -82,7 +82,7 @@ pub(crate) struct Pool {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Who does what.
+/// The groups of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     Load,
@@ -90,8 +90,8 @@ enum Group {
     Move,
 }
 
-/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what its
-/// requests lack together, which is bounded (`together`), and its connection is not read meanwhile.
+/// A queue and who works on it. It is bounded by the number of sessions: a session waits for its one job, or for what
+/// its requests lack together, which is bounded (`together`), and its connection is not read meanwhile.
 #[derive(Default)]
 struct Lane {
     queue: Mutex<Queue>,
@@ -102,8 +102,8 @@ struct Lane {
 struct Queue {
     jobs: VecDeque<Job>,
     idle: usize,
-    /// An idle thread was woken and has not come yet. One at a time: each that comes wakes the next, if there is more to
-    /// do than it takes, so that an event loop wakes no more than one.
+    /// An idle thread was woken and has not come yet. One at a time: each that comes wakes the next, if there is more
+    /// to do than it takes, so that an event loop wakes no more than one.
     called: bool,
     closed: bool,
 }
@@ -176,7 +176,7 @@ impl Pool {
 fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
     let threads = std::mem::take(&mut *lock(threads));
     for thread in threads {
-        // One that panicked has said so already.
+        // A thread that panicked has said so already.
         let _ = thread.join();
     }
 }
@@ -244,10 +244,10 @@ impl Queue {
     }
 }
 
-/// Has the scheduler let the event loops go first. Those that load rows take what is left of a core rather than their share,
-/// and so a thread whose row has come does not interrupt an event loop in the middle of a turn: 16 cold readers did so 130
-/// times a second before. They are no less important than compactions, which have the same niceness: what wakes up goes
-/// before what runs on and on, unless it runs as batch, as long commands do.
+/// Has the scheduler let the event loops go first. Those that load rows take what is left of a core rather than their
+/// share, and so a thread whose row has come does not interrupt an event loop in the middle of a turn: 16 cold readers
+/// did so 130 times a second before. They are no less important than compactions, which have the same niceness: what
+/// wakes up goes before what runs on and on, unless it runs as batch, as long commands do.
 fn stand_back(loads: bool) {
     use NormalThreadSchedulePolicy::{Batch, Other};
     let (priority, policy) = if loads { (LOADERS_PRIORITY, Other) } else { (RUNNERS_PRIORITY, Batch) };
@@ -281,7 +281,7 @@ impl Task {
 
     fn group(&self) -> Group {
         match self {
-            // They only read, and hold no key lock.
+            // These tasks only read, and hold no key lock.
             Task::Load(..) | Task::Ahead(..) | Task::Piece(..) => Group::Load,
             Task::Run(..) | Task::Watch(_) | Task::Forget(_) | Task::Dismiss(_) | Task::Expire => Group::Run,
             Task::Migrate(..) => Group::Move,
@@ -302,7 +302,7 @@ impl Job {
         let Job { session, inbox, task } = self;
         let begun = Some(engine.statistics.clock.now());
         let event = |what| Event { session, what, begun };
-        // These need no store.
+        // Some tasks need no store.
         let task = match task {
             Task::Expire => return engine.expire_in_base(),
             Task::Dismiss(waiter) => return engine.waiters.remove(&waiter),
@@ -361,7 +361,8 @@ fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, sta
     ran.pins
 }
 
-/// A reply of many elements as the bytes that it is going to be, so that an event loop has no more to do than to copy them.
+/// A reply of many elements as the bytes that it is going to be, so that an event loop has no more to do than to copy
+/// them.
 fn encoded_if_long(reply: Reply, protocol: Protocol) -> Reply {
     /// About as many as an event loop encodes in a tenth of a millisecond.
     const ELEMENTS_MAX: usize = 1024;
@@ -388,7 +389,7 @@ impl Guest<'_> {
     /// Nobody asks for its reply any more. One that was called to its lock goes there all the same: others wait.
     fn is_forgotten(&self) -> bool {
         let is_read = |id| self.engine.table.entry(id).command.access == Access::Read;
-        // What only reads is not run for a client that was closed meanwhile.
+        // A read is not run for a client that was closed meanwhile.
         matches!(self.pending.work, Work::Command(id, _) if is_read(id))
             && matches!(self.pending.turn, Turn::Newcomer)
             && !self.pending.alone
@@ -511,8 +512,8 @@ mod schedules {
         Job { session, inbox: Arc::new(Inbox::new(Box::new(|| ()))), task: Task::Expire }
     }
 
-    /// As many jobs as there are threads, handed over by two event loops, some together: each job ends only when all have
-    /// begun. If a thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
+    /// As many jobs as there are threads, handed over by two event loops, some together: each job ends only when all
+    /// have begun. If a thread slept while a job waits, nobody could go on, which shuttle reports as a deadlock.
     #[test]
     fn no_thread_sleeps_while_there_is_a_job() {
         let scenario = || {

@@ -1,9 +1,9 @@
 //! The protocol of a run, which stands here once: begin, note what others want to hear of, run, serve waiters, confirm,
 //! commit, mark watchers, tell, deliver.
 //!
-//! The short way of an event loop, the long way, blocks, active expiry and MIGRATE differ in what they run and in what they
-//! hold (`keys::admission`), never in this order. The locks of the run's keys are held from before `begin` until after
-//! `conclude`.
+//! The short way of an event loop, the long way, blocks, active expiry and MIGRATE differ in what they run and in what
+//! they hold (`keys::admission`), never in this order. The locks of the run's keys are held from before `begin` until
+//! after `conclude`.
 
 use crate::run::engine::Engine;
 use crate::run::serving::{Place, Service};
@@ -11,14 +11,14 @@ use haypile_store::{Call, Key, Stop, Store, Txn, TxnBuffers};
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
-/// What a run leaves behind when it has come to its end.
+/// The part of a run that stays when it has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeps {
     /// All its effects, or none where they are refused.
     Effects,
-    /// It has only read.
+    /// Nothing: the run has only read.
     Nothing,
-    /// It holds no locks and is dropped whatever happens: it finds out which rows it reads.
+    /// Nothing: a dry run holds no locks, and finds out which rows it reads.
     DryRun,
 }
 
@@ -53,9 +53,9 @@ pub(crate) fn begin<'s>(
 
 /// Concludes a run that its command has not refused, under the locks of its keys.
 ///
-/// Invariant: this is the only caller of `Txn::commit`. Whether anybody watches is asked after the commit: a WATCH that this
-/// look misses came later, so what its session reads next is the committed value. A look before the commit would miss
-/// sessions that read the value before it.
+/// Invariant: this is the only caller of `Txn::commit`. Whether anybody watches is asked after the commit: a WATCH that
+/// this look misses came later, so what its session reads next is the committed value. A look before the commit would
+/// miss sessions that read the value before it.
 ///
 /// # Errors
 /// The run has no effect: it is to be repeated, or its effects are refused.
@@ -106,13 +106,15 @@ pub(crate) fn conclude(
 /// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.
 type Exchanged = (u32, Arc<[u8]>, u64);
 
-/// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these change.
+/// The watched keys of databases that are emptied or exchanged, as far as they exist before or afterwards: these
+/// change.
 #[inline]
 fn exchanged_keys(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
     if txn.moved_databases().next().is_none() { Ok(Vec::new()) } else { look_for_exchanged(engine, store, txn) }
 }
 
-/// Such a transaction runs exclusively, so no session reads between this look and the commit.
+/// Looks for the watched keys that change. The transaction runs exclusively, so no session reads between this look and
+/// the commit.
 #[cold]
 fn look_for_exchanged(engine: &Engine, store: &Store, txn: &mut Txn<'_>) -> Result<Vec<Exchanged>, Stop> {
     let databases: Vec<u32> = txn.moved_databases().collect();

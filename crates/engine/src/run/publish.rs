@@ -10,8 +10,8 @@ use haypile_types::event;
 use std::sync::Arc;
 
 impl Engine {
-    /// Tells of what a transaction has done to keys, as Redis does by `notify-keyspace-events`. The caller still holds its
-    /// locks.
+    /// Tells of what a transaction has done to keys, as Redis does by `notify-keyspace-events`. The caller still holds
+    /// its locks.
     #[cold]
     pub(crate) fn tell(&self, txn: &Txn<'_>) {
         for (channel, payload) in self.notifications(txn) {

@@ -1,10 +1,10 @@
-//! DEBUG RELOAD and LOADAOF: the data are closed and opened again while clients are connected, so that what is on disk is
-//! what is served.
+//! DEBUG RELOAD and LOADAOF: the data are closed and opened again while clients are connected, so that what is on disk
+//! is what is served.
 //!
-//! The thread of backups does it, alone as FLUSHALL is: whoever wants to run on keys waits or is answered LOADING. What is
-//! not kept out (loads of rows, INFO, the tick) sees either store, or none; the old one is closed by then, all its records
-//! are on the disk, and rows that were read from it are told from those of the new one by their epoch. Views of long replies
-//! are waited for, because they hold the base open.
+//! The thread of backups does it, alone as FLUSHALL is: whoever wants to run on keys waits or is answered LOADING. What
+//! is not kept out (loads of rows, INFO, the tick) sees either store, or none; the old one is closed by then, all its
+//! records are on the disk, and rows that were read from it are told from those of the new one by their epoch. Views of
+//! long replies are waited for, because they hold the base open.
 
 use crate::keys::admission::AloneHeld;
 use crate::keys::exclusion::Alone;
@@ -31,8 +31,8 @@ pub trait Opener: Send + Sync {
 /// How long clients that read long replies are waited for.
 const VIEWS_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a closed store is waited for until nobody looks at it any more, so that its memory is free before the new one
-/// takes as much.
+/// How long a closed store is waited for until nobody looks at it any more, so that its memory is free before the new
+/// one takes as much.
 const USERS_WAIT: Duration = Duration::from_secs(1);
 
 const LOOK: Duration = Duration::from_millis(1);
@@ -87,7 +87,7 @@ impl Engine {
             let (tell, told) = channel();
             let held = AloneHeld::try_hold(&self.exclusion, |answer| {
                 Box::new(move || {
-                    // Who waits is below.
+                    // The receiver is below.
                     let _ = tell.send(answer);
                 })
             });

@@ -10,7 +10,8 @@ use haypile_commands::{Body, Control, Entry, Error};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Pieces, Reply};
 
-/// The reply to an EXEC of which nothing takes effect, and why, with the reason's code unless that is `ERR`, as in Redis.
+/// The reply to an EXEC of which nothing takes effect, and why, with the reason's code unless that is `ERR`, as in
+/// Redis.
 pub(crate) fn discarded(why: &str) -> Reply {
     let why = why.strip_prefix("ERR ").unwrap_or(why);
     Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
@@ -114,7 +115,7 @@ impl Workbench {
             return next;
         }
         let next = self.refuse(engine, session, error.into_reply(), out);
-        // It was counted above: nobody else knows which command was meant.
+        // The refusal was counted above: nobody else knows which command was meant.
         self.outcome = Outcome::Done;
         next
     }

@@ -1,4 +1,4 @@
-//! What bounds the memory of clients (`clients::client_memory`): those with most are closed, and long replies are made only
+//! Bounds the memory of clients (`clients::client_memory`): those with most are closed, and long replies are made only
 //! where they have room.
 
 use crate::clients::client_memory::{
@@ -58,7 +58,7 @@ impl Engine {
     pub fn count_client(&self, session: &Session, input: usize, output: usize, shared: usize) {
         let (own, of_session) = session.bytes();
         let rows = session.reply_bytes();
-        // What is sent to those who listen does not wait until they have read.
+        // Messages to a subscriber do not wait until it has read.
         let replies = if session.listens() { 0 } else { output + rows };
         let figures = Figures { own: own + input + output, shared: of_session + shared, replies, rows };
         match self.client_memory.set(&session.client, figures, !session.state.no_evict) {
@@ -124,7 +124,7 @@ impl Engine {
             self.close_client(client);
         }
         if !worst.is_empty() {
-            // Who publishes waits until they have gone.
+            // Publishers wait until the closed clients have gone.
             self.attention.set_congested(true);
         }
     }
@@ -160,8 +160,8 @@ impl ReplyRoom {
 }
 
 impl Room for ReplyRoom {
-    /// Half of the bound is for those who have something already. Of these only clients that have more than the command are
-    /// closed for it.
+    /// Half of the bound is for those who have something already. Of these only clients that have more than the command
+    /// are closed for it.
     fn take(&self, more: usize, all: usize) -> bool {
         let collected = self.memory.collected.fetch_add(more as u64, Ordering::Relaxed) + more as u64;
         let (Some(engine), Some(bound)) = (self.engine.upgrade(), self.memory.bound()) else { return true };

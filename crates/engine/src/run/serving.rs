@@ -1,10 +1,10 @@
-//! What a run makes is handed to those who wait for it, in the same transaction: so the push and the pop are one record,
+//! Serves the clients that wait for what a run makes, in the same transaction: so the push and the pop are one record,
 //! and nobody who comes behind the one that pushed can be earlier.
 //!
 //! After a command or a whole block has run, and before it commits, each key that has come to be is looked at, and who
-//! waits for it is served in order of arrival, as long as there is something: its command runs once more, as in Redis 7.2,
-//! under a savepoint. Its reply is delivered after the commit, still under the key locks. Where the run is dropped,
-//! whatever for, those who were to be served wait as before.
+//! waits for it is served in order of arrival, as long as there is something: its command runs once more, as in Redis
+//! 7.2, under a savepoint. Its reply is delivered after the commit, still under the key locks. Where the run is
+//! dropped, whatever for, those who were to be served wait as before.
 
 use crate::clients::inbox::Inbox;
 use crate::keys::admission::MoreKeysHeld;
@@ -48,7 +48,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Those whom one run serves. What is not delivered is taken back.
+/// The waiters that one run serves. A reply that is not delivered is taken back.
 pub(crate) struct Service<'a> {
     engine: &'a Engine,
     store: &'a Store,
@@ -82,7 +82,7 @@ impl<'a> Service<'a> {
         let selected = txn.database();
         let mut done = 0;
         self.serve_ready(txn, &mut done)?;
-        // Of a database that is exchanged as a whole, every key may have come to be.
+        // In a database that is exchanged as a whole, every key may have come to be.
         let moved: Vec<u32> = txn.moved_databases().collect();
         if !moved.is_empty() {
             let keys = self.engine.waiters.in_databases(&moved);
@@ -98,7 +98,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Those who are served may make keys that others wait for.
+    /// Serves the waiters for all keys that have come to be; serving them may make keys that others wait for.
     fn serve_ready(&mut self, txn: &mut Txn<'_>, done: &mut usize) -> Result<(), Stop> {
         while let Some(Ready { database, name }) = txn.ready().get(*done).cloned() {
             *done += 1;
@@ -187,7 +187,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Of the keys of a waiter's command.
+    /// Returns the hashes of the keys of a waiter's command.
     fn hashes_of(&self, waiter: &Waiter) -> impl Iterator<Item = u32> {
         let command = self.engine.table.entry(waiter.command).command;
         let args = Args::from(waiter.args.as_args());

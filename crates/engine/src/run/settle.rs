@@ -1,8 +1,8 @@
 //! When a command has ended: what is counted of it, and what is kept of it if it took long.
 //!
-//! Nearly every command ends where it began, and costs one look at the clock: its end is the beginning of the next one. One
-//! that waits carries its times in its session (`Timed`), one whose reply waits for the log (with `durability fsync`) leaves
-//! them there (`Owing`) until the reply leaves.
+//! Nearly every command ends where it began, and costs one look at the clock: its end is the beginning of the next one.
+//! One that waits carries its times in its session (`Timed`), one whose reply waits for the log (with `durability
+//! fsync`) leaves them there (`Owing`) until the reply leaves.
 
 use crate::clients::session::Session;
 use crate::clients::statistics::{Called, Caller, Moment, Outcome, Owing, Shown, Spent, Timed, Wait};
@@ -12,8 +12,8 @@ use haypile_commands::{Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::Args;
 
-/// Commands of one session whose replies wait for the log and that are counted when these leave. Those beyond are counted
-/// without this wait: a client may send many more before it reads.
+/// Commands of one session whose replies wait for the log and that are counted when these leave. Those beyond are
+/// counted without this wait: a client may send many more before it reads.
 const OWING_MAX: usize = 4096;
 
 impl Workbench {
@@ -170,7 +170,7 @@ fn note(engine: &Engine, session: &Session, entry: &Entry, shown: impl FnOnce() 
     let statistics = &engine.statistics;
     statistics.event(if entry.flags.has(Flag::Fast) { "fast-command" } else { "command" }, ns);
     spent.iter().for_each(|(wait, ns)| statistics.event(wait.event(), ns));
-    // Of EXEC the slow log shows what it ran, as in Redis; what the block waited for as a whole nobody else tells.
+    // The slow log shows the commands of a block, as in Redis, and EXEC only for the waits of the block as a whole.
     let waited_ns = spent.iter().map(|(_, ns)| ns).sum();
     let is_shown = !entry.flags.has(Flag::SkipSlowlog) || statistics.is_slow(waited_ns) && waited_ns > 0;
     if statistics.is_slow(ns) && is_shown {

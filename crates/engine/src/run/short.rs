@@ -1,7 +1,7 @@
 //! The short way: one command on its keys, in memory, from admission to its reply, on an event loop.
 //!
-//! It is the `protocol` with nobody to serve: where somebody waits for what a command makes, the long way runs it. A
-//! hindrance leaves nothing behind.
+//! The short way is the `protocol` with nobody to serve: where a client waits for a key that a command makes, the long
+//! way runs it. A hindrance leaves nothing behind.
 
 use crate::clients::session::Session;
 use crate::keys::admission::KeysHeld;
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 /// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
 const ARGUMENTS_AT_ONCE: usize = 4096;
 
-/// What the short way runs: `None` where there is nothing to have yet.
+/// A function of the short way; its reply is `None` where there is nothing to have yet.
 pub(crate) trait Runs {
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error>;
 }
@@ -63,7 +63,7 @@ struct Short<'a, R> {
     is_again: bool,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 struct Attempted {
     reply: Result<Reply, Error>,
     /// The newest record that the reply depends on.
@@ -121,7 +121,7 @@ impl Workbench {
             return Err(Hindrance::Outside);
         }
         let keys = self.claim::<WRITES>(store, session.state.database, entry, args, located);
-        // What reads one row sees it as it is at one moment, without waiting for who holds its key.
+        // A read of one row sees it as it is at one moment, without waiting for the holder of its key.
         let locked =
             WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
         let mut short = Short { run, args, keys, keeps, locked, is_again: false };
@@ -211,7 +211,7 @@ impl Workbench {
     }
 }
 
-/// What a command is to leave behind, as far as the store takes writes now.
+/// Returns which part of a run is to stay, as far as the store takes writes now.
 ///
 /// # Errors
 /// The outer one: it has to wait first. The inner one: it is refused, with this text.

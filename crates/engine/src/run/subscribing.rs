@@ -1,5 +1,5 @@
-//! SUBSCRIBE and its relatives with very many names: a few hundred at a time, each in a turn of its own, so that others have
-//! theirs in between. Each name has a reply of its own, which says what is so by then.
+//! SUBSCRIBE and its relatives with very many names: a few hundred at a time, each in a turn of its own, so that others
+//! have theirs in between. Each name has a reply of its own, which says what is so by then.
 //!
 //! Inside a block all names of a command take effect together.
 

@@ -15,11 +15,11 @@ use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Keys that are looked at one by one, of the command that lacks rows, and again of those behind it: that costs an event loop
-/// about what the commands themselves will. A command of more keys is read by one thread.
+/// Keys that are looked at one by one, of the command that lacks rows, and again of those behind it: that costs an
+/// event loop about what the commands themselves will. A command of more keys is read by one thread.
 const KEYS_MAX: usize = 1000;
 
-/// What is to be read.
+/// The rows that are to be read ahead.
 pub(crate) enum Wanted {
     /// All that this command reads.
     Command(Work),
@@ -27,7 +27,7 @@ pub(crate) enum Wanted {
     Key { name: Box<[u8]>, overwritten: bool },
 }
 
-/// Who waits for all of it, and what has come by now.
+/// The reads of one pipeline: the command that waits for all of them, and the rows that have come by now.
 pub(crate) struct Together(Mutex<Gathered>);
 
 struct Gathered {
@@ -44,7 +44,7 @@ impl Together {
         Arc::new(Together(Mutex::new(Gathered { left, pins: Pins::default(), pending })))
     }
 
-    /// One of the reads has ended; with the last one comes the event.
+    /// Notes that one of the reads has ended; the last one makes the event.
     pub fn add(&self, pins: Pins, pending: Option<Box<Pending>>) -> Option<What> {
         let mut gathered = lock(&self.0);
         gathered.pins.add(pins);
@@ -94,13 +94,13 @@ impl Workbench {
         calls: &[Option<Planned<'_>>],
     ) -> Next {
         let Some(store) = engine.store() else {
-            // It is being opened again: there is nothing to look at ahead.
+            // The store is being opened again: there is nothing to look at ahead.
             return self.hold(engine, session, pending, Hindrance::Outside);
         };
         let store = &*store;
         let mut wanted = Vec::new();
         self.add_lacking(store, session, &calls[..1], &mut wanted);
-        // One that has several keys is read key by key, one that has not is read as a whole, below.
+        // A command that has several keys is read key by key, another one as a whole, below.
         let is_split = wanted.len() > 1;
         if !is_split {
             wanted.clear();

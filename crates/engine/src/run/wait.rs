@@ -48,7 +48,7 @@ impl Workbench {
             waiting => waiting,
         };
         let waiting = match waiting {
-            // It looks at its clock, too.
+            // A blocked session looks at its clock, too.
             Waiting::Blocked(held) => {
                 let event = session.event.take();
                 return self.stay_blocked(engine, session, held, event, out);
@@ -87,7 +87,7 @@ impl Workbench {
             (Waiting::Pool, What::Loaded(pending, pins)) => {
                 self.come_back();
                 let mut pins = Box::new(pins);
-                // What came with the first load is still wanted by the commands behind this one.
+                // Rows that came with the first load are still wanted by the commands behind this one.
                 if pending.loads > 1
                     && let Some(earlier) = session.pins.take()
                 {
@@ -166,7 +166,7 @@ impl Workbench {
     /// Runs a pending command.
     ///
     /// # Errors
-    /// It does not run now; what comes next.
+    /// The command does not run now; the error says what the connection does next.
     fn try_pending(
         &mut self,
         engine: &Engine,
@@ -175,7 +175,7 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Result<Next, Next> {
         let Some(store) = engine.store() else {
-            // It is being opened again, and who does that is alone.
+            // The store is being opened again, exclusively.
             return Err(self.hold(engine, session, pending, Hindrance::Outside));
         };
         let mut pending = self.weigh(engine, &store, session, pending, out)?;
@@ -228,7 +228,7 @@ impl Workbench {
         out: &mut Vec<u8>,
     ) -> Result<Box<Pending>, Next> {
         let (writes, grows) = pending.work.writes(&engine.table);
-        // One that was called from a queue goes to its lock: those behind it wait for that.
+        // A command that was called from a queue goes to its lock: those behind it wait for that.
         if writes && !pending.alone && pending.turn == Turn::Newcomer {
             match pressure(store, grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
@@ -260,7 +260,7 @@ impl Workbench {
                 Err(refused) => Err(self.hold(engine, session, pending, Hindrance::Locked(refused))),
             };
         }
-        // What the exclusion was granted for, if anything, is this run.
+        // If the exclusion was granted, it was for this run.
         if std::mem::take(&mut pending.alone) {
             return Ok((pending, Admitted::Alone { _held: AloneHeld::granted(&engine.exclusion) }));
         }
@@ -401,9 +401,9 @@ impl Workbench {
 }
 
 impl Pending {
-    /// Whether it reads one row without a lock: whoever holds the key for long may not have it wait, and a row that was loaded
-    /// is read as one in memory is. One that was called from a queue takes its lock, or those behind it would wait for ever.
-    /// The caller is inside the exclusion.
+    /// Whether it reads one row without a lock: whoever holds the key for long may not have it wait, and a row that was
+    /// loaded is read as one in memory is. One that was called from a queue takes its lock, or those behind it would
+    /// wait for ever. The caller is inside the exclusion.
     fn goes_unlocked(&self, engine: &Engine, store: &Store, database: u32) -> bool {
         !self.needs_locks
             && self.turn == Turn::Newcomer

@@ -1,7 +1,8 @@
-//! What runs as one transaction: a command or a block between MULTI and EXEC, in any of the store's modes.
+//! Runs a command or a block between MULTI and EXEC as one transaction, in any of the store's modes.
 //!
-//! Here is what runs between the two ends of the `protocol`. Getting it admitted (the exclusion, key locks) is the business
-//! of `wait` on event loops and of `pool` elsewhere. The short way, for a single command that nothing holds up, is in `short`.
+//! Here is what runs between the two ends of the `protocol`. Getting it admitted (the exclusion, key locks) is the
+//! business of `wait` on event loops and of `pool` elsewhere. The short way, for a single command that nothing holds
+//! up, is in `short`.
 
 use crate::clients::session::{Block, Pending, Queued, State, Work};
 use crate::clients::statistics::Called;
@@ -20,25 +21,25 @@ use haypile_types::hash;
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
-/// What a piece of work has to be given before it may run.
+/// The locks that a command or a block has to have before it may run.
 #[derive(Default)]
 pub(crate) struct Needs {
     pub claims: Claims,
-    /// It runs while nothing else does; it claims no keys then.
+    /// The run is exclusive; it claims no keys then.
     pub alone: bool,
 }
 
-/// What became of it.
+/// The outcome of a run.
 pub(crate) struct Ran {
     pub reply: Result<Reply, Stop>,
     /// The newest record that the reply depends on.
     pub gate: Index,
     pub buffers: TxnBuffers,
-    /// What a run in `Mode::Load` has read.
+    /// The rows that a run in `Mode::Load` has read.
     pub pins: Pins,
     /// The commands of a block that has run.
     pub called: Vec<Called>,
-    /// It has found nothing, and waits for its keys.
+    /// The command has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
     /// Keys whose locks it lacked.
     pub missing: Vec<Lacking>,
@@ -212,13 +213,13 @@ impl Needs {
 }
 
 impl Block {
-    /// Runs the commands one after the other. A command that its handler refuses leaves nothing of its own, and the others
-    /// stand, as in Redis.
+    /// Runs the commands one after the other. A command that its handler refuses leaves nothing of its own, and the
+    /// others stand, as in Redis.
     ///
     /// # Errors
-    /// A command was stopped by the store: it has to run elsewhere, its changes are too large, they are refused, or a read
-    /// failed. Invariant: then the block as a whole has no effect, because what the other commands did may only be right
-    /// together with what this one was to do.
+    /// A command was stopped by the store: it has to run elsewhere, its changes are too large, they are refused, or a
+    /// read failed. Invariant: then the block as a whole has no effect, because what the other commands did may only be
+    /// right together with what this one was to do.
     fn run(
         &self,
         engine: &Engine,

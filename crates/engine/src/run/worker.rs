@@ -1,7 +1,8 @@
-//! One event loop's part of the engine: what the server drives, and what the loop reuses from command to command.
+//! The part of the engine that belongs to one event loop: what the server drives, and what the loop reuses from command
+//! to command.
 //!
-//! Clients come and go here, and so does what others have for them; each turn of a connection begins here. What a turn does
-//! is in `execute`.
+//! Clients come and go here, and so does what others have for them; each turn of a connection begins here. What a turn
+//! does is in `execute`.
 
 use crate::clients::client::{Client, Peer};
 use crate::clients::inbox::{Inbox, Notice, Wake};
@@ -23,26 +24,26 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One event loop's part of the engine.
+/// The part of the engine that belongs to one event loop.
 pub struct Worker {
     pub(crate) engine: Arc<Engine>,
     pub(crate) desk: Workbench,
 }
 
-/// What one event loop reuses from command to command.
+/// The buffers and counts that an event loop reuses from command to command.
 pub(crate) struct Workbench {
     pub index: usize,
     pub inbox: Arc<Inbox>,
     pub buffers: TxnBuffers,
     pub claims: Claims,
     pub ahead: Ahead,
-    /// What the turns since the last `start_jobs` have left for the I/O pool.
+    /// Jobs for the I/O pool that the turns since the last `start_jobs` have left.
     pub jobs: Vec<Job>,
     /// Sessions that wait for the I/O pool.
     pub on_pool: usize,
     /// The exclusion was entered in this turn.
     inside: bool,
-    /// Who gets which messages.
+    /// The subscriptions of this event loop's clients.
     pub subscribers: Subscribers,
     /// Clients that have gone, whose subscriptions have still to be ended.
     pub departed: VecDeque<Departed>,
@@ -62,7 +63,7 @@ pub(crate) struct Workbench {
     pub limits: Limits,
 }
 
-/// What a turn has done, and what its connection does next.
+/// The result of a turn: what it has consumed, and what its connection does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Bytes of the input that are done with.
@@ -82,8 +83,8 @@ pub enum Next {
     Wait,
     /// Take the next turn, after `Session::wake`, when this time has passed.
     Sleep(Duration),
-    /// Take the next turn when an event for the session has been delivered, or when this time has passed. The client may
-    /// go meanwhile: nothing of it is under way elsewhere.
+    /// Take the next turn when an event for the session has been delivered, or when this time has passed. The client
+    /// may go meanwhile: nothing of it is under way elsewhere.
     Block(Option<Duration>),
     /// Take the next turn when the client has read some of the output.
     Drain,
@@ -97,7 +98,7 @@ pub enum Next {
 pub enum Delivery<'a> {
     /// Something that the client is sent: `Session::push` takes it.
     Push { head: &'a [u8], payload: &'a Arc<Payload>, gate: Index },
-    /// What `Session::deliver_unasked` takes.
+    /// An event for `Session::deliver_unasked`.
     Event(Event),
     /// Its connection is to end.
     Close,
@@ -162,8 +163,8 @@ impl Worker {
         session
     }
 
-    /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called before
-    /// each turn if the inbox has notices.
+    /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called
+    /// before each turn if the inbox has notices.
     pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {
         let desk = &mut self.desk;
         for notice in desk.inbox.take_notices() {
@@ -203,8 +204,8 @@ impl Worker {
         !self.desk.jobs.is_empty()
     }
 
-    /// Hands the I/O pool what the turns have left for it. To be called when the replies of the round have left: to wake a
-    /// thread takes longer than most commands do.
+    /// Hands the I/O pool what the turns have left for it. To be called when the replies of the round have left: to
+    /// wake a thread takes longer than most commands do.
     pub fn start_jobs(&mut self) {
         if self.has_jobs() {
             self.engine.pool.submit_all(&mut self.desk.jobs);
@@ -253,8 +254,8 @@ impl Workbench {
         }
     }
 
-    /// A fresh start for a command's random numbers. Consecutive ones are far apart in the sequence that a transaction makes
-    /// of them.
+    /// A fresh start for a command's random numbers. Consecutive ones are far apart in the sequence that a transaction
+    /// makes of them.
     #[inline]
     pub(crate) fn next_seed(&mut self) -> u64 {
         self.seed = self.seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);

@@ -1,5 +1,5 @@
-//! A server without sockets for tests: one event loop, driven by hand, over a memory base that can pretend to be cold. A
-//! case is data: who says what, and what comes back.
+//! A server without sockets for tests: one event loop, driven by hand, over a memory base that can pretend to be cold.
+//! A case is data: who says what, and what comes back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use haypile_commands::Table;
@@ -101,7 +101,7 @@ pub struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
     pub next: Next,
-    /// It was found to wait for a moment, or for somebody, at this time.
+    /// The time at which the client was found to wait for a moment, or for somebody.
     blocked_at: Option<u64>,
     /// The record that the last message to it depends on.
     pub heard_gate: Index,
@@ -146,7 +146,8 @@ impl Server {
         server
     }
 
-    /// A server that can open its data again; a sender for each open, to let it go on (false) or fail (true), if `gated`.
+    /// A server that can open its data again; a sender for each open, to let it go on (false) or fail (true), if
+    /// `gated`.
     pub fn reopening(gated: bool) -> (Server, Sender<bool>) {
         let server = Server::loading();
         let reopen = Reopen::of(&server.store);
@@ -306,7 +307,7 @@ impl Server {
         String::from_utf8_lossy(&output).replace("\r\n", " ").trim_end().to_owned()
     }
 
-    /// What the client has got by now, after something has come for it.
+    /// Returns what the client has got by now, after something has come for it.
     pub fn reply_so_far(&mut self, client: usize) -> String {
         if self.clients[client].output.is_empty() && self.waits(client) {
             assert!(self.receive(), "client {client} waits for ever");
@@ -316,7 +317,7 @@ impl Server {
         String::from_utf8_lossy(&output).into_owned()
     }
 
-    /// What the client has got by now, without waiting for more.
+    /// Returns what the client has got by now, without waiting for more.
     pub fn reply_of_what_ran(&mut self, client: usize) -> String {
         let output = std::mem::take(&mut self.clients[client].output);
         String::from_utf8_lossy(&output).replace("\r\n", " ").trim_end().to_owned()

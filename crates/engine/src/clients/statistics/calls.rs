@@ -1,15 +1,15 @@
-//! What each event loop counts of each command: how often it was called, how long that took and how it ended. Plain words
+//! The counts of each command, by event loop: how often it was called, how long that took and how it ended. Plain words
 //! that only the loop writes, as in `counters`.
 
 use crate::clients::statistics::counters::{Count, Histogram};
 use haypile_commands::CommandId;
 use std::sync::OnceLock;
 
-/// One event loop's numbers of all commands, by id.
+/// An event loop's counts of all commands, by id.
 #[derive(Default)]
 pub struct Calls(Box<[OfCommand]>);
 
-/// One event loop's numbers of one command.
+/// An event loop's counts of one command.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct OfCommand {
@@ -17,7 +17,7 @@ pub struct OfCommand {
     pub calls: Count,
     /// From the moment when it came up to the moment when its reply was made: with what it waited for, but for the log.
     pub ns: Count,
-    /// It was not run: a wrong number of arguments, no memory.
+    /// Calls that were not run: a wrong number of arguments, no memory.
     pub rejected: Count,
     pub failed: Count,
     /// In nanoseconds, until the reply could leave. Most commands never run on most loops.
@@ -25,7 +25,7 @@ pub struct OfCommand {
 }
 
 impl Calls {
-    /// Of commands whose ids are below `ids`.
+    /// Makes the counts of commands whose ids are below `ids`.
     pub fn new(ids: usize) -> Calls {
         Calls((0..ids).map(|_| OfCommand::default()).collect())
     }

@@ -1,5 +1,5 @@
-//! The clock of statistics: ticks of the processor where they can be trusted, which cost less than half of a look at the
-//! system's clock, and that where they cannot. It tells how long things took, never what time it is.
+//! The clock of statistics: ticks of the processor where they can be trusted, which cost less than half of a look at
+//! the system's clock, and that where they cannot. It tells how long things took, never what time it is.
 
 /// A moment of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

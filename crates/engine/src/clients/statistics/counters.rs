@@ -1,5 +1,5 @@
-//! What each event loop counts: plain words that only it writes, on cache lines of its own, summed up when INFO asks.
-//! Also the histogram of reply times. Nothing here is shared on the hot path.
+//! The counters of each event loop: plain words that only the loop writes, on cache lines of its own, summed up when
+//! INFO asks. Also the histogram of reply times. Nothing here is shared on the hot path.
 
 use crate::clients::statistics::{Calls, Rounds};
 use crate::sync::lower_bytes;
@@ -44,7 +44,7 @@ impl Count {
     }
 }
 
-/// One event loop's numbers.
+/// An event loop's counters.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Counters {
@@ -72,9 +72,10 @@ pub struct Counters {
     pub slowed: Count,
     /// Replies that had to wait for the log after the tick.
     pub gate_waits: Count,
-    /// From the moment when a command's bytes were read to the moment when its reply was written: commands that ran inline.
+    /// From the moment when a command's bytes were read to the moment when its reply was written: commands that ran
+    /// inline.
     pub inline_us: Histogram,
-    /// The same, for commands that waited for the disk, a lock or their turn.
+    /// Reply times of commands that waited for the disk, a lock or their turn.
     pub waited_us: Histogram,
     /// How long commands waited for what, in nanoseconds, by `Wait`.
     pub(crate) waits_ns: [Histogram; 6],
@@ -83,7 +84,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Of commands whose ids are below `ids`.
+    /// Makes counters with those of commands whose ids are below `ids`.
     pub fn new(ids: usize) -> Counters {
         Counters { commands_by_id: Calls::new(ids), ..Counters::default() }
     }
@@ -133,7 +134,7 @@ const BUCKETS: usize = 38 * STEPS;
 #[derive(Debug)]
 pub struct Histogram {
     counts: Box<[Count]>,
-    /// Of all values.
+    /// The sum of all values.
     sum: Count,
 }
 
@@ -189,7 +190,7 @@ impl Distribution {
         self.sum = self.sum.wrapping_add(histogram.sum.get());
     }
 
-    /// Of all values.
+    /// The sum of all values.
     pub fn sum(&self) -> u64 {
         self.sum
     }

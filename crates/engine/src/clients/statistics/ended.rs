@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     #[default]
     Done,
     Failed,
-    /// It was not run.
+    /// The command was not run.
     Rejected,
     /// EXEC will run it.
     Queued,

@@ -5,8 +5,8 @@ use haypile_resp::Reply;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-/// Redis's bound: kinds beyond it are counted together only, in `total_error_replies`, until CONFIG RESETSTAT. Otherwise
-/// whoever makes up errors would make INFO as long as they like.
+/// Redis's bound: kinds beyond it are counted together only, in `total_error_replies`, until CONFIG RESETSTAT.
+/// Otherwise whoever makes up errors would make INFO as long as they like.
 const KINDS_MAX: usize = 128;
 
 /// Words that begin an error are shown up to here.

@@ -1,11 +1,11 @@
 //! How long things take, and for whom: commands by name, errors by kind, the slow log, the events of LATENCY.
 //!
-//! What is counted for every command is in `calls`, one part for each event loop; all else here is shared, and touched only
+//! The counts of every command are in `calls`, one part for each event loop; all else here is shared, and touched only
 //! when something took long or failed. When a command is counted is decided in `run::settle`.
 //!
-//! A command's time begins when it comes up: when the one before it in its pipeline has ended. It ends, for
-//! `# Commandstats`, when its reply is made, and for everything else when the reply is durable and may leave. What it waited
-//! for in between (`Wait`) is part of it.
+//! A command's time begins when it comes up: when the one before it in its pipeline has ended. It ends, for `#
+//! Commandstats`, when its reply is made, and for everything else when the reply is durable and may leave. What it
+//! waited for in between (`Wait`) is part of it.
 
 mod calls;
 mod clock;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What all event loops share.
+/// The statistics that all event loops share.
 #[derive(Default)]
 pub(crate) struct Statistics {
     pub clock: Clock,

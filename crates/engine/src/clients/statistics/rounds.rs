@@ -1,14 +1,15 @@
-//! The rounds of an event loop: how many, how long they took and how many commands ran in one, as `eventloop_...` of INFO.
+//! The rounds of an event loop: how many, how long they took and how many commands ran in one, as `eventloop_...` of
+//! INFO.
 //!
-//! A round begins when the loop wakes up or when the round before it has ended, and ends when its replies have left or when
-//! the loop goes to sleep: sleep is no part of it. It costs looks at the clock once a round, not for each command. Only the
-//! event loop writes these numbers.
+//! A round begins when the loop wakes up or when the round before it has ended, and ends when its replies have left or
+//! when the loop goes to sleep: sleep is no part of it. It costs looks at the clock once a round, not for each command.
+//! Only the event loop writes these numbers.
 
 use super::clock::{Clock, Moment};
 use crate::clients::statistics::counters::Count;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One event loop's numbers.
+/// An event loop's counts of its rounds.
 #[derive(Default)]
 pub struct Rounds {
     pub count: Count,
@@ -33,7 +34,8 @@ impl Rounds {
         self.has_just_begun.store(true, Ordering::Relaxed);
     }
 
-    /// The replies of the round have left, and the next round begins. `commands` is how many have begun since the start.
+    /// The replies of the round have left, and the next round begins. `commands` is how many have begun since the
+    /// start.
     pub(crate) fn end(&self, clock: &Clock, commands: u64) {
         self.has_just_begun.store(false, Ordering::Relaxed);
         self.count.add(1);

@@ -1,7 +1,7 @@
 //! The slow log: the last commands that made their users wait for long, as SLOWLOG GET shows them.
 //!
-//! An entry has Redis's six fields. Where the time went is told beside it, by id, in `INFO slowlog`: a seventh field would
-//! break clients that read six.
+//! An entry has Redis's six fields. Where the time went is told beside it, by id, in `INFO slowlog`: a seventh field
+//! would break clients that read six.
 
 use super::spent::Spent;
 use haypile_commands::host::SlowCall;
@@ -47,7 +47,7 @@ fn cut(arg: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Who called.
+/// The client that called.
 pub(crate) struct Caller<'a> {
     pub address: &'a str,
     pub name: &'a [u8],

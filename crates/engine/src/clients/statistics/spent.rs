@@ -1,9 +1,9 @@
-//! What a command waited for, and for how long.
+//! The waits of a command, and how long each took.
 
 use super::clock::{Clock, Moment};
 use haypile_commands::CommandId;
 
-/// What a command can wait for. What is left of its time, it ran.
+/// The kinds of waits. The rest of a command's time is its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Its turn: others had the I/O pool, or a command that has to be alone ran.
@@ -12,9 +12,9 @@ pub enum Wait {
     Disk,
     /// A key that others had locked.
     Lock,
-    /// It was slowed, because the flush was behind.
+    /// A write stall: the flush was behind.
     Stall,
-    /// It ran on the I/O pool, with its own reads from the disk.
+    /// The run on the I/O pool, with its own reads from the disk.
     Pool,
     /// The log: its reply was made, and held back until its records were durable.
     Gate,
@@ -34,7 +34,7 @@ impl Wait {
         }
     }
 
-    /// What LATENCY calls it.
+    /// Returns the name that LATENCY shows.
     pub fn event(self) -> &'static str {
         match self {
             Wait::Queue => "command-queue",
@@ -60,7 +60,7 @@ impl Spent {
         self.0[wait as usize]
     }
 
-    /// What was waited for at all, with its time.
+    /// Returns each wait that took any time, with its time.
     pub fn iter(&self) -> impl Iterator<Item = (Wait, u64)> {
         Wait::ALL.into_iter().map(|wait| (wait, self.ns(wait))).filter(|(_, ns)| *ns > 0)
     }
@@ -69,13 +69,13 @@ impl Spent {
 /// The time of a command that did not end at once.
 #[derive(Default)]
 pub(crate) struct Timed {
-    /// None until it is known that its first run has not ended it.
+    /// `None` until it is known that the command's first run has not ended it.
     pub command: Option<CommandId>,
     /// When it came up.
     pub started: Moment,
     /// For the slow log, if there is one.
     pub shown: Option<super::Shown>,
-    /// What it waits for now, and since when.
+    /// The wait under way, and its beginning.
     wait: Option<(Wait, Moment)>,
     pub spent: Spent,
     /// Nanoseconds that are the client's: it did not read the reply, or wanted it to be held back.
@@ -90,7 +90,7 @@ impl Timed {
         self.wait = Some((wait, now));
     }
 
-    /// What it waited for has come. Who did it on the I/O pool had begun at `begun`; before that it was queued, or, if
+    /// Ends the wait under way. A job of the I/O pool began at `begun`; before that it was queued, or, if
     /// `locked`, its keys were.
     pub fn end(&mut self, clock: &Clock, begun: Option<Moment>, locked: bool) {
         let Some((wait, since)) = self.wait.take() else { return };

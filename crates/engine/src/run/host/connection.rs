@@ -43,7 +43,8 @@ impl Connection for Desk<'_, '_> {
 }
 
 impl Desk<'_, '_> {
-    /// Makes a change of the session in the state that the run works on, where the commands behind it in the same block see it.
+    /// Makes a change of the session in the state that the run works on, where the commands behind it in the same block
+    /// see it.
     pub(super) fn change_session(&mut self, change: SessionChange) {
         let state = &mut *self.state;
         match change {

@@ -1,9 +1,8 @@
 //! The traits of `commands::host` for session commands: a session's state and the engine behind it, a file per subject.
 //!
-//! The traits only ask. What commands return as acts changes the state at once, as far as it is the session's own, and is
-//! noted there otherwise, because a run may be dropped. Which state that is (the session's own, or the copy that a block
-//! runs on) is up to the caller.
-//! What INFO shows is in `info`.
+//! The traits only ask. What commands return as acts changes the state at once, as far as it is the session's own, and
+//! is noted there otherwise, because a run may be dropped. Which state that is (the session's own, or the copy that a
+//! block runs on) is up to the caller. The pages of INFO are in `info`.
 
 mod clients;
 mod config;
@@ -37,8 +36,8 @@ pub(crate) struct Desk<'a, 's> {
 }
 
 impl Desk<'_, '_> {
-    /// Makes the changes of the session that a command has returned, and notes its other acts, which are carried out when the
-    /// run has taken effect. Returns the reply.
+    /// Makes the changes of the session that a command has returned, and notes its other acts, which are carried out
+    /// when the run has taken effect. Returns the reply.
     ///
     /// # Errors
     /// The act cannot be carried out, or a thread that may wait has to run the command.

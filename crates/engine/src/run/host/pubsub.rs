@@ -53,8 +53,8 @@ impl PubSub for Desk<'_, '_> {
 }
 
 impl Desk<'_, '_> {
-    /// Adds to an audience the subscriptions that the client has begun in the block under way, and no longer counts those that
-    /// it has ended there.
+    /// Adds to an audience the subscriptions that the client has begun in the block under way, and no longer counts
+    /// those that it has ended there.
     fn add_own(&self, kind: Channels, channel: &[u8], audience: &mut Audience) {
         let mut ended = 0;
         for effect in &self.state.effects {
