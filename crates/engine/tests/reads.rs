@@ -40,7 +40,7 @@ const CALLS: &str = "
     wait 0 1
 ";
 
-/// What the data are beside those that are large.
+/// The data beside the keys that are large.
 const PREPARED: &str = "
     SET deadline v EX 100000|PFADD hll a b c|PFADD cold a b|RPUSH list2 x|SADD set2 m:1 x|ZADD zset2 2 m:1 3 x
     XGROUP CREATE stream group 0|XREADGROUP GROUP group c COUNT 10 STREAMS stream >|HSET expiring a 1 gone 2|HPEXPIRE expiring 1 FIELDS 1 gone

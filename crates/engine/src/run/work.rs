@@ -195,7 +195,7 @@ impl Work {
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }
     }
 
-    /// What a run in this place leaves behind.
+    /// Returns which part of a run in this place stays when it has come to its end.
     fn keeps(place: Place<'_>) -> Keeps {
         if matches!(place, Place::Rehearsal) { Keeps::DryRun } else { Keeps::Effects }
     }
