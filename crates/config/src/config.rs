@@ -13,7 +13,7 @@ use crate::special::{Bind, Limit, addresses_of, limits_of};
 use crate::value::Value;
 use crate::values::Values;
 
-/// The directives of `Config::encoding_limits`, in its order.
+/// The directives of `Config::encoding_limits`.
 pub const ENCODING_LIMITS: [&str; 10] = [
     "hash-max-listpack-entries",
     "hash-max-listpack-value",
@@ -53,8 +53,8 @@ pub struct Config {
     pub pubsub_output_limit: Limit,
     /// The letters of `notify-keyspace-events`.
     pub keyspace_events: Vec<u8>,
-    /// The bounds up to which Redis holds collections compactly: [`ENCODING_LIMITS`].
-    pub encoding_limits: [i64; ENCODING_LIMITS.len()],
+    /// The bounds up to which Redis holds collections compactly, each with its directive.
+    pub encoding_limits: [(&'static str, i64); ENCODING_LIMITS.len()],
     /// Empty = clients need no password.
     pub requirepass: Vec<u8>,
 
@@ -247,9 +247,9 @@ impl Config {
         let limits = limits_of(fields.value("client-output-buffer-limit"));
         let daemonize = fields.bool("daemonize");
         // CONFIG SET reads this directive by itself.
-        fields.choice("enable-protected-configs");
+        fields.printed("enable-protected-configs");
         // `durability` follows this directive.
-        fields.choice("appendfsync");
+        fields.printed("appendfsync");
         Config {
             port: fields.int("port"),
             bind: addresses_of(fields.value("bind")),
@@ -267,21 +267,21 @@ impl Config {
             replica_output_limit: limits[1],
             pubsub_output_limit: limits[2],
             keyspace_events: fields.text("notify-keyspace-events"),
-            encoding_limits: ENCODING_LIMITS.map(|name| fields.count(name)),
+            encoding_limits: ENCODING_LIMITS.map(|name| (name, fields.count(name))),
             requirepass: fields.text("requirepass"),
             databases: fields.int("databases"),
             daemonize,
-            supervised: supervised_of(fields.choice("supervised")),
-            debug_command: protected_of(fields.choice("enable-debug-command")),
+            supervised: fields.choice("supervised", SUPERVISED),
+            debug_command: fields.choice("enable-debug-command", PROTECTED),
             pidfile: below_dir(fields.path("pidfile")).or_else(|| daemonize.then(|| PIDFILE_OF_DAEMON.into())),
-            loglevel: log_level_of(fields.choice("loglevel")),
+            loglevel: fields.choice("loglevel", LOG_LEVELS),
             logfile: below_dir(fields.path("logfile")),
-            log_format: if fields.choice("log-format") == 0 { LogFormat::Human } else { LogFormat::Json },
+            log_format: fields.choice("log-format", LOG_FORMATS),
             renames: renames.to_vec(),
             workers: fields.int("workers"),
             io_pool: fields.int("io-pool"),
-            engine: if fields.choice("engine") == 0 { Engine::RocksDb } else { Engine::Memory },
-            durability: if fields.choice("durability") == 0 { Durability::Os } else { Durability::Fsync },
+            engine: fields.choice("engine", ENGINES),
+            durability: fields.choice("durability", DURABILITIES),
             log_segment_bytes: fields.bytes("log-segment-size"),
             log_retention_bytes: fields.bytes("log-retention-size"),
             log_retention_age_s: fields.int("log-retention-age"),
@@ -290,7 +290,7 @@ impl Config {
             row_cache_size: fields.size("row-cache-size"),
             block_cache_size: fields.size("block-cache-size"),
             txn_bytes_max: fields.bytes("txn-bytes-max"),
-            compression: compression_of(fields.choice("compression")),
+            compression: fields.choice("compression", COMPRESSIONS),
             direct_reads: fields.bool("direct-reads"),
             blind_set: fields.bool("blind-set"),
             backups_keep: fields.int("backups-keep"),
@@ -318,44 +318,25 @@ impl Config {
     }
 }
 
-/// The supervisor, by its place among the choices of the table.
-fn supervised_of(choice: u32) -> Supervised {
-    match choice {
-        1 => Supervised::Upstart,
-        2 => Supervised::Systemd,
-        3 => Supervised::Auto,
-        _ => Supervised::No,
-    }
-}
-
-/// Whom a command of `enable-*-command` is open to, by its place among the choices of the table.
-fn protected_of(choice: u32) -> Protected {
-    match choice {
-        1 => Protected::Yes,
-        2 => Protected::Local,
-        _ => Protected::No,
-    }
-}
-
-/// The level of log lines, by its place among the choices of the table.
-fn log_level_of(choice: u32) -> LogLevel {
-    match choice {
-        0 => LogLevel::Debug,
-        1 => LogLevel::Verbose,
-        2 => LogLevel::Notice,
-        3 => LogLevel::Warning,
-        _ => LogLevel::Nothing,
-    }
-}
-
-/// How the base compresses, by its place among the choices of the table.
-fn compression_of(choice: u32) -> Compression {
-    match choice {
-        0 => Compression::Lz4,
-        1 => Compression::Zstd,
-        _ => Compression::None,
-    }
-}
+const SUPERVISED: &[(&str, Supervised)] = &[
+    ("upstart", Supervised::Upstart),
+    ("systemd", Supervised::Systemd),
+    ("auto", Supervised::Auto),
+    ("no", Supervised::No),
+];
+const PROTECTED: &[(&str, Protected)] = &[("no", Protected::No), ("yes", Protected::Yes), ("local", Protected::Local)];
+const LOG_LEVELS: &[(&str, LogLevel)] = &[
+    ("debug", LogLevel::Debug),
+    ("verbose", LogLevel::Verbose),
+    ("notice", LogLevel::Notice),
+    ("warning", LogLevel::Warning),
+    ("nothing", LogLevel::Nothing),
+];
+const LOG_FORMATS: &[(&str, LogFormat)] = &[("human", LogFormat::Human), ("json", LogFormat::Json)];
+const ENGINES: &[(&str, Engine)] = &[("rocksdb", Engine::RocksDb), ("memory", Engine::Memory)];
+const DURABILITIES: &[(&str, Durability)] = &[("os", Durability::Os), ("fsync", Durability::Fsync)];
+const COMPRESSIONS: &[(&str, Compression)] =
+    &[("lz4", Compression::Lz4), ("zstd", Compression::Zstd), ("none", Compression::None)];
 
 /// Reads values by name and type. A wrong type is a mistake in this file; the test below reads them all.
 struct Fields<'a> {
@@ -427,11 +408,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn choice(&mut self, name: &'static str) -> u32 {
-        match self.value(name) {
-            Value::Choice(number) => *number,
-            other => unreachable!("{name} is a choice, not {other:?}"),
-        }
+    /// Returns what the word of a choice stands for.
+    fn choice<T: Copy>(&mut self, name: &'static str, meanings: &[(&str, T)]) -> T {
+        let word = self.printed(name);
+        let meaning = meanings.iter().find(|(of, _)| *of == word);
+        meaning.unwrap_or_else(|| unreachable!("each word of {name} has a meaning, {word} too")).1
     }
 
     fn percentiles(&mut self, name: &'static str) -> Vec<f64> {
@@ -470,6 +451,7 @@ pub(crate) fn path_bytes(path: &Path) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Kind;
     use crate::table::{self, Class};
 
     #[test]
@@ -479,6 +461,26 @@ mod tests {
         Config::read(&mut fields, &[]);
         let used: BTreeSet<&str> = table::rows().filter(|row| row.class == Class::Used).map(|row| row.name).collect();
         assert_eq!(fields.seen, used);
+    }
+
+    #[test]
+    fn each_word_of_a_choice_has_a_meaning_of_its_own() {
+        for row in table::rows().filter(|row| row.class == Class::Used) {
+            let Kind::Choice(words) = row.kind else { continue };
+            let configs = words.iter().map(|(_, number)| {
+                let mut values = Values::defaults();
+                values.put(table::find(row.name.as_bytes()).unwrap(), Value::Choice(*number));
+                Config::from_values(&values, &[])
+            });
+            let configs: Vec<Config> = configs.collect();
+            // These are read by name where they are used, or by another directive.
+            if ["enable-protected-configs", "appendfsync"].contains(&row.name) {
+                continue;
+            }
+            for (at, config) in configs.iter().enumerate() {
+                assert!(!configs[..at].contains(config), "{}: {:?}", row.name, words[at]);
+            }
+        }
     }
 
     #[test]

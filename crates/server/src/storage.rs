@@ -215,22 +215,27 @@ pub fn apply_all(engine: &Engine, store: &Store) {
     apply_encoding_limits(store, &config);
 }
 
-/// The limits of the directives of collections' encodings, in the order of the configuration.
-const LIMITS: [EncodingLimit; ENCODING_LIMITS.len()] = [
-    EncodingLimit::HashEntries,
-    EncodingLimit::HashValue,
-    EncodingLimit::ListSize,
-    EncodingLimit::SetIntsetEntries,
-    EncodingLimit::SetEntries,
-    EncodingLimit::SetValue,
-    EncodingLimit::ZsetEntries,
-    EncodingLimit::ZsetValue,
-    EncodingLimit::StreamNodeEntries,
-    EncodingLimit::HllSparseBytes,
-];
-
 fn apply_encoding_limits(store: &Store, config: &Config) {
-    LIMITS.into_iter().zip(config.encoding_limits).for_each(|(limit, value)| store.encoding_limits.set(limit, value));
+    for (name, value) in config.encoding_limits {
+        store.encoding_limits.set(encoding_limit_of(name), value);
+    }
+}
+
+/// The limit that a directive of the collections' encodings sets.
+fn encoding_limit_of(name: &str) -> EncodingLimit {
+    match name {
+        "hash-max-listpack-entries" => EncodingLimit::HashEntries,
+        "hash-max-listpack-value" => EncodingLimit::HashValue,
+        "list-max-listpack-size" => EncodingLimit::ListSize,
+        "set-max-intset-entries" => EncodingLimit::SetIntsetEntries,
+        "set-max-listpack-entries" => EncodingLimit::SetEntries,
+        "set-max-listpack-value" => EncodingLimit::SetValue,
+        "zset-max-listpack-entries" => EncodingLimit::ZsetEntries,
+        "zset-max-listpack-value" => EncodingLimit::ZsetValue,
+        "stream-node-max-entries" => EncodingLimit::StreamNodeEntries,
+        "hll-sparse-max-bytes" => EncodingLimit::HllSparseBytes,
+        _ => unreachable!("{name} is no directive of an encoding"),
+    }
 }
 
 fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
