@@ -1,36 +1,37 @@
 //! When a key was used last, or how often: four bytes beside each row in memory, for OBJECT IDLETIME and OBJECT FREQ.
 //!
-//! Which of the two is noted is up to `maxmemory-policy`, as in Redis. A lookup stamps the row that it has found
-//! anyway, and only where the stamp changes: once a second at most for times, so that readers of a hot key do not take
-//! its cache line from each other. Nothing of this is stored. What a transaction does with stamps is in `accesses`.
+//! `maxmemory-policy` decides which of the two is noted, as in Redis. A lookup stamps the row that it has found anyway,
+//! and only where the stamp changes: for times, once a second at most, so that readers of a hot key do not take its
+//! cache line from each other. Stamps are never stored. Module `accesses` holds the uses that transactions make of
+//! stamps.
 
 use crate::random::next_random;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What a stamp says: a time in seconds, or, with the first bit set, the minute of the last use and a count, as in
+/// The content of a stamp: a time in seconds, or, with the first bit set, the minute of the last use and a count, as in
 /// Redis's LFU: `1: u1 | 0: u7 | minute: u16 | count: u8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(u32);
 
 const COUNTS: u32 = 1 << 31;
 
-/// The count of a key that is new, so that it is not taken for one that nobody uses.
+/// The count of a new key, so that the key is not taken for an unused one.
 const COUNT_AT_FIRST: u8 = 5;
 
-/// Of two times, neither says which century it is from: what would be this far ahead lies behind, or the clock was set
+/// A time does not say which century it is from: a time that seems this far ahead lies behind, or the clock was set
 /// back.
 const AHEAD_FROM_S: u32 = COUNTS / 2;
 
 const MINUTE_MS: u64 = 60_000;
 
 impl Access {
-    /// Used at a time.
+    /// Returns the access of a key used at a time.
     #[inline]
     pub fn at(now_ms: u64) -> Access {
         Access((now_ms / 1000) as u32 & !COUNTS)
     }
 
-    /// Used at a time, as often as a count says.
+    /// Returns the access of a key used at a time, as often as a count says.
     pub fn counted(now_ms: u64, count: u8) -> Access {
         Access(COUNTS | u32::from(minute(now_ms)) << 8 | u32::from(count))
     }
@@ -43,7 +44,7 @@ impl Access {
         (self.0 >> 8) as u16
     }
 
-    /// Since the last use; of a key that was counted, in whole minutes.
+    /// Returns the seconds since the last use; of a key that was counted, in whole minutes.
     pub fn idle_s(self, now_ms: u64) -> u64 {
         if self.is_count() {
             return u64::from(minute(now_ms).wrapping_sub(self.last_minute())) * 60;
@@ -55,7 +56,7 @@ impl Access {
         }
     }
 
-    /// How often the key is used, on a scale of logarithms: one less for each `decay_minutes` without a use.
+    /// Returns how often the key is used, on a scale of logarithms: one less for each `decay_minutes` without a use.
     fn count(self, now_ms: u64, decay_minutes: u32) -> u8 {
         let count = if self.is_count() { self.0 as u8 } else { COUNT_AT_FIRST };
         let idle_minutes = self.idle_s(now_ms) / 60;
@@ -63,12 +64,12 @@ impl Access {
         count.saturating_sub(u8::try_from(decayed).unwrap_or(u8::MAX))
     }
 
-    /// As the low bits of a number, where DEBUG OBJECT shows it: Redis's field has 24.
+    /// Returns the access as the low bits of a number, where DEBUG OBJECT shows it: Redis's field has 24.
     pub fn low_bits(self) -> u32 {
         self.0 & 0xff_ffff
     }
 
-    /// The later one of two that were noted of a key in different places.
+    /// Returns the later one of two accesses that were noted of a key in different places.
     fn later(self, other: Access, now_ms: u64) -> Access {
         match (self.idle_s(now_ms), other.idle_s(now_ms)) {
             (idle, others) if idle != others => {
@@ -84,17 +85,17 @@ impl Access {
     }
 }
 
-/// The 16 bits of minutes that a count has room for.
+/// Returns the 16 bits of minutes that a count has room for.
 fn minute(now_ms: u64) -> u16 {
     (now_ms / MINUTE_MS) as u16
 }
 
-/// An access as it stands beside a row. Who holds no latch may stamp it, too: of two at once, one wins.
+/// An access as it stands beside a row. A reader without the latch may stamp it, too: of two stamps at once, one wins.
 #[derive(Debug)]
 pub struct Stamp(AtomicU32);
 
 impl Stamp {
-    /// Of a row that has no use for it.
+    /// The access of a row that is not a key's.
     pub const UNUSED: Access = Access(0);
 
     #[inline]
@@ -107,7 +108,7 @@ impl Stamp {
         Access(self.0.load(Ordering::Relaxed))
     }
 
-    /// Stores it only where it changes something.
+    /// Stores an access, but only where it changes something.
     #[inline]
     pub fn set(&self, access: Access) {
         if self.get() != access {
@@ -115,13 +116,13 @@ impl Stamp {
         }
     }
 
-    /// The row was found.
+    /// Leaves a lookup's trace on the row that it found.
     #[inline]
     pub fn touch(&self, touch: &Touch<'_>) {
         self.set(touch.on(self.get()));
     }
 
-    /// Another place has noted something of the same key.
+    /// Takes over what another place has noted of this stamp's key.
     pub fn merge(&self, access: Access, now_ms: u64) {
         self.set(self.get().later(access, now_ms));
     }
@@ -133,7 +134,7 @@ impl Clone for Stamp {
     }
 }
 
-/// What a lookup leaves on the row that it finds.
+/// The trace that a lookup leaves on the row that it finds.
 #[derive(Clone, Copy)]
 pub enum Touch<'p> {
     Nothing,
@@ -150,7 +151,7 @@ pub struct Counting<'p> {
 }
 
 impl Touch<'_> {
-    /// Before each lookup: it draws for itself.
+    /// Draws a random number for the next lookup.
     #[inline]
     pub fn draw(&mut self) {
         if let Touch::Count(counting) = self {
@@ -158,7 +159,7 @@ impl Touch<'_> {
         }
     }
 
-    /// What it makes of what was noted before.
+    /// Returns the access after this use, given the one before.
     #[inline]
     pub fn on(&self, before: Access) -> Access {
         match self {
@@ -170,20 +171,20 @@ impl Touch<'_> {
 }
 
 impl Counting<'_> {
-    /// The higher the count, the less likely is one more: Redis's scale.
+    /// Returns the access after one more use: the higher the count, the less likely it grows (Redis's scale).
     #[cold]
     fn used(&self, before: Access) -> Access {
         let now_ms = u64::from(self.now_s) * 1000;
         let count = self.policy.frequency(before, now_ms);
         let above = u64::from(count.saturating_sub(COUNT_AT_FIRST));
-        // One in so many.
+        // The count grows once in so many uses.
         let odds = above * u64::from(self.policy.log_factor.load(Ordering::Relaxed)) + 1;
         let rises = (u128::from(self.random) * u128::from(odds)) >> 32 == 0;
         Access::counted(now_ms, count.saturating_add(rises.into()))
     }
 }
 
-/// What the configuration asks to be noted.
+/// The part of the configuration that says what is noted.
 pub struct AccessPolicy {
     counts: AtomicBool,
     log_factor: AtomicU32,
@@ -201,18 +202,18 @@ impl Default for AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Whether `maxmemory-policy` is one that counts how often keys are used, from now on. What was noted before stands
-    /// for what it says of the other: a time for its minute and the count of a new key, a count for its minute.
+    /// Sets whether `maxmemory-policy` is one that counts how often keys are used. An access of the other kind, noted
+    /// before, stays as far as it goes: a time counts as its minute with the count of a new key, a count as its minute.
     pub fn set_counts(&self, counts: bool) {
         self.counts.store(counts, Ordering::Relaxed);
     }
 
-    /// `lfu-log-factor`, from now on.
+    /// Sets `lfu-log-factor`.
     pub fn set_log_factor(&self, factor: u32) {
         self.log_factor.store(factor, Ordering::Relaxed);
     }
 
-    /// `lfu-decay-time`, from now on; 0 is never.
+    /// Sets `lfu-decay-time`; 0 is never.
     pub fn set_decay_minutes(&self, minutes: u32) {
         self.decay_minutes.store(minutes, Ordering::Relaxed);
     }
@@ -222,7 +223,7 @@ impl AccessPolicy {
         self.counts.load(Ordering::Relaxed)
     }
 
-    /// What lookups of a transaction note.
+    /// Returns the trace that lookups of a transaction leave.
     #[inline]
     pub(crate) fn touch(&self, now_ms: u64, seed: u64) -> Touch<'_> {
         if self.counts() { self.counting(now_ms, seed) } else { Touch::Time(Access::at(now_ms)) }
@@ -233,12 +234,12 @@ impl AccessPolicy {
         Touch::Count(Counting { policy: self, now_s: (now_ms / 1000) as u32, random: (seed ^ seed >> 32) as u32 })
     }
 
-    /// Of a key that has just come to be, or into memory.
+    /// Returns the access of a key that has just come to be, or into memory.
     pub(crate) fn fresh(&self, now_ms: u64) -> Access {
         if self.counts() { Access::counted(now_ms, COUNT_AT_FIRST) } else { Access::at(now_ms) }
     }
 
-    /// OBJECT FREQ.
+    /// Returns what OBJECT FREQ replies.
     pub(crate) fn frequency(&self, access: Access, now_ms: u64) -> u8 {
         access.count(now_ms, self.decay_minutes.load(Ordering::Relaxed))
     }
@@ -271,7 +272,7 @@ mod tests {
         policy
     }
 
-    /// The count after so many uses.
+    /// Returns the count after so many uses.
     fn used(policy: &AccessPolicy, uses: u64) -> u8 {
         let stamp = Stamp::new(Access::counted(NOW_MS, COUNT_AT_FIRST));
         let mut touch = policy.touch(NOW_MS, 7);

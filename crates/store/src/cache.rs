@@ -1,6 +1,6 @@
 //! The row cache: rows read from the base, present or absent, weighed in bytes, kept by S3-FIFO so that a scan does not
-//! wash out what is hot. A miss takes the guard, reads the base *after* that, and fills; only the flush touches it
-//! otherwise, and an entry or a racing fill that the flush made stale is killed by `remove`.
+//! wash out what is hot. A miss takes the guard, reads the base *after* that, and fills; otherwise only the flush
+//! touches the cache. An entry or a racing fill that the flush made stale is killed by `remove`.
 
 use crate::access::{Access, Stamp, Touch};
 use crate::memtable::Table;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What the base said of a row: `None` is absent.
+/// A row as the base has it: `None` is absent.
 pub type CachedRow = Option<Value>;
 
 /// Bytes an entry takes besides key and value: the cache's slot and index, two blocks' counters.
 const ENTRY_BYTES: u64 = 112;
 
-/// Average entry assumed when the cache sizes its index.
+/// The size of an average entry, by which the cache sizes its index.
 const ENTRY_BYTES_GUESS: u64 = 256;
 
 /// A row's key with the stamp of its last use, which takes the room that a vector's capacity would.
@@ -44,8 +44,8 @@ impl Hash for CachedKey {
     }
 }
 
-/// A row that is looked for. Whoever finds it stands in front of its stamp, under the cache's own lock: `found` is
-/// called there, so that a stamp costs no lookup of its own.
+/// A row that is looked for. The cache calls `found` with the row's stamp under its own lock, so that a stamp costs no
+/// lookup of its own.
 struct Asked<'a, F: Fn(&Stamp)> {
     row: &'a [u8],
     found: F,
@@ -83,29 +83,30 @@ type Inner = Cache<CachedKey, CachedRow, ByBytes, DefaultHashBuilder, Lifecycle>
 /// The right to fill one row.
 pub type Fill<'a> = PlaceholderGuard<'a, CachedKey, CachedRow, ByBytes, DefaultHashBuilder, Lifecycle>;
 
-/// What a look into the cache gives.
+/// The result of a look into the cache.
 pub enum Cached<'a> {
     Hit(CachedRow),
-    /// Read the base, then fill.
+    /// The row is not cached: the caller reads the base, then fills.
     Miss(Fill<'a>),
-    /// Somebody else is filling, or the cache is off: read the base and leave it at that.
+    /// Another thread is filling, or the cache is off: the caller reads the base, and does not fill.
     Elsewhere,
 }
 
 pub struct RowCache {
     inner: Inner,
-    /// Whether it is looked into and filled. The flush corrects it all the same: a fill may be under way.
+    /// Whether the cache is read and filled. The flush corrects it all the same: a fill may be in flight.
     is_on: AtomicBool,
-    /// A place in it was taken once. Until then the flush, which visits every row, has nothing to look for.
+    /// Whether the cache was ever filled. Until then the flush, which visits every row, has nothing to look for.
     is_used: AtomicBool,
-    /// A flush found keys here that the memtable holds, too: their stamps are those of the memtable once they leave it.
+    /// Whether a flush found keys here that the memtable holds, too: their stamps are those of the memtable once they
+    /// leave it.
     has_flushed: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 impl RowCache {
-    /// A cache of at most `bytes`; 0 switches it off.
+    /// Returns a cache of at most `bytes`; 0 switches it off.
     pub fn new(bytes: u64) -> Self {
         let entries = (bytes / ENTRY_BYTES_GUESS).max(16) as usize;
         let inner = Cache::with(entries, bytes, ByBytes, DefaultHashBuilder::default(), Lifecycle::default());
@@ -119,9 +120,9 @@ impl RowCache {
         }
     }
 
-    /// A row, if it is here.
+    /// Returns a row, if it is cached.
     pub fn look(&self, row: &[u8], touch: &Touch<'_>) -> Cached<'_> {
-        // Of no use as a hit: who asks this way is not going to read it again.
+        // The entry is peeked at, which does not count as its use: the caller is not going to read the row again.
         if !self.is_used() {
             return Cached::Elsewhere;
         }
@@ -129,7 +130,7 @@ impl RowCache {
         self.inner.peek(&asked).map_or(Cached::Elsewhere, Cached::Hit)
     }
 
-    /// What is noted of a key that is here.
+    /// Returns the access of a key that is cached.
     pub fn access(&self, row: &[u8]) -> Option<Access> {
         let access = Cell::new(None);
         let found = self.is_used()
@@ -137,14 +138,14 @@ impl RowCache {
         access.get().filter(|_| found)
     }
 
-    /// Whether anything was ever filled.
+    /// Returns whether the cache was ever filled.
     #[inline]
     fn is_used(&self) -> bool {
         self.is_used.load(Ordering::SeqCst)
     }
 
-    /// A row, on which `touch` is left, or the right to fill it, `fresh` from then. Does not wait for another who is
-    /// filling it.
+    /// Returns a row, on which `touch` is left, or the right to fill it, with the access `fresh`. Does not wait for
+    /// another thread's fill of the row.
     pub fn get(&self, row: &[u8], touch: &Touch<'_>, fresh: Access) -> Cached<'_> {
         if !self.is_on.load(Ordering::Relaxed) {
             return Cached::Elsewhere;
@@ -155,7 +156,7 @@ impl RowCache {
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
         if !self.is_used() {
-            // Before the base is read: a flush that does not see it yet has ingested before that.
+            // Set before the base is read: a flush that does not see it yet has ingested before that.
             self.is_used.store(true, Ordering::SeqCst);
         }
         let key = CachedKey { row: row.into(), stamp: Stamp::new(fresh) };
@@ -166,7 +167,7 @@ impl RowCache {
         }
     }
 
-    /// The flush has brought a new version of `row` into the base.
+    /// Corrects the cache after the flush has brought a new version of `row` into the base.
     pub fn on_flushed(&self, row: &[u8], value: Option<&[u8]>) {
         if !self.is_used() {
             return;
@@ -176,19 +177,19 @@ impl RowCache {
             self.inner.replace(key, value.map(Value::from), true).is_ok()
         });
         if !replaced {
-            // Also kills the placeholder of a fill that read the base before this flush.
+            // This also kills the placeholder of a fill that read the base before this flush.
             self.inner.remove(&Asked { row, found: |_: &Stamp| {} });
         } else if Family::of(row) == Some(Family::Meta) && value.is_some() {
             self.has_flushed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Lets go of all rows.
+    /// Drops all rows.
     pub fn clear(&self) {
         self.inner.clear();
     }
 
-    /// Rows have left the memtable: the keys of those that are here were used when the memtable says.
+    /// Takes over the stamps of rows that have left the memtable, for the keys that are cached.
     pub fn on_unlinked(&self, tables: &[Arc<Table>], is_dead: impl Fn(Space) -> bool, now_ms: u64) {
         if !self.has_flushed.swap(false, Ordering::Relaxed) {
             return;
@@ -203,7 +204,7 @@ impl RowCache {
         }
     }
 
-    /// Bytes in use and the bound, entries, hits and misses.
+    /// Returns the bytes in use and the bound, entries, hits and misses.
     pub fn figures(&self) -> [(&'static str, u64); 5] {
         [
             ("row_cache_bytes", self.inner.weight()),
@@ -214,7 +215,7 @@ impl RowCache {
         ]
     }
 
-    /// Changes the bound; 0 switches it off.
+    /// Changes the bound; 0 switches the cache off.
     pub fn set_bytes(&self, bytes: u64) {
         self.is_on.store(bytes > 0, Ordering::Relaxed);
         self.inner.set_capacity(bytes);

@@ -1,5 +1,5 @@
-//! Which space each database is, and how many keys each space has. FLUSHDB takes a fresh space, SWAPDB swaps two: both
-//! are changes of system rows, noted here as their records are applied.
+//! The map from databases to spaces, and the number of keys that each space has. FLUSHDB takes a fresh space, SWAPDB
+//! swaps two: both are changes of system rows, noted here as their records are applied.
 
 use crate::row::{Space, SystemScope, system_row};
 use haypile_log::Index;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// What is counted for each space. DO NOT CHANGE THESE NUMBERS: they are in the log and in the base.
+/// The counters of each space. DO NOT CHANGE THESE NUMBERS: they are in the log and in the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Counter {
@@ -34,8 +34,8 @@ pub const COUNTERS: usize = 9;
 /// them.
 pub const DATABASES_MAX: u32 = 65_536;
 
-/// So many databases have counters before anything is counted. With more of them, each look would walk over those that
-/// are not used.
+/// The number of databases that have counters before anything is counted. With more, each look would walk over unused
+/// ones.
 const LIVE_FROM_START: u32 = 256;
 
 /// The counters of one space.
@@ -52,7 +52,7 @@ impl Counts {
 
     fn add(&self, counter: u8, delta: i64) {
         if let Some(count) = self.0.get(usize::from(counter)) {
-            // Who reads it sees the index of the record too, which was given out before.
+            // Released, so that a reader of the count also sees the index of the record, which was given out before.
             count.fetch_add(delta, Ordering::Release);
         }
     }
@@ -69,7 +69,8 @@ type Live = (Space, Arc<Counts>);
 pub struct Databases {
     spaces: Box<[AtomicU32]>,
     live: RwLock<Vec<Live>>,
-    /// Each FLUSHALL adds as many as there are databases, and a flush may be far away: nothing walks over them for one.
+    /// Dead spaces. Each FLUSHALL adds one for each database, and a flush may be far away: so no walk over them looks
+    /// for one.
     dead: RwLock<BTreeSet<Space>>,
     next: AtomicU32,
     /// The newest record that changed which space a database is.
@@ -81,34 +82,36 @@ const DEAD_ROW: &[u8] = b"dead/";
 const NEXT_ROW: &[u8] = b"next-space";
 const COUNTS_ROW: &[u8] = b"counts/";
 
-/// `database/` and its number as u32 BE; the value is the space as u32 BE.
+/// Returns the row of a database: `database/` and its number as u32 BE; the value is the space as u32 BE.
 pub fn database_row(database: u32) -> crate::row::RowKey {
     system_row(SystemScope::Replicated, &[DATABASE_ROW, &database.to_be_bytes()].concat())
 }
 
-/// `dead/` and the space as u32 BE: its rows are garbage that is not wholly gone yet. A record says so to every node;
-/// that nothing is left is a fact about one base, which forgets the row by itself.
+/// Returns the row of a dead space: `dead/` and the space as u32 BE. The space's rows are garbage that is not wholly
+/// gone yet. A record says so to every node; when nothing is left, which is a fact about one base, that base forgets
+/// the row by itself.
 pub fn dead_row(space: Space) -> crate::row::RowKey {
     system_row(SystemScope::Local, &[DEAD_ROW, &space.0.to_be_bytes()].concat())
 }
 
-/// The space that such a row names.
+/// Returns the space that a row of a dead space names.
 pub fn dead_space(row: &[u8]) -> Option<Space> {
     let number = row.get(2..)?.strip_prefix(DEAD_ROW)?;
     number.try_into().map(|bytes| Space(u32::from_be_bytes(bytes))).ok()
 }
 
-/// Whether a row says which space a database is.
+/// Returns whether a row says which space a database is.
 pub(crate) fn is_database_row(row: &[u8]) -> bool {
     row.starts_with(&system_row(SystemScope::Replicated, DATABASE_ROW))
 }
 
-/// The lowest space that was never a database, as u32 BE.
+/// Returns the row of the lowest space that was never a database; the value is u32 BE.
 pub fn next_space_row() -> crate::row::RowKey {
     system_row(SystemScope::Replicated, NEXT_ROW)
 }
 
-/// `counts/` and the space as u32 BE; the value is its counters at the applied index, each i64 BE.
+/// Returns the row of a space's counters: `counts/` and the space as u32 BE; the value is the counters at the applied
+/// index, each i64 BE.
 pub fn counts_row(space: Space) -> crate::row::RowKey {
     system_row(SystemScope::Replicated, &[COUNTS_ROW, &space.0.to_be_bytes()].concat())
 }
@@ -130,23 +133,23 @@ impl Databases {
         self.spaces.len() as u32
     }
 
-    /// The space of a database. Panics beyond the last one: SELECT has checked.
+    /// Returns the space of a database. Panics beyond the last one: SELECT has checked.
     #[inline]
     pub fn space(&self, database: u32) -> Space {
         Space(self.spaces[database as usize].load(Ordering::Relaxed))
     }
 
-    /// The database that a space is now, if any.
+    /// Returns the database that a space is now, if any.
     pub fn database_of(&self, space: Space) -> Option<u32> {
         self.spaces.iter().position(|at| at.load(Ordering::Relaxed) == space.0).map(|at| at as u32)
     }
 
-    /// The space that the next FLUSHDB takes.
+    /// Returns the space that the next FLUSHDB takes.
     pub fn next_space(&self) -> Space {
         Space(self.next.load(Ordering::Relaxed))
     }
 
-    /// The newest record that changed which space a database is: what is read from a database depends on it.
+    /// Returns the newest record that changed which space a database is: each read of a database depends on it.
     #[inline]
     pub fn exchanged_at(&self) -> Index {
         Index(self.exchanged_at.load(Ordering::Relaxed))
@@ -161,7 +164,7 @@ impl Databases {
         if let Some((_, counts)) = self.live.read().iter().find(|(live, _)| *live == space) {
             counts.add(counter, delta);
         } else if !self.dead.read().contains(&space) {
-            // The space of a database beyond the ones that are configured now: they may be configured again.
+            // The database of this space is beyond the ones that are configured now, and may be configured again.
             self.counts_of(space).add(counter, delta);
         }
     }
@@ -176,13 +179,13 @@ impl Databases {
         counts
     }
 
-    /// The databases that may have keys, in order: none of the others has ever counted one.
+    /// Returns the databases that may have keys, in order: none of the others has ever counted one.
     pub fn counted(&self) -> Vec<u32> {
         let spaces: BTreeSet<Space> = self.live.read().iter().map(|(space, _)| *space).collect();
         (0..self.len()).filter(|database| spaces.contains(&self.space(*database))).collect()
     }
 
-    /// Spaces whose rows are garbage, in order.
+    /// Returns the spaces whose rows are garbage, in order.
     pub fn dead(&self) -> Vec<Space> {
         self.dead.read().iter().copied().collect()
     }
@@ -195,12 +198,12 @@ impl Databases {
         self.dead.read().contains(&space)
     }
 
-    /// Nothing is left of a dead space.
+    /// Forgets a dead space of which nothing is left.
     pub fn forget_dead(&self, space: Space) {
         self.dead.write().remove(&space);
     }
 
-    /// All live spaces with their counters: for a freeze, under all latches.
+    /// Returns all live spaces with their counters: for a freeze, under all latches.
     pub fn counts_now(&self) -> Vec<(Space, CountsAt)> {
         self.live.read().iter().map(|(space, counts)| (*space, counts.now())).collect()
     }
@@ -236,7 +239,7 @@ impl Databases {
     }
 }
 
-/// A counter row's value.
+/// Returns a counter row's value.
 pub fn encode_counts(counts: &CountsAt) -> Vec<u8> {
     counts.iter().flat_map(|count| count.to_be_bytes()).collect()
 }
@@ -296,7 +299,7 @@ mod tests {
         assert_eq!(reopened.counter(space, Counter::Deadlines), -5);
     }
 
-    /// The example of docs/format/directory.md.
+    /// Checks the example of docs/format/directory.md.
     #[test]
     fn system_rows_are_those_of_the_page() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -1,8 +1,8 @@
 //! Numbers that were computed from values, kept for the next reader: in memory, beside the rows, never in them. So a
-//! read makes no record, and what one node has computed is nobody else's business.
+//! read makes no record, and no node learns another's numbers.
 //!
-//! A number holds for one version of a key's meta row. Nothing has to be forgotten when a key changes: its next version
-//! is another one, and the number makes place when others need it.
+//! A number holds for one version of a key's meta row. A key's change forgets no number: the key's next version is
+//! another one, and the old number makes place when others need it.
 
 use crate::row::{Key, Space};
 use haypile_log::Index;
@@ -12,28 +12,28 @@ use std::sync::OnceLock;
 
 /// A version of a key's meta row. Invariant: two reads that give one version of a key gave the same bytes.
 ///
-/// A row of the memtable is what its record made it. One that the memtable does not have is the base's, which stays as
-/// it is until rows leave the memtable: then the epoch is another one.
+/// A row of the memtable is the one that its record made. A row that the memtable does not have is the base's, which
+/// stays as it is until rows leave the memtable: then the epoch is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64);
 
 impl Version {
-    /// The version of a row of the memtable, by the record that wrote it last.
+    /// Returns the version of a row of the memtable, by the record that wrote it last.
     pub(crate) fn of_record(index: Index) -> Version {
         Version(index.0 << 1 | 1)
     }
 
-    /// The version of a row that only the base has, by the epoch in which it was looked for and read.
+    /// Returns the version of a row that only the base has, by the epoch in which the row was looked for and read.
     pub(crate) fn of_base(epoch: u64) -> Version {
         Version(epoch << 1)
     }
 }
 
-/// Numbers lie in sets by the hashes of their keys; a set holds so many, and gives up its oldest.
+/// The number of sets. A number lies in a set by its key's hash; a full set gives up its oldest number.
 const SETS: usize = 1 << 14;
 const WAYS: usize = 4;
 
-/// The numbers of keys with longer names are not kept: all names together take 8 MB at most.
+/// The longest name of a key whose number is kept: all names together take 8 MB at most.
 const NAME_BYTES_MAX: usize = 128;
 
 struct Kept {
@@ -53,12 +53,12 @@ impl Kept {
 
 type Set = SmallVec<[Kept; WAYS]>;
 
-/// The numbers that are kept. They take memory from the first one on.
+/// The numbers that are kept. The first one allocates the memory for all.
 #[derive(Default)]
 pub(crate) struct Derived(OnceLock<Box<[Mutex<Set>]>>);
 
 impl Derived {
-    /// The number of this version of a key, if it is known.
+    /// Returns the number of this version of a key, if it is known.
     #[inline]
     pub fn get(&self, key: &Key<'_>, version: Version) -> Option<u64> {
         let set = self.0.get()?[set_of(key)].lock();

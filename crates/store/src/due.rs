@@ -5,7 +5,7 @@ use crate::memtable::Found;
 use crate::row::{self, Family, Space};
 use crate::store::Store;
 
-/// A deadline that has passed, and whose it is.
+/// A deadline that has passed, and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     pub space: Space,
@@ -24,7 +24,7 @@ impl Due {
 }
 
 impl Store {
-    /// Deadlines that have passed, as far as the memtable knows: candidates for active expiry, at most `max`.
+    /// Returns passed deadlines, as far as the memtable knows: candidates for active expiry, at most `max`.
     pub fn due_deadlines(&self, now_ms: u64, max: usize) -> Vec<Due> {
         self.memtable
             .due(now_ms, max, &|space| self.databases.is_dead(space))
@@ -34,7 +34,7 @@ impl Store {
     }
 
     /// Returns passed deadlines from the base of one database: reads the disk, for the I/O pool. Deadlines that the
-    /// memtable has deleted meanwhile may be among them; who removes the key looks at it anyway.
+    /// memtable has deleted meanwhile may be among them; active expiry looks at the key again before it removes it.
     pub fn due_in_base(&self, database: u32, now_ms: u64, max: usize) -> Result<Vec<Due>, String> {
         let space = self.databases.space(database);
         let (from, _) = row::family_range(Family::Expire, space);
@@ -46,7 +46,7 @@ impl Store {
         while due.len() < max {
             match cursor.step().map_err(|error| error.to_string())? {
                 Step::Row { key, .. } => {
-                    // Deleted ones lie in the memtable as such, and what else it knows of, it tells itself.
+                    // A row that the memtable knows, deleted or not, is the memtable's to tell.
                     if self.memtable.row(key) == Found::Unknown
                         && let Some(found) = Due::of(key)
                     {

@@ -4,7 +4,7 @@ use crate::store::Store;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Figures for INFO: section, name, value.
+    /// Returns the figures for INFO: section, name, value.
     pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut figures = self.own_figures();
         figures.extend(self.base_figures().into_iter().map(|(name, value)| ("rocksdb", name, value)));

@@ -1,5 +1,5 @@
-//! Up to where Redis would hold a value compactly: what OBJECT ENCODING reports of collections, and whether a
-//! HyperLogLog is sparse. Never says how anything is stored.
+//! The bounds up to which Redis would hold a value compactly: OBJECT ENCODING reports collections by them, and they say
+//! whether a HyperLogLog is sparse. Never says how anything is stored.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -18,7 +18,7 @@ pub enum EncodingLimit {
     ZsetValue,
     /// Entries of a node of a stream, which an approximate trim removes as a whole; 0: there is one node.
     StreamNodeEntries,
-    /// Bytes of a sparse HyperLogLog.
+    /// The most bytes of a sparse HyperLogLog.
     HllSparseBytes,
 }
 
