@@ -1,5 +1,5 @@
-//! What rows of objects cost: nanoseconds of CPU per operation on one thread, in objects of 100 rows, in one of many,
-//! at both ends of lists, and the memory that a row takes. Everything is in the memtable, over a base in memory.
+//! Measures rows of objects: nanoseconds of CPU per operation on one thread, in objects of 100 rows, in one of many, at
+//! both ends of lists, and the memory that a row takes. Everything is in the memtable, over a base in memory.
 //! `cargo run --release -p haypile-store --example element_bench [CASE]`.
 
 use haypile_store::testing::options;

@@ -1,5 +1,5 @@
-//! What a transaction costs: nanoseconds of CPU per operation on one thread, key hashing included, over a log on disk
-//! and a base in memory. `cargo run --release -p haypile-store --example txn_bench [OPERATIONS [CASE]]`, a case as
+//! Measures transactions: nanoseconds of CPU per operation on one thread, key hashing included, over a log on disk and
+//! a base in memory. `cargo run --release -p haypile-store --example txn_bench [OPERATIONS [CASE]]`, a case as
 //! `set:100000`.
 //!
 //! `own` is the calling thread's time, `all` that of all threads, the log's among them.
@@ -39,7 +39,7 @@ struct Bench {
     count: u64,
 }
 
-/// `key:` and twelve digits, as redis-benchmark makes them.
+/// Returns `key:` and twelve digits, as redis-benchmark names its keys.
 fn name(number: u64) -> [u8; 16] {
     let mut name = *b"key:000000000000";
     let mut rest = number;
@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// What drawing a key costs, to be subtracted.
+    /// Draws a key and does nothing with it: the cost to subtract from the other cases.
     fn nothing(&mut self, name: &[u8]) {
         std::hint::black_box(name);
     }
@@ -131,7 +131,7 @@ impl Bench {
     }
 }
 
-/// Commits; where the log's disk is behind, an event loop would hand the command to the I/O pool, here the thread
+/// Commits. Where the log waits for its disk, an event loop would hand the command to the I/O pool; here the thread
 /// waits.
 fn committed(txn: &mut Txn<'_>) {
     loop {
@@ -148,7 +148,7 @@ fn main() {
     let dir = std::env::temp_dir().join(format!("haypile-txn-bench-{}", std::process::id()));
     let only = std::env::args().nth(2);
     let mut cases = vec![("nothing", 1_000_000)];
-    // A thousand keys lie in the CPU's own caches: what is left is the work. The others are mostly the memory's
+    // A thousand keys fit the CPU's own caches, so that their time is work; with more keys, it is mostly the memory's
     // latency.
     cases.extend(["get", "set", "incr"].into_iter().flat_map(|what| [(what, 1_000), (what, 100_000)]));
     cases.push(("set", 1_000_000));
@@ -158,7 +158,7 @@ fn main() {
         }
         let mut options = options(&dir);
         options.log.segment_bytes = 64 << 20;
-        // Nothing is flushed: how long the base takes is another's measurement.
+        // Nothing is flushed: the base's own time is no part of this measurement.
         (options.memtable_bytes, options.flush_log_bytes) = (1 << 30, 8 << 30);
         (options.row_cache_bytes, options.presence_bytes) = (64 << 20, 16 << 20);
         let base: Arc<dyn Base> = Arc::new(MemoryBase::default());

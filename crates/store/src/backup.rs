@@ -1,20 +1,20 @@
 //! A backup: a checkpoint of the base, and the log from its applied index to an index of now. Opened, it holds exactly
 //! the records up to that index.
 //!
-//! Nothing has to stand still for it. The base's checkpoint is what the base was at one moment, between two ingestions;
-//! the log's records above the index that was applied before are held until they are copied, and where the base has got
-//! further meanwhile, an open passes over what it has. The index is taken after the checkpoint, so that the log reaches
-//! beyond what the base holds, and holds whatever was acknowledged before.
+//! A backup stops nothing. The base's checkpoint is the base of one moment, between two ingestions; the log's records
+//! above the index that was applied before are held until they are copied, and where the base has got further
+//! meanwhile, an open passes over the records that it has. The index is taken after the checkpoint, so that the log
+//! reaches beyond the base's content, and holds every record that was acknowledged before.
 
 use crate::base::BaseError;
 use crate::store::Store;
 use haypile_log::Index;
 use std::path::Path;
 
-/// What a backup holds.
+/// The extent of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackedUp {
-    /// The last record that is in it.
+    /// The last record that is in the backup.
     pub index: Index,
     /// Bytes of the log's part.
     pub log_bytes: u64,
@@ -23,7 +23,8 @@ pub struct BackedUp {
 impl Store {
     /// Writes a backup: the base to `base`, which does not exist yet, the log into the empty directory `log`. Both are
     /// synced when this returns, but for the directory that holds them. Reads and writes the disk all the time; asks
-    /// `goes_on` now and then, and ends with an error where it says no. What is left after an error is of no use.
+    /// `goes_on` now and then, and ends with an error where that says no. After an error, the files that were written
+    /// are of no use.
     ///
     /// # Errors
     /// A text for people.
@@ -42,12 +43,12 @@ impl Store {
         Ok(BackedUp { index, log_bytes: exported.bytes })
     }
 
-    /// Bytes of the log that a backup would copy now, about.
+    /// Returns about how many bytes of the log a backup would copy now.
     pub fn backup_log_bytes(&self) -> u64 {
         self.log.stats().since_applied_bytes
     }
 
-    /// Free bytes of the disk, if they can be told, and how many it should keep.
+    /// Returns the free bytes of the disk, if they can be told, and how many the disk should keep.
     pub fn disk_room(&self) -> (Option<u64>, u64) {
         ((self.options.disk_free.0)().map(|_| self.disk_free()), self.flush.disk_free_min_bytes())
     }

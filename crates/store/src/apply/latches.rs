@@ -4,7 +4,7 @@ use crate::memtable::{Memtable, Shard, shard_of_row};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-/// Rows of one shard that are applied before others have a chance to take its latch.
+/// Rows of one shard that are applied before other threads have a chance to take its latch.
 const ROWS_IN_STEP: usize = 64;
 
 /// A shard by its number, latched.
@@ -15,7 +15,7 @@ pub(crate) type Latches<'a> = SmallVec<[Latched<'a>; 2]>;
 
 /// Latches under which rows are written.
 pub(crate) trait Latching<'a> {
-    /// The latch of the shard that a row lives in; `None` if it is not among the held ones.
+    /// Returns the latch of the shard that a row lives in; `None` if it is not among the held ones.
     fn latch_of(&mut self, row: &[u8]) -> Option<&mut Latched<'a>>;
 }
 
@@ -50,7 +50,7 @@ impl<'a> Latching<'a> for OneLatch<'a> {
         let is_held = self.latches.first().is_some_and(|(held, _)| *held == shard);
         if !is_held || self.rows == ROWS_IN_STEP {
             if let Some((_, latch)) = self.latches.pop() {
-                // Those who wait have it first.
+                // Waiting threads take the latch first.
                 MutexGuard::unlock_fair(latch);
             }
             self.latches.push((shard, self.memtable.latch(shard)));
@@ -61,8 +61,8 @@ impl<'a> Latching<'a> for OneLatch<'a> {
     }
 }
 
-/// Takes the latches of all shards that these rows live in, in ascending order. At least one: a record without rows
-/// must not fall into a freeze either.
+/// Takes the latches of all shards that these rows live in, in ascending order; at least one, because a freeze must not
+/// come between a record without rows and its index.
 #[inline]
 pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item = &'r [u8]>) -> Latches<'a> {
     let mut shards: SmallVec<[usize; 16]> = SmallVec::new();

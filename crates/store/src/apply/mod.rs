@@ -1,8 +1,8 @@
-//! What a record does to the memtable. One function applies it, whoever has the record: the commit that has just given
-//! it an index, the replay, and a store that follows another one's log.
+//! How a record changes the memtable. One function applies it for each caller that has the record: the commit that has
+//! just given it an index, the replay, and a store that follows another one's log.
 //!
-//! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). What gives
-//! a record its index is the other half of a commit, in `commit`.
+//! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). The other
+//! half of a commit, which gives the record its index, is in `commit`.
 
 mod latches;
 pub(crate) mod staged;
@@ -31,13 +31,13 @@ pub(crate) struct Write<'w> {
     pub before: Option<Value>,
 }
 
-/// What a record does, and the bytes that say so.
+/// The effects of a record, and the bytes that state them.
 pub(crate) trait Effects {
     /// The record's body.
     fn body(&self) -> &[u8];
     /// Hands out the writes, in order.
     fn take_writes(&mut self, apply: impl FnMut(Write<'_>));
-    /// Hands out what it adds to counters.
+    /// Hands out the record's changes of counters.
     fn counts(&self, add: impl FnMut(Space, u8, i64));
 }
 
@@ -45,7 +45,7 @@ pub(crate) trait Effects {
 pub(crate) struct ParsedEffects<'r, 'e> {
     pub body: &'r [u8],
     pub effects: &'e [Effect<'r>],
-    /// The rows that it changes in part and does not write first.
+    /// The rows that the record changes in part and does not write first.
     pub below: HashMap<&'r [u8], Option<Value>>,
 }
 
@@ -80,7 +80,8 @@ impl Effects for ParsedEffects<'_, '_> {
 }
 
 impl Store {
-    /// Brings a record into the memtable and the counters. The caller holds the latches of all rows that it writes.
+    /// Applies a record to the memtable and the counters. The caller holds the latches of all rows that the record
+    /// writes.
     #[inline]
     pub(crate) fn apply<'a>(
         &self,
@@ -98,7 +99,7 @@ impl Store {
         self.memtable.account(grown);
     }
 
-    /// Applies one write under its shard's latch, and tells whoever else has to know of it. Returns by how much the
+    /// Applies one write under its shard's latch, and notes it in the store's other structures. Returns by how much the
     /// memtable grew.
     #[inline]
     fn apply_write(&self, latched: &mut Latched<'_>, write: Write<'_>, index: Index, written: Written) -> i64 {
@@ -123,26 +124,26 @@ impl Store {
             }
             _ => {}
         }
-        // Who reads that an element is gone knows the record by the key's meta row, which every change of a value
-        // writes.
+        // A reader of the missing element learns the record's index from the key's meta row, which every change of a
+        // value writes.
         if value.is_none() && matches!(Family::of(row), Some(Family::Data | Family::Score)) && self.is_above_base(row) {
             return latch.delete_element(row, index);
         }
         latch.put(row, value, index, access)
     }
 
-    /// Returns what the writes of a record leave that is not a transaction's.
+    /// Returns the access that the writes of a record leave, where the record is not a transaction's.
     pub(crate) fn written_at(&self, time_ms: u64) -> Written {
         Written::At(self.access_policy.fresh(time_ms))
     }
 
-    /// The latches of all shards that these effects write to.
+    /// Takes the latches of all shards that these effects write to.
     pub(crate) fn latch_all<'s>(&'s self, effects: &[Effect<'_>]) -> Latches<'s> {
         latch_all(&self.memtable, effects.iter().filter_map(row_of))
     }
 }
 
-/// The row that an effect is about.
+/// Returns the row that an effect is about.
 pub(crate) fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
     match *effect {
         Effect::Put { key, .. }
@@ -154,7 +155,7 @@ pub(crate) fn row_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The effects of a body that comes from disk, checked.
+/// Checks a body that comes from disk, and adds its effects to `into`.
 pub(crate) fn parse<'a>(body: &'a [u8], into: &mut Vec<Effect<'a>>) -> Result<(), String> {
     for effect in haypile_log::effects(body) {
         let effect = effect.map_err(|error| format!("a record of the log does not parse: {error}"))?;

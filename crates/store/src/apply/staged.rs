@@ -1,8 +1,8 @@
 //! Commits of very many rows, which are applied in steps, so that no latch is held for longer than a moment.
 //!
-//! Their key locks are held meanwhile. Who reads without key locks could see one row after such a commit and another
-//! one before it: so the keys that it touches are known here while it is under way, and are read under their locks. A
-//! freeze waits for its end: a generation has all of a record or nothing.
+//! Their key locks are held meanwhile. A reader without key locks could see one row as it is after such a commit and
+//! another one as it was before: so the keys of a commit in flight are known here, and are read under their locks. A
+//! freeze waits for the commit's end: a generation has all of a record or nothing.
 
 use crate::row::Key;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -11,21 +11,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Commits of more rows are applied in steps: those of fewer hold their latches for about a tenth of a millisecond.
 pub(crate) const ROWS_AT_ONCE: usize = 512;
 
-/// A key by its slot and its hash: that another one has both is so rare that it may wait.
+/// Returns a key's print, made of its slot and its hash. Two keys with one print are so rare that one may wait for the
+/// other.
 #[inline]
 fn print_of(key: &Key<'_>) -> u64 {
     u64::from(key.slot.0) << 32 | u64::from(key.hash)
 }
 
-/// The one commit that is being applied in steps, if any.
+/// The commit that is being applied in steps, if there is one.
 #[derive(Default)]
 pub(crate) struct Staged {
-    /// Invariant: set before the first row is applied, and cleared after the last one. Whoever has seen a row of it has
-    /// taken a latch after its committer did, and so sees this set.
+    /// Invariant: set before the first row is applied, and cleared after the last one. A reader that has seen a row of
+    /// the commit has taken a latch after the committer did, and so sees the flag set.
     any: AtomicBool,
     /// The prints of its keys, ascending.
     keys: RwLock<Vec<u64>>,
-    /// Held by the commit, and by a freeze.
+    /// Held by the commit in flight, and by a freeze.
     turn: Mutex<()>,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Turn<'s> {
 }
 
 impl Staged {
-    /// Begins a commit that touches these keys. Waits for the one before.
+    /// Begins a commit that touches these keys. Waits for the commit before.
     pub fn begin<'k>(&self, keys: impl Iterator<Item = Key<'k>>) -> Turn<'_> {
         let mut prints: Vec<u64> = keys.map(|key| print_of(&key)).collect();
         prints.sort_unstable();
@@ -46,12 +47,12 @@ impl Staged {
         Turn { staged: self, _turn: turn }
     }
 
-    /// Waits until no commit is half applied, and keeps others from beginning.
+    /// Waits until no commit is half applied, and keeps others from beginning while the guard lives.
     pub fn keep_out(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
 
-    /// Whether a key may be touched by a commit under way.
+    /// Returns whether a commit in flight may touch a key.
     #[inline]
     pub fn holds(&self, key: &Key<'_>) -> bool {
         self.any.load(Ordering::Relaxed) && self.look(key)

@@ -1,20 +1,20 @@
-//! When, or how often, a key was used by what the write of its row says.
+//! The access that the write of a row leaves on its key: when, or how often, the key was used.
 
 use crate::access::Access;
 use crate::cache::RowCache;
 use crate::memtable::{RowEntry, Shard};
 use crate::row::{Key, parse_meta_row};
 
-/// What a write leaves on the rows of keys.
+/// The access that a write leaves on the rows of keys.
 #[derive(Clone, Copy)]
 pub(crate) enum Written {
     At(Access),
-    /// What the key has, or this if it is new.
+    /// The key's own access, or this one if the key is new.
     Kept(Access),
 }
 
 impl Written {
-    /// Returns what the write of a row leaves on it.
+    /// Returns the access that the write of a row leaves on it.
     #[inline]
     pub fn on(self, shard: &Shard, row: &[u8], cache: &RowCache) -> Access {
         match self {
@@ -29,7 +29,7 @@ fn kept_access(shard: &Shard, row: &[u8], cache: &RowCache) -> Option<Access> {
     access_of(shard, row, &parse_meta_row(row)?, cache)
 }
 
-/// Returns what is noted in memory of a key that is there.
+/// Returns the access that memory has of an existing key.
 pub(crate) fn access_of(shard: &Shard, row: &[u8], key: &Key<'_>, cache: &RowCache) -> Option<Access> {
     match shard.find(key) {
         Some(entry) => Some(entry).filter(|entry| entry.is_live()).map(|entry: &RowEntry| entry.stamp().get()),

@@ -1,5 +1,5 @@
-//! A base in memory: an ordered map that changes by whole flushes. Below `engine memory`, where nothing is ever
-//! flushed, and in tests, where it can pretend to be cold, so that reads that would go to the disk say so.
+//! A base in memory: an ordered map that changes by whole flushes. It lies below `engine memory`, where nothing is ever
+//! flushed, and serves tests, in which it can pretend to be cold: reads that would go to the disk then say so.
 
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use crate::row::{Family, object_of, owner_row, space_of};
@@ -15,28 +15,28 @@ type Map = BTreeMap<Vec<u8>, Value>;
 #[derive(Default)]
 pub struct MemoryBase {
     rows: RwLock<Arc<Map>>,
-    /// Held by who replaces the rows.
+    /// Held by the thread that replaces the rows.
     changing: Mutex<()>,
     reclaim: RwLock<Reclaim>,
-    /// Whether rows that were not read by `Tier::Disk` before are out of reach of `Tier::Memory`.
+    /// Whether rows that `Tier::Disk` has not read before are out of reach of `Tier::Memory`.
     cold: AtomicBool,
     warm: RwLock<HashSet<Vec<u8>>>,
-    /// The next ingestions fail with this.
+    /// The error with which the next ingestions fail.
     fault: RwLock<Option<BaseError>>,
 }
 
-/// Rows of one moment.
+/// The rest of a scan: rows of one moment.
 struct Rest {
     map: Arc<Map>,
     from: Vec<u8>,
     until: Vec<u8>,
     direction: Direction,
-    /// Every row is on the pretended disk, and the reader may not go there.
+    /// Set where every row is on the pretended disk, and the reader may not go there.
     blocked: bool,
 }
 
 impl MemoryBase {
-    /// From now on every row is on a pretended disk until it is read from there once; a scan always is.
+    /// Puts every row on a pretended disk, until it is read from there once; a scan is always on it.
     pub fn set_cold(&self, cold: bool) {
         self.cold.store(cold, Ordering::Relaxed);
         self.warm.write().clear();
@@ -60,7 +60,7 @@ impl MemoryBase {
         Rest { map: self.rows.read().clone(), from: from.to_vec(), until: until.to_vec(), direction, blocked }
     }
 
-    /// Whether compaction would take a row.
+    /// Returns whether compaction would drop a row.
     fn is_dead(map: &Map, reclaim: &Reclaim, row: &[u8]) -> bool {
         let Some(space) = space_of(row) else { return false };
         if reclaim.dead_spaces.contains(&space) {
@@ -105,14 +105,14 @@ impl Base for MemoryBase {
             return Err(fault.clone());
         }
         let _changing = self.changing.lock();
-        // Taken in whole before anything changes, so that readers wait only for the change itself.
+        // All changes are read before the first one is made, so that readers wait only for the change itself.
         let mut changes: Vec<(Vec<u8>, Option<Value>)> = Vec::new();
         while let Some((row, value)) = rows.next_row()? {
             assert!(changes.last().is_none_or(|(last, _)| &last[..] < row), "rows come in ascending order, each once");
             changes.push((row.to_vec(), value.map(Value::from)));
         }
         let mut rows = self.rows.write();
-        // A copy of all rows, but only if somebody still reads them as they were.
+        // Copies all rows, but only if a reader still holds them as they were.
         let map = Arc::make_mut(&mut rows);
         for (row, value) in changes {
             match value {
