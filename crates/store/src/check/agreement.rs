@@ -1,6 +1,6 @@
-//! Whether two sets of rows are the same, without holding either: what each row stands for is hashed, and the hashes
-//! added up. Equal sums of so many rows say so, but for less than an undetected memory error; others are looked into
-//! row by row.
+//! A comparison of two sets of rows that holds neither: a hash of each row's meaning, and the sum of these hashes.
+//! Equal sums of equally many rows mean equal sets, but for an error less likely than an undetected memory error; other
+//! sets are compared row by row.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -11,7 +11,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Adds what a row stands for. The parts are concatenated.
+    /// Adds a row by the parts that make its meaning; the parts are concatenated.
     pub fn add(&mut self, parts: &[&[u8]]) {
         let mut hash = Xxh3::new();
         parts.iter().for_each(|part| hash.update(part));

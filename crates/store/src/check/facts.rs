@@ -1,5 +1,5 @@
-//! The store's own facts as the directory states them: which spaces there are, what was counted, which ids were given
-//! out. Each system row has to parse and to have a name that is known (docs/format/directory.md).
+//! The store's own facts as the directory states them: the spaces, the counters, the ids that were given out. Each
+//! system row has to parse and to have a known name (docs/format/directory.md).
 
 use super::{Above, Findings, Kind, Merged};
 use crate::base::BaseError;
@@ -8,13 +8,13 @@ use crate::row::{Family, Space, SystemScope};
 use haypile_log::Index;
 use std::collections::BTreeMap;
 
-/// What a space is.
+/// The standing of a space: a database, dead, or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Database(u32),
-    /// Its rows are garbage.
+    /// The space's rows are garbage.
     Dead,
-    /// Nothing says what its rows are.
+    /// Nothing says which database's rows these are.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ pub struct Facts {
     pub hash_seed: Option<u64>,
     /// The first object id that was never leased.
     pub next_object: u64,
-    /// Objects below are wholly in the base, or gone.
+    /// Invariant: objects below this id are wholly in the base, or gone.
     pub settled: u64,
     /// Databases that are not the space of their own number.
     databases: BTreeMap<u32, Space>,
@@ -33,7 +33,7 @@ pub struct Facts {
     counts: BTreeMap<u32, CountsAt>,
 }
 
-/// A name, what follows it in the row's key, and the bytes of the value.
+/// A name of a system row, the bytes that follow the name in the row's key, and the bytes of the value.
 struct Name {
     scope: SystemScope,
     name: &'static [u8],
@@ -42,7 +42,7 @@ struct Name {
     note: fn(&mut Facts, u32, &[u8]),
 }
 
-/// The system rows. One that is not here is a defect.
+/// The system rows that are known. A row of another name is a defect.
 const NAMES: [Name; 9] = [
     Name {
         scope: SystemScope::Replicated,
@@ -90,8 +90,8 @@ const NAMES: [Name; 9] = [
         value_bytes: 8,
         note: |facts, _, value| facts.hash_seed = Some(u64_of(value)),
     },
-    // Of a transaction that may not have committed: its object's rows are garbage then, as those of any other without
-    // an owner.
+    // An intent of a transaction that may not have committed: its object's rows are garbage then, as those of any other
+    // object without an owner.
     Name { scope: SystemScope::Replicated, name: b"ahead/", number_bytes: 8, value_bytes: 6, note: |_, _, _| {} },
     Name { scope: SystemScope::Local, name: b"applied", number_bytes: 0, value_bytes: 28, note: |_, _, _| {} },
     Name {
@@ -116,7 +116,7 @@ fn counts_of(bytes: &[u8]) -> CountsAt {
 }
 
 impl Facts {
-    /// Reads the system rows, and notes what is wrong with them; also rows that belong to no family at all.
+    /// Reads the system rows, and notes their defects; also rows that belong to no family at all.
     pub fn read(merged: &Merged<'_>, above: &Above, findings: &mut Findings<'_>) -> Result<Facts, BaseError> {
         let mut facts = Facts { next_space: DATABASES_MAX, ..Facts::default() };
         for (from, until) in [(&[][..], &[Family::Meta as u8][..]), (&[Family::System as u8 + 1], &[u8::MAX; 64])] {
@@ -156,7 +156,7 @@ impl Facts {
         Ok(())
     }
 
-    /// What these rows have to say of each other.
+    /// Checks the system rows against each other.
     fn check_together(&self, applied: Index, findings: &mut Findings<'_>) {
         let mut add = |what: String| findings.add(Kind::System, "system rows", what);
         let mut spaces: BTreeMap<Space, u32> = BTreeMap::new();
@@ -204,12 +204,12 @@ impl Facts {
         Standing::Unknown
     }
 
-    /// The counters of a space.
+    /// Returns the counters of a space.
     pub fn counts(&self, space: Space) -> CountsAt {
         self.counts.get(&space.0).copied().unwrap_or_default()
     }
 
-    /// Live spaces that have counters.
+    /// Returns the live spaces that have counters.
     pub fn counted_spaces(&self) -> impl Iterator<Item = Space> {
         let spaces = self.counts.keys().map(|space| Space(*space));
         spaces.filter(|space| matches!(self.standing(*space), Standing::Database(_)))

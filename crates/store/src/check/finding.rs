@@ -1,9 +1,9 @@
-//! What a check finds: defects, told one by one up to a bound for each kind and counted beyond, and garbage, which is
-//! no defect and is only counted.
+//! The findings of a check: defects, told one by one up to a bound for each kind and counted beyond, and garbage, which
+//! is no defect and is only counted.
 
 use std::fmt::{self, Display};
 
-/// Which rule a defect breaks.
+/// The rule that a defect breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Records that cannot be read, or cannot be applied.
@@ -14,7 +14,7 @@ pub enum Kind {
     Base,
     /// A row of the store's own facts.
     System,
-    /// A row whose key is none.
+    /// A row whose key has no known form.
     Row,
     /// Rows in a space that is no database, and not known to be dead.
     Space,
@@ -24,7 +24,7 @@ pub enum Kind {
     Owner,
     ObjectId,
     Counter,
-    /// What a type demands of its rows.
+    /// A rule that a type has for its rows.
     Value,
 }
 
@@ -66,7 +66,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: Kind,
-    /// Of what: a key, a row, a file.
+    /// The key, the row or the file that has the defect.
     pub place: String,
     pub what: String,
 }
@@ -90,10 +90,10 @@ pub struct Garbage {
     pub stale_deadlines: u64,
 }
 
-/// Takes what is found.
+/// Takes findings: tells defects, and counts garbage.
 pub struct Findings<'t> {
     tell: &'t mut dyn FnMut(&Finding),
-    /// Defects of a kind that are told.
+    /// The number of defects of a kind that are told.
     told_max: u64,
     counts: [u64; Kind::ALL.len()],
     pub garbage: Garbage,
@@ -104,7 +104,7 @@ impl<'t> Findings<'t> {
         Findings { tell, told_max, counts: [0; Kind::ALL.len()], garbage: Garbage::default() }
     }
 
-    /// A defect. Its text is only made where it is told.
+    /// Adds a defect. Its text is only made where the defect is told.
     pub fn add(&mut self, kind: Kind, place: impl Display, what: impl Display) {
         let count = &mut self.counts[kind as usize];
         *count += 1;
@@ -117,7 +117,7 @@ impl<'t> Findings<'t> {
         self.counts[kind as usize]
     }
 
-    /// How many were not told.
+    /// Returns how many defects of a kind were not told.
     pub fn untold(&self, kind: Kind) -> u64 {
         self.count(kind).saturating_sub(self.told_max)
     }

@@ -14,10 +14,10 @@ pub struct Merged<'m> {
     meter: &'m Meter,
 }
 
-/// Rows in ascending order, each once: `row` is the one it stands at.
+/// Rows in ascending order, each once; `row` is the current one.
 pub struct Rows<'m> {
     view: &'m Merged<'m>,
-    /// The families that are read beside each other with this one, for the share that is done.
+    /// The families that are read beside this one at the same time: the share that is done counts all of them.
     families: &'static [Family],
     base: Box<dyn Cursor + 'm>,
     above: Peekable<btree_map::Range<'m, RowKey, Option<Vec<u8>>>>,
@@ -25,7 +25,7 @@ pub struct Rows<'m> {
     key: Vec<u8>,
     value: Vec<u8>,
     base_ended: bool,
-    /// The row of the log that it stands at, if it does.
+    /// The row of the log at which the cursor stands, if it stands at one.
     found: Option<(&'m [u8], &'m [u8])>,
     at: At,
 }
@@ -49,12 +49,12 @@ impl<'m> Merged<'m> {
         }
     }
 
-    /// Rows with `from <= key < until`.
+    /// Returns the rows with `from <= key < until`.
     pub fn rows(&self, from: &[u8], until: &[u8]) -> Result<Rows<'_>, BaseError> {
         self.rows_beside(from, until, &[])
     }
 
-    /// All rows of a family. `families` are those that are read beside it.
+    /// Returns all rows of a family. `families` are those that are read beside it.
     pub fn family(&self, family: Family, families: &'static [Family]) -> Result<Rows<'_>, BaseError> {
         self.rows_beside(&[family as u8], &[family as u8 + 1], families)
     }
@@ -77,14 +77,14 @@ impl<'m> Merged<'m> {
         Ok(rows)
     }
 
-    /// All rows of these families have been read.
+    /// Notes that all rows of these families have been read.
     pub fn on_end_of(&self, families: &[Family]) {
         self.meter.on_end_of(families, self.base);
     }
 }
 
 impl Rows<'_> {
-    /// The row it stands at; None behind the last one.
+    /// Returns the current row; None behind the last one.
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         match self.at {
             At::Base => Some((&self.key, &self.value)),
@@ -122,7 +122,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Finds the next row that stands: what lies above hides what lies below, deletions too.
+    /// Finds the next row that stands: a row above hides the one below, a tombstone too.
     fn settle(&mut self) -> Result<(), BaseError> {
         loop {
             let Some(&(row, value)) = self.above.peek() else {

@@ -1,4 +1,4 @@
-//! How far a check is, and how fast.
+//! The progress of a check, and its speed.
 
 use super::Stored;
 use crate::row::Family;
@@ -20,11 +20,11 @@ pub struct Progress {
     pub rows: u64,
     pub bytes: u64,
     pub bytes_per_s: u64,
-    /// What has been read of what there is, 0 to 1, as far as that can be told.
+    /// The part that has been read, 0 to 1, as far as it can be told.
     pub share: f64,
 }
 
-/// Counts what passes, and tells now and then.
+/// Counts records and rows as they pass, and tells the progress now and then.
 pub struct Meter {
     tell: RefCell<Box<dyn FnMut(Progress)>>,
     begun: Instant,
@@ -58,7 +58,7 @@ impl Meter {
         self.bytes.get()
     }
 
-    /// What is to be read, in bytes of files.
+    /// Begins to count: `log_bytes` and the files of `base` are all there is to read.
     pub(crate) fn begin(&self, log_bytes: u64, base: &dyn Stored) {
         let rows: u64 = FAMILIES.iter().map(|family| base.bytes_in(&[*family as u8], &[*family as u8 + 1])).sum();
         self.total_bytes.set(log_bytes + rows);
@@ -69,9 +69,9 @@ impl Meter {
         self.on_bytes(bytes, &|| 0);
     }
 
-    /// A row has passed. Where rows of several families pass together, `families` are those.
+    /// Counts a row. Where rows of several families pass together, `families` are those.
     pub(crate) fn on_row(&self, row: &[u8], value: &[u8], base: &dyn Stored, families: &[Family]) {
-        // Up to here in each of them.
+        // The rows up to this one, in each of the families.
         let partial = || {
             let up_to = |family: &Family| [&[*family as u8], row.get(1..).unwrap_or_default()].concat();
             families.iter().map(|family| base.bytes_in(&[*family as u8], &up_to(family))).sum()
@@ -79,7 +79,7 @@ impl Meter {
         self.on_bytes((row.len() + value.len()) as u64, &partial);
     }
 
-    /// All rows of these families have passed.
+    /// Notes that all rows of these families have passed.
     pub(crate) fn on_end_of(&self, families: &[Family], base: &dyn Stored) {
         let bytes: u64 = families.iter().map(|family| base.bytes_in(&[*family as u8], &[*family as u8 + 1])).sum();
         self.done_bytes.set(self.done_bytes.get() + bytes);

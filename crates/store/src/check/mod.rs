@@ -1,10 +1,10 @@
-//! Looking at a data directory offline: the log, and the rows that the base and the log make together, read only. What
-//! must hold of keys and values is checked above this crate; here is what they need, and what must hold of the store's
-//! own parts.
+//! A check of a data directory, offline and read only: the log, and the rows that the base and the log make together.
+//! The rules of keys and values are checked above this crate; this module has the parts for that, and checks the rules
+//! of the store's own rows.
 //!
-//! Nothing is repaired, nothing is changed, and memory does not grow with the base: what the log holds above the
-//! applied index is kept in memory, as the server does, and everything else is read in order. Read `records` (the log),
-//! `merged` (the rows of both) and `facts` (system rows); `finding` is what comes out.
+//! A check repairs nothing and changes nothing, and its memory does not grow with the base: the rows that the log holds
+//! above the applied index are kept in memory, as the server does, and everything else is read in order. Read `records`
+//! (the log), `merged` (the rows of both) and `facts` (system rows); `finding` is the result.
 
 mod agreement;
 mod facts;
@@ -29,10 +29,10 @@ use haypile_log::{Applied, History, Index};
 pub trait Stored {
     fn row(&self, row: &[u8]) -> Result<Option<Value>, BaseError>;
 
-    /// Rows with `from <= key < until`, ascending.
+    /// Returns the rows with `from <= key < until`, ascending.
     fn rows(&self, from: &[u8], until: &[u8]) -> Result<Box<dyn Cursor + '_>, BaseError>;
 
-    /// About how many bytes on disk the rows in `from <= key < until` take.
+    /// Returns about how many bytes on disk the rows in `from <= key < until` take.
     fn bytes_in(&self, from: &[u8], until: &[u8]) -> u64;
 }
 
@@ -54,16 +54,17 @@ impl<B: Base + ?Sized> Stored for B {
     }
 }
 
-/// Why a check ended before it had seen everything.
+/// The reason why a check ended before it had seen everything.
 #[derive(Debug)]
 pub enum Broken {
     /// Something cannot be read at all: no permission, an error of the disk, a format that is newer than this program.
     Unreadable(String),
-    /// Damage behind which nothing can be told; it has been found and noted.
+    /// Damage behind which nothing can be told; the damage is among the findings.
     Noted,
 }
 
-/// Up to which record the base holds everything, and that record's history; None if it was never written to.
+/// Returns up to which record the base holds everything, and that record's history; None if the base was never written
+/// to.
 pub(crate) fn applied(base: &(impl Stored + ?Sized)) -> Result<Option<Applied>, BaseError> {
     let Some(value) = base.row(&applied_row())? else { return Ok(None) };
     let (Some(index), Some(history)) = (value.first_chunk(), value.last_chunk()) else {
@@ -72,7 +73,7 @@ pub(crate) fn applied(base: &(impl Stored + ?Sized)) -> Result<Option<Applied>, 
     Ok(Some(Applied { index: Index(u64::from_be_bytes(*index)), history: Some(History(*history)) }))
 }
 
-/// Notes damage of the base where an error means that.
+/// Notes damage of the base where an error means damage.
 pub fn note(error: BaseError, findings: &mut Findings<'_>) -> Broken {
     match error {
         BaseError::Corrupt(why) => {

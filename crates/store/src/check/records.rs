@@ -1,5 +1,5 @@
-//! The log, read from its first record to its last: every checksum, every index, and what the records above the applied
-//! index make of the rows.
+//! The log, read from its first record to its last: every checksum, every index, and the rows as the records above the
+//! applied index make them.
 
 use super::{Broken, Findings, Kind, Meter, Stored, applied, note};
 use crate::apply::{parse, row_of};
@@ -13,27 +13,26 @@ use haypile_log::{
 };
 use std::collections::BTreeMap;
 
-/// What the log adds to the base.
+/// The changes that the log makes above the base.
 #[derive(Debug, Default)]
 pub struct Above {
     /// None is a row that was deleted.
     pub(super) rows: BTreeMap<RowKey, Option<Vec<u8>>>,
-    /// Whether the base knows a space to be dead: it need not have the rows then that records change.
+    /// Whether the base knows a space to be dead: the base may then lack rows that records change.
     dead: BTreeMap<Space, bool>,
-    /// By how much counters of spaces have changed.
+    /// By how much the counters of spaces have changed.
     pub(super) counts: BTreeMap<u32, CountsAt>,
     pub records: u64,
     /// The last record that was read.
     pub last: Index,
     /// The applied index of the base.
     pub applied: Index,
-    /// What an open would cut off behind the last record.
+    /// The bytes that an open would cut off behind the last record.
     pub cut: Option<Cut>,
 }
 
 impl Above {
-    /// Reads the whole log. Where it is damaged, what is above the damage is left out: the rows are those of the record
-    /// before.
+    /// Reads the whole log. Of a damaged log, the rows are those of the last record before the damage.
     pub fn read(
         source: &Options,
         base: &dyn Stored,
@@ -48,7 +47,7 @@ impl Above {
         let damages = above.read_records(source, lacking, base, meter, findings)?;
         match opened {
             Ok(opened) => above.cut = opened.cut,
-            // What only an open sees: segments that are not there, records that a backup was made with.
+            // Damage that only an open sees: segments that are not there, records that a backup was made with.
             Err(OpenError::Damage(damage)) => {
                 if !damages.iter().any(|known| (&known.file, known.offset) == (&damage.file, damage.offset)) {
                     add(&damage, Kind::LogAndBase, findings);
@@ -60,7 +59,7 @@ impl Above {
         Ok(above)
     }
 
-    /// `lacking` is the first history that begins with loaded data which the base does not have.
+    /// Reads the records. `lacking` is the first history that begins with loaded data which the base does not have.
     fn read_records(
         &mut self,
         source: &Options,
@@ -118,7 +117,7 @@ impl Above {
         Ok(damages)
     }
 
-    /// Whether the replay passes over an effect.
+    /// Returns whether the replay passes over an effect.
     fn is_dead(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<bool, BaseError> {
         let Some(space) = row_of(effect).and_then(space_of) else { return Ok(false) };
         if let Some(dead) = self.dead.get(&space) {
@@ -129,7 +128,7 @@ impl Above {
         Ok(dead)
     }
 
-    /// As the replay does; the inner error is why that would refuse it.
+    /// Applies an effect as the replay does; the inner error is the replay's reason to refuse it.
     fn apply(&mut self, effect: &Effect<'_>, base: &dyn Stored) -> Result<Result<(), String>, BaseError> {
         if self.is_dead(effect, base)? {
             return Ok(Ok(()));
