@@ -1,11 +1,11 @@
 //! Small changes of rows, of which only the change is logged: a patch writes over bytes, a splice takes some out and
-//! puts others in their place. Owns what they do to a row, and which of them make sense; where a row lies is for
-//! `entry`.
+//! puts others in their place. Owns the effect that they have on a row, and the rule which of them make sense; module
+//! `entry` knows where a row lies.
 
 use haypile_log::Effect;
 use std::ops::Range;
 
-/// `bytes` written at `offset`, the row zero-extended or cut to `len_after` bytes. Any row can be patched.
+/// A patch: `bytes` written at `offset`, the row zero-extended or cut to `len_after` bytes. Any row can be patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch<'a> {
     pub offset: u32,
@@ -13,8 +13,8 @@ pub struct Patch<'a> {
     pub len_after: u32,
 }
 
-/// `bytes` in place of the `removed` ones at `offset`; what is behind them moves. `len_after` bytes is the row long
-/// afterwards, so it is known how long it was before: a splice of any other row makes no sense.
+/// A splice: `bytes` in place of the `removed` ones at `offset`; the bytes behind them move. The row is `len_after`
+/// bytes long afterwards, which tells how long it was before: a splice of a row of another length makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splice<'a> {
     pub offset: u32,
@@ -23,7 +23,7 @@ pub struct Splice<'a> {
     pub len_after: u32,
 }
 
-/// Either of them.
+/// A patch or a splice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     Patch(Patch<'a>),
@@ -31,7 +31,7 @@ pub enum Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// What an effect changes, and the row; `None` if it writes the row as a whole, or none.
+    /// Returns the change that an effect makes, and the row; `None` if the effect writes the row as a whole, or none.
     pub fn of(effect: &Effect<'a>) -> Option<(&'a [u8], Change<'a>)> {
         match *effect {
             Effect::Patch { key, offset, bytes, len_after } => {
@@ -51,7 +51,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Whether it makes sense for any row: what comes from disk is checked before it is applied.
+    /// Returns whether the change makes sense for any row: a change that comes from disk is checked before it is
+    /// applied.
     pub fn fits(&self) -> bool {
         let within = |offset: u32, bytes: &[u8], len: u32| u64::from(offset) + bytes.len() as u64 <= u64::from(len);
         match self {
@@ -66,7 +67,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Whether it makes sense for a row of this length, a missing one's being zero, or why not. It fits.
+    /// Returns whether the change makes sense for a row of this length, a missing row's being zero; an error says why
+    /// not. The change `fits`.
     pub fn suits(&self, len_before: usize) -> Result<(), String> {
         match self {
             Change::Splice(splice) if splice.len_before() != len_before => {
@@ -76,14 +78,14 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The row after the change.
+    /// Returns the row after the change.
     pub fn apply(&self, before: &[u8]) -> Vec<u8> {
         let mut row = vec![0; self.len_after()];
         self.copy(before, &mut row);
         row
     }
 
-    /// The same in a buffer that belongs to the caller.
+    /// Changes a row in a buffer that belongs to the caller.
     pub fn apply_to(&self, row: &mut Vec<u8>) {
         let len_before = row.len();
         row.resize(len_before.max(self.len_after()), 0);
@@ -91,8 +93,8 @@ impl<'a> Change<'a> {
         row.truncate(self.len_after());
     }
 
-    /// Makes `row`, which is of the right length and zero, what `before` becomes. Panics if the change does not suit
-    /// it.
+    /// Makes `row`, which is of the right length and zero, the row that `before` becomes. Panics if the change does not
+    /// suit `before`.
     pub fn copy(&self, before: &[u8], row: &mut [u8]) {
         match self {
             Change::Patch(patch) => {
@@ -110,8 +112,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Changes a row where it lies, in room for what it was and for what it becomes. Panics if the change does not suit
-    /// it.
+    /// Changes a row where it lies, in room for the row before and after. Panics if the change does not suit the row.
     pub fn write(&self, room: &mut [u8], len_before: usize) {
         match self {
             Change::Patch(patch) => {
@@ -147,7 +148,7 @@ impl Splice<'_> {
         self.offset as usize..self.offset as usize + self.bytes.len()
     }
 
-    /// Where what stays behind the change begins before it.
+    /// Returns where the bytes that stay behind the change begin before the change.
     fn tail(&self) -> usize {
         self.offset as usize + self.removed as usize
     }
@@ -173,7 +174,7 @@ mod tests {
             let mut row = before.to_vec();
             change.apply_to(&mut row);
             assert_eq!(row, after, "{name}, in its buffer");
-            // What lies in the room behind a row is of no meaning.
+            // The bytes in the room behind a row have no meaning.
             let mut room = before.to_vec();
             room.resize(before.len().max(after.len()) + 3, b'?');
             change.write(&mut room, before.len());

@@ -1,10 +1,9 @@
-//! The rows of one object in the order of their keys. Most objects are small: one run. What grows beyond that is cut
-//! into runs, and these into groups, so that an insertion moves a bounded number of rows and runs, however large the
-//! object.
+//! The rows of one object in the order of their keys. Most objects are small: one run. A larger object is cut into
+//! runs, and these into groups, so that an insertion moves a bounded number of rows and runs, however large the object.
 //!
 //! The order is the first eight bytes of the element: a hash and the beginning of a name, a position, a score. Where
-//! many elements share it, as members of one score do, runs are cut between two of them, so a search compares elements
-//! too.
+//! many elements share an order, as members of one score do, runs are cut between two of them, so a search compares
+//! elements too.
 
 use super::entry::RowEntry;
 use super::run::{Probe, Run};
@@ -17,7 +16,7 @@ pub const PREFIX: usize = 15;
 /// Most rows of an object that is one run: an insertion moves half of them, 32 bytes for each.
 const FEW_MAX: usize = 128;
 
-/// Longest run of a larger one.
+/// Longest run of an object that has several.
 const RUN_MAX: usize = 64;
 
 /// Most runs of a group: a split moves half of them, about 90 bytes for each. A group holds some thousand rows.
@@ -36,8 +35,8 @@ pub enum Elements {
     Many(Box<Parts<Group>>),
 }
 
-/// Ascending parts of an object's rows, none empty, and what separates them: all elements of a part are at or above its
-/// separator and below the next part's. The first part takes whatever is below the second.
+/// Ascending parts of an object's rows, none empty, and their separators. Invariant: all elements of a part are at or
+/// above its separator and below the next part's. The first part also takes each element below its own separator.
 pub struct Parts<T> {
     /// The separators' orders, apart so that a search touches few cache lines.
     orders: Vec<u64>,
@@ -45,7 +44,7 @@ pub struct Parts<T> {
     parts: Vec<T>,
 }
 
-/// The order of an element among those of its object: its first eight bytes, filled up with zeros.
+/// Returns the order of an element among those of its object: its first eight bytes, filled up with zeros.
 #[inline]
 pub fn order_of(element: &[u8]) -> u64 {
     match element.first_chunk() {
@@ -67,20 +66,20 @@ impl<T> Parts<T> {
         self.parts.len()
     }
 
-    /// The part in which an element is or would be.
+    /// Returns the part in which an element is or would be.
     #[inline]
     fn find(&self, order: u64, element: &[u8]) -> usize {
         let until = self.orders.partition_point(|other| *other <= order);
         if until <= 1 || self.orders[until - 1] < order {
             return until.saturating_sub(1);
         }
-        // All separators of this order.
+        // The separators of this order begin here.
         let from = self.orders[..until].partition_point(|other| *other < order);
         let below = self.separators[from..until].partition_point(|other| **other <= *element);
         (from + below).saturating_sub(1)
     }
 
-    /// The last part in which an element of this order may be.
+    /// Returns the last part in which an element of this order may be.
     #[inline]
     fn last_of(&self, order: u64) -> usize {
         self.orders.partition_point(|other| *other <= order).saturating_sub(1)
@@ -109,8 +108,8 @@ impl<T> Parts<T> {
 }
 
 impl Parts<ElementRun> {
-    /// Puts a new row at a place of a run. If that made a new run, returns where. `ends` says whether the group is the
-    /// first one and whether it is the last one of all.
+    /// Puts a new row at a place of a run. Returns where a new run is, if the row made one. `ends` says whether the
+    /// group is the first one of all and whether it is the last.
     fn insert_row(&mut self, which: usize, at: usize, entry: RowEntry, ends: (bool, bool)) -> Option<usize> {
         let order = order_of(entry.behind::<PREFIX>());
         let is_last = which + 1 == self.len();
@@ -119,7 +118,7 @@ impl Parts<ElementRun> {
             run.insert(at, order, entry);
             return None;
         }
-        // Lists grow at their ends: what is full there stays full, and the row begins a run of its own.
+        // Lists grow at their ends: a full run there stays full, and the row begins a run of its own.
         if at == RUN_MAX && is_last && ends.1 {
             let separator: Box<[u8]> = entry.behind::<PREFIX>().into();
             self.insert(which + 1, &separator, ElementRun::of(order, entry, RUN_MAX));
@@ -143,8 +142,8 @@ impl Parts<ElementRun> {
 }
 
 impl Parts<Group> {
-    /// Divides a group that has become too large: before or behind its new run where that is at an end of all, else in
-    /// the middle.
+    /// Divides a group that has become too large: before or behind its new run where that is at an end of the object,
+    /// else in the middle.
     fn split(&mut self, at: usize, new_run: usize) {
         let is_last = at + 1 == self.len();
         let group = &mut self.parts[at];
@@ -173,7 +172,7 @@ impl Elements {
         run.find(order, element).ok().map(|at| &run.rows()[at])
     }
 
-    /// The first step of `get`, by the element's order alone: among elements of one order the last run of them.
+    /// Begins a lookup by the element's order alone: among elements of one order in the last run that may have them.
     #[inline]
     pub fn probe(&self, order: u64) -> Probe<'_, PREFIX> {
         let run = match self {
@@ -196,7 +195,7 @@ impl Elements {
         Some(run.row_mut(at))
     }
 
-    /// Writes a row or its deletion; returns by how many bytes its rows grew.
+    /// Writes a row or its tombstone; returns by how many bytes the object's rows grew.
     pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index) -> i64 {
         let (element, order) = (&row[PREFIX..], order_of(&row[PREFIX..]));
         let place = self.run_of(order, element);
@@ -260,9 +259,9 @@ impl Elements {
         Some(gone)
     }
 
-    /// Deletes a row: without a trace where `below` does not have it. One that is not here is taken to be there: who
-    /// deletes a row has found it, and a deletion that hides nothing does no harm. Returns by how many bytes its rows
-    /// grew.
+    /// Deletes a row: without a trace where `below` does not have it. A row that is not here is taken to be in the
+    /// base: a caller that deletes a row has found it, and a tombstone that hides nothing does no harm. Returns by how
+    /// many bytes the object's rows grew.
     pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> i64 {
         let (element, order) = (&row[PREFIX..], order_of(&row[PREFIX..]));
         let place = self.run_of(order, element);
@@ -295,7 +294,7 @@ impl Elements {
         }
     }
 
-    /// Rows have been taken out of a run: no part is left empty. The last run of all stays.
+    /// Removes the parts that became empty when rows were taken out of a run. The last run of all stays.
     fn tidy(&mut self, place: Place) {
         if !self.run(place).rows().is_empty() {
             return;
@@ -320,7 +319,7 @@ impl Elements {
         matches!(self, Elements::Few(run) if run.rows().is_empty())
     }
 
-    /// Rows from one element to another, the second one excluded and perhaps the end.
+    /// Returns the rows from one element to another, the second one excluded and perhaps the end.
     pub fn range(&self, from: &[u8], until: Option<&[u8]>) -> Range<'_> {
         let front = self.lower_bound(from);
         let back = until.map_or(self.end(), |until| self.lower_bound(until));
@@ -331,9 +330,10 @@ impl Elements {
         self.range(b"", None)
     }
 
-    /// The row at the place that a random number stands for, if there is one. All rows are at equally many of them.
+    /// Returns the row at the place that a random number stands for, if there is one. All rows are at equally many
+    /// places.
     pub fn at_place(&self, random: u64) -> Option<&RowEntry> {
-        // The upper bits as a number below `bound`, which is far smaller.
+        // Returns the upper bits as a number below `bound`, which is far smaller.
         let below = |bound: usize| ((u128::from(random >> PLACE_BITS) * bound as u128) >> (64 - PLACE_BITS)) as usize;
         let (at, run) = (random as usize % RUN_MAX, random as usize / RUN_MAX % GROUP_MAX);
         let run = match self {
@@ -346,7 +346,7 @@ impl Elements {
         run.and_then(|run| run.rows().get(at))
     }
 
-    /// The beginning of the run in which an element is or would be.
+    /// Returns the beginning of the run in which an element is or would be.
     #[inline]
     fn run_of(&self, order: u64, element: &[u8]) -> Place {
         let (group, run) = match self {
@@ -378,7 +378,7 @@ impl Elements {
         }
     }
 
-    /// The number of a group's runs.
+    /// Returns the number of a group's runs.
     fn runs_in(&self, group: usize) -> usize {
         match self {
             Elements::Few(_) => 1,
@@ -387,7 +387,7 @@ impl Elements {
         }
     }
 
-    /// Behind the last row.
+    /// Returns the place behind the last row.
     fn end(&self) -> Place {
         let group = match self {
             Elements::Few(_) | Elements::Some(_) => 1,
@@ -396,7 +396,7 @@ impl Elements {
         Place { group, run: 0, at: 0 }
     }
 
-    /// The first row that is not before an element.
+    /// Returns the place of the first row that is not before an element.
     fn lower_bound(&self, element: &[u8]) -> Place {
         let order = order_of(element);
         let place = self.run_of(order, element);
@@ -404,7 +404,7 @@ impl Elements {
         self.normal(Place { at, ..place })
     }
 
-    /// A place behind the last row of a run is the beginning of the next one.
+    /// Returns a place in its normal form: behind the last row of a run is the beginning of the next one.
     #[inline]
     fn normal(&self, place: Place) -> Place {
         if place.at < self.run(place).rows().len() {
@@ -416,7 +416,7 @@ impl Elements {
         }
     }
 
-    /// The place before one that is not the first.
+    /// Returns the place before one that is not the first.
     #[inline]
     fn before(&self, place: Place) -> Place {
         if place.at > 0 {
@@ -431,7 +431,7 @@ impl Elements {
     }
 }
 
-/// Where a row lies. Compares as the rows do.
+/// The place of a row. Places compare as the rows do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     group: usize,
@@ -547,7 +547,7 @@ mod tests {
         let left: Vec<_> = elements.all().map(|row| (row.behind::<PREFIX>(), row.value(), row.index())).collect();
         assert_eq!(left, [(&b"below"[..], None, Index(6)), (b"both", None, Index(7))]);
         assert_eq!(elements.all().map(RowEntry::bytes).sum::<i64>(), bytes);
-        // What nothing is below leaves it empty, too.
+        // A deletion with nothing below leaves the object empty, too.
         let mut elements = Elements::default();
         let grown = elements.put(&row_of(b"above"), Some(b"new"), Index(8));
         assert_eq!(grown + elements.hide(&row_of(b"above"), &below, Index(9)), 0);

@@ -1,4 +1,4 @@
-//! A row of the memtable: everything that a reader needs of it in one block, so that who has found it has it in one
+//! A row of the memtable: everything that a reader needs of the row in one block, so that a lookup reads it with one
 //! cache miss.
 
 use super::{Change, Found};
@@ -7,30 +7,31 @@ use crate::value::Value;
 use haypile_log::Index;
 use std::sync::Arc;
 
-/// A row or its deletion. Cheap to clone; who holds a clone keeps what the row was then.
+/// A row or its tombstone. Cheap to clone; a clone keeps the row as it was.
 ///
-/// The stamp lies beside the block's address, which a lookup has read anyway: a block is shared, and never changes
-/// while it is. It takes the room that the length of the key leaves there.
+/// The stamp lies beside the block's address, which a lookup has read anyway: a shared block never changes. The stamp
+/// takes the room that the length of the key leaves there.
 #[derive(Clone)]
 pub struct RowEntry {
-    /// `record: u56 | slack: u8 | key | value | slack`: so many bytes at the end are not used.
+    /// `record: u56 | slack: u8 | key | value | slack`: the last `slack` bytes are not used.
     block: Arc<[u8]>,
     /// Bytes of the key, and `LIVE` unless the row is deleted.
     key_bytes: u32,
-    /// When its key was used last. Of no use in rows that are not a key's.
+    /// The last use of the key. Of no use in rows that are not a key's.
     stamp: Stamp,
 }
 
 const KEY_AT: usize = 8;
-/// The highest byte of the record's index, which is zero for the first two thousand years at a million records a
-/// second.
+/// The place of `slack`: the highest byte of the record's index, which is zero for the first two thousand years at a
+/// million records a second.
 const SLACK_AT: usize = KEY_AT - 1;
 const SLACK_MAX: usize = u8::MAX as usize;
-/// The part of a value's length that is added as room when a splice makes it grow: those that follow need no new block.
+/// The part of a value's length that is added as room when a splice makes the value grow: the splices that follow need
+/// no new block.
 const SLACK_PART: usize = 32;
 const LIVE: u32 = 1 << 31;
 
-/// What an entry takes besides its block's bytes: its two places in a run with the room that runs keep, the block's
+/// Bytes that an entry takes besides its block: its two places in a run with the room that runs keep, the block's
 /// counters and the allocator's share.
 const ENTRY_BYTES: i64 = 72;
 
@@ -46,7 +47,7 @@ impl RowEntry {
             block[KEY_AT + key.len()..].copy_from_slice(value);
         };
         let block = if len <= STACK_BYTES {
-            // Short ones pass over the stack, so that there is one allocation and nothing to zero.
+            // Short rows pass over the stack, so that there is one allocation and nothing to zero.
             let mut block = [0; STACK_BYTES];
             fill(&mut block[..len]);
             Arc::from(&block[..len])
@@ -73,31 +74,31 @@ impl RowEntry {
         self.key_bytes & LIVE != 0
     }
 
-    /// The row's key.
+    /// Returns the row's key.
     #[inline]
     pub fn row(&self) -> &[u8] {
         &self.block[KEY_AT..self.value_at()]
     }
 
-    /// The part of the row's key behind its first bytes.
+    /// Returns the part of the row's key behind its first bytes.
     #[inline]
     pub fn behind<const PREFIX: usize>(&self) -> &[u8] {
         &self.block[KEY_AT + PREFIX..self.value_at()]
     }
 
-    /// `None`: deleted.
+    /// Returns the value; `None`: deleted.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
         self.is_live().then(|| &self.block[self.value_at()..self.value_end()])
     }
 
-    /// The value as a handle on the block.
+    /// Returns the value as a handle on the block.
     #[inline]
     pub fn shared_value(&self) -> Option<Value> {
         self.is_live().then(|| Value::new(self.block.clone(), self.value_at()..self.value_end()))
     }
 
-    /// The record that wrote it.
+    /// Returns the index of the record that wrote the row.
     #[inline]
     pub fn index(&self) -> Index {
         let head = u64::from_le_bytes(self.block[..KEY_AT].try_into().expect("eight bytes"));
@@ -117,24 +118,24 @@ impl RowEntry {
         }
     }
 
-    /// What it takes in the memtable.
+    /// Returns the bytes that the row takes in the memtable.
     pub fn bytes(&self) -> i64 {
         self.block.len() as i64 + ENTRY_BYTES
     }
 
-    /// The lengths, which lie beside where the block is.
+    /// Reads the lengths, which lie beside the block's address: a prefetch. The sum is of no use.
     #[inline]
     pub fn touch(&self) -> usize {
         self.block.len() + self.key_bytes as usize
     }
 
-    /// Reads a byte of where the key is: for what it costs, not for what it says.
+    /// Reads a byte of the key's cache line: a prefetch. The byte is of no use.
     #[inline]
     pub fn touch_line(&self) -> usize {
         usize::from(self.block[KEY_AT])
     }
 
-    /// Reads a byte of each of the first cache lines of the block: for what it costs, not for what it says.
+    /// Reads a byte of each of the first cache lines of the block: a prefetch. The bytes are of no use.
     #[inline]
     pub fn touch_block(&self) -> usize {
         const LINE_BYTES: usize = 64;
@@ -142,8 +143,8 @@ impl RowEntry {
         self.block.iter().step_by(LINE_BYTES).take(LINES).map(|byte| usize::from(*byte)).sum()
     }
 
-    /// A new value for a known key: in place where nobody else holds the block and the length stays. Returns the
-    /// growth.
+    /// Writes a new value for a known key: in place where no other handle shares the block and the length stays.
+    /// Returns the growth.
     #[inline]
     pub fn overwrite(&mut self, key: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         let value_at = self.value_at();
@@ -163,8 +164,8 @@ impl RowEntry {
         self.bytes() - before
     }
 
-    /// A small change, of a deleted row as of an empty one: in place as for `overwrite`, and where a splice finds room
-    /// behind the value. Returns the growth.
+    /// Applies a small change, to a deleted row as to an empty one: in place as for `overwrite`, and where a splice
+    /// finds room behind the value. Returns the growth.
     pub fn change(&mut self, change: Change<'_>, index: Index, access: Access) -> i64 {
         let (value_at, value_end, len_after) = (self.value_at(), self.value_end(), change.len_after());
         if self.is_live()
@@ -181,7 +182,7 @@ impl RowEntry {
             Change::Splice(splice) if len_after > splice.len_before() => (len_after / SLACK_PART).min(SLACK_MAX),
             _ => 0,
         };
-        // Copied once, and the change written over it.
+        // The row is copied once, and the change written over the copy.
         let mut block: Arc<[u8]> = std::iter::repeat_n(0, value_at + len_after + slack).collect();
         let bytes = Arc::get_mut(&mut block).expect("nobody else has seen this block");
         bytes[..KEY_AT].copy_from_slice(&head(index, slack as u8));
@@ -191,8 +192,8 @@ impl RowEntry {
         self.bytes() - before
     }
 
-    /// What is left behind the value if a change makes it end there in this block; `None` if the row is to have another
-    /// one.
+    /// Returns how many bytes are left behind the value if a change makes the value end there in this block; `None` if
+    /// the row is to have another block.
     fn slack_of(&self, change: Change<'_>, value_end: usize) -> Option<u8> {
         match change {
             Change::Patch(_) => (value_end == self.value_end()).then_some(self.block[SLACK_AT]),
@@ -203,7 +204,7 @@ impl RowEntry {
     }
 }
 
-/// The first bytes of a block.
+/// Returns the first bytes of a block.
 #[inline]
 fn head(index: Index, slack: u8) -> [u8; KEY_AT] {
     let mut head = index.0.to_le_bytes();
@@ -242,13 +243,13 @@ mod tests {
         }
         assert_eq!(entry.bytes(), bytes);
         assert!(blocks < 30, "{blocks} blocks for 200 changes");
-        // An overwrite and a patch keep the room, something shorter gives it back.
+        // An overwrite and a patch keep the room, a shorter value gives it back.
         let block = entry.block.as_ptr();
         assert_eq!(entry.overwrite(b"key", Some(&vec![b'w'; 1000]), Index(500), Access::at(0)), 0);
         assert_eq!((entry.block.as_ptr(), entry.value()), (block, Some(&[b'w'; 1000][..])));
         assert!(entry.overwrite(b"key", Some(b"w"), Index(501), Access::at(0)) < -900);
         assert_eq!((entry.value(), entry.index()), (Some(&b"w"[..]), Index(501)));
-        // What is taken out is room, too, but not more than is told.
+        // Bytes that a splice takes out become room, too, but no more than `slack` can tell.
         entry.overwrite(b"key", Some(&[b'x'; 1000]), Index(502), Access::at(0));
         let shorter = |removed, len_after| Change::Splice(Splice { offset: 0, removed, bytes: b"", len_after });
         assert_eq!(entry.change(shorter(SLACK_MAX as u32, 1000 - SLACK_MAX as u32), Index(503), Access::at(0)), 0);

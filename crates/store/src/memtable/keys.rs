@@ -1,7 +1,7 @@
 //! The meta rows of a shard in scan order: space, slot, hash, name. Lookups by hash at nearly the speed of a hash
 //! table, and ordered walks for SCAN and the flush, from one structure: sorted runs of bounded length.
 //!
-//! Which run it is in is one search over where runs begin (`firsts`); the rest is in `run`.
+//! One search over the runs' beginnings (`firsts`) finds the run of a row; module `run` does the rest.
 
 use super::SLOTS_PER_SHARD;
 use super::entry::RowEntry;
@@ -15,27 +15,27 @@ const RUN_MAX: usize = 64;
 
 type KeyRun = Run<META_PREFIX_BYTES>;
 
-/// A lookup that knows its run and has not looked into it.
+/// A lookup that has found its run and has not looked into it.
 pub type Probe<'t> = run::Probe<'t, META_PREFIX_BYTES>;
 
-/// Where a row stands among those of its shard: the space's number in the table, the slot, the hash.
+/// The place of a row among those of its shard: the space's number in the table, the slot, the hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order(u64);
 
 impl Order {
-    /// `space` is counted by the table, which has far less than 2^26 of them.
+    /// Returns an order. `space` is counted by the table, which has far less than 2^26 spaces.
     #[inline]
     pub fn new(space: usize, slot: Slot, hash: u32) -> Order {
         const { assert!(SLOTS_PER_SHARD == 1 << 6) };
         Order((space as u64) << 38 | (u64::from(slot.0) % SLOTS_PER_SHARD as u64) << 32 | u64::from(hash))
     }
 
-    /// The last one of a slot.
+    /// Returns the last order of this one's slot.
     pub fn end_of_slot(self) -> Order {
         Order(self.0 | u64::from(u32::MAX))
     }
 
-    /// The first and the last one of a space.
+    /// Returns the first and the last order of a space.
     pub fn of_space(space: usize) -> (Order, Order) {
         (Order((space as u64) << 38), Order(((space as u64 + 1) << 38) - 1))
     }
@@ -45,7 +45,7 @@ impl Order {
     }
 }
 
-/// Sorted runs, ascending, none empty; all rows of one order are in one run.
+/// Sorted runs, ascending, none empty. Invariant: all rows of one order are in one run.
 #[derive(Default)]
 pub struct Keys {
     /// The first order of each run.
@@ -58,7 +58,7 @@ impl Keys {
         self.runs.is_empty()
     }
 
-    /// The run in which rows of an order are or would be; there is at least one.
+    /// Returns the run in which rows of an order are or would be; there is at least one.
     #[inline]
     fn run_of(&self, order: Order) -> usize {
         if self.firsts.len() <= 1 { 0 } else { self.firsts.partition_point(|first| *first <= order).saturating_sub(1) }
@@ -70,13 +70,13 @@ impl Keys {
         run.find(order.0, name).ok().map(|at| &run.rows()[at])
     }
 
-    /// The first step of a lookup.
+    /// Begins a lookup: finds the run.
     #[inline]
     pub fn probe(&self, order: Order) -> Option<Probe<'_>> {
         Some(self.runs.get(self.run_of(order))?.probe(order.0))
     }
 
-    /// Writes a row or its deletion; returns by how many bytes the table grew.
+    /// Writes a row or its tombstone; returns by how many bytes the table grew.
     #[inline]
     pub fn put(&mut self, order: Order, row: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         if self.runs.is_empty() {
@@ -136,14 +136,14 @@ impl Keys {
         gone
     }
 
-    /// After rows were taken out: no run is empty, and `firsts` says where they begin.
+    /// Removes empty runs, and corrects `firsts`, after rows were taken out.
     fn tidy(&mut self) {
         self.runs.retain(|run| !run.rows().is_empty());
         self.firsts.clear();
         self.firsts.extend(self.runs.iter().map(|run| Order(run.first())));
     }
 
-    /// Rows from one order to another, both included.
+    /// Returns the rows from one order to another, both included.
     pub fn range(&self, from: Order, last: Order) -> impl Iterator<Item = (Order, &RowEntry)> {
         let first = self.run_of(from);
         self.runs[first.min(self.runs.len())..]
@@ -155,13 +155,13 @@ impl Keys {
             .take_while(move |(order, _)| *order <= last)
     }
 
-    /// What the rows take, counted anew: for tests of the accounting.
+    /// Returns the bytes that the rows take, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
         self.runs.iter().flat_map(|run| run.rows()).map(RowEntry::bytes).sum()
     }
 }
 
-/// Moves about the upper half out, between two orders; `None` where there is only one.
+/// Moves about the upper half of a run out, between two orders; `None` where there is only one order.
 fn split(run: &mut KeyRun) -> Option<KeyRun> {
     let orders = run.orders();
     let middle = orders[orders.len() / 2];

@@ -1,4 +1,4 @@
-//! The memtable: what was written lately, in front of the base. Reads look here first.
+//! The memtable: the rows that were written lately, in front of the base. Reads look here first.
 //!
 //! Rows live in shards by slot, each with a latch that is taken only inside a commit, a lookup or a freeze, in
 //! ascending order, and never across I/O. Two generations: `active` takes writes, `frozen` is on its way to the base
@@ -7,8 +7,8 @@
 //! read until the next freeze.
 //!
 //! Next: `table` (one generation of one shard), `keys` (its meta rows, in scan order), `objects` and `elements` (the
-//! rows of objects), `run` and `entry` (what these are made of), `change` (small changes of rows), `prefetch` (many
-//! lookups at once).
+//! rows of objects), `run` and `entry` (the building blocks of these), `change` (small changes of rows), `prefetch`
+//! (many lookups at once).
 
 mod change;
 mod elements;
@@ -39,21 +39,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SHARDS: usize = 256;
 const SLOTS_PER_SHARD: usize = SLOTS / SHARDS;
 
-/// What the memtable knows of a row.
+/// The memtable's answer about a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Row(Value, Index),
     Deleted(Index),
-    /// Ask the base.
+    /// Only the base knows the row.
     Unknown,
 }
 
-/// The shard of a slot.
+/// Returns the shard of a slot.
 pub fn shard_of(slot: Slot) -> usize {
     usize::from(slot.0) / SLOTS_PER_SHARD
 }
 
-/// The shard of any row; rows without a slot live in the first one.
+/// Returns the shard of any row; rows without a slot live in the first one.
 pub fn shard_of_row(row: &[u8]) -> usize {
     home_slot(row).map_or(0, shard_of)
 }
@@ -66,7 +66,7 @@ struct Padded(Mutex<Shard>);
 pub struct Shard {
     pub active: Table,
     pub frozen: Option<Arc<Table>>,
-    /// Nothing lies below: a deleted row leaves no trace, which would stay forever.
+    /// Whether nothing lies below the memtable: a deleted row then leaves no tombstone, which would stay forever.
     forgets: bool,
 }
 
@@ -75,20 +75,21 @@ pub struct Memtable {
     shards: Box<[Padded]>,
     active_bytes: AtomicU64,
     frozen_bytes: AtomicU64,
-    /// Of the frozen generation, once it is in the base and stays only to be read.
+    /// Bytes of the frozen generation once it is in the base and stays only to be read.
     flushed_bytes: AtomicU64,
     /// For each shard a lower bound of the deadlines that stand in it: where active expiry begins to look.
     earliest: Box<[AtomicU64]>,
 }
 
-/// All latches at once: the world stands still at one index.
+/// The latches of all shards, held at once: no record is applied, so that the memtable is that of one index.
 pub struct Still<'a> {
     memtable: &'a Memtable,
     shards: Vec<MutexGuard<'a, Shard>>,
 }
 
 impl Memtable {
-    /// `over_base` says whether there is a base below, from which a deletion has to hide rows.
+    /// Returns an empty memtable. `over_base` says whether there is a base below, from which a tombstone has to hide
+    /// rows.
     pub fn new(over_base: bool) -> Self {
         let shard = || Shard { active: Table::default(), frozen: None, forgets: !over_base };
         Memtable {
@@ -100,62 +101,62 @@ impl Memtable {
         }
     }
 
-    /// The latch of one shard.
+    /// Takes the latch of one shard.
     #[inline]
     pub fn latch(&self, shard: usize) -> MutexGuard<'_, Shard> {
         self.shards[shard].0.lock()
     }
 
-    /// The latch of a user key's shard.
+    /// Takes the latch of a user key's shard.
     #[inline]
     pub fn latch_of(&self, key: &Key<'_>) -> MutexGuard<'_, Shard> {
         self.latch(shard_of(key.slot))
     }
 
-    /// The row of a user key, on which `touch` is left.
+    /// Returns the row of a user key, on which `touch` is left.
     #[inline]
     pub fn meta(&self, key: &Key<'_>, touch: &Touch<'_>) -> Found {
         self.latch_of(key).meta(key, touch)
     }
 
-    /// What `look` makes of a user key's row, if it is here and nobody holds its shard.
+    /// Returns the result of `look` on a user key's row, if the row is here and no thread holds its shard's latch.
     #[inline]
     pub fn peek<R>(&self, key: &Key<'_>, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.shards[shard_of(key.slot)].0.try_lock()?.find(key)?.value().map(look)
     }
 
-    /// Any row that is not a user key's.
+    /// Returns any row that is not a user key's.
     pub fn row(&self, row: &[u8]) -> Found {
         self.latch(shard_of_row(row)).row(row)
     }
 
-    /// Bytes of the active generation, keys, values and bookkeeping.
+    /// Returns the bytes of the active generation: keys, values and bookkeeping.
     pub fn active_bytes(&self) -> u64 {
         self.active_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the frozen generation that waits for its flush; 0 if there is none.
+    /// Returns the bytes of the frozen generation that waits for its flush; 0 if there is none.
     pub fn frozen_bytes(&self) -> u64 {
         self.frozen_bytes.load(Ordering::Relaxed)
     }
 
-    /// No object with this id or a higher one has rows in the frozen generation.
+    /// Returns an id such that no object with this id or a higher one has rows in the frozen generation.
     pub fn frozen_ids_end(&self) -> u64 {
         let ids_end = |shard| self.latch(shard).frozen.as_ref().map_or(0, |frozen| frozen.objects.ids_end());
         (0..SHARDS).map(ids_end).max().unwrap_or(0)
     }
 
-    /// Whether there is a frozen generation, flushed or not.
+    /// Returns whether there is a frozen generation, flushed or not.
     pub fn has_frozen(&self) -> bool {
         self.latch(0).frozen.is_some()
     }
 
-    /// Bytes of a generation that was flushed and is still read; 0 if there is none.
+    /// Returns the bytes of a generation that was flushed and is still read; 0 if there is none.
     pub fn flushed_bytes(&self) -> u64 {
         self.flushed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds what a commit changed. Most overwrites change nothing.
+    /// Adds the bytes by which a commit made the active generation grow. Most overwrites add none.
     #[inline]
     pub fn account(&self, delta: i64) {
         if delta != 0 {
@@ -168,8 +169,8 @@ impl Memtable {
         self.earliest[shard].fetch_min(deadline_ms, Ordering::Relaxed);
     }
 
-    /// Deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of dead spaces: row keys of
-    /// the expire family. Corrects the bounds on the way; what it returns is found again until it is deleted.
+    /// Returns deadlines up to `now_ms` that stand in the memtable, at most `max`, but for those of dead spaces: row
+    /// keys of the expire family. Corrects the bounds on the way. A deadline is found again until it is deleted.
     pub fn due(&self, now_ms: u64, max: usize, is_dead: &dyn Fn(Space) -> bool) -> Vec<Box<[u8]>> {
         let mut due = Vec::new();
         for (shard, earliest) in self.earliest.iter().enumerate() {
@@ -187,19 +188,19 @@ impl Memtable {
         due
     }
 
-    /// Stops the world: all latches, in order.
+    /// Takes the latches of all shards, in ascending order.
     pub fn still(&self) -> Still<'_> {
         Still { memtable: self, shards: (0..SHARDS).map(|shard| self.latch(shard)).collect() }
     }
 
-    /// The frozen generation is in the base. It stays in sight: its room is free until the next one is frozen, and what
-    /// was written lately is read often.
+    /// Notes that the frozen generation is in the base. Reads still find it: its room is free until the next one is
+    /// frozen, and recently written rows are read often.
     pub fn keep_flushed(&self) {
         let bytes = self.frozen_bytes.swap(0, Ordering::Relaxed);
         self.flushed_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes the frozen generation out of sight and hands it out; its rows are in the base.
+    /// Takes the frozen generation away from readers and returns it; its rows are in the base.
     pub fn unlink_frozen(&self) -> Vec<Arc<Table>> {
         let gone = (0..SHARDS).filter_map(|shard| self.latch(shard).frozen.take()).collect();
         self.flushed_bytes.store(0, Ordering::Relaxed);
@@ -208,7 +209,7 @@ impl Memtable {
 }
 
 impl Still<'_> {
-    /// What the active generation takes, counted anew: for tests of the accounting.
+    /// Returns the bytes that the active generation takes, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
         self.shards.iter().map(|shard| shard.active.count_bytes()).sum()
     }
@@ -229,7 +230,7 @@ impl Still<'_> {
 }
 
 impl Shard {
-    /// The meta row of a key or its deletion, from the newest generation that has it.
+    /// Returns the meta row of a key or its tombstone, from the newest generation that has it.
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<&RowEntry> {
         self.active.find(key).or_else(|| self.frozen.as_ref()?.find(key))
@@ -250,7 +251,7 @@ impl Shard {
         }
     }
 
-    /// Writes a row: the value, or its deletion. Returns by how much the active generation grew.
+    /// Writes a row: the value, or a tombstone. Returns by how much the active generation grew.
     #[inline]
     pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         if value.is_none() && self.forgets {
@@ -259,7 +260,7 @@ impl Shard {
         self.active.put(row, value, index, access)
     }
 
-    /// Deletes an element of which the base has nothing: it leaves no trace where the frozen generation has nothing of
+    /// Deletes an element that the base does not have: no tombstone is left where the frozen generation does not have
     /// it either.
     pub fn delete_element(&mut self, row: &[u8], index: Index) -> i64 {
         let below = self.frozen.as_ref().and_then(|frozen| frozen.objects.elements(ObjectKey::of(row)?.0));
@@ -290,7 +291,8 @@ impl Shard {
         self.active.put(row, Some(&changed), index, access)
     }
 
-    /// Deadlines from `from_ms` to `now_ms` into `due`, until it holds `max`; returns the earliest one that stands.
+    /// Adds deadlines from `from_ms` to `now_ms` to `due`, until it holds `max`; returns the earliest deadline that
+    /// stands.
     fn due(
         &self,
         from_ms: u64,
@@ -321,7 +323,7 @@ impl Shard {
     }
 }
 
-/// The spaces that have rows in any of these tables, ascending.
+/// Returns the spaces that have rows in any of these tables, ascending.
 pub fn spaces_of(tables: &[Arc<Table>]) -> Vec<Space> {
     let mut spaces: Vec<Space> = tables.iter().flat_map(|table| table.spaces().iter().copied()).collect();
     spaces.sort_unstable();

@@ -17,22 +17,22 @@ pub struct ObjectKey {
     id: u64,
 }
 
-/// What an object takes besides its rows: its place in the map with the room that the map keeps.
+/// Bytes that an object takes besides its rows: its place in the map with the room that the map keeps.
 const OBJECT_BYTES: i64 = 144;
 
-/// Hashes what only the store gives out, so nobody can choose collisions.
+/// A hasher of numbers that only the store gives out, so that no client can choose collisions.
 #[derive(Default)]
 pub struct ObjectHasher(u64);
 
 #[derive(Default)]
 pub struct Objects {
     map: HashMap<ObjectKey, Elements, BuildHasherDefault<ObjectHasher>>,
-    /// No object here has this id or a higher one.
+    /// Invariant: no object here has this id or a higher one.
     ids_end: u64,
 }
 
 impl ObjectKey {
-    /// The object and family of a row, and the element; `None` for rows of other families.
+    /// Returns the object and family of a row, and the element; `None` for rows of other families.
     #[inline]
     pub fn of(row: &[u8]) -> Option<(ObjectKey, &[u8])> {
         let (prefix, element) = row.split_first_chunk::<PREFIX>()?;
@@ -50,7 +50,7 @@ impl ObjectKey {
         Slot(self.place as u16)
     }
 
-    /// The one with the next id.
+    /// Returns the key of the object with the next id.
     fn next(self) -> Option<ObjectKey> {
         self.id.checked_add(1).map(|id| ObjectKey { id, ..self })
     }
@@ -60,7 +60,7 @@ const FIRST: u8 = Family::Data as u8;
 const LAST: u8 = Family::Owner as u8;
 const _: () = assert!(FIRST + 1 == Family::Score as u8 && FIRST + 2 == LAST);
 
-/// Rows of one object and family: from one element to another, the second one excluded and perhaps the end.
+/// A range of rows of one object and family: from one element to another, the second one excluded and perhaps the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementRange<'r> {
     pub object: ObjectKey,
@@ -69,7 +69,7 @@ pub struct ElementRange<'r> {
 }
 
 impl<'r> ElementRange<'r> {
-    /// The rows with `from <= key < until` as a range of one object, if they are.
+    /// Returns the rows with `from <= key < until` as a range of one object, if they are of one.
     pub fn of(from: &'r [u8], until: &'r [u8]) -> Option<ElementRange<'r>> {
         let (object, from) = ObjectKey::of(from)?;
         match ObjectKey::of(until)? {
@@ -108,7 +108,7 @@ impl Objects {
         self.find(row).map_or(Found::Unknown, RowEntry::found)
     }
 
-    /// Writes a row of `object` or its deletion; returns by how many bytes the table grew, and whether the object is
+    /// Writes a row of `object` or its tombstone; returns by how many bytes the table grew, and whether the object is
     /// new.
     pub fn put(&mut self, object: ObjectKey, row: &[u8], value: Option<&[u8]>, index: Index) -> (i64, bool) {
         match self.map.entry(object) {
@@ -120,7 +120,7 @@ impl Objects {
         }
     }
 
-    /// Deletes a row of an object that has rows `below`; returns what `put` does.
+    /// Deletes a row of an object that has rows `below`; returns the growth, and whether the object is new.
     pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> (i64, bool) {
         let Some((object, _)) = ObjectKey::of(row) else { return (0, false) };
         match self.map.get_mut(&object) {
@@ -146,7 +146,7 @@ impl Objects {
         if elements.is_empty() { gone - self.drop_empty(object) } else { gone }
     }
 
-    /// Takes out `max` rows of an object, or all if they are fewer; also returns what they took.
+    /// Takes out `max` rows of an object, or all if they are fewer; also returns the bytes that they took.
     pub fn take(&mut self, object: ObjectKey, max: usize) -> (Vec<RowEntry>, i64) {
         let mut gone = Vec::new();
         let Some(elements) = self.map.get_mut(&object) else { return (gone, 0) };
@@ -155,7 +155,7 @@ impl Objects {
         (gone, bytes + self.drop_empty(object))
     }
 
-    /// Lets go of an object that has no rows any more; returns what it took.
+    /// Removes an object that has no rows any more; returns the bytes that it took.
     fn drop_empty(&mut self, object: ObjectKey) -> i64 {
         match self.map.entry(object) {
             Entry::Occupied(held) if held.get().is_empty() => {
@@ -166,17 +166,17 @@ impl Objects {
         }
     }
 
-    /// The objects of a space, in no order.
+    /// Returns the objects of a space, in no order.
     pub fn of_space(&self, space: Space) -> impl Iterator<Item = ObjectKey> {
         self.map.keys().copied().filter(move |object| (object.place >> 16) as u32 == space.0)
     }
 
-    /// No object here has this id or a higher one.
+    /// Returns an id such that no object here has this id or a higher one.
     pub fn ids_end(&self) -> u64 {
         self.ids_end
     }
 
-    /// The rows of an object, if it has any here.
+    /// Returns the rows of an object, if it has any here.
     #[inline]
     pub fn elements(&self, object: ObjectKey) -> Option<&Elements> {
         self.map.get(&object)
@@ -187,14 +187,14 @@ impl Objects {
         self.map.get(&range.object).map(|elements| elements.range(range.from, range.until))
     }
 
-    /// All rows of a family of a space, in the order of their keys.
+    /// Returns all rows of a family of a space, in the order of their keys.
     pub fn in_space(&self, family: Family, space: Space) -> impl Iterator<Item = &RowEntry> {
         let first = ObjectKey::new(family, space, Slot(0), ObjectId(0));
         let places = first.place..=first.place | u64::from(u16::MAX);
         self.sorted(move |object| places.contains(&object.place)).flat_map(|(_, elements)| elements.all())
     }
 
-    /// Rows of any objects with `from <= key < until`, in the order of their keys.
+    /// Returns the rows of any objects with `from <= key < until`, in the order of their keys.
     pub fn rows_in(&self, from: &[u8], until: &[u8]) -> Vec<&RowEntry> {
         let is_in = |entry: &&RowEntry| from <= entry.row() && entry.row() < until;
         self.sorted(|_| true).flat_map(|(_, elements)| elements.all()).filter(is_in).collect()
@@ -207,7 +207,7 @@ impl Objects {
         objects.into_iter()
     }
 
-    /// What the rows take, counted anew: for tests of the accounting.
+    /// Returns the bytes that the rows take, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
         let rows = self.map.values().flat_map(Elements::all).map(RowEntry::bytes).sum::<i64>();
         rows + self.map.len() as i64 * OBJECT_BYTES

@@ -1,9 +1,9 @@
-//! Lookups of many keys at once, for what they leave in the CPU's caches.
+//! Prefetch: lookups of many keys at once, only to bring their rows into the CPU's caches.
 //!
 //! A lookup waits for memory several times in a row: for the orders of a run, for the row's handle, for its block. The
-//! lookups of a pipeline's commands do not depend on each other, so this makes each of these steps for all keys before
-//! it makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and find
-//! everything near. Nothing is decided here, and what another thread holds is passed over.
+//! lookups of a pipeline's commands do not depend on each other, so a prefetch makes each of these steps for all keys
+//! before it makes the next one: the CPU then waits for many of them together. The commands look again, one by one, and
+//! find everything near. A prefetch decides nothing, and passes over shards whose latches other threads hold.
 
 use super::elements::PREFIX;
 use super::entry::RowEntry;
@@ -19,17 +19,17 @@ use std::hint::black_box;
 /// caches until the commands come to them.
 pub const TOGETHER_MAX: usize = 48;
 
-/// What a CPU brings from memory at once.
+/// Bytes that a CPU brings from memory at once.
 const LINE_BYTES: usize = 64;
 
 impl Memtable {
-    /// Brings what lookups of these keys need, at most the first `TOGETHER_MAX` of them, into the CPU's caches;
-    /// `writes` says that new ones among them are going to be inserted. Returns those that were not found.
+    /// Prefetches the rows of these keys, at most of the first `TOGETHER_MAX`; `writes` says that the missing ones are
+    /// going to be inserted. Returns the keys that were not found.
     pub fn prefetch<'a>(&self, keys: &'a [Key<'a>], writes: bool) -> SmallVec<[&'a Key<'a>; TOGETHER_MAX]> {
         let mut latches: SmallVec<[(MutexGuard<'_, Shard>, &Key<'_>); TOGETHER_MAX]> = SmallVec::new();
         let mut missing = SmallVec::new();
         for key in keys.iter().take(TOGETHER_MAX) {
-            // Fails for the second key of a shard, too, which is rare.
+            // The latch is also missed for the second key of a shard, which is rare.
             if let Some(latch) = self.shards[shard_of(key.slot)].0.try_lock() {
                 latches.push((latch, key));
             }
@@ -65,7 +65,7 @@ impl Memtable {
     }
 }
 
-/// An element that is going to be looked for: where its `data` row stands.
+/// An element that is going to be looked for, by the place of its `data` row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sought {
     object: ObjectKey,
@@ -73,20 +73,20 @@ pub struct Sought {
 }
 
 impl Sought {
-    /// `order` is the first eight bytes of the element, as a number.
+    /// Returns the place of an element; `order` is its first eight bytes, as a number.
     #[inline]
     pub fn new(space: Space, slot: Slot, id: ObjectId, order: u64) -> Sought {
         Sought { object: ObjectKey::new(Family::Data, space, slot, id), order }
     }
 
-    /// The first step of the lookup.
+    /// Begins the lookup: finds the run.
     fn probe<'t>(&self, table: &'t Table) -> Option<run::Probe<'t, PREFIX>> {
         table.objects.elements(self.object).map(|elements| elements.probe(self.order))
     }
 }
 
 impl Memtable {
-    /// The same for elements; says how many were found.
+    /// Prefetches the rows of elements, at most of the first `TOGETHER_MAX`; returns how many were found.
     pub fn prefetch_elements(&self, sought: &[Sought]) -> usize {
         let mut latches: SmallVec<[(usize, MutexGuard<'_, Shard>); TOGETHER_MAX]> = SmallVec::new();
         let mut places: SmallVec<[(usize, Sought); TOGETHER_MAX]> = SmallVec::new();
@@ -116,12 +116,13 @@ impl Memtable {
     }
 }
 
-/// The row that a lookup has found.
+/// Returns the row that a lookup has found.
 fn row_of<'t>(probe: &Option<run::Probe<'t, PREFIX>>) -> Option<&'t RowEntry> {
     probe.as_ref()?.row().ok()
 }
 
-/// Rows in the order in which they come, each fetched from memory together with those around it.
+/// An iterator that prefetches: it hands out rows in the order in which they come, each fetched from memory together
+/// with those around it.
 pub struct Fetched<'t, I> {
     rows: I,
     together: usize,
@@ -134,7 +135,8 @@ impl<'t, I: Iterator<Item = &'t RowEntry>> Fetched<'t, I> {
         Fetched::of(rows, TOGETHER_MAX)
     }
 
-    /// For who may need only a few: at most `together` are fetched before they are asked for.
+    /// Returns an iterator that prefetches at most `together` rows before they are asked for: few for a reader that may
+    /// need only a few.
     pub fn of(rows: I, together: usize) -> Self {
         Fetched { rows, together: together.clamp(1, TOGETHER_MAX), window: SmallVec::new(), at: 0 }
     }

@@ -1,43 +1,43 @@
-//! A sorted run: what `keys` and `elements` are made of. The rows stand in the order of a number that is made of their
-//! keys, and those of one number in the order of the keys themselves.
+//! A sorted run: the building block of `keys` and `elements`. The rows stand in the order of a number that is made of
+//! their keys, and rows of one number in the order of the keys themselves.
 //!
-//! What a lookup costs is what it misses in the CPU's caches, so it looks at little: at a few of the 8-byte orders,
-//! which are found by interpolation because most are spread evenly, and then at the row itself, which is one block.
+//! The cost of a lookup is its misses in the CPU's caches, so it reads little: a few of the 8-byte orders, which are
+//! found by interpolation because most are spread evenly, and then the row itself, which is one block.
 
 use super::entry::RowEntry;
 use std::cmp::Ordering;
 use std::hint::black_box;
 
-/// `orders[i]` is where `rows[i]` stands; apart, so that a search touches few cache lines. All rows begin with the same
-/// `PREFIX` bytes wherever their orders are equal.
+/// A sorted run. Invariant: `orders[i]` is the order of `rows[i]`; the orders stand apart, so that a search touches few
+/// cache lines. Invariant: rows of equal orders begin with the same `PREFIX` bytes.
 #[derive(Default)]
 pub struct Run<const PREFIX: usize> {
     orders: Vec<u64>,
     rows: Vec<RowEntry>,
-    /// `orders[0]`, without a look at it.
+    /// A copy of `orders[0]`, which saves a cache miss.
     first: u64,
-    /// Positions for each unit of order, if they were spread evenly.
+    /// Positions for each unit of order, if the orders were spread evenly.
     scale: f64,
 }
 
-/// A lookup that knows its run and has not looked into it.
+/// A lookup that has found its run and has not looked into it.
 pub struct Probe<'t, const PREFIX: usize> {
     run: &'t Run<PREFIX>,
     order: u64,
-    /// Where to look first.
+    /// The position at which the search begins.
     from: usize,
 }
 
-/// Half of what is counted around a guess: a few cache lines side by side.
+/// Half of the orders that are compared around a guess: a few cache lines side by side.
 const NEAR: usize = 12;
 
 impl<const PREFIX: usize> Run<PREFIX> {
-    /// With room for `rows`.
+    /// Returns an empty run with room for `rows`.
     pub fn with_room(rows: usize) -> Self {
         Run { orders: Vec::with_capacity(rows), rows: Vec::with_capacity(rows), first: 0, scale: 0.0 }
     }
 
-    /// With one row, and room for `rows`.
+    /// Returns a run of one row, with room for `rows`.
     pub fn of(order: u64, row: RowEntry, rows: usize) -> Self {
         let mut run = Run::with_room(rows);
         run.insert(0, order, row);
@@ -65,13 +65,13 @@ impl<const PREFIX: usize> Run<PREFIX> {
         &self.orders
     }
 
-    /// The first order; 0 if it is empty.
+    /// Returns the first order; 0 if the run is empty.
     #[inline]
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Where the row is, or where it would go. `name` is its key behind the prefix.
+    /// Returns where the row is, or where it would go. `name` is its key behind the prefix.
     #[inline]
     pub fn find(&self, order: u64, name: &[u8]) -> Result<usize, usize> {
         let at = self.lower_bound(order);
@@ -82,7 +82,7 @@ impl<const PREFIX: usize> Run<PREFIX> {
             Ordering::Equal => Ok(at),
             Ordering::Greater => Err(at),
             Ordering::Less => {
-                // Mostly rare; but a sorted set may be full of members of one score.
+                // Rows of one order are mostly rare; but a sorted set may be full of members of one score.
                 let behind = at + 1;
                 let count = self.orders[behind..].partition_point(|other| *other == order);
                 let found = search::<PREFIX>(&self.rows[behind..behind + count], name);
@@ -91,7 +91,7 @@ impl<const PREFIX: usize> Run<PREFIX> {
         }
     }
 
-    /// The first step of a lookup.
+    /// Begins a lookup: guesses where the order is.
     #[inline]
     pub fn probe(&self, order: u64) -> Probe<'_, PREFIX> {
         Probe { run: self, order, from: self.guess(order) }
@@ -99,7 +99,7 @@ impl<const PREFIX: usize> Run<PREFIX> {
 
     pub fn insert(&mut self, at: usize, order: u64, row: RowEntry) {
         if self.rows.capacity() == 0 {
-            // Most objects with one row never get another: owners.
+            // Most objects with one row never get another: the owner rows.
             self.orders.reserve_exact(1);
             self.rows.reserve_exact(1);
         }
@@ -132,13 +132,13 @@ impl<const PREFIX: usize> Run<PREFIX> {
         second
     }
 
-    /// How many orders are less: guessed, and counted where the guess is near.
+    /// Returns how many orders are less: guesses, and counts where the guess is near.
     #[inline]
     fn lower_bound(&self, order: u64) -> usize {
         self.lower_bound_near(self.guess(order), order)
     }
 
-    /// Where the orders begin that are looked at first.
+    /// Returns where the orders begin that are looked at first.
     #[inline]
     fn guess(&self, order: u64) -> usize {
         let guess = (order.saturating_sub(self.first) as f64 * self.scale) as usize;
@@ -162,7 +162,7 @@ impl<const PREFIX: usize> Run<PREFIX> {
         }
     }
 
-    /// Keeps the guess right.
+    /// Corrects the figures from which the position is guessed.
     #[inline]
     fn on_changed(&mut self) {
         if let (Some(first), Some(last)) = (self.orders.first(), self.orders.last()) {
@@ -175,8 +175,8 @@ impl<const PREFIX: usize> Run<PREFIX> {
 /// Rows that are fetched from memory together in a search that has nothing but the rows to go by.
 const WAYS: usize = 8;
 
-/// Where a name is among rows, or where it would go: a search in which each step looks at several rows, because to wait
-/// for all of them takes hardly longer than to wait for one.
+/// Returns where a name is among rows, or where it would go: a search in which each step looks at several rows, because
+/// to wait for all of them takes hardly longer than to wait for one.
 fn search<const PREFIX: usize>(rows: &[RowEntry], name: &[u8]) -> Result<usize, usize> {
     let (mut low, mut high) = (0, rows.len());
     while high - low > WAYS {
@@ -191,7 +191,8 @@ fn search<const PREFIX: usize>(rows: &[RowEntry], name: &[u8]) -> Result<usize, 
 }
 
 impl<'t, const PREFIX: usize> Probe<'t, PREFIX> {
-    /// Reads one order of each cache line that the next step looks at. The result is small: callers add some up.
+    /// Reads one order of each cache line that the next step looks at: a prefetch. The sum is small: callers add some
+    /// up.
     #[inline]
     pub fn touch(&self) -> usize {
         const LINE_ORDERS: usize = 64 / size_of::<u64>();
@@ -199,8 +200,8 @@ impl<'t, const PREFIX: usize> Probe<'t, PREFIX> {
         near.fold(0, |seen, order| seen | (*order as usize & 1))
     }
 
-    /// The first row of this order, if there is one: nearly always the one that is looked for. Else the rows behind its
-    /// place, which an insertion would move.
+    /// Returns the first row of this order: nearly always the one that is looked for. If there is none, the error has
+    /// the rows behind the order's place, which an insertion would move.
     #[inline]
     pub fn row(&self) -> Result<&'t RowEntry, &'t [RowEntry]> {
         let at = self.run.lower_bound_near(self.from, self.order);

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What a row takes besides its key and value in the ordered map: nodes, counters and the allocator's share.
+/// Bytes that a row takes besides its key and value in the ordered map: nodes, counters and the allocator's share.
 const ROW_BYTES: i64 = 96;
 
-/// The last thing that happened to a row.
+/// The newest write of a row.
 pub struct Entry {
     /// `None`: deleted.
     value: Option<Arc<[u8]>>,
@@ -36,27 +36,27 @@ pub struct Table {
     pub objects: Objects,
     /// Deadlines and system rows.
     rows: BTreeMap<Box<[u8]>, Entry>,
-    /// A space's place in it is its number in `keys`.
+    /// Spaces by their numbers in `keys`.
     spaces: Vec<Space>,
 }
 
 impl Table {
-    /// The meta row of a key, or its deletion.
+    /// Returns the meta row of a key, or its tombstone.
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<&RowEntry> {
         self.keys.get(self.order_of(key)?, key.name)
     }
 
-    /// The first step of `find`.
+    /// Begins the lookup of a key: finds its run.
     #[inline]
     pub fn probe(&self, key: &Key<'_>) -> Option<Probe<'_>> {
         self.keys.probe(self.order_of(key)?)
     }
 
-    /// Where a key stands; `None` if nothing of its space is here.
+    /// Returns the order of a key; `None` if nothing of its space is here.
     #[inline]
     fn order_of(&self, key: &Key<'_>) -> Option<Order> {
-        // The newest space is the one that is asked for.
+        // Searched from the end: the newest space is the one that lookups mostly ask for.
         let space = self.spaces.iter().rposition(|space| *space == key.space)?;
         Some(Order::new(space, key.slot, key.hash))
     }
@@ -74,7 +74,8 @@ impl Table {
         })
     }
 
-    /// Writes a row or its deletion; `access` counts where it is a key's. Returns by how many bytes the table grew.
+    /// Writes a row or its tombstone; `access` counts where the row is a key's. Returns by how many bytes the table
+    /// grew.
     #[inline]
     pub fn put(&mut self, row: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
         if let Some(key) = parse_meta_row(row) {
@@ -100,7 +101,7 @@ impl Table {
         row.len() as i64 + value.map_or(0, |value| value.len() as i64) + ROW_BYTES
     }
 
-    /// A space's number in this table.
+    /// Returns a space's number in this table.
     #[inline]
     fn number_of(&mut self, space: Space) -> usize {
         self.spaces.iter().rposition(|other| *other == space).unwrap_or_else(|| {
@@ -109,7 +110,7 @@ impl Table {
         })
     }
 
-    /// Deletes a row of an object, of which an older table has rows, too; returns by how many bytes the table grew.
+    /// Deletes a row of an object of which an older table has rows, too; returns by how many bytes the table grew.
     pub fn hide(&mut self, row: &[u8], below: &Elements, index: Index) -> i64 {
         let (grown, is_new) = self.objects.hide(row, below, index);
         if is_new {
@@ -130,7 +131,7 @@ impl Table {
         self.rows.remove(row).map_or(0, |gone| -gone.bytes(row))
     }
 
-    /// Takes out the keys that a slot has of a space; also returns what they took.
+    /// Takes out the keys that a slot has of a space; also returns the bytes that they took.
     pub fn take_keys(&mut self, space: Space, slot: Slot) -> (Vec<RowEntry>, i64) {
         let from = self.order_of(&Key { space, slot, hash: 0, name: b"" });
         let gone = from.map_or_else(Vec::new, |from| self.keys.take(from, from.end_of_slot()));
@@ -138,7 +139,7 @@ impl Table {
         (gone, bytes)
     }
 
-    /// Takes out the first `max` deadlines of a space; also returns what they took.
+    /// Takes out the first `max` deadlines of a space; also returns the bytes that they took.
     pub fn take_deadlines(&mut self, space: Space, max: usize) -> (Vec<Entry>, i64) {
         let (from, until) = family_range(Family::Expire, space);
         let range = (Bound::Included(&from[..]), Bound::Excluded(&until[..]));
@@ -149,7 +150,7 @@ impl Table {
         (gone, bytes)
     }
 
-    /// What the rows take, counted anew: for tests of the accounting.
+    /// Returns the bytes that the rows take, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
         self.keys.count_bytes()
             + self.objects.count_bytes()
@@ -164,9 +165,9 @@ impl Table {
         }
     }
 
-    /// Changes a row or its deletion, which counts as empty; returns by how much the table grew, `None` if it is not
-    /// here. Lets go of `before` first if it is: that may be another handle on its block, which could not change in
-    /// place then.
+    /// Changes a row, a deleted one as an empty one; returns by how much the table grew, `None` if the row is not here.
+    /// Drops `before` first if the row is here: `before` may be another handle on the row's block, which could not
+    /// change in place then.
     pub fn change(
         &mut self,
         row: &[u8],
@@ -195,17 +196,18 @@ impl Table {
         Some(entry.bytes(row) - before)
     }
 
-    /// Whether there is no key: a scan passes over the shard.
+    /// Returns whether there is no key: a scan passes over the shard.
     pub fn has_no_keys(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Spaces that have or had rows here.
+    /// Returns the spaces that have or had rows here.
     pub fn spaces(&self) -> &[Space] {
         &self.spaces
     }
 
-    /// Deadlines of one space that stand, from `from_ms` on, earliest first: the row and its time in milliseconds.
+    /// Returns the deadlines of one space that stand, from `from_ms` on, earliest first: the row and its time in
+    /// milliseconds.
     pub fn deadlines(&self, space: Space, from_ms: u64) -> impl Iterator<Item = (&[u8], u64)> {
         let (mut from, until) = family_range(Family::Expire, space);
         from.extend_from_slice(&from_ms.to_be_bytes());
@@ -215,14 +217,14 @@ impl Table {
             .filter_map(|(row, _)| parse_expire_row(row).map(|(deadline_ms, _)| (&row[..], deadline_ms)))
     }
 
-    /// Meta rows of a slot from a hash on, in scan order, each with its hash.
+    /// Returns the meta rows of a slot from a hash on, in scan order, each with its hash.
     pub fn keys_from(&self, space: Space, slot: Slot, hash: u32) -> impl Iterator<Item = (u32, &RowEntry)> {
         let from = self.order_of(&Key { space, slot, hash, name: b"" });
         let rows = from.into_iter().flat_map(|from| self.keys.range(from, from.end_of_slot()));
         rows.map(|(order, entry)| (order.hash(), entry))
     }
 
-    /// All meta rows of a space, in scan order.
+    /// Returns all meta rows of a space, in scan order.
     pub fn keys_in(&self, space: Space) -> impl Iterator<Item = &RowEntry> {
         let number = self.spaces.iter().position(|other| *other == space);
         let rows = number.into_iter().flat_map(|number| {
@@ -232,21 +234,21 @@ impl Table {
         rows.map(|(_, entry)| entry)
     }
 
-    /// Deadlines and system rows with `from <= key < until`, in order, each with the record that wrote it.
+    /// Returns deadlines and system rows with `from <= key < until`, in order, each with the record that wrote it.
     pub fn other_rows(
         &self,
         from: &[u8],
         until: &[u8],
     ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>, Index)> + use<'_> {
-        // BTreeMap panics on an inverted range; an empty one is what the caller means.
+        // BTreeMap panics on an inverted range, which means an empty one here.
         let until = if until < from { from } else { until };
         self.rows
             .range::<[u8], _>((Bound::Included(from), Bound::Excluded(until)))
             .map(|(row, entry)| (&row[..], entry.value.as_deref(), entry.index))
     }
 
-    /// Rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it: of any
-    /// objects, deadlines and system rows. Looks at all objects.
+    /// Returns rows that are not meta rows with `from <= key < until`, in order, each with the record that wrote it: of
+    /// any objects, deadlines and system rows. Looks at all objects.
     pub fn rows_in(
         &self,
         from: &[u8],
@@ -258,7 +260,7 @@ impl Table {
     }
 }
 
-/// Whether a row belongs to a family of objects.
+/// Returns whether a row belongs to a family of objects.
 #[inline]
 fn is_of_object(row: &[u8]) -> bool {
     matches!(Family::of(row), Some(Family::Data | Family::Score | Family::Owner))
