@@ -1,8 +1,8 @@
 //! A store that follows another one's log: each record goes into its own log at the same index and is applied as it was
 //! there, under the same latches. Until it leads, it makes no record of its own.
 //!
-//! The leader applied a record while it held the locks of its keys. Who reads the follower in steps holds them, too, so
-//! that the caller is asked for them: by the hashes of the keys that the record names.
+//! The leader applied a record while it held the locks of its keys. A reader that reads the follower in steps holds
+//! them, too, so that the caller is asked for them: by the hashes of the keys that the record names.
 
 use crate::apply::staged::ROWS_AT_ONCE;
 use crate::apply::{Latching, OneLatch, ParsedEffects, parse, row_of};
@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::txn::commit::ROOM_WAIT;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
 
-/// Whose reads a record may not come between.
+/// The readers that a record must not come between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named<'h> {
     /// Readers of these keys, by the hashes of their names: ascending, each once.
@@ -23,18 +23,18 @@ pub enum Named<'h> {
     Everything,
 }
 
-/// The locks of keys, as the one who serves readers keeps them.
+/// The locks of keys, as the part of a server that serves readers keeps them.
 pub trait RecordLocks {
-    /// Runs `apply`, once, while nobody reads what is named. May wait for readers.
+    /// Runs `apply`, once, while no reader reads the named keys. May wait for readers.
     fn hold(&self, named: Named<'_>, apply: &mut dyn FnMut());
 }
 
-/// Why a record was not taken. Nothing has happened, and the same record comes next.
+/// The reason why a record was not taken. Nothing has happened, and the caller may offer this record again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowError {
     /// The store or its log takes nothing now: it may be tried again.
     Refused(String),
-    /// The record does not belong to what is here.
+    /// The record does not belong to this store.
     Damaged(String),
 }
 
@@ -113,8 +113,8 @@ impl Store {
         }
     }
 
-    /// Under the latches, or in a turn that keeps freezes out: a generation has all of a record and its index, or
-    /// neither.
+    /// Appends and applies a record under the latches, or in a turn that keeps freezes out: a generation has all of a
+    /// record and its index, or neither.
     fn append_and_apply<'l>(
         &self,
         record: &Record<'_>,
@@ -158,7 +158,7 @@ impl Store {
     }
 }
 
-/// The hashes of the keys that a record names, ascending, each once.
+/// Returns the hashes of the keys that a record names, ascending, each once.
 fn named_hashes(effects: &[Effect<'_>]) -> Vec<u32> {
     let mut hashes: Vec<u32> =
         effects.iter().filter_map(row_of).filter_map(parse_meta_row).map(|key| key.hash).collect();

@@ -1,24 +1,24 @@
-//! The control of the flush, by which its thread and the others talk: bounds, requests, how the last flush ended, and
-//! why there are no writes.
+//! The control of the flush, by which its thread and the others talk: bounds, requests, the result of the last flush,
+//! and the reason why there are no writes.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the thread looks at what nobody tells it: the log's length, the disk's room.
+/// How often the thread looks at what no other thread tells it: the log's length, the disk's room.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long it waits after a failure.
+/// How long the thread waits after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Flushes that are not further apart than this follow each other.
+/// Flushes that are not further apart than this count as following each other.
 const QUIET_AFTER: Duration = Duration::from_secs(10);
 
-/// How far apart flushes are that make room.
+/// The time between two flushes that make room.
 const ROOM_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Why there are no writes now.
+/// The reason why there are no writes now.
 pub(super) struct Stopped {
     why: String,
     /// Whether writes that only make room go on.
@@ -42,24 +42,25 @@ pub struct FlushControl {
     log_bytes: AtomicU64,
     /// Free bytes of the disk below which there are no writes.
     disk_free_min_bytes: Arc<AtomicU64>,
-    /// The active generation may grow to this: by the last look, the disk has room for no more.
+    /// Bound of the active generation: by the last look, the disk has room for no more.
     active_bytes_max: AtomicU64,
-    /// Free bytes of the disk at that look.
+    /// Free bytes of the disk at the last look.
     disk_free_bytes: AtomicU64,
-    /// Writes wait for a flush: what is not flushed needs the room that they want.
+    /// Whether writes wait for a flush: rows that are not flushed take the room that they need.
     is_crowded: AtomicBool,
     requested: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
     /// Mirrors whether `State::stopped` is set, for a look without a lock.
     is_stopped: AtomicBool,
-    /// While the disk was short something was written that makes room: it does so when it has been flushed.
+    /// Whether, while the disk was short, something was written that makes room as soon as it has been flushed.
     shrunk: AtomicBool,
     /// Mirrors whether `State::failure` is set.
     is_failing: AtomicBool,
-    /// Since when the log refuses records: it is told now and then to try again, whoever else asks it.
+    /// The time since which the log refuses records: the thread has it try again now and then, whether or not a client
+    /// writes.
     log_refused: Mutex<Option<Instant>>,
-    /// When the last generation was frozen.
+    /// The time of the last freeze.
     frozen_at: Mutex<Option<Instant>>,
     completed: AtomicU64,
     waits_us: AtomicU64,
@@ -69,7 +70,7 @@ pub struct FlushControl {
 
 /// The next turn of the flush thread.
 pub(super) struct Work {
-    /// The callers' demands that a successful flush serves, and whether there are any.
+    /// Requests up to this one are served by a successful flush; `is_forced` says whether there are any.
     pub forced: u64,
     pub is_forced: bool,
     pub closing: bool,
@@ -80,18 +81,18 @@ pub(super) struct Work {
 struct State {
     /// Flushes that have ended, well or badly.
     attempts: u64,
-    /// How often a caller has asked for everything up to then in the base; up to which of these a flush has begun, and
+    /// The number of requests to bring everything up to then into the base; up to which of these a flush has begun, and
     /// has ended well.
     forced: u64,
     tried: u64,
     served: u64,
     closing: bool,
-    /// The thread ends without a last flush.
+    /// Whether the thread ends without a last flush.
     abandoned: bool,
     closed: bool,
-    /// Why the last flush failed, if it did.
+    /// The error of the last flush, if it failed.
     failure: Option<String>,
-    /// Why the store takes no writes.
+    /// The reason why the store takes no writes.
     stopped: Option<Stopped>,
 }
 
@@ -119,12 +120,12 @@ impl FlushControl {
         }
     }
 
-    /// The size at which a generation is frozen.
+    /// Returns the size at which a generation is frozen.
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes.load(Ordering::Relaxed)
     }
 
-    /// Log bytes above the applied index that start a flush.
+    /// Returns the log bytes above the applied index that start a flush.
     pub fn log_bytes(&self) -> u64 {
         self.log_bytes.load(Ordering::Relaxed)
     }
@@ -150,7 +151,7 @@ impl FlushControl {
         self.memtable_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// A generation is full. Cheap when it was said before.
+    /// Requests a flush because a generation is full. Cheap when requested before.
     pub fn request(&self) {
         if !self.requested.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed) {
             let _state = self.state.lock();
@@ -158,7 +159,8 @@ impl FlushControl {
         }
     }
 
-    /// Why there are no writes now, or none that cannot make the data larger.
+    /// Returns the reason why there are no writes now; with `shrinks`, why there are not even those that cannot make
+    /// the data larger.
     pub fn stopped(&self, shrinks: bool) -> Option<String> {
         if !self.is_stopped.load(Ordering::Relaxed) {
             return None;
@@ -172,18 +174,18 @@ impl FlushControl {
         Some(stopped.why.clone())
     }
 
-    /// Stops writes wholly, until the next look at the disk finds no reason any more.
+    /// Stops all writes, until the next look at the disk finds no reason any more.
     pub(crate) fn stop_for(&self, reason: &str) {
         self.set_stopped(Some(Stopped::wholly(reason)));
     }
 
-    /// Has everything up to now brought into the base, without waiting for it.
+    /// Requests that everything up to now is brought into the base, without waiting for it.
     pub(crate) fn demand(&self) {
         self.state.lock().forced += 1;
         self.changed.notify_all();
     }
 
-    /// Why the last flush failed.
+    /// Returns the error of the last flush, if it failed.
     pub fn failure(&self) -> Option<String> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
@@ -191,13 +193,13 @@ impl FlushControl {
         self.state.lock().failure.clone()
     }
 
-    /// The log had no room for a record.
+    /// Notes that the log had no room for a record.
     #[cold]
     pub fn on_log_refused(&self) {
         self.log_refused.lock().get_or_insert_with(Instant::now);
     }
 
-    /// How long ago the last generation was frozen.
+    /// Returns the time since the last freeze.
     pub fn age(&self) -> Duration {
         self.frozen_at.lock().map_or(Duration::ZERO, |frozen| frozen.elapsed())
     }
@@ -206,14 +208,14 @@ impl FlushControl {
         *self.frozen_at.lock()
     }
 
-    /// Whether flushes follow each other. One that a caller asked for may be the only one for long.
+    /// Returns whether flushes follow each other. A flush that a caller asked for may be the only one for long.
     pub fn is_busy(&self) -> bool {
         self.frozen_at.lock().is_some_and(|frozen| frozen.elapsed() < QUIET_AFTER)
     }
 
     pub(super) fn set_stopped(&self, stopped: Option<Stopped>) {
         let mut state = self.state.lock();
-        // The text tells how much room there is, which changes all the time.
+        // Texts are not compared: they tell how much room there is, which changes all the time.
         let kind = |stopped: &Option<Stopped>| stopped.as_ref().map(|stopped| stopped.shrinking_goes_on);
         if kind(&state.stopped) != kind(&stopped) {
             match &stopped {
@@ -250,7 +252,7 @@ impl FlushControl {
         Work { forced: state.forced, is_forced, closing: state.closing, abandoned: state.abandoned }
     }
 
-    /// Notes how a turn of the thread has ended.
+    /// Notes the result of the thread's turn.
     pub(super) fn on_turn(&self, work: &Work, result: Result<(), String>) {
         let mut state = self.state.lock();
         state.attempts += 1;
@@ -263,14 +265,14 @@ impl FlushControl {
         self.changed.notify_all();
     }
 
-    /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be
-    /// more.
+    /// Brings everything up to now into the base. Blocks; an error says why this attempt failed; the thread goes on
+    /// trying.
     pub fn flush_now(&self) -> Result<(), String> {
         let mut state = self.state.lock();
         state.forced += 1;
         let (mine, before) = (state.forced, state.attempts);
         self.changed.notify_all();
-        // A flush that is under way does not count; nor does its failure.
+        // A flush that is in flight does not count; nor does its failure.
         let waiting = |state: &mut State| {
             let failed = state.failure.is_some() && state.tried >= mine && state.attempts > before;
             state.served < mine && !state.closed && !failed
@@ -292,7 +294,7 @@ impl FlushControl {
         self.changed.wait_while(&mut state, |state| !state.closed);
     }
 
-    /// Whether the thread is to end.
+    /// Returns whether the thread is to end.
     pub fn is_closing(&self) -> bool {
         self.state.lock().closing
     }
@@ -320,7 +322,7 @@ impl FlushControl {
         self.last_us.store(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// On a short disk, what deletions give back and what the log takes come free with a flush.
+    /// Returns whether a flush makes room on a short disk: deletions and the log give back their bytes only then.
     pub fn makes_room(&self) -> bool {
         (self.shrunk.load(Ordering::Relaxed) || self.is_crowded.load(Ordering::Relaxed))
             && self.last_freeze().is_none_or(|frozen| frozen.elapsed() > ROOM_INTERVAL)
@@ -332,22 +334,23 @@ impl FlushControl {
         self.active_bytes_max.store(active_bytes_max, Ordering::Relaxed);
     }
 
-    /// Free bytes of the disk at the last look.
+    /// Returns the free bytes of the disk at the last look.
     pub fn disk_free_bytes(&self) -> u64 {
         self.disk_free_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes whether what is not flushed needs the room that writes want.
+    /// Sets whether rows that are not flushed take the room that writes need.
     pub fn set_crowded(&self, is_crowded: bool) {
         self.is_crowded.store(is_crowded, Ordering::Relaxed);
     }
 
-    /// Whether the log has refused records lately.
+    /// Returns whether the log has refused records lately.
     pub fn is_log_refusing(&self) -> bool {
         self.log_refused.lock().is_some()
     }
 
-    /// Whether the log has refused records for so long that it is to try again. If it refuses again, that begins anew.
+    /// Returns whether the log has refused records for so long that it is to try again. After another refusal, that
+    /// time begins anew.
     pub fn is_log_to_retry(&self) -> bool {
         self.log_refused.lock().take_if(|since| since.elapsed() > RETRY_INTERVAL).is_some()
     }

@@ -1,19 +1,19 @@
-//! The room on the disk, and whether writes go on: they stop while the flush of what is in memory would find no room,
-//! and go on by themselves.
+//! The room on the disk, and whether writes go on: they stop while the flush of the memtable would find no room, and go
+//! on by themselves.
 
 use super::control::Stopped;
 use crate::base::BaseError;
 use crate::store::Store;
 
 impl Store {
-    /// Free bytes of the disk, the reserve among them.
+    /// Returns the free bytes of the disk, the reserve among them.
     pub(crate) fn disk_free(&self) -> u64 {
         let held = self.options.reserve.as_ref().map_or(0, |reserve| reserve.held_bytes());
         (self.options.disk_free.0)().map_or(u64::MAX, |free| free.saturating_add(held))
     }
 
-    /// Returns how many free bytes the disk must have for writes: `disk-free-min`, and room for the flush of what is in
-    /// memory. So a disk that only this store fills never lacks the room for a flush.
+    /// Returns how many free bytes the disk must have for writes: `disk-free-min`, and room for the flush of the
+    /// memtable. So a disk that only this store fills never lacks the room for a flush.
     fn disk_demand(&self) -> u64 {
         let least = self.flush.disk_free_min_bytes();
         if least == 0 || self.options.memory_only {
@@ -30,7 +30,7 @@ impl Store {
         self.flush.on_disk(free, self.memtable.active_bytes().saturating_add(more));
     }
 
-    /// The error reply of writes that the disk has no room for.
+    /// Returns the error reply of writes that the disk has no room for.
     pub(crate) fn short_of_disk(&self) -> String {
         let free = self.flush.disk_free_bytes();
         let unflushed = match self.flush.disk_free_min_bytes() {
@@ -40,8 +40,8 @@ impl Store {
         format!("MISCONF Haypile cannot write: the disk has {free} bytes left, {unflushed}. Reads and deletions go on.")
     }
 
-    /// Stops writes while the disk is nearly full or flushes fail with the memtable full, and lets them go on by
-    /// itself.
+    /// Stops writes while the disk is nearly full, or flushes fail with the memtable full, and lets writes go on
+    /// afterwards.
     pub(super) fn look_at_the_disk(&self, failure: Option<&String>) {
         let least = self.flush.disk_free_min_bytes();
         let refused = self.flush.is_log_refusing();
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Looks at all files, and stops writes where some are missing; says which.
+    /// Looks at all files, and stops writes where some are missing; returns the reason.
     pub(crate) fn look_at_files(&self) -> Option<String> {
         if self.options.memory_only {
             // Nothing outlives the process anyway.
@@ -89,7 +89,7 @@ impl Store {
         let missing = log.missing.or(base);
         self.watch.on_look(&missing);
         if let Some(missing) = &missing {
-            // The flush thread may be at it for long, and says so itself afterwards.
+            // The flush thread may be busy for long, and says so itself afterwards.
             self.flush.stop_for(missing);
             self.flush.demand();
         }

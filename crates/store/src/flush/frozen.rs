@@ -1,4 +1,4 @@
-//! A frozen generation on its way to the base: what was true at its index, and the rows that say so there.
+//! A frozen generation on its way to the base: the facts of the store at its index, and the rows that state them there.
 
 use super::sorted::OwnRows;
 use crate::databases::{CountsAt, counts_row, dead_row, encode_counts};
@@ -7,34 +7,35 @@ use crate::row::{RowKey, Space, SystemScope, system_row};
 use haypile_log::{History, Index};
 use std::sync::Arc;
 
-/// The index up to which the base holds everything, u64 BE, and the history it belongs to.
+/// Returns the row of the applied index: the index up to which the base holds everything, u64 BE, and the history that
+/// the index belongs to.
 pub fn applied_row() -> RowKey {
     system_row(SystemScope::Local, b"applied")
 }
 
-/// The value of that row.
+/// Returns the value of the row of the applied index.
 pub(crate) fn encode_applied(index: Index, history: History) -> Vec<u8> {
     [&index.0.to_be_bytes()[..], &history.0].concat()
 }
 
-/// A generation on its way down, and what was true at its index.
+/// A generation on its way to the base, and the facts of the store at its index.
 pub(crate) struct Frozen {
     pub tables: Vec<Arc<Table>>,
     pub index: Index,
     pub counts: Vec<(Space, CountsAt)>,
     pub dead: Vec<Space>,
-    /// Spaces of which nothing is left, and that the base remembers as dead until now.
+    /// Spaces of which nothing is left, and that the base remembers as dead until this flush.
     pub gone: Vec<Space>,
     pub objects_below: u64,
 }
 
 impl Frozen {
-    /// The rows that say what the base holds from now on. Spaces that have died since its index are dead in the base at
-    /// once: the replay passes over what earlier records say of their rows.
+    /// Returns the rows that state what the base holds after this flush. Spaces that have died since its index are dead
+    /// in the base at once: the replay passes over the effects of earlier records on their rows.
     pub fn own_rows(&self, history: History, dead: &[Space]) -> OwnRows {
         let mut rows = OwnRows::new();
         rows.insert(applied_row(), Some(encode_applied(self.index, history)));
-        // Which spaces have counters in memory depends on a node's starts, and so no row says that there is nothing.
+        // Only nodes' starts decide which spaces have counters in memory; so counters that are all zero get no row.
         let counted = |counts: &CountsAt| counts.iter().any(|count| *count != 0).then(|| encode_counts(counts));
         rows.extend(self.counts.iter().map(|(space, counts)| (counts_row(*space), counted(counts))));
         // Dead spaces have no counters any more.

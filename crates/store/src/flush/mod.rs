@@ -2,8 +2,8 @@
 //!
 //! Freeze at an index F; sync the log through F; ingest all rows with the applied index and the counters among them in
 //! one atomic step; bring the row cache and the presence set up to date; let go of the log's segments. The generation
-//! is unlinked right before the next freeze: until then its room is free, and it is read. Runs on a thread of its own.
-//! A failure leaves the frozen generation where it is and tries again.
+//! is unlinked right before the next freeze: until then its room is free, and reads find its rows. The flush has a
+//! thread of its own. A failure leaves the frozen generation where it is and tries again.
 
 mod control;
 mod disk;
@@ -33,24 +33,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A flush waits while the base has more files than this at level 0, through each of which every read goes: twice
-/// as many as those with which compaction begins.
+/// Most files of the base at level 0, through each of which every read goes, before a flush waits: twice as many as
+/// those with which compaction begins.
 const LEVEL0_FILES_MAX: u64 = 32;
 
-/// Or while compaction is so far behind, a fraction of what RocksDB would allow: the disk must have room for it twice.
+/// Most bytes by which compaction may be behind before a flush waits, a fraction of RocksDB's own bound: the disk must
+/// have room for them twice.
 const PENDING_COMPACTION_BYTES_MAX: u64 = 16 << 30;
 
-/// But never longer than this, whatever the base says of itself: writers wait for it behind a full memtable.
+/// The longest wait of a flush for the base, whatever the base says: writers wait for the flush behind a full memtable.
 const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How often it looks whether the base has caught up.
+/// How often a waiting flush looks whether the base has caught up.
 const BASE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How far apart flushes are that only show the base what is dead.
+/// The time between two flushes that only show the base which rows are dead.
 const DEAD_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// The flush thread's life: until `close`.
+    /// Runs the flush thread until `close`.
     pub(crate) fn run_flushes(&self) {
         let mut has_failed = false;
         let mut busy = false;
@@ -69,7 +70,7 @@ impl Store {
         }
     }
 
-    /// One turn: a flush where one is due, and a look at the disk.
+    /// Makes one turn: a flush where one is due, and a look at the disk.
     fn do_work(&self, work: &Work) -> Result<(), String> {
         if self.options.memory_only {
             self.tidy_memory();
@@ -87,13 +88,13 @@ impl Store {
         let due = whole || held_over || self.flush_is_due() || self.flush.makes_room() || self.flush_gives_room();
         let mut result = if due { self.flush_once() } else { Ok(()) };
         if result.is_ok() && whole && held_over {
-            // That was the generation of a flush that had failed; what was asked for is the one after it.
+            // The first flush was of a generation held over from a failure; the request is for the one after it.
             result = self.flush_once();
         }
         if !work.closing && (whole || self.memtable.flushed_bytes() > self.flush.memtable_bytes() / 4 * 5) {
-            // It is frozen as soon as it is larger than its size, hence a little later; only what is far larger has to
-            // go. Who asks for everything in the base means to read it there; and CONFIG SET may have lowered the
-            // budget.
+            // A generation is frozen as soon as it is larger than its size, hence a little later; only a far larger one
+            // has to go. A caller that asks for everything in the base means to read it there; and CONFIG SET may have
+            // lowered the budget.
             self.let_go_of_flushed();
         }
         if let Err(error) = &result {
@@ -110,7 +111,7 @@ impl Store {
         self.memtable.active_bytes() > self.flush.memtable_bytes() || logged > logged_max
     }
 
-    /// Whether the base has so much that a flush would show it to be dead.
+    /// Returns whether the base has so many dead bytes that a flush which tells it so is worth its cost.
     fn flush_gives_room(&self) -> bool {
         if self.flush.last_freeze().is_some_and(|frozen| frozen.elapsed() < DEAD_INTERVAL) {
             return false;
@@ -118,13 +119,14 @@ impl Store {
         self.dying.is_worth_a_flush(|orphan| self.orphan_bytes(orphan), |space| self.space_bytes(space))
     }
 
-    /// Why the last flush failed, if it did: after `close`, what the log has to bring back at the next start.
+    /// Returns the error of the last flush, if it failed: after `close`, the log has to bring back the rows at the next
+    /// start.
     pub fn flush_failure(&self) -> Option<String> {
         self.flush.failure()
     }
 
-    /// Brings everything up to now into the base. Blocks; an error says why the attempt failed, of which there will be
-    /// more.
+    /// Brings everything up to now into the base. Blocks; an error says why this attempt failed; the thread goes on
+    /// trying.
     pub fn flush_now(&self) -> Result<(), String> {
         self.flush.flush_now()
     }
@@ -134,7 +136,7 @@ impl Store {
         self.flush.stop(last_flush);
     }
 
-    /// Lets compaction catch up before there is more for it: ingestion is not slowed by the base itself.
+    /// Waits until compaction has caught up: the base itself does not slow ingestion.
     fn wait_for_base(&self) {
         let started = Instant::now();
         let is_behind = || {
@@ -149,12 +151,12 @@ impl Store {
         self.flush.on_waited(started.elapsed());
     }
 
-    /// One flush: of the generation that is frozen, or of a new one.
+    /// Flushes one generation: the frozen one, or else the active one.
     fn flush_once(&self) -> Result<(), String> {
         let started = Instant::now();
         if let Some(error) = self.base.background_error() {
             match self.base.resume() {
-                // A compaction may wait for room that only this flush can bring: it takes what is there.
+                // A compaction may wait for room that only this flush can bring: the flush takes what is there.
                 Ok(()) | Err(BaseError::Full(_)) => {}
                 Err(again) => return Err(format!("{error}; after another attempt: {again}")),
             }
@@ -162,8 +164,8 @@ impl Store {
         let frozen = self.frozen_or_freeze();
         let Some(frozen) = frozen else { return Ok(()) };
         self.bound_active(self.disk_free());
-        // A flush that failed for want of room leaves out what has died since. The record that says so has to outlive
-        // what is left out.
+        // A flush that failed for want of room leaves out the rows that have died since. The record that says so has to
+        // outlive the rows that are left out.
         let mut dead = self.databases.dead();
         dead.extend(&frozen.dead);
         dead.sort_unstable();
@@ -171,7 +173,7 @@ impl Store {
         let needed = if dead == frozen.dead { frozen.index } else { self.log.last() };
         self.log.sync_through(needed).map_err(|error| error.to_string())?;
         self.wait_for_base();
-        // Of the record, not of this run: while the log is replayed these may differ.
+        // The history is the record's, not this run's: while the log is replayed these may differ.
         let history = self.log.history_of(frozen.index);
         let history = history.ok_or_else(|| format!("record {} is not in the log any more", frozen.index))?;
         let own = frozen.own_rows(history, &dead);
@@ -182,7 +184,8 @@ impl Store {
         self.memtable.keep_flushed();
         *self.frozen.lock() = None;
         self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: dead.clone() });
-        // What has died since is looked after when the generation that says so is flushed: it may hold rows of it.
+        // Spaces that have died since are reclaimed after the flush of the generation that says so: that one may hold
+        // rows of them.
         self.on_dead(&frozen.dead, &orphans);
         self.log.purge(frozen.index);
         self.flush.on_flushed(count, started.elapsed());
@@ -190,7 +193,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a generation that was flushed out of the memtable.
+    /// Unlinks a generation that was flushed from the memtable.
     fn let_go_of_flushed(&self) {
         let held = self.frozen.lock();
         let gone = if held.is_none() { self.unlink_flushed() } else { Vec::new() };
@@ -198,15 +201,17 @@ impl Store {
         self.on_unlinked(&gone);
     }
 
-    /// Takes a generation that was flushed out of the memtable, and returns it. The caller holds `frozen`, and has seen
-    /// that nothing waits there.
+    /// Unlinks a generation that was flushed from the memtable, and returns it. The caller holds `frozen`, and has seen
+    /// that no generation waits there.
     fn unlink_flushed(&self) -> Vec<Arc<Table>> {
         if !self.memtable.has_frozen() {
             return Vec::new();
         }
-        // Before the rows leave the memtable: who does not find them there any more sees this.
+        // Raised before the rows leave the memtable: a reader that does not find them there any more sees the new
+        // bound.
         self.base_ids_end.fetch_max(self.memtable.frozen_ids_end(), Ordering::AcqRel);
-        // From here on, what was read from the base before may be older than what the memtable no longer holds.
+        // From here on, a row that was read from the base before may be older than the one that the memtable no longer
+        // holds.
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.memtable.unlink_frozen()
     }
@@ -215,22 +220,24 @@ impl Store {
         self.cache.on_unlinked(gone, |space| self.databases.is_dead(space), crate::now_ms());
     }
 
-    /// The generation of a flush that failed, or the active one frozen now; `None` if there is nothing to flush.
+    /// Returns the generation of a flush that failed, or the active one frozen now; `None` if there is nothing to
+    /// flush.
     fn frozen_or_freeze(&self) -> Option<Arc<Frozen>> {
         let mut gone = Vec::new();
         let frozen = self.freeze_after(&mut gone);
-        // Writers wait for a freeze, but not for this.
+        // Writers wait for a freeze, but not for the correction of the row cache.
         self.on_unlinked(&gone);
         frozen
     }
 
-    /// The same; `gone` gets the generation that it takes out of the memtable before.
+    /// Freezes the active generation, unless a frozen one waits. `gone` gets the flushed generation that the memtable
+    /// lets go of before.
     fn freeze_after(&self, gone: &mut Vec<Arc<Table>>) -> Option<Arc<Frozen>> {
         // A record that is being applied in steps is in this generation as a whole.
         let _staged = self.staged.keep_out();
         let mut held = self.frozen.lock();
         if held.is_none() {
-            // So that the latches are not taken, nor the generation before given up, for nothing.
+            // Looked at first, so that an idle store neither takes the latches nor lets go of its flushed generation.
             if self.last_applied().0 <= self.applied.load(Ordering::Acquire) {
                 return None;
             }
@@ -252,9 +259,10 @@ impl Store {
         held.clone()
     }
 
-    /// Says in the log below which id every object is decided, where that has changed since it was said last. Whoever
-    /// applies that record has applied what it is about, so that it bounds the compaction of every node. A log that
-    /// takes nothing now is told with a later freeze, and a clean stop says nothing: an early bound is a safe one.
+    /// Writes to the log the id below which every object is decided, where it has changed since the last such record. A
+    /// node that applies the record has applied all that the record is about, so that the id bounds every node's
+    /// compaction. A log that takes nothing now is told with a later freeze, and a clean stop writes nothing: a bound
+    /// that is too low is safe.
     fn settle_objects(&self) {
         let ended = self.objects.ended_below();
         let is_said = self.role.get() != Role::Leading || ended <= self.objects.settled_below();
@@ -266,8 +274,8 @@ impl Store {
         }
     }
 
-    /// Tells the row cache what the base holds now, before the generation is unlinked. Not sooner: a fill that reads
-    /// the base before the ingestion must find its placeholder gone.
+    /// Tells the row cache the base's new content, before the generation is unlinked. Not sooner: a fill that reads the
+    /// base before the ingestion must find its placeholder gone.
     fn on_ingested(&self, frozen: &Frozen) {
         let own = OwnRows::new();
         for (row, value) in SortedRows::new(&frozen.tables, &frozen.dead, &own) {

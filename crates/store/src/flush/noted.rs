@@ -8,14 +8,14 @@ use crate::reclaim::Orphan;
 use crate::row::{Family, PLAIN_STRING};
 use smallvec::SmallVec;
 
-/// The rows of a flush on their way to the base, and what is learned of them on the way: what the presence set is told
-/// (nobody asks it about rows that are still in the memtable), and which objects have lost their owner.
+/// The rows of a flush on their way to the base, and the facts that are learned on the way: the presence set's new rows
+/// (no reader asks it about rows that are still in the memtable), and the objects that have lost their owner.
 pub(super) struct Noted<'f> {
     rows: SortedRows<'f>,
     presence: &'f Presence,
     pub count: u64,
     pub orphans: Vec<Orphan>,
-    /// The next rows, as many as the presence set is asked to fetch together.
+    /// The next rows, as many as the presence set prefetches together.
     window: SmallVec<[Row<'f>; TOGETHER_MAX]>,
     at: usize,
 }

@@ -4,50 +4,50 @@ use crate::stop::Stop;
 use crate::store::Store;
 use std::time::{Duration, Instant};
 
-/// How willing the store is to take writes: asked before locks are taken.
+/// The store's answer to a command that wants to write, given before locks are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WritePressure {
     Go,
-    /// The flush is falling behind: wait so long before the next write.
+    /// The flush is falling behind: the command waits so long before its write.
     Slow(Duration),
     /// No writes now; the text of the error reply. Reads go on.
     Stop(String),
 }
 
-/// While a generation is on its way to the base, writers are slowed once the next one is so full, in parts of the size
-/// at which it is frozen itself: early enough that they hardly ever get to the end of it.
+/// The part of the next generation's size from which writers are slowed while a generation is on its way to the base:
+/// early enough that they hardly ever fill the rest.
 const SLOW_FROM: f64 = 0.75;
 
-/// And from here on there are none, if the generation has been on its way for longer than `LATE`: before that, one very
-/// large transaction may have filled the next one beyond its size.
+/// The part of the next generation's size from which writes stall, if the generation before has been on its way for
+/// longer than `LATE`: sooner, one very large transaction may have filled the next one beyond its size.
 const SLOW_UNTIL: f64 = 1.5;
 const LATE: Duration = Duration::from_secs(5);
 
-/// The wait where a generation is full and will be frozen at once.
+/// The wait of a write where a generation is full and will be frozen at once.
 const FREEZE_WAIT: Duration = Duration::from_millis(1);
 
 const TOO_FAR_BEHIND: &str = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
 
-/// The longest wait of one write. It grows with the fourth power of the way between: 12 ms where the next generation is
-/// full, less than 1 ms until nine tenths of it are.
+/// The longest wait of one write. A wait grows with the fourth power of the way between: 12 ms where the next
+/// generation is full, less than 1 ms until nine tenths of it are.
 const SLOW_MAX: Duration = Duration::from_secs(1);
 
-/// How often what is written ahead on the I/O pool looks whether there is room again.
+/// How often a transaction that is written ahead on the I/O pool looks whether there is room again.
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
-/// How long what is written ahead waits for the flush: it may be the rest of a command that has run for minutes, and
-/// holds up nobody but those who want its keys.
+/// How long a transaction that is written ahead waits for the flush: it may be the rest of a command that has run for
+/// minutes, and holds up only the commands that want its keys.
 const AHEAD_WAIT: Duration = Duration::from_secs(120);
 
 impl Store {
-    /// Whether writes may come, should slow down, or must stop.
+    /// Returns whether writes may come, should slow down, or must stop.
     pub fn pressure(&self) -> WritePressure {
         let stopped = self.flush.stopped(false);
         let is_beyond = stopped.is_none() && self.memtable.active_bytes() > self.flush.active_bytes_max();
         self.pressure_unless(if is_beyond { Some(self.short_of_disk()) } else { stopped })
     }
 
-    /// Whether writes are refused now.
+    /// Returns whether writes are refused now.
     pub fn refuses_writes(&self) -> bool {
         matches!(self.pressure(), WritePressure::Stop(_))
     }
@@ -68,7 +68,7 @@ impl Store {
             return WritePressure::Stop(format!("MISCONF Haypile cannot write: {failure}. Reads go on."));
         }
         if self.memtable.frozen_bytes() == 0 {
-            // It is frozen as soon as it is full.
+            // A generation is frozen as soon as it is full.
             return if part <= 1.0 { WritePressure::Go } else { WritePressure::Slow(FREEZE_WAIT) };
         }
         if part >= SLOW_UNTIL && self.flush.age() > LATE {
@@ -78,11 +78,11 @@ impl Store {
         WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
     }
 
-    /// Whether a command may come that cannot make the data larger: in `engine memory`, and on a disk that is short, it
-    /// is what makes room.
+    /// Returns whether a command may come that cannot make the data larger: in `engine memory`, and on a disk that is
+    /// short, such commands make room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
         let stopped = self.flush.stopped(true);
-        // A flush that fails for want of room may need what is deleted now.
+        // A flush that fails for want of room may need the room that this command's deletions give back.
         let has_memory = || self.memtable.active_bytes() as f64 <= self.flush.memtable_bytes() as f64 * SLOW_UNTIL;
         if stopped.is_none() && (self.options.memory_only || self.flush.failure().is_some() && has_memory()) {
             return WritePressure::Go;
@@ -90,8 +90,8 @@ impl Store {
         self.pressure_unless(stopped)
     }
 
-    /// Blocks until the store takes more, for who writes much: what is written ahead on the I/O pool, and an import.
-    /// Until a flush has made room, because more is going to come.
+    /// Blocks until a flush has made room: for callers that write much and will write more, which are transactions
+    /// written ahead on the I/O pool, and imports.
     pub fn wait_for_room(&self) -> Result<(), Stop> {
         let started = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! The rows of a frozen generation in the order of their keys, over all shards: what a flush writes. Rows of dead
+//! The rows of a frozen generation in the order of their keys, over all shards, as a flush writes them. Rows of dead
 //! spaces are left out.
 
 use crate::memtable::{Fetched, Table, spaces_of};
@@ -12,13 +12,13 @@ pub type OwnRows = BTreeMap<RowKey, Option<Vec<u8>>>;
 /// A row's key, and its value or that it is deleted.
 pub type Row<'t> = (&'t [u8], Option<&'t [u8]>);
 
-/// See the file's head. The flush's own rows win over frozen ones.
+/// The rows of a generation, ascending, with the flush's own rows, which win over frozen ones.
 pub struct SortedRows<'t> {
     rows: Box<dyn Iterator<Item = Row<'t>> + 't>,
 }
 
 impl<'t> SortedRows<'t> {
-    /// `dead` is in order.
+    /// Returns the rows of these tables. `dead` is in order.
     pub fn new(tables: &'t [Arc<Table>], dead: &[Space], own: &'t OwnRows) -> Self {
         debug_assert!(dead.is_sorted());
         let is_live = |space: &Space| dead.binary_search(space).is_err();
@@ -42,19 +42,19 @@ impl<'t> Iterator for SortedRows<'t> {
     }
 }
 
-/// Slots ascend with the shards, and within them.
+/// Returns the meta rows of a space in order: slots ascend with the shards, and within them.
 fn meta_rows(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
     let entries = tables.iter().flat_map(move |table| table.keys_in(space));
     Fetched::new(entries).map(|entry| (entry.row(), entry.value()))
 }
 
-/// Slots ascend with the shards; within one, objects are put in order.
+/// Returns the rows of a space's objects in order: slots ascend with the shards; within one, objects are put in order.
 fn object_rows(tables: &[Arc<Table>], family: Family, space: Space) -> impl Iterator<Item = Row<'_>> {
     let entries = tables.iter().flat_map(move |table| table.objects.in_space(family, space));
     Fetched::new(entries).map(|entry| (entry.row(), entry.value()))
 }
 
-/// Deadlines are ordered by time, not by slot: those of all shards are sorted together.
+/// Returns the deadlines of a space. They are ordered by time, not by slot: those of all shards are sorted together.
 fn deadlines(tables: &[Arc<Table>], space: Space) -> impl Iterator<Item = Row<'_>> {
     let (from, until) = family_range(Family::Expire, space);
     let mut rows: Vec<_> = tables.iter().flat_map(|table| other_rows(table, &from, &until)).collect();

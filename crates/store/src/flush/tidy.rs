@@ -1,4 +1,4 @@
-//! `engine memory`: what died is taken out of the memtable, because there is no base whose compaction would do it.
+//! The removal of dead rows in `engine memory`, which has no base whose compaction would drop them.
 //!
 //! Deleted rows leave the tables at once. Rows of objects that lost their owner, and of spaces that are no database any
 //! more, are taken out here, by the flush thread, which has nothing else to do then: in steps, so that no latch is held
@@ -14,7 +14,7 @@ use crate::store::Store;
 const STEP_ROWS: usize = 256;
 
 impl Store {
-    /// These objects have no owner any more, or never will have one.
+    /// Notes objects that have no owner any more, or never will have one.
     pub(crate) fn on_orphans(&self, orphans: impl IntoIterator<Item = Orphan>) {
         self.orphans.lock().extend(orphans);
     }
