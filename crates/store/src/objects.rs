@@ -1,5 +1,5 @@
-//! Object ids: leased in blocks through the log before their first use, never issued twice. Knows which ones belong to
-//! transactions that are still writing, so that nothing of theirs is taken for garbage.
+//! Object ids: leased in blocks through the log before their first use, never issued twice. Knows which ids belong to
+//! transactions in flight, so that none of their rows is taken for garbage.
 
 use crate::row::{ObjectId, RowKey, SystemScope, system_row};
 use parking_lot::Mutex;
@@ -9,53 +9,54 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ids leased at once: one small record for so many large values.
 const LEASE: u64 = 65_536;
 
-/// The first id that was never leased, as u64 BE.
+/// Returns the row of the first id that was never leased; the value is u64 BE.
 pub fn lease_row() -> RowKey {
     system_row(SystemScope::Replicated, b"next-object")
 }
 
-/// Below this id every object is decided: wholly in the base or in records before the one that says so, or without an
-/// owner for ever. As u64 BE.
+/// Returns the row of the id below which every object is decided: wholly in the base or in records before the one that
+/// writes this row, or without an owner for ever. The value is u64 BE.
 pub fn settled_row() -> RowKey {
     system_row(SystemScope::Replicated, b"objects-settled")
 }
 
-/// More are leased when so many are left: event loops go on with these while somebody waits for the log.
+/// The number of ids left at which more are leased: event loops go on with these while another thread waits for the
+/// log.
 const LEASE_AHEAD: u64 = LEASE / 2;
 
-/// Where the log takes no record now, the next attempt to lease ahead comes after so many ids.
+/// The number of ids after which the next attempt to lease ahead comes, where the log takes no record now.
 const ATTEMPT_EVERY: u64 = 1024;
 
 #[derive(Default)]
 pub struct Objects {
     ids: Mutex<Ids>,
-    /// Held by the one who asks the log for more, which may take long; nobody else ever waits for it but threads that
-    /// may.
+    /// Held by the thread that asks the log for more ids, which may take long; only threads that may wait ever wait for
+    /// it.
     leasing: Mutex<()>,
-    /// What the newest applied record that says so has for `settled_row`. Invariant: it never goes back.
+    /// The id that the newest applied record has for `settled_row`. Invariant: it never goes back.
     settled: AtomicU64,
 }
 
-/// Never held while anything waits.
+/// Ids to issue, and issued ones. Never locked while anything waits.
 #[derive(Default)]
 struct Ids {
     next: u64,
     leased: u64,
-    /// Issued to transactions that have not ended.
+    /// Ids issued to transactions that have not ended.
     in_flight: BTreeSet<u64>,
 }
 
 impl Objects {
-    /// Every id below is taken: what the log or the base says at open.
+    /// Notes that every id below `leased` is taken: by the base or the log at open, or by a leader's record.
     pub fn on_lease(&self, leased: u64) {
         let mut ids = self.ids.lock();
         ids.next = ids.next.max(leased);
         ids.leased = ids.leased.max(leased);
     }
 
-    /// A fresh id; `None` if there is none and the caller may not wait (`waits`) for the thread that gets more. `lease`
-    /// writes the row that reserves all ids below its argument; it waits for room in the log only where its second
-    /// argument says so.
+    /// Returns a fresh id; `None` if there is none and the caller may not wait (`waits`) for the thread that gets more.
+    /// `lease` writes the row that reserves all ids below its argument, and waits for room in the log only where its
+    /// second argument says so.
     pub fn issue<E>(&self, waits: bool, lease: impl Fn(u64, bool) -> Result<(), E>) -> Result<Option<ObjectId>, E> {
         loop {
             let (id, leased, left) = {
@@ -67,7 +68,7 @@ impl Objects {
                     && left.is_multiple_of(ATTEMPT_EVERY)
                     && let Some(_leasing) = self.leasing.try_lock()
                 {
-                    // Without it there are still some left.
+                    // A failure is ignored, because there are still some ids left.
                     drop(self.extend(leased, |until| lease(until, false)));
                 }
                 return Ok(Some(id));
@@ -80,7 +81,7 @@ impl Objects {
         }
     }
 
-    /// Leases more ids, unless somebody has since the lease ended with `leased`. The caller holds `leasing`.
+    /// Leases more ids, unless another thread has since the lease ended with `leased`. The caller holds `leasing`.
     fn extend<E>(&self, leased: u64, lease: impl FnOnce(u64) -> Result<(), E>) -> Result<(), E> {
         if self.ids.lock().leased != leased {
             return Ok(());
@@ -94,7 +95,7 @@ impl Objects {
         Ok(())
     }
 
-    /// The transaction that got these ids has ended: committed, or dropped without effect.
+    /// Notes that the transaction with these ids has ended: committed, or dropped without effect.
     pub fn settle(&self, issued: &[ObjectId]) {
         let mut ids = self.ids.lock();
         for id in issued {
@@ -102,7 +103,7 @@ impl Objects {
         }
     }
 
-    /// Returns the id below which every object belongs to transactions that have ended, of whoever issues ids.
+    /// Returns the id below which every object belongs to transactions that have ended, on whichever node issues ids.
     pub fn ended_below(&self) -> u64 {
         let ids = self.ids.lock();
         ids.in_flight.first().copied().unwrap_or(ids.next)
@@ -110,12 +111,12 @@ impl Objects {
 }
 
 impl Objects {
-    /// A record, or the base, says that every object below this id is decided.
+    /// Notes that a record, or the base, says that every object below this id is decided.
     pub fn on_settled(&self, below: u64) {
         self.settled.fetch_max(below, Ordering::AcqRel);
     }
 
-    /// Returns the id below which every object is decided, as the records so far have it: the same on each node.
+    /// Returns the id below which every object is decided, as the records so far have it: equal on all nodes.
     pub fn settled_below(&self) -> u64 {
         self.settled.load(Ordering::Acquire)
     }
@@ -177,7 +178,8 @@ mod tests {
         assert_eq!(objects.issue::<Infallible>(false, |_, _| panic!("not twice")), Ok(None));
     }
 
-    /// Whoever takes an id, settles some or asks for the bound goes on while the log is asked for more, ahead or not.
+    /// Checks that threads that take an id, settle some or ask for the bound go on while the log is asked for more,
+    /// ahead or not.
     #[test]
     fn ids_are_free_while_the_log_is_asked_for_more() {
         let objects = Objects::default();
@@ -187,7 +189,7 @@ mod tests {
                 *asked.borrow_mut() += 1;
                 objects.ids.try_lock().map(drop).ok_or("the ids are held")
             };
-            // What is leased ahead hides its error: the ids are looked at here.
+            // A lease ahead hides its error, so the ids are looked at here.
             objects.issue(true, lease).expect("nobody holds the ids").expect("it waits");
         }
         assert_eq!(*asked.borrow(), 2, "one lease, and one ahead: a refused one is tried again");

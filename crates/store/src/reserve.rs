@@ -1,19 +1,19 @@
-//! The reserve: room of the disk that is held in a file, so that what makes room is possible when there is none left,
-//! and whoever else writes to the disk cannot take it.
+//! The reserve: room of the disk that is held in a file, so that commands that make room work when there is none left,
+//! and no other program that writes to the disk can take it.
 //!
-//! A part of `disk-free-min` lies in it. It is let go when the rest of the disk comes to an end, for the log's short
-//! segments, the flush's files and the base's own, and taken back when there is room again. The flush thread looks
-//! after it; who opens a directory lets it go before anything is opened where the disk is full.
+//! A part of `disk-free-min` lies in the reserve. It is let go when the rest of the disk comes to an end, for the log's
+//! short segments, the flush's files and the base's own, and taken back when there is room again. The flush thread
+//! looks after the reserve; an open on a full disk lets it go before it opens anything.
 
 use haypile_log::Files;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The part of `disk-free-min` that is held in the file.
+/// The reserve's part of `disk-free-min`: one in so many.
 const PART: u64 = 4;
 
-/// The longest such file: the base writes files of this size.
+/// The longest reserve: the base writes files of this size.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Room that is held in a file.
@@ -25,13 +25,13 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve in this file: as long as an earlier run has left it, and empty where there is none.
+    /// Returns the reserve in this file: as long as an earlier run has left it, and empty where there is no file.
     pub fn at(files: Arc<dyn Files>, path: PathBuf) -> Reserve {
         let held = files.open(&path).and_then(|file| file.len()).unwrap_or(0);
         Reserve { files, path, held: AtomicU64::new(held) }
     }
 
-    /// How much of `disk-free-min` belongs here.
+    /// Returns how much of `disk-free-min` belongs in the reserve.
     pub fn wanted_bytes(disk_free_min_bytes: u64) -> u64 {
         (disk_free_min_bytes / PART).min(BYTES_MAX)
     }
@@ -40,8 +40,8 @@ impl Reserve {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Brings the reserve to what it should be while the disk has `free` bytes beside it: lets go of it where that is
-    /// less than itself, or where it is `needed`. Returns whether it was let go.
+    /// Brings the reserve to its size while the disk has `free` bytes beside it: lets go of the reserve where that is
+    /// less than its size, or where its room is `needed`. Returns whether it was let go.
     pub fn settle(&self, free: u64, disk_free_min_bytes: u64, needed: bool) -> bool {
         let (held, wanted) = (self.held_bytes(), Reserve::wanted_bytes(disk_free_min_bytes));
         if held > 0 && (needed || free < held || held > wanted) {
@@ -66,7 +66,7 @@ impl Reserve {
         let taken = self.files.create(&self.path).and_then(|file| file.allocate(bytes));
         match taken {
             Ok(()) => self.held.store(bytes, Ordering::Relaxed),
-            // It is tried again as long as there seems to be room.
+            // A failed attempt is made again as long as there seems to be room.
             Err(_) => self.let_go(),
         }
     }

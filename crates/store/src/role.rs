@@ -1,16 +1,16 @@
-//! Where a store's records come from, which decides who gives them their indexes and who leases object ids.
+//! The origin of a store's records, which decides who gives them their indexes and who leases object ids.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where a store's records come from.
+/// The origin of a store's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
-    /// From its own log, which is read at open: the store appends nothing.
+    /// The store's own log, which is read at open: the store appends nothing.
     Replaying = 0,
-    /// From another store's log, one by one: the store appends nothing of itself.
+    /// Another store's log, record by record: the store appends nothing of its own.
     Following = 1,
-    /// From its own transactions.
+    /// The store's own transactions.
     Leading = 2,
 }
 
@@ -18,7 +18,7 @@ pub(crate) enum Role {
 pub(crate) struct RoleNow(AtomicU8);
 
 impl Default for RoleNow {
-    /// A store begins with its replay.
+    /// Returns the role of a store that begins: its replay.
     fn default() -> RoleNow {
         RoleNow(AtomicU8::new(Role::Replaying as u8))
     }
@@ -34,7 +34,7 @@ impl RoleNow {
         }
     }
 
-    /// Changes the role. Invariant: nothing becomes a replay again.
+    /// Changes the role. Invariant: no store becomes a replaying one again.
     pub fn set(&self, role: Role) {
         let before = self.0.swap(role as u8, Ordering::AcqRel);
         assert!(before < role as u8, "a role is never taken back: {before} became {role:?}");

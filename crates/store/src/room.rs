@@ -1,15 +1,16 @@
-//! Room for what a command collects before it can answer: who counts the clients' memory is asked first, step by step.
+//! Room for rows that a command collects before it can answer, taken step by step from the counter of the clients'
+//! memory.
 //!
-//! The store knows nothing of clients. It hands on the question, and gives back what was taken when the command has
-//! ended: from then on its reply is counted where it waits to be sent.
+//! The store knows nothing of clients. It hands on the question, and gives back the room when the command has ended:
+//! from then on the reply is counted where it waits to be sent.
 
 use crate::stop::Stop;
 use std::sync::Arc;
 
-/// Who counts what commands collect.
+/// The counter of the memory that commands' collections take.
 pub trait Room: Send + Sync {
-    /// Takes so many bytes more, for who has `all` with these; false if there is no room for them, and then they are
-    /// not taken. May wait for a moment.
+    /// Takes so many bytes more, for a command that has `all` with these; false if there is no room for them, and then
+    /// none are taken. May wait for a moment.
     fn take(&self, more: usize, all: usize) -> bool;
 
     fn give_back(&self, bytes: usize);
@@ -18,22 +19,22 @@ pub trait Room: Send + Sync {
 /// Bytes that are asked for at once.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Room that one command has taken; it is given back when this is dropped.
+/// Room that one command has taken; its drop gives the room back.
 pub struct Taken {
     room: Option<Arc<dyn Room>>,
     bytes: usize,
 }
 
 impl Taken {
-    /// None yet; without `room`, nobody is asked.
+    /// Returns no room yet; without `room`, no counter is asked.
     pub(crate) fn of(room: Option<Arc<dyn Room>>) -> Taken {
         Taken { room, bytes: 0 }
     }
 
-    /// Sees to it that there is room for `bytes` in all.
+    /// Takes more room where there is less than `bytes` in all.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no room.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), Stop> {
         let Some(room) = self.room.as_ref().filter(|_| bytes > self.bytes) else { return Ok(()) };
         let more = (bytes - self.bytes).next_multiple_of(STEP_BYTES);

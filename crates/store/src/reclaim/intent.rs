@@ -1,7 +1,7 @@
-//! Rows that are written ahead of their transaction's commit are garbage if that never comes. So an intent goes with
-//! the first of them: a system row that names the object, and that the commit deletes. Of an object whose transaction
-//! ended otherwise, or died with its process, the owner that never existed is deleted here, and with it the intent:
-//! whoever loses an owner is found by those who give room back.
+//! Intents. Rows that are written ahead of their transaction's commit are garbage if the commit never comes. So an
+//! intent goes with the first of them: a system row that names the object, and that the commit deletes. If the
+//! transaction ended otherwise, or died with its process, a record deletes the object's owner, which never existed, and
+//! the intent with it: reclaiming finds each object whose owner is deleted.
 
 use crate::reclaim::Orphan;
 use crate::row::{self, ObjectId, RowKey, Slot, Space, SystemScope, system_row};
@@ -10,15 +10,15 @@ use crate::store::Store;
 
 const NAME: &[u8] = b"ahead/";
 
-/// Objects that one record deals with.
+/// Objects whose intents one record ends.
 const BATCH: usize = 1000;
 
-/// `ahead/` and the object's id as u64 BE.
+/// Returns the row of an intent: `ahead/` and the object's id as u64 BE.
 pub fn intent_row(id: ObjectId) -> RowKey {
     system_row(SystemScope::Replicated, &[NAME, &id.0.to_be_bytes()].concat())
 }
 
-/// Where the object's rows are: the space as u32 BE, the slot as u16 BE.
+/// Returns the value of an intent, which says where the object's rows are: the space as u32 BE, the slot as u16 BE.
 pub(crate) fn intent_value(object: &Orphan) -> [u8; 6] {
     let mut value = [0; 6];
     value[..4].copy_from_slice(&object.space.0.to_be_bytes());
@@ -26,7 +26,7 @@ pub(crate) fn intent_value(object: &Orphan) -> [u8; 6] {
     value
 }
 
-/// The object that an intent names; without its value, only its id counts.
+/// Returns the object that an intent names; without the row's value, only its id counts.
 fn parse(row: &[u8], value: Option<&[u8]>) -> Option<Orphan> {
     let id = row.get(2..)?.strip_prefix(NAME)?.try_into().map(u64::from_be_bytes).ok()?;
     let (space, slot) = value.unwrap_or(&[0; 6]).split_first_chunk::<4>()?;
@@ -44,8 +44,8 @@ impl Store {
         }
     }
 
-    /// Deletes the owners, which there are none of, of objects whose transactions have ended without a commit: for the
-    /// flush thread. What the log does not take now waits for the next turn.
+    /// Deletes the owners, though there are none, of objects whose transactions have ended without a commit: for the
+    /// flush thread. Objects for which the log takes no record now wait for the next turn.
     pub(crate) fn disown_orphans(&self) {
         let orphans: Vec<Orphan> = {
             let mut orphans = self.orphans.lock();

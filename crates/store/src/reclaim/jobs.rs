@@ -1,4 +1,4 @@
-//! The jobs of the reclaiming thread: which ranges of the base are to be compacted, and which of them are not worth it
+//! The jobs of the reclaiming thread: ranges of the base that are to be compacted, and ranges that are not worth it
 //! yet.
 
 use super::orphan::{BIG_OBJECT_BYTES, Orphan};
@@ -7,14 +7,14 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A range is compacted when so much of it is dead, and at least so many bytes.
+/// The dead share of a range at which it is compacted, if its dead bytes also reach `DEAD_BYTES_MIN`.
 const DEAD_SHARE: f64 = 0.25;
 const DEAD_BYTES_MIN: u64 = 8 << 20;
 
 /// Slots whose dead bytes are counted together.
 const RANGE_SLOTS: usize = 64;
 
-/// Jobs that wait at the most; what is beyond is left to periodic compaction.
+/// The most jobs that wait; further ranges are left to periodic compaction.
 const JOBS_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) enum Job {
     Range(RowKey, RowKey),
 }
 
-/// What waits to be given back.
+/// Room that waits to be given back.
 #[derive(Default)]
 pub(crate) struct Reclaimer {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct State {
     jobs: VecDeque<Job>,
     /// Spaces whose job is queued or running.
     spaces: BTreeSet<Space>,
-    /// Spaces of which nothing is left, and that the base still remembers as dead: until the next flush.
+    /// Spaces of which nothing is left, and that the base remembers as dead until the next flush.
     gone: BTreeSet<Space>,
     /// Whether a job is running.
     is_busy: bool,
@@ -48,8 +48,8 @@ struct State {
 }
 
 impl Reclaimer {
-    /// Takes what a flush has brought into the base: spaces that are dead, and objects without an owner with the bytes
-    /// that each has there. `bytes_in` asks the base for the bytes of a range.
+    /// Takes the news that a flush has brought into the base: spaces that are dead, and objects without an owner with
+    /// the bytes that each has there. `bytes_in` asks the base for the bytes of a range.
     pub fn on_dead(
         &self,
         spaces: &[Space],
@@ -74,7 +74,7 @@ impl Reclaimer {
         }
         let ripe: Vec<((Space, usize), u64)> =
             state.dead.iter().filter(|(_, bytes)| **bytes >= DEAD_BYTES_MIN).map(|(at, bytes)| (*at, *bytes)).collect();
-        // Not while the base is asked: INFO looks at the state from an event loop.
+        // The state is not locked while the base is asked: INFO looks at it from an event loop.
         drop(state);
         for ((space, range), dead) in ripe {
             let ranges = [Family::Data, Family::Score].map(|family| slots_range(family, space, range));
@@ -97,7 +97,7 @@ impl Reclaimer {
         job
     }
 
-    /// Puts a job behind the others, of which one may need less room than this one, and waits.
+    /// Puts a job behind the others, of which one may need less room, and waits.
     pub(super) fn put_off(&self, job: Job, wait: Duration) {
         let mut state = self.state.lock();
         state.jobs.push_back(job);
@@ -131,7 +131,7 @@ impl Reclaimer {
         self.changed.notify_all();
     }
 
-    /// Ends the thread after the job it is at.
+    /// Ends the thread after its current job.
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.closing = true;

@@ -1,9 +1,9 @@
-//! Giving room back: what died is taken out of the base without waiting for chance to compact it.
+//! Giving room back: dead rows are taken out of the base without waiting for chance to compact them.
 //!
 //! A flush tells which objects lost their owner and which spaces are dead. A dead space's ranges go as a whole. Dead
 //! objects are counted by range; past a share of the range, or for one big object, that range is compacted, and the
-//! base drops what nobody owns. What slips through (an object written ahead before a crash) is found by the base's
-//! periodic compaction. Runs on a thread of its own.
+//! base drops the rows of objects without an owner. The base's periodic compaction finds the rest, such as an object
+//! that was written ahead before a crash. Reclaiming has a thread of its own.
 
 pub(crate) mod intent;
 mod jobs;
@@ -24,11 +24,11 @@ const MEASURED_MAX: usize = 1000;
 /// How long the thread waits after a job for which the disk has no room.
 const SHORT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long it waits after a job that failed for another reason: a damaged file does not heal by itself.
+/// How long the thread waits after a job that failed for another reason: a damaged file does not heal by itself.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Takes what a flush has brought into the base.
+    /// Takes the news that a flush has brought into the base.
     pub(crate) fn on_dead(&self, spaces: &[Space], orphans: &[Orphan]) {
         let sizes: Vec<u64> = orphans.iter().take(MEASURED_MAX).map(|orphan| self.orphan_bytes(orphan)).collect();
         let average = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
@@ -54,7 +54,7 @@ impl Store {
             .sum()
     }
 
-    /// The reclaiming thread's life: until `close`.
+    /// Runs the reclaiming thread until `close`.
     pub(crate) fn run_reclaims(&self) {
         let mut is_short = false;
         while let Some(job) = self.reclaimer.next_job() {
@@ -92,9 +92,9 @@ impl Store {
                 for (from, until) in &ranges {
                     self.expect_no_rows(from, until)?;
                 }
-                // Nothing of it is left: the space need not be remembered as dead any more. That is so of this base
-                // alone, so that no record says it: the next flush takes the row out, and after a crash before it all
-                // of this comes again.
+                // Nothing is left of the space, so that it need not be remembered as dead any more. That is a fact
+                // about this base alone, so that no record states it: the next flush takes the row out, and after a
+                // crash before it this job comes again.
                 self.databases.forget_dead(*space);
                 self.reclaimer.on_gone(*space);
                 Ok(())
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// An error if the base still has rows here: a compaction does not say how it ended, and rows of a space that
-    /// nobody remembers as dead would never go.
+    /// Returns an error if the base still has rows here: a compaction does not say how it ended, and rows of a space
+    /// that is not remembered as dead would never go.
     fn expect_no_rows(&self, from: &[u8], until: &[u8]) -> Result<(), BaseError> {
         match self.base.scan(from, until, Direction::Forward, Tier::Disk)?.step()? {
             Step::End => Ok(()),
