@@ -1,11 +1,11 @@
 //! The store: a log, a memtable on top of a base, and the transactions that commands run in.
 //!
-//! Read `txn` first (what a command sees; ordered reads are in `txn::visit`), then `txn::commit` and `apply` (how its
-//! writes take effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy while all
-//! goes on), `load` (much at once into an empty store), `spool` (what is too much for a command's memory) and `open`
-//! (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are what these stand on;
-//! `access` and `txn::accesses` note how idle keys are; `base` is the contract of what lies below, `check` looks at all
-//! of it offline. Never names RocksDB, a socket or a reply.
+//! Read `txn` first (a command's access to rows; ordered reads are in `txn::visit`), then `txn::commit` and `apply`
+//! (how its writes take effect), `flush` (how they get to the base), `reclaim` (how room comes back), `backup` (a copy
+//! while writes go on), `load` (much at once into an empty store), `spool` (rows that are too many for a command's
+//! memory) and `open` (how all of it comes back). `memtable`, `cache`, `presence`, `databases` and `objects` are the
+//! parts below these; `access` and `txn::accesses` note how idle keys are; `base` is the contract of the layer below,
+//! `check` checks a directory offline. The store never names RocksDB, a socket or a reply.
 
 mod access;
 mod apply;
@@ -67,7 +67,7 @@ pub use txn::visit::RowPresence;
 pub use txn::{Call, KeyEvent, KeyLocks, Lacking, Lookups, Pins, Presence, Ready, Savepoint, Txn, TxnBuffers};
 pub use value::Value;
 
-/// The wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.
+/// Returns the wall clock in milliseconds since 1970: for the store's own records. Commands get theirs as a value.
 fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)

@@ -1,9 +1,9 @@
-//! Loading: whole transactions go to the base past the log and the memtable, their rows sorted, in one step at the end.
-//! For who brings much into a store that holds nothing yet and has it to itself: each row is written once, or twice
-//! where memory does not hold all of them.
+//! A load: whole transactions go to the base past the log and the memtable, their rows sorted, in one step at the end.
+//! For an exclusive caller that brings many rows into a store that holds nothing yet: each row is written once, or
+//! twice where memory does not hold all of them.
 //!
-//! Until that step nothing of it is there, neither for readers nor after a crash. What is not loaded may be committed
-//! meanwhile, of other keys.
+//! Until that step no row of the load is there, neither for readers nor after a crash. Other keys may be committed
+//! meanwhile.
 
 use crate::base::{BaseError, Cursor, Direction, Rows, Step, Tier};
 use crate::databases::{COUNTERS, CountsAt, counts_row, encode_counts};
@@ -18,19 +18,19 @@ use std::collections::{BTreeMap, btree_map};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Rows between two looks at how far it is, and how much room is left.
+/// Rows between two looks at the load's progress and the disk's room.
 const TELL_ROWS: u64 = 4096;
 
-/// See the file's head. Made by `Store::load`.
+/// A load in progress. Made by `Store::load`.
 pub struct Load<'s> {
     store: &'s Store,
     rows: Sorter,
     counts: BTreeMap<Space, CountsAt>,
-    /// Why it takes nothing more: of one transaction, not all may be among the rows.
+    /// The error after which the load takes nothing more: of one transaction, not all may be among the rows.
     failed: Option<BaseError>,
 }
 
-/// Why nothing was loaded.
+/// The reason why nothing was loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// A key came twice.
@@ -59,18 +59,18 @@ impl Store {
 }
 
 impl Load<'_> {
-    /// Takes what a transaction has written, in place of its commit. False, and nothing was taken, if some of it is in
-    /// the log already: then it is to be committed.
+    /// Takes a transaction's writes, in place of its commit. Returns false, and takes nothing, if some of them are in
+    /// the log already: then the transaction is to be committed.
     ///
     /// # Errors
-    /// What is sorted cannot be written to its file. Nothing will be loaded.
+    /// The sorted rows cannot be written to their file. Nothing will be loaded.
     pub fn take(&mut self, txn: &mut Txn<'_>) -> Result<bool, Stop> {
         assert!(!txn.committed, "a transaction ends once");
         if txn.overlay.was_written_ahead() {
             return Ok(false);
         }
         for (row, value) in txn.overlay.last() {
-            // There is nothing below that a deletion would hide.
+            // An empty base has no row that the deletion would hide.
             let Some(value) = value else { continue };
             if self.rows.push(row, &value)
                 && let Err(error) = self.store.has_room(self.rows.bytes()).and_then(|()| self.rows.spill())
@@ -86,13 +86,16 @@ impl Load<'_> {
         Ok(true)
     }
 
-    /// Brings all of it into the base, or nothing. `told` is how many rows have been written now and then, and how many
-    /// there are.
+    /// Brings all rows into the base, or none. `told` gets, now and then, the number of rows that have been written,
+    /// and of all.
+    ///
+    /// # Errors
+    /// A key came twice, or the disk failed or is full. Nothing was loaded.
     pub fn finish(self, told: impl FnMut(u64, u64)) -> Result<(), LoadError> {
         let failed = |error: BaseError| LoadError::Failed(error.to_string());
         let Load { store, rows, counts, failed: why } = self;
         why.map_or(Ok(()), |error| Err(failed(error)))?;
-        // Held to the end: no flush comes between the counters and their rows.
+        // The guard is held to the end, so that no flush comes between the counters and their rows.
         let (_frozen, start) = loop {
             // Ids are leased in the base before it has rows of their objects.
             store.flush_now().map_err(LoadError::Failed)?;
@@ -100,7 +103,8 @@ impl Load<'_> {
             if frozen.is_some() || store.last_applied().0 > store.applied.load(Ordering::Acquire) {
                 continue;
             }
-            // No record tells of what is about to come: who has all records up to now has not all of it.
+            // The loaded rows have no records: a copy that has all records up to now does not have all data. So the log
+            // begins a new history.
             let start = store.log.begin_loaded_history().map_err(|error| LoadError::Failed(error.to_string()))?;
             if start.after().0 == store.applied.load(Ordering::Acquire) {
                 break (frozen, start);
@@ -149,7 +153,7 @@ impl Load<'_> {
 }
 
 impl Store {
-    /// Whether the disk has room for so many bytes and `disk-free-min`.
+    /// Returns an error unless the disk has room for so many bytes and `disk-free-min`.
     pub(crate) fn has_room(&self, bytes: usize) -> Result<(), BaseError> {
         let (free, least) = (self.disk_free(), self.flush.disk_free_min_bytes());
         if free >= least.saturating_add(bytes as u64) {
@@ -158,7 +162,7 @@ impl Store {
         Err(BaseError::Full(format!("it has {free} bytes left, too few for {bytes} more and `disk-free-min`")))
     }
 
-    /// The base has rows that never were in the memtable: nothing that was known of it holds.
+    /// Forgets what is known of the base, which has rows that never were in the memtable.
     fn on_loaded(&self) {
         self.base_ids_end.fetch_max(self.objects.ended_below(), Ordering::AcqRel);
         self.presence.forget();
@@ -171,7 +175,7 @@ impl Store {
 struct Loaded<'s, T> {
     store: &'s Store,
     rows: Sorted,
-    /// The meta row before.
+    /// The key of the last meta row that passed.
     last: Vec<u8>,
     below: Below<'s>,
     /// The system rows, which come last.
@@ -207,10 +211,10 @@ impl<T: FnMut(u64, u64)> Rows for Loaded<'_, T> {
     }
 }
 
-/// The keys that were committed while others were loaded, side by side with these.
+/// A walk over the keys that were committed while the load went on, side by side with the loaded ones.
 struct Below<'s> {
     cursor: Box<dyn Cursor + 's>,
-    /// The next one; empty behind the last one.
+    /// The next row; empty behind the last one.
     row: Vec<u8>,
 }
 
@@ -232,7 +236,7 @@ impl<'s> Below<'s> {
         Ok(())
     }
 
-    /// Whether a row is there. Asked in ascending order.
+    /// Returns whether a row is among the committed ones. Asked in ascending order.
     fn has(&mut self, row: &[u8]) -> Result<bool, BaseError> {
         while !self.row.is_empty() && &self.row[..] < row {
             self.advance()?;

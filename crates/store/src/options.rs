@@ -3,7 +3,7 @@
 use crate::reserve::Reserve;
 use std::sync::Arc;
 
-/// Asks the disk for its free bytes.
+/// A function that asks the disk for its free bytes.
 #[derive(Clone)]
 pub struct DiskFree(pub Arc<dyn Fn() -> Option<u64> + Send + Sync>);
 
@@ -21,23 +21,25 @@ pub struct StoreOptions {
     pub databases: u32,
     /// A generation of the memtable is frozen at this size.
     pub memtable_bytes: u64,
-    /// Or when so much of the log would have to be replayed.
+    /// Or a generation is frozen when so much of the log would have to be replayed.
     pub flush_log_bytes: u64,
-    /// 0 switches the row cache off.
+    /// The row cache's bound; 0 switches the row cache off.
     pub row_cache_bytes: u64,
     pub presence_bytes: u64,
-    /// Bound of one transaction's record.
+    /// The bound of one transaction's record.
     pub txn_bytes_max: u64,
-    /// Whether a plain SET of a cold key does without reading whether it exists; DBSIZE is an estimate then.
+    /// Whether a plain SET of a cold key does without reading whether the key exists; DBSIZE is an estimate then.
     pub blind_set: bool,
-    /// No base: nothing is ever flushed, `memtable_bytes` is the bound of the data, nothing survives a stop.
+    /// Whether there is no base: nothing is ever flushed, `memtable_bytes` is the bound of the data, nothing survives a
+    /// stop.
     pub memory_only: bool,
-    /// Writes stop while the disk has less room than this, beside what is still to be flushed. 0: they never stop.
+    /// The free bytes of the disk below which writes stop, beside the room that rows in memory still need. 0: they
+    /// never stop.
     pub disk_free_min_bytes: u64,
     /// Free bytes of the disk, if they can be told.
     pub disk_free: DiskFree,
-    /// Holds a part of `disk_free_min_bytes`.
+    /// The reserve, which holds a part of `disk_free_min_bytes`.
     pub reserve: Option<Arc<Reserve>>,
-    /// The secret of a new store's key hashes. An existing one keeps its own.
+    /// The secret of a new store's key hashes. An existing store keeps its own.
     pub hash_seed: u64,
 }

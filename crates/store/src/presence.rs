@@ -1,21 +1,20 @@
-//! What the base holds of user keys and of elements, as far as it fits in eight bytes for each of them, where a row
+//! The presence set: a digest of the base's rows of user keys and of elements, in eight bytes for each, where a row
 //! would take hundreds: whether there is a row, and whether that of a key is an inline string without a deadline. So a
-//! plain SET and an HSET know without a read whether they create, and a look at what does not exist need not ask the
-//! base.
+//! plain SET and an HSET know without a read whether they create, and a lookup of a missing key need not ask the base.
 //!
 //! A set of 64-bit keyed fingerprints in buckets of a cache line. A bucket that is full forgets one and says so ever
-//! after: who is not in it may then still be in the base. It never claims what is not so, but for two keys with the
-//! same fingerprint (less likely, for each look, than an undetected memory error).
+//! after: a row that is not in it may then still be in the base. The set never claims a falsehood, but for two keys
+//! with one fingerprint (less likely, for each look, than an undetected memory error).
 //!
 //! Keys come first: an element takes no key's place, and a key takes an element's before another key's. So however many
-//! elements there are, and however many of them died with their object, which nobody takes out one by one, keys are
-//! known as they would be without them.
+//! elements there are, and however many of them died with their object, which no deletion takes out one by one, keys
+//! are known as they would be without them.
 //!
-//! Its memory comes from the system page by page. A page that is read before it is written is mapped twice, the second
-//! time with an interrupt for every core; so it is known which parts were written, and the others are not looked at.
+//! The memory comes from the system page by page. A page that is read before it is written is mapped twice, the second
+//! time with an interrupt for every core; so the set knows which parts were written, and does not look at the others.
 //!
-//! Coherent because the flush corrects it before it takes the frozen rows out of sight, and a reader asks the memtable
-//! first. It starts knowing everything only where the base starts empty.
+//! The set is coherent because the flush corrects it before it takes the frozen rows away from readers, and a reader
+//! asks the memtable first. It starts with full knowledge only where the base starts empty.
 
 use crate::memtable::TOGETHER_MAX;
 use smallvec::SmallVec;
@@ -28,7 +27,7 @@ const PART: usize = 64;
 /// Fingerprints in one cache line.
 const WAYS: usize = 8;
 
-/// The bits of a fingerprint that say *a plain string* and *an element*; the others are the row's.
+/// The bits of a fingerprint that mark *a plain string* and *an element*; the other bits are the row's.
 const PLAIN: u64 = 1;
 const ELEMENT: u64 = 2;
 const MARKS: u64 = PLAIN | ELEMENT;
@@ -37,37 +36,37 @@ const MARKS: u64 = PLAIN | ELEMENT;
 #[derive(Default)]
 struct Bucket([AtomicU64; WAYS]);
 
-/// What is known of a row of the base.
+/// The set's answer about a row of the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     Absent,
     /// An inline string without a deadline.
     Plain,
-    /// It may be there or not, and whatever it is: look.
+    /// The row may be there or not, and be of any kind: the caller asks the base.
     No,
 }
 
 pub struct Presence {
     buckets: Box<[Bucket]>,
-    /// A bit for each part: it was written, so there may be something in its buckets.
+    /// A bit for each part: set once the part was written, so that its buckets may hold something.
     written: Box<[AtomicU64]>,
-    /// A bit for each bucket: it does not hold all keys that it should; and the same for elements.
+    /// A bit for each bucket: set once the bucket does not hold all keys that it should; and likewise for elements.
     forgetful_keys: Box<[AtomicU64]>,
     forgetful_elements: Box<[AtomicU64]>,
     seed: u64,
-    /// Which way goes next when a bucket is full.
+    /// The way that goes next when a bucket is full.
     hand: AtomicUsize,
 }
 
 /// A row's place and fingerprint.
 struct Place {
-    /// Of its bucket.
+    /// The number of the row's bucket.
     number: usize,
     print: u64,
 }
 
 impl Presence {
-    /// A set of at most `bytes` over a base that is `empty`, or of which nothing is known yet.
+    /// Returns a set of at most `bytes` over a base that is `empty`, or of which nothing is known yet.
     pub fn new(bytes: u64, seed: u64, empty: bool) -> Self {
         let buckets = (bytes as usize / size_of::<Bucket>()).max(1);
         let forgetful = if empty { 0 } else { u64::MAX };
@@ -85,23 +84,23 @@ impl Presence {
     fn place(&self, row: &[u8]) -> Place {
         let hash = xxhash_rust::xxh3::xxh3_128_with_seed(row, self.seed);
         let number = (((hash >> 64) as u64 as u128 * self.buckets.len() as u128) >> 64) as usize;
-        // 0 marks an empty way.
+        // A print is never 0, which marks an empty way.
         Place { number, print: (hash as u64 & !MARKS).max(MARKS + 1) }
     }
 
-    /// The ways of a bucket; none if nothing was ever put into its part.
+    /// Returns the ways of a bucket; none if nothing was ever put into its part.
     fn ways(&self, place: &Place) -> &[AtomicU64] {
         let part = place.number / PART;
         let is_written = self.written[part / 64].load(Ordering::Acquire) >> (part % 64) & 1 != 0;
         if is_written { &self.buckets[place.number].0 } else { &[] }
     }
 
-    /// The same for who is going to write there.
+    /// Returns the ways of a bucket that is going to be written, and notes that its part is.
     fn ways_to_write(&self, place: &Place) -> &[AtomicU64] {
         if self.ways(place).is_empty() {
             let part = place.number / PART;
             let buckets = &self.buckets[part * PART..self.buckets.len().min((part + 1) * PART)];
-            // They may lie on two pages. Writes nothing new, but writes.
+            // The part may lie on two pages. The write changes nothing; it only has the pages mapped.
             for bucket in buckets.first().into_iter().chain(buckets.last()) {
                 let _ = bucket.0[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -110,7 +109,7 @@ impl Presence {
         &self.buckets[place.number].0
     }
 
-    /// What is known of the meta row `row`. For who has found that the memtable does not know it.
+    /// Returns what is known of the meta row `row`. The caller has found that the memtable does not know the row.
     pub fn look(&self, row: &[u8]) -> Known {
         let place = self.place(row);
         for way in self.ways(&place) {
@@ -122,8 +121,8 @@ impl Presence {
         if is_forgetful(&self.forgetful_keys, &place) { Known::No } else { Known::Absent }
     }
 
-    /// Whether the base has the `data` row `row`, if that is known. For who has found that the memtable does not know
-    /// it.
+    /// Returns whether the base has the `data` row `row`, if that is known. The caller has found that the memtable does
+    /// not know the row.
     pub fn has_element(&self, row: &[u8]) -> Option<bool> {
         let place = self.place(row);
         if self.ways(&place).iter().any(|way| way.load(Ordering::Acquire) & !MARKS == place.print) {
@@ -132,20 +131,20 @@ impl Presence {
         if is_forgetful(&self.forgetful_elements, &place) { None } else { Some(false) }
     }
 
-    /// Brings what looks at these rows need into the CPU's caches, all together.
+    /// Prefetches the buckets of these rows, all together.
     pub fn prefetch(&self, rows: impl Iterator<Item = impl AsRef<[u8]>>) {
         let firsts: SmallVec<[&AtomicU64; TOGETHER_MAX]> =
             rows.filter_map(|row| self.ways(&self.place(row.as_ref())).first()).collect();
         black_box(firsts.iter().map(|way| way.load(Ordering::Relaxed)).fold(0, u64::wrapping_add));
     }
 
-    /// The base holds it, or will before the memtable lets go of it. Called by the flush for what it writes, and by who
-    /// has just read it from the base under the key's lock.
+    /// Notes a meta row that the base holds, or will hold before the memtable lets go of it. Called by the flush for
+    /// the rows that it writes, and by a reader that has just read the row from the base under the key's lock.
     pub fn insert(&self, row: &[u8], plain: bool) {
         self.insert_marked(row, u64::from(plain));
     }
 
-    /// The same for a `data` row.
+    /// Notes a `data` row that the base holds, or will hold before the memtable lets go of it.
     pub fn insert_element(&self, row: &[u8]) {
         self.insert_marked(row, ELEMENT);
     }
@@ -165,14 +164,14 @@ impl Presence {
             let Some((way, held)) = empty.map(|way| (way, 0)).or_else(|| self.forget_one(&place, marks)) else {
                 return;
             };
-            // Another key may have come into the same bucket meanwhile.
+            // The exchange fails where another key has come into the bucket meanwhile.
             if way.compare_exchange(held, print, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return;
             }
         }
     }
 
-    /// The way that has to go for a row with these marks, and what it holds; `None` if it is the row itself.
+    /// Returns the way that has to go for a row with these marks, and its fingerprint; `None` if that is the row's own.
     fn forget_one(&self, place: &Place, marks: u64) -> Option<(&AtomicU64, u64)> {
         let hand = self.hand.fetch_add(1, Ordering::Relaxed);
         let mut ways = (0..WAYS).map(|at| {
@@ -189,20 +188,20 @@ impl Presence {
         first
     }
 
-    /// The base has become another one: nothing is known of it.
+    /// Forgets everything: the base has become another one.
     pub fn forget(&self) {
         for bits in self.forgetful_keys.iter().chain(&self.forgetful_elements) {
             bits.store(u64::MAX, Ordering::Release);
         }
     }
 
-    /// The base does not hold it any more, or will not before the memtable lets go of its deletion.
+    /// Notes that the base does not hold a row any more, or will not before the memtable lets go of its tombstone.
     pub fn remove(&self, row: &[u8]) {
         let place = self.place(row);
         for way in self.ways(&place) {
             let held = way.load(Ordering::Acquire);
             if held & !MARKS == place.print {
-                // Whoever changed it meanwhile has put another key there.
+                // A thread that changed the way meanwhile has put another key there.
                 let _ = way.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
@@ -215,7 +214,8 @@ impl Presence {
     }
 }
 
-/// Whether a bucket does not hold all that it should. To be asked after its ways: who forgets one says so first.
+/// Returns whether a bucket does not hold all that it should. Invariant: asked after the bucket's ways are read,
+/// because a writer that forgets one sets the bit first.
 fn is_forgetful(bits: &[AtomicU64], place: &Place) -> bool {
     bits[place.number / 64].load(Ordering::Acquire) >> (place.number % 64) & 1 != 0
 }

@@ -1,6 +1,6 @@
 //! Numbers that look random and repeat with their seed.
 
-/// The next number of a sequence (SplitMix64).
+/// Returns the next number of a sequence (SplitMix64).
 #[inline]
 pub(crate) fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

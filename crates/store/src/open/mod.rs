@@ -1,4 +1,4 @@
-//! Opening a store: what the base says of itself, then the log replayed on top of it.
+//! Opening a store: the base's own facts, then the log replayed on top of it.
 
 mod replay;
 
@@ -24,13 +24,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How many stores this process has opened: what was read from one is never taken for what is in another.
+/// The number of stores that this process has opened: a row that was read from one is never taken for a row of another.
 static STORES: AtomicU64 = AtomicU64::new(0);
 
-/// Flushes of one store take less than so many bits to count.
+/// Bits that suffice to count the flushes of one store.
 const EPOCH_BITS: u32 = 40;
 
-/// Why a store does not open; the text says what to do where that is known.
+/// The reason why a store does not open; the text gives the remedy where it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError(pub String);
 
@@ -53,7 +53,7 @@ impl Rows for OneRow<'_> {
 
 impl Store {
     /// Opens a store over `base` and starts its flush thread. `progress` is told now and then while the log is
-    /// replayed; it may take long after a kill, and reads the disk all the time.
+    /// replayed; the replay may take long after a kill, and reads the disk all the time.
     pub fn open(
         options: StoreOptions,
         base: Arc<dyn Base>,
@@ -116,7 +116,8 @@ impl Store {
         store.start_thread("flush", Store::run_flushes);
         if let Err(error) = store.catch_up(opened.replay, opened.lacking, &mut progress) {
             store.stop_flushes(false);
-            // The flush thread may be the last that lets go of it, when the process ends already.
+            // The base is closed here, because the flush thread may be the last to drop it, when the process ends
+            // already.
             base.close();
             return Err(error);
         }
@@ -125,7 +126,7 @@ impl Store {
         Ok(store)
     }
 
-    /// From what the base knows to what the log knows; ready for transactions then.
+    /// Brings the store from the base's facts to the log's last record; the store is ready for transactions then.
     fn catch_up(
         &self,
         mut replay: Replay,
@@ -136,8 +137,8 @@ impl Store {
         self.opened_at.store(self.log.last().0, Ordering::Relaxed);
         self.role.set(if self.options.log.follows { Role::Following } else { Role::Leading });
         if lacking.is_some() && !self.base.is_read_only() {
-            // Records without effects follow a history that begins with data which the base never took: it gets beyond
-            // them.
+            // Records without effects follow a history that begins with data which the base never took: the flush gets
+            // the base beyond them.
             self.flush_now().map_err(OpenError)?;
         }
         let last = self.log.last();
@@ -170,7 +171,7 @@ impl Store {
         }
     }
 
-    /// What the base knows of databases, counters, ids and the hash seed.
+    /// Reads the base's facts: databases, counters, ids and the hash seed.
     fn read_system_rows(&self) -> Result<(), OpenError> {
         let from = system_row(SystemScope::Replicated, b"");
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
@@ -181,7 +182,7 @@ impl Store {
         while let crate::base::Step::Row { key, value } = cursor.step().map_err(unreadable)? {
             rows.push((key.to_vec(), value.to_vec()));
         }
-        // Counters belong to spaces: first which there are, then how many keys they have.
+        // Counters belong to spaces: so the databases come first, then the numbers of their keys.
         let counts = counts_row(crate::row::Space(0));
         let is_counts = |row: &[u8]| row.len() == counts.len() && row.starts_with(&counts[..counts.len() - 4]);
         debug_assert!(!is_counts(&database_row(0)));
@@ -211,7 +212,8 @@ impl Store {
         self.close_with(true)
     }
 
-    /// The same, but what is only in the log and in memory is left to the log.
+    /// Closes the store without a last flush: rows that are only in the memtable are left to the log. The store takes
+    /// no call afterwards.
     pub fn close_without_flush(&self) -> Result<(), String> {
         self.close_with(false)
     }
@@ -237,7 +239,7 @@ impl Store {
     }
 }
 
-/// What segments of the log may take: the disk keeps `disk-free-min`.
+/// Returns the room that segments of the log may take: the disk keeps `disk-free-min`.
 fn room(options: &StoreOptions, disk_free_min: Arc<AtomicU64>) -> Arc<dyn Fn() -> Option<u64> + Send + Sync> {
     let (free, reserve) = (options.disk_free.0.clone(), options.reserve.clone());
     Arc::new(move || {

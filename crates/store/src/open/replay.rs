@@ -1,5 +1,5 @@
-//! The replay of the log at open: one thread reads and checks records, some at a time; another locates what they write
-//! and has it fetched from memory together, as for the requests of a pipeline, and then applies them one by one.
+//! The replay of the log at open: one thread reads and checks records, some at a time; another locates the rows that
+//! they write and prefetches them together, as for the requests of a pipeline, and then applies the records one by one.
 
 use crate::apply::{ParsedEffects, parse, row_of};
 use crate::memtable::{Change, Found, TOGETHER_MAX};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long the flushes that the replay waits for may go on failing. One may fail because a compaction has all room
+/// How long the flushes that the replay waits for may go on failing. A flush may fail because a compaction has all room
 /// just now, and gives it back.
 const FAILING_MAX: Duration = Duration::from_secs(5);
 
@@ -25,13 +25,14 @@ const PROGRESS_BYTES: usize = 1 << 20;
 /// Bytes of records in a batch, and one record more: enough to be worth the way to another thread.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Batches that are on their way between who reads them and who applies them. One with a long record is alone.
+/// Batches in flight between the thread that reads them and the one that applies them. A batch with a long record has
+/// only that one.
 const BATCHES: usize = 4;
 
-/// Which record, when it was written, and where its body lies.
+/// A record's index and kind, when it was written, and where its body lies.
 type Bounds = (Index, Kind, u64, Range<usize>);
 
-/// Consecutive records. Reused.
+/// Consecutive records. Batches are reused.
 #[derive(Default)]
 struct Batch {
     bodies: Vec<u8>,
@@ -40,7 +41,7 @@ struct Batch {
 }
 
 impl Store {
-    /// Applies all that is above the base, which may take long after a kill; the log takes appends afterwards.
+    /// Applies all records above the base, which may take long after a kill; the log takes appends afterwards.
     /// `lacking` is the first history that begins with loaded data which the base does not have.
     pub(crate) fn replay_all(
         &self,
@@ -58,7 +59,7 @@ impl Store {
         replay.finish().map_err(|error| OpenError(error.to_string()))
     }
 
-    /// Owns its ends of the channels: when it fails, the one who reads stops too.
+    /// Applies the batches that arrive. Owns its ends of the channels: when it fails, the thread that reads stops too.
     fn apply_batches(
         &self,
         batches: Receiver<Result<Batch, OpenError>>,
@@ -83,7 +84,7 @@ impl Store {
                 untold = 0;
                 progress(far);
             }
-            // Not wanted any more at the end.
+            // The reader does not want the batch any more at the end.
             let _ = empty.send(if batch.is_long() { Batch::default() } else { batch });
         }
         if let Some(far) = last {
@@ -92,7 +93,7 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses records of a history that begins with data which the base does not have.
+    /// Applies the records of a batch. Refuses records of a history that begins with data which the base does not have.
     fn replay_together(
         &self,
         bodies: &[u8],
@@ -131,7 +132,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes out what is said of spaces that are dead: the base need not have had their rows.
+    /// Takes out the effects on spaces that are dead: the base need not have had their rows.
     fn pass_over_dead(&self, effects: &mut Vec<Effect<'_>>, from: usize) {
         if self.databases.dead_count() == 0 {
             return;
@@ -142,7 +143,7 @@ impl Store {
         effects.extract_if(from.., is_dead).for_each(drop);
     }
 
-    /// Has the places of the user keys among these effects fetched from memory together.
+    /// Prefetches the rows of the user keys among these effects together.
     fn fetch(&self, effects: &[Effect<'_>]) {
         let mut keys: SmallVec<[Key<'_>; TOGETHER_MAX]> = SmallVec::new();
         let written = effects.iter().filter_map(|effect| match effect {
@@ -159,14 +160,14 @@ impl Store {
         let mut latches = self.latch_all(effects);
         let mut effects = ParsedEffects { body, effects, below };
         self.apply(index, &mut effects, &mut latches, self.written_at(time_ms));
-        // Under the latches: a freeze has either the record and its index, or neither.
+        // Stored under the latches: a freeze has either the record and its index, or neither.
         self.replayed.store(index.0, Ordering::Release);
         Ok(())
     }
 
-    /// The rows that a record changes in part and does not write first: read before any latch is taken. Also those that
-    /// are in the memtable, because the flush may take them from there at any time. Refuses a splice of a row of
-    /// another length.
+    /// Returns the rows that a record changes in part and does not write first: read before any latch is taken. Also
+    /// those that are in the memtable, because the flush may take them from there at any time. Refuses a splice of a
+    /// row of another length.
     pub(crate) fn rows_below_changes<'a>(
         &self,
         effects: &[Effect<'a>],
@@ -175,7 +176,7 @@ impl Store {
         if !effects.iter().any(|effect| Change::of(effect).is_some()) {
             return Ok(below);
         }
-        // Of rows that the record has written, after its effects so far.
+        // The lengths of rows that the record has written, after its effects so far.
         let mut lengths: HashMap<&[u8], usize> = HashMap::new();
         for effect in effects {
             let (key, length) = match *effect {
@@ -227,7 +228,7 @@ impl Store {
     }
 }
 
-/// Reads all records, until nobody takes them any more.
+/// Reads all records, until no thread takes them any more.
 fn read(replay: &mut Replay, full: &SyncSender<Result<Batch, OpenError>>, emptied: &Receiver<Batch>) {
     let mut idle: Vec<Batch> = std::iter::repeat_with(Batch::default).take(BATCHES).collect();
     loop {
@@ -256,12 +257,12 @@ fn read(replay: &mut Replay, full: &SyncSender<Result<Batch, OpenError>>, emptie
 }
 
 impl Batch {
-    /// Whether its memory is not worth keeping.
+    /// Returns whether the batch's memory is too large to be kept.
     fn is_long(&self) -> bool {
         self.bodies.len() > 2 * BATCH_BYTES
     }
 
-    /// Takes the next records; false if there are no more.
+    /// Takes the next records; returns false if there are no more.
     fn fill(&mut self, replay: &mut Replay) -> Result<bool, OpenError> {
         self.bodies.clear();
         self.records.clear();
