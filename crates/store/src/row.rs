@@ -16,7 +16,7 @@ pub enum Family {
     Data = 2,
     /// Sorted set members in the order of their scores.
     Score = 3,
-    /// Which user key an object belongs to. No owner, no life.
+    /// The user key that an object belongs to. Invariant: an object without an owner is garbage.
     Owner = 4,
     /// Deadlines in the order of time.
     Expire = 5,
@@ -53,12 +53,12 @@ pub const SLOTS: usize = 16384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
-/// A user's key with all that its rows' keys are made of.
+/// A user's key with everything that its rows' keys are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
     pub space: Space,
     pub slot: Slot,
-    /// Where the key stands in its slot's scan order: the upper half of its seeded XXH3.
+    /// The key's place in its slot's scan order: the upper half of its seeded XXH3.
     pub hash: u32,
     pub name: &'a [u8],
 }
@@ -82,7 +82,7 @@ fn begin_slot(family: Family, space: Space, slot: Slot) -> RowKey {
     row
 }
 
-/// `1 | space | slot | hash: u32 BE | name`.
+/// Returns the key of a meta row: `1 | space | slot | hash: u32 BE | name`.
 pub fn meta_row(key: &Key<'_>) -> RowKey {
     let mut row = RowKey::new();
     row.extend_from_slice(&meta_prefix(key));
@@ -90,7 +90,7 @@ pub fn meta_row(key: &Key<'_>) -> RowKey {
     row
 }
 
-/// The fixed part of a meta row's key, before the name.
+/// Returns the fixed part of a meta row's key, before the name.
 pub fn meta_prefix(key: &Key<'_>) -> [u8; META_PREFIX_BYTES] {
     let mut prefix = [0; META_PREFIX_BYTES];
     prefix[0] = Family::Meta as u8;
@@ -100,7 +100,7 @@ pub fn meta_prefix(key: &Key<'_>) -> [u8; META_PREFIX_BYTES] {
     prefix
 }
 
-/// The lowest meta row key at a position of the scan order.
+/// Returns the lowest meta row key at a position of the scan order.
 pub fn meta_position(space: Space, slot: Slot, hash: u32) -> RowKey {
     meta_row(&Key { space, slot, hash, name: b"" })
 }
@@ -118,7 +118,7 @@ pub fn parse_meta_row(row: &[u8]) -> Option<Key<'_>> {
     })
 }
 
-/// `2 | space | slot | id: u64 BE | element`.
+/// Returns the key of an element's row: `2 | space | slot | id: u64 BE | element`.
 pub fn data_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKey {
     let mut row = begin_slot(Family::Data, space, slot);
     row.extend_from_slice(&id.0.to_be_bytes());
@@ -126,7 +126,7 @@ pub fn data_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKe
     row
 }
 
-/// `3 | space | slot | id: u64 BE | element`.
+/// Returns the key of a score's row: `3 | space | slot | id: u64 BE | element`.
 pub fn score_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowKey {
     let mut row = begin_slot(Family::Score, space, slot);
     row.extend_from_slice(&id.0.to_be_bytes());
@@ -134,14 +134,15 @@ pub fn score_row(space: Space, slot: Slot, id: ObjectId, element: &[u8]) -> RowK
     row
 }
 
-/// `4 | space | slot | id: u64 BE`; the value is the user key.
+/// Returns the key of an owner's row: `4 | space | slot | id: u64 BE`; the value is the user key.
 pub fn owner_row(space: Space, slot: Slot, id: ObjectId) -> RowKey {
     let mut row = begin_slot(Family::Owner, space, slot);
     row.extend_from_slice(&id.0.to_be_bytes());
     row
 }
 
-/// `5 | space | deadline_ms: u64 BE | slot: u16 BE | hash: u32 BE | name`; the value is empty.
+/// Returns the key of a deadline's row: `5 | space | deadline_ms: u64 BE | slot: u16 BE | hash: u32 BE | name`; the
+/// value is empty.
 pub fn expire_row(key: &Key<'_>, deadline_ms: u64) -> RowKey {
     let mut row = begin(Family::Expire, key.space);
     row.extend_from_slice(&deadline_ms.to_be_bytes());
@@ -151,7 +152,7 @@ pub fn expire_row(key: &Key<'_>, deadline_ms: u64) -> RowKey {
     row
 }
 
-/// Takes a deadline's row key apart: when, and whose.
+/// Takes a deadline's row key apart: the time in milliseconds, and the key.
 pub fn parse_expire_row(row: &[u8]) -> Option<(u64, Key<'_>)> {
     if row.len() < 19 || row[0] != Family::Expire as u8 {
         return None;
@@ -165,7 +166,7 @@ pub fn parse_expire_row(row: &[u8]) -> Option<(u64, Key<'_>)> {
     Some((u64::from_be_bytes(row[5..13].try_into().ok()?), key))
 }
 
-/// `6 | scope: u8 | name`, scope 0 for replicated facts, 1 for this node's own.
+/// Returns the key of a system row: `6 | scope: u8 | name`, scope 0 for replicated facts, 1 for this node's own.
 pub fn system_row(scope: SystemScope, name: &[u8]) -> RowKey {
     let mut row = RowKey::new();
     row.push(Family::System as u8);
@@ -174,7 +175,7 @@ pub fn system_row(scope: SystemScope, name: &[u8]) -> RowKey {
     row
 }
 
-/// All rows of a family in a space: from the first key to just beyond the last.
+/// Returns the range of all rows of a family in a space: from the first key to just beyond the last.
 pub fn family_range(family: Family, space: Space) -> (RowKey, RowKey) {
     let until = match space.0.checked_add(1) {
         Some(next) => begin(family, Space(next)),
@@ -183,7 +184,7 @@ pub fn family_range(family: Family, space: Space) -> (RowKey, RowKey) {
     (begin(family, space), until)
 }
 
-/// All rows of an object: from the first key to just beyond the last.
+/// Returns the range of all rows of an object: from the first key to just beyond the last.
 pub fn object_range(family: Family, space: Space, slot: Slot, id: ObjectId) -> (RowKey, RowKey) {
     let mut from = begin_slot(family, space, slot);
     let mut until = from.clone();
@@ -192,7 +193,7 @@ pub fn object_range(family: Family, space: Space, slot: Slot, id: ObjectId) -> (
     (from, until)
 }
 
-/// The object whose element a row is.
+/// Returns the object whose element a row is.
 pub fn object_of(row: &[u8]) -> Option<ObjectId> {
     match Family::of(row)? {
         Family::Data | Family::Score | Family::Owner => {
@@ -202,7 +203,7 @@ pub fn object_of(row: &[u8]) -> Option<ObjectId> {
     }
 }
 
-/// The space of a row, if its family has one.
+/// Returns the space of a row, if its family has one.
 pub fn space_of(row: &[u8]) -> Option<Space> {
     match Family::of(row)? {
         Family::System => None,
@@ -210,7 +211,7 @@ pub fn space_of(row: &[u8]) -> Option<Space> {
     }
 }
 
-/// Whether a system row belongs to the data set or to this node. DO NOT CHANGE THESE NUMBERS.
+/// The scope of a system row: the data set, or this node. DO NOT CHANGE THESE NUMBERS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SystemScope {
@@ -218,7 +219,7 @@ pub enum SystemScope {
     Local = 1,
 }
 
-/// The space and slot in which a row lives; `None` for deadlines (slot first found behind the time) and system rows.
+/// Returns the slot in which a row lives; `None` for deadlines (slot first found behind the time) and system rows.
 pub fn home_slot(row: &[u8]) -> Option<Slot> {
     let at = match Family::of(row)? {
         Family::Meta | Family::Data | Family::Score | Family::Owner => 5,
@@ -228,12 +229,12 @@ pub fn home_slot(row: &[u8]) -> Option<Slot> {
     Some(Slot(u16::from_be_bytes(row.get(at..at + 2)?.try_into().ok()?)))
 }
 
-/// Redis Cluster's slot of a key: CRC16 of the hash tag if there is a non-empty one, else of the whole key.
+/// Returns Redis Cluster's slot of a key: CRC16 of the hash tag if there is a non-empty one, else of the whole key.
 pub fn slot_of(name: &[u8]) -> Slot {
     Slot(crc16(hash_tag(name)) & (SLOTS as u16 - 1))
 }
 
-/// The part of a key between the first `{` and the next `}`, if it is not empty; else the key.
+/// Returns the part of a key between the first `{` and the next `}`, if it is not empty; else the key.
 fn hash_tag(name: &[u8]) -> &[u8] {
     let Some(open) = name.iter().position(|&b| b == b'{') else { return name };
     let rest = &name[open + 1..];
@@ -243,7 +244,8 @@ fn hash_tag(name: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, as the Redis Cluster specification asks; four bytes at a time, because every command begins with it.
+/// Returns the CRC-16/XMODEM of these bytes, as the Redis Cluster specification asks; four bytes at a time, because
+/// every command begins with it.
 fn crc16(bytes: &[u8]) -> u16 {
     let (fours, rest) = bytes.as_chunks::<4>();
     let crc = fours.iter().fold(0u16, |crc, &[a, b, c, d]| {
@@ -256,7 +258,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     rest.iter().fold(crc, |crc, &byte| (crc << 8) ^ CRC16[0][usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-/// `CRC16[n][byte]` is what a byte becomes when `n` more bytes follow it.
+/// Tables for the CRC: `CRC16[n][byte]` is the remainder that a byte leaves when `n` more bytes follow it.
 static CRC16: [[u16; 256]; 4] = crc16_tables();
 
 const fn crc16_tables() -> [[u16; 256]; 4] {
@@ -277,12 +279,12 @@ const fn crc16_tables() -> [[u16; 256]; 4] {
     tables
 }
 
-/// Where a key stands in the scan order of its slot.
+/// Returns a key's place in the scan order of its slot.
 pub fn hash_of(name: &[u8], seed: u64) -> u32 {
     (xxhash_rust::xxh3::xxh3_64_with_seed(name, seed) >> 32) as u32
 }
 
-/// Where an element stands in the order of its collection: the hash of a key of this name, but never the highest
+/// Returns an element's place in the order of its collection: the hash of a key of this name, but never the highest
 /// number.
 #[inline]
 pub fn element_hash_of(element: &[u8], seed: u64) -> u32 {
@@ -299,7 +301,7 @@ pub struct ScanPosition {
 impl ScanPosition {
     pub const START: ScanPosition = ScanPosition { slot: Slot(0), hash: 0 };
 
-    /// The next position, if there is one.
+    /// Returns the next position, if there is one.
     pub fn next(self) -> Option<ScanPosition> {
         match self.hash.checked_add(1) {
             Some(hash) => Some(ScanPosition { hash, ..self }),
@@ -308,12 +310,13 @@ impl ScanPosition {
         }
     }
 
-    /// The number a SCAN cursor carries: 14 bits of slot and 32 of hash, plus one, because 0 means start and end.
+    /// Returns the number that a SCAN cursor carries: 14 bits of slot and 32 of hash, plus one, because 0 means start
+    /// and end.
     pub fn cursor(self) -> u64 {
         ((u64::from(self.slot.0) << 32) | u64::from(self.hash)) + 1
     }
 
-    /// The position of a cursor; 0 is the start, and a number beyond all positions is none.
+    /// Returns the position of a cursor; 0 is the start, and a number beyond all positions is none.
     pub fn from_cursor(cursor: u64) -> Option<ScanPosition> {
         let Some(at) = cursor.checked_sub(1) else { return Some(ScanPosition::START) };
         let slot = at >> 32;

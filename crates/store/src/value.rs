@@ -13,20 +13,21 @@ pub struct Value {
 }
 
 impl Value {
-    /// The part `range` of `block`. Panics if the range lies outside of it.
+    /// Returns the part `range` of `block`. Panics if the range lies outside of it.
     pub fn new(block: Arc<[u8]>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= block.len(), "a value's range lies inside its block");
         let end = u32::try_from(range.end).expect("rows are shorter than 4 GiB");
         Value { block, start: range.start as u32, end }
     }
 
-    /// The part `range` of this value, sharing its block.
+    /// Returns the part `range` of this value, sharing its block.
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "a slice lies inside its value");
         Value { block: self.block.clone(), start: self.start + range.start as u32, end: self.start + range.end as u32 }
     }
 
-    /// This row after a small change: in place where nobody else holds it and its length stays.
+    /// Returns the row after a small change: changed in place where no other handle shares its block and its length
+    /// stays.
     pub(crate) fn changed(mut self, change: Change<'_>) -> Value {
         let len = self.len();
         if len == self.block.len()
@@ -39,7 +40,7 @@ impl Value {
         Value::from(change.apply(&self))
     }
 
-    /// The block and where in it the value lies: for replies that share it.
+    /// Returns the block and where in it the value lies: for replies that share it.
     pub fn into_parts(self) -> (Arc<[u8]>, Range<u32>) {
         (self.block, self.start..self.end)
     }

@@ -1,8 +1,9 @@
-//! `Spool`: what a command sorts or collects and is too much for memory, in a file of this node that has no name.
+//! `Spool`: rows that a command sorts or collects and that are too many for memory, in a file of this node that has no
+//! name.
 //!
-//! Owns the bound of what stays in memory and the order of what comes back. Never writes a record: a read leaves
-//! nothing in the log, on no node. The file is made in the log's directory, open to nobody else, and gone with its last
-//! handle, however the process ends. `sorter` sorts in memory, `runs` is the file.
+//! Owns the bound of the rows that stay in memory and the order in which they come back. Never writes a record: a read
+//! leaves nothing in the log, on no node. The file is made in the log's directory, open to no other user, and gone with
+//! its last handle, however the process ends. `sorter` sorts in memory, `runs` is the file.
 
 mod runs;
 pub(crate) mod sorter;
@@ -19,7 +20,7 @@ const MEMORY_BYTES_MAX: usize = 8 << 20;
 /// Bytes that are read ahead of a spool's file: a client that is slow to read its reply keeps them.
 const AHEAD_BYTES: usize = 256 << 10;
 
-/// A spool that takes rows. They come back in the order of the places that they were put at, equal ones as they were
+/// A spool that takes rows. Rows come back in the order of the places that they were put at, equal ones as they were
 /// put.
 pub struct Spool {
     sorter: Sorter,
@@ -30,7 +31,8 @@ pub struct Spool {
 }
 
 impl Txn<'_> {
-    /// A spool for a command that runs on the I/O pool, to be read from the lowest place on or from the highest.
+    /// Returns a spool for a command that runs on the I/O pool, to be read from the lowest place on or from the
+    /// highest.
     pub fn spool(&self, direction: Direction) -> Result<Spool, Stop> {
         self.long()?;
         let sorter = Sorter::new(self.store.options.log.dir.clone(), MEMORY_BYTES_MAX);
@@ -66,10 +68,10 @@ impl Spool {
         self.sorter.rows()
     }
 
-    /// All rows, in order. They stay readable when the transaction has ended.
+    /// Returns all rows, in order. They stay readable when the transaction has ended.
     ///
     /// # Errors
-    /// The disk has no room for it, the file cannot be written, or the server stops.
+    /// The disk has no room for them, the file cannot be written, or the server stops.
     pub fn into_rows(self, txn: &Txn<'_>) -> Result<Spooled, Stop> {
         let written = if self.sorter.has_file() { self.sorter.bytes() } else { 0 };
         let has_room = if written > 0 { txn.store.has_room(written) } else { Ok(()) };
@@ -87,13 +89,13 @@ pub struct Spooled {
 }
 
 impl Spooled {
-    /// The next row's value, or the end. An error's text says what failed.
+    /// Returns the next row's value, or the end. An error's text says what failed.
     pub fn next_row(&mut self) -> Result<Option<&[u8]>, String> {
         self.life.goes_on()?;
         Ok(self.rows.next_row().map_err(|error| error.to_string())?.map(|(_, value)| value))
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the rows take.
     pub fn bytes(&self) -> u64 {
         self.life.bytes()
     }

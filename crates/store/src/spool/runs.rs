@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes that are read of a run at once, at most and at least.
+/// Most bytes that are read of a run at once; `READ_BYTES_MIN` is the least.
 const READ_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES_MIN: usize = 16 << 10;
 
@@ -19,7 +19,7 @@ const LENGTHS_BYTES: usize = 8;
 
 pub(super) struct Runs {
     file: File,
-    /// Where each run ends; the next one begins there.
+    /// The end of each run; the next one begins there.
     ends: Vec<u64>,
     /// The key of the last row of the last run.
     last: Vec<u8>,
@@ -48,7 +48,8 @@ impl Runs {
         Run { runs: self, end }
     }
 
-    /// All rows of all runs, ascending; those of equal keys in the order of their runs. The buffers take about `bytes`.
+    /// Returns all rows of all runs, ascending; rows of equal keys in the order of their runs. The buffers take about
+    /// `bytes`.
     pub fn merge(self, bytes: usize) -> Result<Merged, BaseError> {
         let file = Arc::new(self.file);
         let share = (bytes / self.ends.len().max(1)).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
@@ -97,13 +98,13 @@ impl Run<'_> {
 /// One run as it is read.
 struct Reader {
     file: Arc<File>,
-    /// What of it was not read yet.
+    /// The part of the run that was not read yet.
     from: u64,
     until: u64,
     buffer: Vec<u8>,
-    /// How much is read at once, but for longer rows.
+    /// Bytes that are read at once, but for longer rows.
     share: usize,
-    /// Where the row in hand lies in the buffer, and where its value begins and ends; nothing at the run's end.
+    /// The place of the row in hand in the buffer, and where its value begins and ends; nothing at the run's end.
     row: usize,
     value: usize,
     end: usize,
@@ -114,7 +115,7 @@ impl Reader {
         Reader { file, from, until, buffer: Vec::new(), share, row: 0, value: 0, end: 0 }
     }
 
-    /// The key of the row in hand; `None` behind the last one.
+    /// Returns the key of the row in hand; `None` behind the last one.
     fn key(&self) -> Option<&[u8]> {
         (self.end > self.row).then(|| &self.buffer[self.row + LENGTHS_BYTES..self.value])
     }
@@ -142,7 +143,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Has at least `needed` bytes from the row in hand on in the buffer; false at the end of the run.
+    /// Reads until at least `needed` bytes from the row in hand on are in the buffer; returns false at the end of the
+    /// run.
     fn read(&mut self, needed: usize) -> Result<bool, BaseError> {
         self.buffer.drain(..self.row);
         self.row = 0;
@@ -165,18 +167,18 @@ pub(crate) struct Merged {
     readers: Vec<Reader>,
     /// A binary heap of the readers: the one with the lowest row in hand comes first.
     order: Vec<usize>,
-    /// The row in hand of the first one was handed out.
+    /// Whether the row in hand of the first reader was handed out.
     begun: bool,
 }
 
 impl Merged {
-    /// The number of runs.
+    /// Returns the number of runs.
     #[cfg(test)]
     pub fn runs(&self) -> usize {
         self.readers.len()
     }
 
-    /// Bytes of memory that the buffers take.
+    /// Returns the bytes of memory that the buffers take.
     pub fn bytes(&self) -> usize {
         self.readers.iter().map(|reader| reader.buffer.capacity()).sum()
     }
@@ -190,8 +192,8 @@ impl Merged {
         Ok(first.key().map(|key| (key, first.value())))
     }
 
-    /// Whether the row of one reader comes before that of another: those at their end come last, and of equal ones the
-    /// earlier run first.
+    /// Returns whether the row of one reader comes before that of another: readers at their end come last, and of equal
+    /// rows the earlier run's first.
     fn is_before(&self, a: usize, b: usize) -> bool {
         match (self.readers[a].key(), self.readers[b].key()) {
             (Some(key), Some(other)) => (key, a) < (other, b),
@@ -218,7 +220,7 @@ impl Merged {
     }
 }
 
-/// A file without a name that nobody else may open.
+/// Creates a file without a name that no other user may open.
 fn create(directory: &Path) -> io::Result<File> {
     let file = tempfile::tempfile_in(directory)?;
     file.set_permissions(Permissions::from_mode(0o600))?;

@@ -1,4 +1,4 @@
-//! Rows in any order, sorted: in memory up to a bound, and beyond it in a file, in runs that are merged.
+//! A sorter of rows: in memory up to a bound, and beyond it in a file, in runs that are merged.
 
 use super::runs::{Merged, Runs};
 use crate::base::BaseError;
@@ -15,20 +15,20 @@ type Group = [u8; GROUP_BYTES];
 /// A row in the arena. Rows of one group mostly differ in what comes first behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
-    /// The eight bytes of its key behind the group's, as a big-endian number.
+    /// The eight bytes of the row's key behind the group's, as a big-endian number.
     prefix: u64,
-    /// Where it lies in the arena.
+    /// The row's place in the arena.
     at: usize,
 }
 
-/// See the file's head.
+/// A sorter: rows in memory, and the runs of those that were too many.
 pub(crate) struct Sorter {
     arena: Arena,
     groups: BTreeMap<Group, Vec<Entry>>,
     /// Bytes of rows and entries in memory.
     bytes: usize,
     bytes_max: usize,
-    /// Where a file may be made.
+    /// The directory in which a file may be made.
     directory: PathBuf,
     runs: Option<Runs>,
     rows: u64,
@@ -71,7 +71,7 @@ impl Arena {
         &self.0[at..][..LENGTHS_BYTES + key + value]
     }
 
-    /// Brings the rows into the CPU's caches, all together.
+    /// Prefetches the rows, all together.
     fn prefetch(&self, entries: &[Entry]) {
         black_box(entries.iter().map(|entry| self.0[entry.at]).fold(0, u8::wrapping_add));
     }
@@ -80,7 +80,7 @@ impl Arena {
 impl Sorter {
     pub fn new(directory: PathBuf, bytes_max: usize) -> Sorter {
         Sorter {
-            // Only what is written takes memory.
+            // The capacity takes no memory until it is written.
             arena: Arena(Vec::with_capacity(bytes_max)),
             groups: BTreeMap::new(),
             bytes: 0,
@@ -91,7 +91,7 @@ impl Sorter {
         }
     }
 
-    /// Takes a row: its key and its value are at most 4 GB long. Whether it is time to `spill`.
+    /// Takes a row: its key and its value are at most 4 GB long. Returns whether it is time to `spill`.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let (group, rest) = key.split_first_chunk::<GROUP_BYTES>().expect("each row has a family and a space");
         let mut prefix = [0; 8];
@@ -107,7 +107,7 @@ impl Sorter {
         self.bytes >= self.bytes_max
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -117,12 +117,12 @@ impl Sorter {
         self.runs.is_some()
     }
 
-    /// Bytes that may stay in memory.
+    /// Returns the bytes that may stay in memory.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// How many rows there are.
+    /// Returns how many rows there are.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -162,7 +162,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All rows, ascending. Where they are in the file, about `bytes` of them are read ahead.
+    /// Returns all rows, ascending. Where they are in the file, about `bytes` of them are read ahead.
     pub fn sorted(mut self, bytes: usize) -> Result<Sorted, BaseError> {
         if self.runs.is_some() {
             self.spill()?;
@@ -181,14 +181,14 @@ impl Sorter {
     }
 }
 
-/// What a sorter has taken, ascending.
+/// The rows that a sorter has taken, ascending.
 pub(crate) enum Sorted {
     Memory { arena: Arena, entries: Vec<Entry>, at: usize },
     Merged(Merged),
 }
 
 impl Sorted {
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the rows take.
     pub fn bytes(&self) -> usize {
         match self {
             Sorted::Memory { arena, entries, .. } => arena.0.len() + entries.len() * size_of::<Entry>(),
@@ -236,7 +236,7 @@ mod tests {
     }
     use proptest::prelude::*;
 
-    /// Keys of few groups that share long beginnings.
+    /// Returns keys of few groups that share long beginnings.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         (0..3u8, prop::collection::vec(0..3u8, 0..16))
             .prop_map(|(group, rest)| [&[group; GROUP_BYTES], &rest[..]].concat())
@@ -264,7 +264,7 @@ mod tests {
                 got.push((key.to_vec(), value.len()));
             }
             prop_assert!(sorted.next_row().expect("the file reads").is_none());
-            // Equal keys in any order: who loads them refuses them.
+            // Equal keys may come in any order: a load refuses them.
             got.sort_unstable();
             prop_assert_eq!(got.iter().map(|(key, len)| (&key[..], *len)).collect::<Vec<_>>(), expected);
         }
