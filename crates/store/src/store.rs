@@ -1,5 +1,5 @@
-//! `Store`: the log, the memtable on top and the base below, as one. Owns what they share; the stories are elsewhere:
-//! `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `visit`, `scan`, `view`.
+//! `Store`: the log, the memtable on top and the base below, as one. Owns the state that they share; the stories are
+//! elsewhere: `open` (start and replay), `txn` (reads and writes), `commit`, `flush`, `visit`, `scan`, `view`.
 
 use crate::access::AccessPolicy;
 use crate::apply::staged::Staged;
@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// See the file's head.
+/// The store: a log, a memtable and a base, and the state that they share.
 pub struct Store {
     pub(crate) options: StoreOptions,
     pub(crate) log: Log,
@@ -44,8 +44,8 @@ pub struct Store {
     pub(crate) frozen: Mutex<Option<Arc<Frozen>>>,
     /// The index up to which the base holds everything.
     pub(crate) applied: AtomicU64,
-    /// Flushes whose rows went from the memtable to the base: what was read from the base in an earlier epoch may be
-    /// old.
+    /// The number of flushes whose rows went from the memtable to the base: a row that was read from the base in an
+    /// earlier epoch may be old.
     pub(crate) epoch: AtomicU64,
     pub(crate) hash_seed: AtomicU64,
     pub(crate) blind_set: AtomicBool,
@@ -53,23 +53,23 @@ pub struct Store {
     pub(crate) value_bytes_max: AtomicU64,
     pub access_policy: AccessPolicy,
     pub encoding_limits: crate::limits::EncodingLimits,
-    /// While the log is replayed: the last record in the memtable. Afterwards the log says.
+    /// The last record in the memtable while the log is replayed. Afterwards the log knows it.
     pub(crate) replayed: AtomicU64,
     pub(crate) role: RoleNow,
-    /// The last record before the first commit: all that came before was on the disk when the store was opened.
+    /// The last record before the first commit: all records up to it were on the disk when the store was opened.
     pub(crate) opened_at: AtomicU64,
-    /// No object with this id or a higher one has rows in the base that the memtable does not have too: raised when a
-    /// generation that was flushed is let go of, before its rows leave the memtable.
+    /// Invariant: no object with this id or a higher one has rows in the base that the memtable does not have too.
+    /// Raised when a generation that was flushed is unlinked, before its rows leave the memtable.
     pub(crate) base_ids_end: AtomicU64,
-    /// Objects that nobody will own: of transactions that wrote ahead and did not commit, and in `engine memory` of
+    /// Objects that no key will own: of transactions that wrote ahead and did not commit, and in `engine memory` of
     /// any. While the log is replayed, those of transactions that have not committed yet.
     pub(crate) orphans: Mutex<Vec<Orphan>>,
     pub(crate) view_age_max_ms: AtomicU64,
-    /// What views have copied out of the memtable.
+    /// Bytes that views have copied out of the memtable.
     pub(crate) views_bytes: Arc<AtomicU64>,
-    /// Asked before a command collects much.
+    /// The counter that is asked before a command collects much.
     pub(crate) room: OnceLock<Arc<dyn crate::room::Room>>,
-    /// Set when the server stops: what runs on the I/O pool ends at its next read or write.
+    /// Set when the server stops: a command that runs on the I/O pool ends at its next read or write.
     pub(crate) stops_commands: Arc<AtomicBool>,
     pub(crate) is_closed: AtomicBool,
 }
@@ -77,7 +77,8 @@ pub struct Store {
 /// The longest value until the configuration says otherwise: the default of Redis's proto-max-bulk-len.
 pub(crate) const VALUE_BYTES_MAX: u64 = 512 << 20;
 
-/// The key hash's secret, as u64 BE. In the base from before the first record, and in none.
+/// Returns the row of the key hash's secret; the value is u64 BE. The base has the row from before the first record,
+/// and no record has it.
 pub fn hash_seed_row() -> RowKey {
     system_row(SystemScope::Replicated, b"hash-seed")
 }
@@ -87,7 +88,7 @@ impl Store {
         &self.log
     }
 
-    /// The history that this store's next record belongs to.
+    /// Returns the history that this store's next record belongs to.
     pub fn history(&self) -> History {
         self.log.history()
     }
@@ -96,12 +97,12 @@ impl Store {
         self.hash_seed.load(Ordering::Relaxed)
     }
 
-    /// The number of databases.
+    /// Returns the number of databases.
     pub fn databases(&self) -> u32 {
         self.databases.len()
     }
 
-    /// A key of a database as it is now: the caller keeps databases from being exchanged meanwhile.
+    /// Returns a key of a database as it is now: the caller keeps databases from being exchanged meanwhile.
     #[inline]
     pub fn key<'a>(&self, database: u32, name: &'a [u8]) -> Key<'a> {
         Key {
@@ -112,8 +113,8 @@ impl Store {
         }
     }
 
-    /// Brings what lookups of these keys need into the CPU's caches, all together, and where `writes` what insertions
-    /// move: worth it for two and more, and never wrong.
+    /// Prefetches the rows of these keys, all together, and, for keys that `writes` inserts, the rows that they move:
+    /// worth it for two keys and more, and never wrong.
     #[inline]
     pub fn prefetch(&self, keys: &[Key<'_>], writes: bool) {
         let missing = self.memtable.prefetch(keys, writes);
@@ -122,36 +123,36 @@ impl Store {
         }
     }
 
-    /// The same for elements of objects; says how many the memtable has.
+    /// Prefetches the rows of elements of objects; returns how many the memtable has.
     #[inline]
     pub fn prefetch_elements(&self, sought: &[Sought]) -> usize {
         self.memtable.prefetch_elements(sought)
     }
 
-    /// What `look` makes of the meta row of a key, if the memtable has it: for guesses only.
+    /// Returns the result of `look` on the meta row of a key, if the memtable has it: for guesses only.
     #[inline]
     pub fn peek<R>(&self, key: &Key<'_>, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.memtable.peek(key, look)
     }
 
-    /// Where an element of a collection stands among the others.
+    /// Returns an element's place among the others of its collection.
     #[inline]
     pub fn element_hash(&self, element: &[u8]) -> u32 {
         row::element_hash_of(element, self.hash_seed())
     }
 
-    /// Whether this is still how a key of a database is located.
+    /// Returns whether this is still how a key of a database is located.
     #[inline]
     pub fn is_in(&self, key: &Key<'_>, database: u32) -> bool {
         key.space == self.databases.space(database)
     }
 
-    /// The database that a space is now; `None` for a dead one.
+    /// Returns the database that a space is now; `None` for a dead one.
     pub fn database_of(&self, space: Space) -> Option<u32> {
         self.databases.database_of(space)
     }
 
-    /// The databases that may have keys, in order. Whoever walks over all of them needs only these.
+    /// Returns the databases that may have keys, in order. A walk over all databases needs only these.
     pub fn counted_databases(&self) -> Vec<u32> {
         self.databases.counted()
     }
@@ -160,7 +161,7 @@ impl Store {
         self.databases.counter(self.databases.space(database), counter)
     }
 
-    /// Changes only when rows have left the memtable for the base.
+    /// Returns the epoch, which changes only when rows have left the memtable for the base.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -173,23 +174,23 @@ impl Store {
         self.txn_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Whether a plain SET of a cold key does without a read, from now on.
+    /// Sets whether a plain SET of a cold key does without a read.
     pub fn set_blind_set(&self, blind: bool) {
         self.blind_set.store(blind, Ordering::Relaxed);
     }
 
-    /// The bound of one transaction, from now on.
+    /// Sets the bound of one transaction.
     pub fn set_txn_bytes_max(&self, bytes: u64) {
         self.txn_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// The longest value that a command may make by adding to one, from now on.
+    /// Sets the longest value that a command may make by adding to one.
     pub fn set_value_bytes_max(&self, bytes: u64) {
         self.value_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Divides the memory anew, from now on: the size at which a generation of the memtable is frozen, the bounds of
-    /// the row cache and of the base's caches. All in bytes.
+    /// Divides the memory anew: the size at which a generation of the memtable is frozen, the bounds of the row cache
+    /// and of the base's caches. All in bytes.
     pub fn set_memory(&self, memtable_bytes: u64, row_cache_bytes: u64, base_cache_bytes: u64) {
         self.flush.set_memtable_bytes(memtable_bytes);
         self.cache.set_bytes(row_cache_bytes);
@@ -197,19 +198,19 @@ impl Store {
         self.after_commit();
     }
 
-    /// Log bytes above the applied index that start a flush, and free bytes of the disk below which there are no
-    /// writes, from now on.
+    /// Sets the log bytes above the applied index that start a flush, and the free bytes of the disk below which there
+    /// are no writes.
     pub fn set_flush_bounds(&self, log_bytes: u64, disk_free_min_bytes: u64) {
         self.flush.set_log_bytes(log_bytes);
         self.flush.set_disk_free_min_bytes(disk_free_min_bytes);
     }
 
-    /// Ends transactions and views that may read the disk, wherever they are: nobody waits for them any more.
+    /// Ends transactions and views that may read the disk, wherever they are: no client waits for them any more.
     pub fn stop_commands(&self) {
         self.stops_commands.store(true, Ordering::Release);
     }
 
-    /// What every commit does last: wakes the flush if a generation is full.
+    /// Ends each commit: wakes the flush if a generation is full.
     #[inline]
     pub(crate) fn after_commit(&self) {
         if self.memtable.active_bytes() > self.flush.memtable_bytes() {
@@ -217,7 +218,7 @@ impl Store {
         }
     }
 
-    /// A system row that was applied: what the store keeps of it in memory.
+    /// Notes a system row that was applied in the parts of the store that keep it in memory.
     pub(crate) fn on_system_row(&self, row: &[u8], value: Option<&[u8]>, index: Index) {
         let number = || value.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes);
         if row == &hash_seed_row()[..] {
@@ -225,7 +226,7 @@ impl Store {
                 self.hash_seed.store(seed, Ordering::Relaxed);
             }
         } else if row == &lease_row()[..] {
-            // A leader's lease is noted by whoever asked for it.
+            // A leader's lease is noted by the thread that asked for it.
             if let Some(leased) = number().filter(|_| self.role.get() != Role::Leading) {
                 self.objects.on_lease(leased);
             }
@@ -241,7 +242,7 @@ impl Store {
         }
     }
 
-    /// A row of the base, read from wherever it is.
+    /// Reads a row of the base, from memory or from the disk.
     pub(crate) fn base_value(&self, row: &[u8]) -> Result<Option<Value>, String> {
         match self.base.get(row, Tier::Disk).map_err(|error| error.to_string())? {
             Lookup::Row(value) => Ok(Some(value)),
@@ -250,7 +251,7 @@ impl Store {
         }
     }
 
-    /// The last record whose effects are in the memtable. Stable only under all latches.
+    /// Returns the last record whose effects are in the memtable. Stable only under all latches.
     pub(crate) fn last_applied(&self) -> Index {
         match self.role.get() {
             Role::Replaying => Index(self.replayed.load(Ordering::Acquire)),
@@ -258,19 +259,20 @@ impl Store {
         }
     }
 
-    /// Whether a key is about to be changed together with very many others: then it is read under its lock only.
+    /// Returns whether a commit in flight changes a key together with very many others: such a key is read under its
+    /// lock only.
     #[inline]
     pub fn is_staged(&self, key: &Key<'_>) -> bool {
         self.staged.holds(key)
     }
 
-    /// Has `room` asked from now on.
+    /// Sets the counter that is asked for room.
     pub fn set_room(&self, room: Arc<dyn crate::room::Room>) {
         // Once for each store that is opened.
         let _ = self.room.set(room);
     }
 
-    /// The base's bytes on disk.
+    /// Returns the base's bytes on disk.
     pub fn base_disk_bytes(&self) -> u64 {
         self.base.disk_bytes()
     }

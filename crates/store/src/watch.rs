@@ -1,12 +1,13 @@
-//! A look, about once a second, at whether the store's files are still there. While some are missing, writes are
-//! refused; what is only in memory goes to the base as far as that is there, and the log then goes on by itself.
+//! The watch: a look, about once a second, at whether the store's files are still there. While some are missing, writes
+//! are refused; rows that are only in memory go to the base as far as that is there, and the log then goes on by
+//! itself.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the watching thread shares.
+/// The state that the watching thread shares.
 #[derive(Default)]
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -15,24 +16,24 @@ pub(crate) struct Watch {
 
 #[derive(Default)]
 struct State {
-    /// What is missing.
+    /// The missing files, as a text.
     missing: Option<String>,
     closing: bool,
     closed: bool,
 }
 
 impl Watch {
-    /// Why there are no writes.
+    /// Returns the reason why there are no writes, if files are missing.
     pub(crate) fn missing(&self) -> Option<String> {
         self.state.lock().missing.clone()
     }
 
-    /// Notes what a look has found missing, if anything.
+    /// Notes the missing files that a look has found, if any.
     pub(crate) fn on_look(&self, missing: &Option<String>) {
         self.state.lock().missing.clone_from(missing);
     }
 
-    /// The watching thread's life: looks now and then, until `stop`.
+    /// Runs the watching thread: looks now and then, until `stop`.
     pub(crate) fn run(&self, look: impl Fn()) {
         let mut state = self.state.lock();
         while !state.closing {
