@@ -1,8 +1,9 @@
-//! What a transaction does with the stamps of `access`: its lookups of keys leave them, its writes set or keep them,
-//! and a key that gets another name takes its own along.
+//! A transaction's use of the stamps of `access`: its lookups of keys stamp them, its writes set or keep stamps, and a
+//! key that gets another name takes its own along.
 //!
-//! Where times are noted, whatever a transaction writes was used now, and nothing is to be kept. Only under a policy
-//! that counts, and for a client that asked to leave no traces, does a write look for what was noted before.
+//! Where times are noted, every key that a transaction writes was used now, and nothing is to be kept. Only under a
+//! policy that counts, and for a client that asked to leave no traces, does a write look for the access that was noted
+//! before.
 
 use crate::access::{Access, Touch};
 use crate::apply::{Latching, Written, access_of};
@@ -11,11 +12,11 @@ use crate::row::{self, Key, RowKey};
 use crate::txn::Txn;
 use std::collections::HashMap;
 
-/// How often or when its own keys were used, where a transaction knows it better than the store.
+/// The accesses of keys that the transaction writes, where it knows them better than the store.
 #[derive(Default)]
 pub(crate) struct OwnAccesses {
     noted: HashMap<RowKey, Access>,
-    /// What each note replaced, to go back to a savepoint.
+    /// The access that each note replaced, to go back to a savepoint.
     before: Vec<(RowKey, Option<Access>)>,
 }
 
@@ -36,7 +37,7 @@ impl OwnAccesses {
 }
 
 impl<'s> Txn<'s> {
-    /// Whether lookups count as uses of a key from now on; returns whether they did.
+    /// Sets whether lookups count as uses of a key; returns whether they did before.
     pub fn set_touching(&mut self, on: bool) -> bool {
         let was = !matches!(self.touch, Touch::Nothing);
         if was != on {
@@ -45,7 +46,7 @@ impl<'s> Txn<'s> {
         was
     }
 
-    /// What its lookups leave from here on.
+    /// Returns the trace that the transaction's lookups leave from here on.
     fn first_touch(&mut self, on: bool) -> Touch<'s> {
         if !on || self.is_rehearsal() {
             return Touch::Nothing;
@@ -54,17 +55,17 @@ impl<'s> Txn<'s> {
         self.store.access_policy.touch(self.call.now_ms, seed)
     }
 
-    /// Seconds since a key that is there was used; of one that had to be loaded, since it was loaded.
+    /// Returns the seconds since an existing key was used; of one that had to be loaded, since it was loaded.
     pub fn idle_s(&self, key: &Key<'_>) -> u64 {
         self.access(key).idle_s(self.now_ms())
     }
 
-    /// How often a key that is there is used, from 0 to 255 on a scale of logarithms.
+    /// Returns how often an existing key is used, from 0 to 255 on a scale of logarithms.
     pub fn frequency(&self, key: &Key<'_>) -> u8 {
         self.store.access_policy.frequency(self.access(key), self.now_ms())
     }
 
-    /// Returns what is noted of a key that is there.
+    /// Returns the access of an existing key.
     pub fn access(&self, key: &Key<'_>) -> Access {
         let row = row::meta_row(key);
         if let Some(access) = self.accesses.as_ref().filter(|_| !self.committed).and_then(|own| own.noted.get(&row)) {
@@ -77,7 +78,7 @@ impl<'s> Txn<'s> {
         held.unwrap_or_else(|| self.fresh_access())
     }
 
-    /// Of a key that is new, or has just been loaded.
+    /// Returns the access of a key that is new, or has just been loaded.
     #[inline]
     pub(crate) fn fresh_access(&self) -> Access {
         match self.touch {
@@ -86,12 +87,12 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The key that it writes was used when, or as often as, this says: of what comes from elsewhere with its past.
+    /// Sets the access that the transaction's write leaves on a key: for a key that comes from elsewhere with its past.
     pub fn set_access(&mut self, key: &Key<'_>, access: Access) {
         self.accesses.get_or_insert_default().set(row::meta_row(key), access);
     }
 
-    /// A key has got another name.
+    /// Takes the access of a key along to its new name.
     pub fn move_access(&mut self, from: &Key<'_>, to: &Key<'_>) {
         if self.keeps_accesses() {
             let access = self.access(from);
@@ -99,7 +100,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// What it writes is a new key, whatever had this name.
+    /// Makes the transaction's write of a key that of a new one, whatever had this name.
     pub fn forget_access(&mut self, key: &Key<'_>) {
         if self.keeps_accesses() {
             self.set_access(key, self.fresh_access());
@@ -131,7 +132,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// For the rows that it commits.
+    /// Returns the access for the keys that the transaction commits.
     #[inline]
     pub(crate) fn written(&self) -> Written {
         match self.touch {
@@ -140,8 +141,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Leaves on the keys that it has written what it knows of them. The caller holds their latches, or one after the
-    /// other.
+    /// Stamps the keys that the transaction has written with the accesses that it knows better. The caller holds their
+    /// latches, or one after the other.
     #[cold]
     pub(crate) fn settle_accesses<'l>(&self, own: &OwnAccesses, latches: &mut impl Latching<'l>) {
         for (row, access) in &own.noted {

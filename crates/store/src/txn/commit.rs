@@ -1,9 +1,9 @@
 //! The commit: from a transaction's own writes to a record in the log and rows in the memtable, in one step of two
 //! halves.
 //!
-//! Under the latches of the shards it writes, taken in order: the record gets its index, then its effects go in
-//! (`apply`). So the order in the log is the order in the memtable for every key, and a freeze, which takes all
-//! latches, never sees half. What writes very many rows is applied in steps (`staged`).
+//! Under the latches of the shards that the transaction writes, taken in order, the record gets its index, then its
+//! effects are applied (`apply`). So the order in the log is the order in the memtable for every key, and a freeze,
+//! which takes all latches, never sees half. A transaction of very many rows is applied in steps (`staged`).
 
 use crate::apply::staged::ROWS_AT_ONCE;
 use crate::apply::{Effects, Latching, OneLatch, ParsedEffects, Write, Written, latch_all, parse};
@@ -21,18 +21,18 @@ use haypile_log::{AppendError, Body, Index, Kind, Reservation, body_crc};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long a record that is written ahead lets those who may not wait go first.
+/// How long a record that is written ahead lets threads that may not wait go first.
 const LEAVE_ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// How long a command on the I/O pool waits for room in the log or the memtable.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// What a commit says.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Its record; `None` if there was nothing to write.
+    /// The transaction's record; `None` if there was nothing to write.
     pub index: Option<Index>,
-    /// The newest record that its reply depends on.
+    /// The newest record that the reply depends on.
     pub gate: Index,
 }
 
@@ -72,12 +72,12 @@ impl Effects for OwnEffects<'_> {
 }
 
 impl Txn<'_> {
-    /// Makes all of it visible at once and hands it to the log; or fails with no effect at all.
+    /// Makes all writes visible at once and hands them to the log; or fails with no effect at all.
     pub fn commit(&mut self) -> Result<Committed, Stop> {
         assert!(!self.is_rehearsal(), "a run without key locks never commits");
         assert!(!self.committed, "a transaction commits once");
         if !self.is_read_only() {
-            // A block of which a command was ended has no effect, or it would be done in half.
+            // A MULTI block of which a command was ended must not commit: half of it would take effect.
             self.goes_on()?;
         }
         for object in self.ahead.iter().filter(|_| !self.store.options.memory_only) {
@@ -115,7 +115,7 @@ impl Txn<'_> {
         Ok(Committed { index: Some(index), gate: self.gate })
     }
 
-    /// Whether the transaction has taken effect.
+    /// Returns whether the transaction has taken effect.
     pub fn has_committed(&self) -> bool {
         self.committed
     }
@@ -129,7 +129,7 @@ impl Txn<'_> {
         named.sort_unstable();
         named.dedup();
         for row in &named {
-            // What changed nothing at all makes no record.
+            // A transaction that changed nothing makes no record.
             if !self.overlay.is_empty() && self.overlay.find_row(row).is_none() {
                 self.overlay.body().touch(row);
             }
@@ -137,17 +137,17 @@ impl Txn<'_> {
         self.named = named;
     }
 
-    /// Returns whether each element that the record will write lies where a meta row does that it names: what readers
-    /// of a follower are kept out by. An object stays where it was made when its key is renamed: then both names are
-    /// there, and only the space is the same.
+    /// Returns whether the record names, for each element that it will write, a key by the meta row where the element
+    /// lies: the locks of these keys keep readers of a follower out. An object stays where it was made when its key is
+    /// renamed: then both names are there, and only the space is the same.
     pub fn names_all_keys(&self) -> bool {
         let named = || self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
         let is_element = |row: &&[u8]| matches!(Family::of(row), Some(Family::Data | Family::Score));
         self.overlay.keys().filter(is_element).all(|row| named().any(|key| Some(key.space) == space_of(row)))
     }
 
-    /// Under these latches: the record of all that was not written ahead, and what was noted of the keys that it
-    /// writes.
+    /// Gives the record of all writes that were not written ahead its effect, under these latches, and stamps the keys
+    /// that it writes.
     #[inline]
     fn take_effect<'l>(&mut self, proposal: Proposal<'_>, latches: &mut impl Latching<'l>) -> Index {
         let written = self.written();
@@ -191,7 +191,7 @@ impl Txn<'_> {
             }
         }
         if self.store.options.memory_only {
-            // Nothing of the log is read again.
+            // Without a base, the log is never read again, and needs no intents.
             return;
         }
         for object in &self.ahead[noted..] {
@@ -202,8 +202,8 @@ impl Txn<'_> {
 }
 
 impl Store {
-    /// Room in the log for a record. Where it has to wait for the disk, an event loop moves the command to the I/O
-    /// pool.
+    /// Takes room in the log for a record. Where that has to wait for the disk, an event loop moves the command to the
+    /// I/O pool.
     #[inline]
     pub(crate) fn reserve(&self, body_bytes: usize, mode: Mode) -> Result<Reservation<'_>, Stop> {
         let reserved = match mode {
@@ -219,7 +219,7 @@ impl Store {
         })
     }
 
-    /// A fresh object id.
+    /// Returns a fresh object id.
     pub(crate) fn issue_object(&self, mode: Mode) -> Result<ObjectId, Stop> {
         let lease = |until: u64, waits: bool| {
             let mode = if waits { mode } else { Mode::Memory };
@@ -242,7 +242,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes room in the log for a record with this body; what may fail or wait of a commit is over then.
+    /// Takes room in the log for a record with this body: the part of a commit that may fail or wait.
     #[inline]
     pub(crate) fn propose(&self, body: &[u8], time_ms: u64, mode: Mode) -> Result<Proposal<'_>, Stop> {
         assert_eq!(self.role.get(), Role::Leading, "only a store that leads makes records");

@@ -1,8 +1,8 @@
-//! A random row of an object that lies in memory: where rows are counted by nobody, a place is drawn that may have
+//! A draw of a random row of an object that lies in memory: rows are not numbered, so a place is drawn that may have
 //! none.
 //!
-//! Only for objects that one generation of the memtable has whole; what is spread over more, or lies in the base, is
-//! drawn by the caller from short ordered reads.
+//! Only for objects that one generation of the memtable has whole; of an object that is spread over more, or lies in
+//! the base, the caller draws from short ordered reads.
 
 use crate::base::Direction;
 use crate::memtable::{ElementRange, shard_of};
@@ -14,8 +14,8 @@ const ATTEMPTS: usize = 64;
 
 impl Txn<'_> {
     /// Draws one of the rows of an object with `from <= key < until`, all equally likely, by the numbers that `random`
-    /// gives, and gives its key and value to `take`, which only looks at bytes. False if nothing was drawn, which does
-    /// not say that there is nothing.
+    /// gives, and gives its key and value to `take`, which only looks at bytes. Returns false if nothing was drawn,
+    /// which does not mean that there is no row.
     pub fn draw(
         &mut self,
         from: &[u8],
@@ -30,7 +30,7 @@ impl Txn<'_> {
             return Ok(false);
         }
         let latch = store.memtable.latch(shard_of(range.object.slot()));
-        // What has been flushed may have left the memtable meanwhile, and does not come back above the base.
+        // Flushed rows may have left the memtable meanwhile, and do not come back above the base.
         if !store.is_above_base(from) {
             return Ok(false);
         }

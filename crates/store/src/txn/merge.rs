@@ -1,5 +1,5 @@
-//! What an ordered read of one object is merged of: the rows of each generation of the memtable, where they lie, and
-//! rows of the base in one block. Nothing here is copied or allocated for each row.
+//! The sources of an ordered read of one object: the rows of each generation of the memtable, where they lie, and rows
+//! of the base in one block. A merge copies and allocates nothing for each row.
 
 use crate::base::{BaseError, Cursor, Direction, Step};
 use crate::memtable::{ElementRange, Fetched, Range, RowEntry, Table};
@@ -32,7 +32,7 @@ pub(crate) struct Source<'t> {
 }
 
 impl<'t> Source<'t> {
-    /// `want` is how many rows may be needed, and so how many are fetched from memory together.
+    /// Begins a source. `want` is how many rows may be needed, and so how many are prefetched together.
     pub fn new(table: Option<&'t Table>, range: &ElementRange<'_>, direction: Direction, want: usize) -> Self {
         let rows = table.and_then(|table| table.objects.range(range)).map(|rows| match direction {
             Direction::Forward => Ordered::Up(rows),
@@ -59,7 +59,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// The key that comes first in a direction.
+/// Returns the key that comes first in a direction.
 #[inline]
 pub(crate) fn first(direction: Direction, keys: [Option<&[u8]>; 4]) -> Option<&[u8]> {
     let keys = keys.into_iter().flatten();
@@ -71,24 +71,25 @@ pub(crate) fn first(direction: Direction, keys: [Option<&[u8]>; 4]) -> Option<&[
 
 /// Rows of the base, some at a time, and whether there may be more.
 pub(crate) struct Below<'b> {
-    /// When the base was asked. What it says holds as long as no flush has brought rows there since.
+    /// The epoch in which the base was asked. Its rows are valid as long as no flush has brought newer ones there
+    /// since.
     pub epoch: u64,
-    /// `None`: it has no more.
+    /// The base's cursor; `None`: the base has no more rows.
     cursor: Option<Box<dyn Cursor + 'b>>,
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
-    /// Where each key and each value ends.
+    /// The ends of each key and each value.
     ends: Vec<(usize, usize)>,
     at: usize,
 }
 
 impl<'b> Below<'b> {
-    /// Without a cursor the base has nothing of the range.
+    /// Returns rows of the base; without a cursor the base has none in the range.
     pub fn new(epoch: u64, cursor: Option<Box<dyn Cursor + 'b>>) -> Self {
         Below { epoch, cursor, bytes: Vec::new(), ends: Vec::new(), at: 0 }
     }
 
-    /// The next row in hand.
+    /// Returns the next row in hand.
     #[inline]
     pub fn peek(&self) -> Option<(&[u8], &[u8])> {
         let (key_end, end) = *self.ends.get(self.at)?;
@@ -101,20 +102,20 @@ impl<'b> Below<'b> {
         self.at += 1;
     }
 
-    /// Whether nothing is in hand, but the base may have more.
+    /// Returns whether nothing is in hand, but the base may have more.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.at == self.ends.len() && self.cursor.is_some()
     }
 
-    /// Whether the row in hand is the last one, and the base may have more.
+    /// Returns whether the row in hand is the last one, and the base may have more.
     #[inline]
     pub fn is_last_in_hand(&self) -> bool {
         self.at + 1 == self.ends.len() && self.cursor.is_some()
     }
 
     /// Visits the rows in hand where nothing else is to be merged with them. Returns the last one if there may be more:
-    /// who comes back has to look at the memtable again, so all of them are behind it.
+    /// the next step has to look at the memtable again, so that all of these rows are behind it.
     pub fn visit_rest(&mut self, visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Option<RowKey> {
         while let Some((key, value)) = self.peek() {
             if visit(key, value).is_break() {
@@ -130,7 +131,7 @@ impl<'b> Below<'b> {
         None
     }
 
-    /// Reads up to `rows_max` rows, fewer if they are long, at least one. False if the tier does not allow it.
+    /// Reads up to `rows_max` rows, fewer if they are long, at least one. Returns false if the tier does not allow it.
     pub fn fill(&mut self, rows_max: usize, bytes_max: usize) -> Result<bool, BaseError> {
         self.bytes.clear();
         self.ends.clear();

@@ -1,10 +1,10 @@
 //! `Txn`: a command's private overlay over committed state. Reads go *own writes → memtable → row cache → base*, writes
 //! are buffered in the bytes of the log record that they will be, and nothing has any effect before `commit`.
 //!
-//! Handlers know neither cache nor memtable: this is the only way to the rows. A read that only the disk can answer
-//! ends with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again elsewhere,
-//! which is safe because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in `commit`;
-//! what is here are its life, its context and its savepoints.
+//! Handlers know neither cache nor memtable: a transaction is the only way to the rows. A read that only the disk can
+//! answer ends with `Stop::WouldBlock` on an event loop; the transaction is dropped and the command runs again
+//! elsewhere, which is safe because nothing had happened yet. Ordered reads are in `visit` and `scan`, the commit in
+//! `commit`; this file has a transaction's life, its context and its savepoints.
 
 pub(crate) mod accesses;
 pub(crate) mod commit;
@@ -38,10 +38,10 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-/// What a command gets from outside: all that makes it repeatable.
+/// The values that a command gets from outside: with them, its run is repeatable.
 #[derive(Clone, Copy)]
 pub struct Call<'s> {
-    /// Wall clock in milliseconds since 1970.
+    /// The wall clock in milliseconds since 1970.
     pub now_ms: u64,
     pub seed: u64,
     pub database: u32,
@@ -57,8 +57,8 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Adds rows that were loaded at the same time for the same session. Of those that a flush has come between, only
-    /// the newer ones count.
+    /// Adds rows that were loaded at the same time for this session. Of two sets that a flush has come between, only
+    /// the newer one counts.
     pub fn add(&mut self, other: Pins) {
         if other.epoch > self.epoch {
             self.rows.clear();
@@ -70,16 +70,16 @@ impl Pins {
     }
 }
 
-/// What a plain SET has to know of the key.
+/// The facts about a key that a plain SET has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     Absent,
-    /// An inline string without a deadline: overwriting its meta row is all there is to do.
+    /// The key holds an inline string without a deadline: overwriting its meta row is all there is to do.
     Plain,
     Row(Value),
 }
 
-/// Where a transaction stood, to go back to.
+/// The state of a transaction, to go back to.
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     overlay: OverlayMark,
@@ -104,7 +104,7 @@ struct Lapsed {
     deadline_ms: u64,
 }
 
-/// Keys that a command looked up to read their values, as `keyspace_hits` and `keyspace_misses` count them.
+/// Lookups of keys whose values a command reads, as `keyspace_hits` and `keyspace_misses` count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     pub hits: u64,
@@ -117,58 +117,59 @@ pub struct TxnBuffers {
     pub(crate) overlay: Overlay,
 }
 
-/// See the file's head. Made by `Store::begin`.
+/// A transaction. Made by `Store::begin`.
 pub struct Txn<'s> {
     pub(crate) store: &'s Store,
     pub(crate) call: Call<'s>,
     pub(crate) overlay: Overlay,
     pub(crate) counts: CountChanges,
-    /// Meta rows of keys whose values it changes beside these rows.
+    /// Meta rows of keys whose values the transaction changes beside these rows.
     pub(crate) named: SmallVec<[RowKey; 1]>,
     /// Objects that this transaction made.
     pub(crate) issued: Vec<ObjectId>,
-    /// How many of them are older than the last savepoint. Rows of the others may be written ahead of the rest: who
-    /// goes back to the savepoint has no need of them any more.
+    /// How many of the objects are older than the last savepoint. Rows of the younger ones may be written ahead of the
+    /// rest: a rollback to the savepoint makes garbage of them.
     issued_before: usize,
     /// Objects of which rows were written ahead: garbage unless this transaction commits.
     pub(crate) ahead: Vec<Orphan>,
-    /// Those of commands that were undone: garbage when it ends.
+    /// Objects of commands that were undone: garbage when the transaction ends.
     undone: Vec<Orphan>,
-    /// Its own writes are what everybody sees.
+    /// Whether the transaction's own writes are committed.
     pub(crate) committed: bool,
     /// The newest record whose effects were read.
     pub(crate) gate: Index,
     /// Databases whose space this transaction changes, and the space that comes after the ones it took.
     pub(crate) moved: Vec<(u32, Space)>,
     pub(crate) next_space: Option<Space>,
-    /// Keys whose passed deadlines this transaction has carried out and that it has not written since. To who has seen
-    /// them absent already, nothing changed.
+    /// Keys whose passed deadlines this transaction has carried out and that it has not written since. For a reader
+    /// that has seen them absent already, nothing changed.
     lapsed: Vec<Lapsed>,
-    /// How many rows it may still read, where it holds no key locks: one, which is what it is at some moment.
+    /// How many rows the transaction may still read, where it holds no key locks: one, because a single row is always
+    /// that of one moment.
     rows_left: Option<u8>,
     lookups: Lookups,
-    /// Keys that it removed because their deadlines had passed.
+    /// The number of keys that were removed because their deadlines had passed.
     expired: u32,
-    /// The classes of events that somebody wants to hear of, as bits; what they are is the caller's business.
+    /// The classes of events that a client listens for, as bits; their meaning is the caller's business.
     event_classes: u32,
     events: Vec<KeyEvent>,
-    /// Somebody waits for keys: those that come to be are noted.
+    /// Whether clients wait for keys: the keys that come to be are then noted.
     notes_ready: bool,
     ready: Vec<Ready>,
-    /// Nothing else runs.
+    /// Whether the caller holds the exclusive lock, so that no other command runs.
     is_alone: bool,
-    /// Where keys are locked that are not among the arguments.
+    /// The locks of keys that are not among the arguments.
     locks: Option<&'s dyn KeyLocks>,
-    /// Keys whose locks it lacked.
+    /// Keys whose locks the transaction lacked.
     lacking: Vec<Lacking>,
     random: u64,
     pins: Pins,
-    /// What its lookups of keys leave on their rows.
+    /// The trace that the transaction's lookups of keys leave on their rows.
     pub(crate) touch: Touch<'s>,
     pub(crate) accesses: Option<Box<OwnAccesses>>,
 }
 
-/// Something that happened to a key, to be told when the transaction has committed.
+/// An event of a key, to be told when the transaction has committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent {
     pub name: &'static str,
@@ -187,11 +188,11 @@ pub struct Ready {
 /// command moves to the I/O pool.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// Nobody is left to read it: the connections are closed by then.
+/// The error reply of a command that a server's stop ends. No client reads it: the connections are closed by then.
 const STOPPING: &str = "ERR the server is stopping";
 
 impl Store {
-    /// Begins a transaction. It borrows the memory of `buffers`; `Txn::finish` gives it back.
+    /// Begins a transaction, which borrows the memory of `buffers`; `Txn::finish` gives it back.
     #[inline]
     pub fn begin<'s>(&'s self, buffers: TxnBuffers, call: Call<'s>) -> Txn<'s> {
         Txn::new(self, buffers, call)
@@ -202,7 +203,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn new(store: &'s Store, buffers: TxnBuffers, call: Call<'s>) -> Self {
         let touch = match call.mode {
             Mode::Memory | Mode::Disk => store.access_policy.touch(call.now_ms, call.seed),
-            // It runs again, and counts then.
+            // The command runs again, and counts then.
             Mode::Look | Mode::Load => Touch::Nothing,
         };
         Txn {
@@ -215,7 +216,7 @@ impl<'s> Txn<'s> {
             ahead: Vec::new(),
             undone: Vec::new(),
             committed: false,
-            // Which space a database is comes from a record, too.
+            // A record also says which space a database is.
             gate: store.databases.exchanged_at(),
             moved: Vec::new(),
             next_space: None,
@@ -238,23 +239,23 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Its caller lets nothing else run.
+    /// Tells the transaction that its caller holds the exclusive lock: no other command runs.
     pub fn be_alone(&mut self) {
         self.is_alone = true;
     }
 
-    /// It runs without key locks and is going to be dropped: what it reads may change meanwhile, and nobody learns from
-    /// it.
+    /// Returns whether this is a dry run, without key locks and without a commit: the rows that it reads may change
+    /// meanwhile, and nothing is noted of them.
     pub(crate) fn is_rehearsal(&self) -> bool {
         matches!(self.call.mode, Mode::Look | Mode::Load)
     }
 
-    /// The wall clock of this command, in milliseconds since 1970.
+    /// Returns the wall clock of this command, in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.call.now_ms
     }
 
-    /// The next number of the command's own sequence: the same ones when it runs again.
+    /// Returns the next number of the command's own sequence, which is repeated when the command runs again.
     pub fn random(&mut self) -> u64 {
         next_random(&mut self.random)
     }
@@ -263,7 +264,7 @@ impl<'s> Txn<'s> {
         self.call.database
     }
 
-    /// Panics if the database does not exist: SELECT has checked.
+    /// Selects a database. Panics if it does not exist: SELECT has checked.
     pub fn select(&mut self, database: u32) {
         assert!(database < self.databases(), "a selected database exists");
         self.call.database = database;
@@ -273,22 +274,22 @@ impl<'s> Txn<'s> {
         self.store.databases.len()
     }
 
-    /// The longest value that a command may make by adding to one: `proto-max-bulk-len`.
+    /// Returns the longest value that a command may make by adding to one: `proto-max-bulk-len`.
     pub fn value_bytes_max(&self) -> u64 {
         self.store.value_bytes_max.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// What it may write at once: `txn-bytes-max`. Rows of new objects do not count.
+    /// Returns the bytes that the transaction may write at once: `txn-bytes-max`. Rows of new objects do not count.
     pub fn bytes_max(&self) -> u64 {
         self.store.txn_bytes_max()
     }
 
-    /// Whether `maxmemory-policy` is one that counts how often keys are used.
+    /// Returns whether `maxmemory-policy` is one that counts how often keys are used.
     pub fn has_frequency_policy(&self) -> bool {
         self.store.access_policy.counts()
     }
 
-    /// The space of a database as this transaction sees it.
+    /// Returns the space of a database as this transaction sees it.
     pub fn space(&self, database: u32) -> Space {
         match self.moved.iter().rev().find(|(moved, _)| *moved == database) {
             Some((_, space)) => *space,
@@ -296,20 +297,20 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// A key of the selected database.
+    /// Returns a key of the selected database.
     #[inline]
     pub fn key<'a>(&self, name: &'a [u8]) -> Key<'a> {
         self.key_in(self.call.database, name)
     }
 
-    /// Where an element of a collection stands among the others: the hash of a key of this name, but never the highest
+    /// Returns an element's place in the order of its collection: the hash of a key of this name, but never the highest
     /// number.
     #[inline]
     pub fn element_hash(&self, element: &[u8]) -> u32 {
         self.store.element_hash(element)
     }
 
-    /// The bound of an encoding, as the configuration has it now.
+    /// Returns the bound of an encoding, as the configuration has it now.
     #[inline]
     pub fn encoding_limit(&self, limit: EncodingLimit) -> i64 {
         self.store.encoding_limits.get(limit)
@@ -339,14 +340,14 @@ impl<'s> Txn<'s> {
         if self.call.mode == Mode::Disk { Ok(()) } else { Err(Stop::Long) }
     }
 
-    /// Room for what the command is going to collect: none yet. On an event loop, where nothing is collected that is
-    /// long, no one is asked.
+    /// Returns room for the rows that the command is going to collect: none yet. On an event loop, where only short
+    /// collections are made, no counter is asked.
     pub fn room(&self) -> crate::room::Taken {
         let room = (self.call.mode == Mode::Disk).then(|| self.store.room.get().cloned()).flatten();
         crate::room::Taken::of(room)
     }
 
-    /// A place to go back to. What is written after it to an object that is older counts against `txn-bytes-max`.
+    /// Returns a state to go back to. Bytes that are written after it to an older object count against `txn-bytes-max`.
     pub fn savepoint(&mut self) -> Savepoint {
         self.issued_before = self.issued.len();
         Savepoint {
@@ -382,32 +383,32 @@ impl<'s> Txn<'s> {
         self.undone.extend(self.ahead.extract_if(.., |orphan| undone.contains(&orphan.id)));
     }
 
-    /// The newest record whose effects this transaction has read.
+    /// Returns the newest record whose effects this transaction has read.
     pub fn gate(&self) -> Index {
         self.gate
     }
 
-    /// The keys whose meta rows it wrote, some perhaps twice.
+    /// Returns the keys whose meta rows the transaction wrote, some perhaps twice.
     pub fn touched(&self) -> impl Iterator<Item = Key<'_>> {
         self.overlay.keys().filter_map(row::parse_meta_row)
     }
 
-    /// Whether it wrote anything.
+    /// Returns whether the transaction wrote nothing.
     pub fn is_read_only(&self) -> bool {
         self.overlay.is_empty() && self.counts.is_empty()
     }
 
-    /// Databases whose content it exchanges as a whole.
+    /// Returns the databases whose content the transaction exchanges as a whole.
     pub fn moved_databases(&self) -> impl Iterator<Item = u32> {
         self.moved.iter().map(|(database, _)| *database)
     }
 
-    /// The rows that a run in `Mode::Load` has read.
+    /// Returns the rows that a run in `Mode::Load` has read.
     pub fn take_pins(&mut self) -> Pins {
         std::mem::take(&mut self.pins)
     }
 
-    /// Ends it without effect, unless it was committed, and gives its memory back.
+    /// Ends the transaction without effect, unless it was committed, and gives its memory back.
     pub fn finish(mut self) -> TxnBuffers {
         self.settle();
         let mut overlay = std::mem::take(&mut self.overlay);
@@ -420,7 +421,7 @@ impl<'s> Txn<'s> {
             self.store.objects.settle(&self.issued);
             self.issued.clear();
         }
-        // Only now: the base reclaims nothing of an object that may still come to be.
+        // Settled only now: the base reclaims nothing of an object that may still come to be.
         if !self.ahead.is_empty() && !self.committed {
             self.store.on_orphans(std::mem::take(&mut self.ahead));
         }

@@ -1,6 +1,6 @@
 //! Rows that commands take one after the other, each its own: the elements at the end of a queue. Where the base has to
-//! be asked for one, those behind it are read along, into the row cache: a row that a cursor passes costs a fraction of
-//! one that is looked for.
+//! be asked for one, the rows behind it are read along, into the row cache: a row that a cursor passes costs a fraction
+//! of one that is looked for.
 
 use crate::access::{Stamp, Touch};
 use crate::base::{Direction, Step, Tier};
@@ -11,16 +11,17 @@ use crate::txn::Txn;
 use crate::value::Value;
 use std::cmp::Ordering;
 
-/// Rows that are read along, at most, and their bytes: as many clients as share a queue should not all wait again soon.
+/// Rows that are read along, at most, and their bytes: enough that the clients which share a queue do not all wait
+/// again soon.
 const NEXT_ROWS: usize = 512;
 const NEXT_BYTES: usize = 64 << 10;
 
-/// So many at a time: a few large rows fill `NEXT_BYTES`, and the others need not be asked for.
+/// Rows that are read along at a time: a few large ones fill `NEXT_BYTES`, and the others need not be asked for.
 const BATCH_ROWS: usize = 32;
 
 impl Txn<'_> {
-    /// A row that is no meta row, by its full key. `next` are the keys of rows that will soon be asked for, too, in
-    /// order.
+    /// Returns a row that is no meta row, by its full key. `next` are the keys of rows that will soon be asked for,
+    /// too, in order.
     pub fn row_and_next(
         &mut self,
         row: &[u8],
@@ -30,8 +31,8 @@ impl Txn<'_> {
         self.row_below(row, |txn| txn.read_along(row, direction, next))
     }
 
-    /// Reads rows of the base into the row cache, if that misses the first one and the disk may be read: what the block
-    /// cache has is found there as fast when it is asked for.
+    /// Reads rows of the base into the row cache, if that misses the first one and the disk may be read. Rows in the
+    /// block cache are found there as fast when they are asked for.
     fn read_along(&mut self, row: &[u8], direction: Direction, next: impl Iterator<Item = RowKey>) -> Result<(), Stop> {
         if self.tier() == Tier::Memory || self.is_pinned(row) {
             return Ok(());
@@ -45,7 +46,7 @@ impl Txn<'_> {
             for key in keys.by_ref() {
                 match self.store.cache.get(&key, &Touch::Nothing, Stamp::UNUSED) {
                     Cached::Miss(fill) => fills.push((key, fill)),
-                    // From here on it is read already, or somebody else is reading.
+                    // The rows from here on are cached already, or another thread is reading them.
                     Cached::Hit(_) | Cached::Elsewhere => break,
                 }
                 if fills.len() == BATCH_ROWS {
@@ -76,11 +77,11 @@ impl Txn<'_> {
                 Direction::Forward => wanted[..].cmp(key),
                 Direction::Backward => key.cmp(wanted),
             };
-            // What the base does not have is left for whoever asks for it.
+            // A row that the base does not have is left to the command that asks for it.
             while fills.next_if(|(wanted, _)| order(wanted) == Ordering::Less).is_some() {}
             if let Some((_, fill)) = fills.next_if(|(wanted, _)| order(wanted) == Ordering::Equal) {
                 bytes += value.len();
-                // Fails if a flush has brought a newer version meanwhile: then it must.
+                // Fails if a flush has brought a newer version meanwhile, which must win.
                 let _ = fill.insert(Some(Value::from(value)));
             }
         }

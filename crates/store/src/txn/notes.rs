@@ -1,18 +1,18 @@
-//! What a transaction notes for others while it runs: events about keys, keys that came to be, what lookups found,
-//! deadlines that had passed. Notes have no effect by themselves; the engine acts on them when the transaction has
-//! committed.
+//! Notes that a transaction takes for others while it runs: events about keys, keys that came to be, results of
+//! lookups, deadlines that had passed. Notes have no effect by themselves; the engine acts on them when the transaction
+//! has committed.
 
 use super::{KeyEvent, Lapsed, Lookups, Ready, Txn};
 use crate::row::Key;
 
 impl Txn<'_> {
-    /// From now on, events of these classes are noted.
+    /// Sets the classes of events that are noted.
     #[inline]
     pub fn note_events(&mut self, classes: u32) {
         self.event_classes = classes;
     }
 
-    /// Something has happened to a key.
+    /// Notes an event of a key.
     #[inline]
     pub fn on_event(&mut self, class: u32, name: &'static str, key: &Key<'_>) {
         if self.event_classes & class != 0 {
@@ -29,17 +29,17 @@ impl Txn<'_> {
 
     fn database_of(&self, key: &Key<'_>) -> Option<u32> {
         let is_there = |database: &u32| self.space(*database) == key.space;
-        // Nearly always the selected one.
+        // The database is nearly always the selected one.
         Some(self.call.database).filter(is_there).or_else(|| (0..self.databases()).find(is_there))
     }
 
-    /// From now on, keys are noted that others may wait for.
+    /// Sets that keys are noted which clients may wait for.
     #[inline]
     pub fn note_ready(&mut self) {
         self.notes_ready = true;
     }
 
-    /// A key has come to be that others may wait for, or holds a value of another type than before.
+    /// Notes that a key has come to be that clients may wait for, or holds a value of another type than before.
     #[inline]
     pub fn on_ready(&mut self, key: &Key<'_>) {
         if self.notes_ready
@@ -49,19 +49,19 @@ impl Txn<'_> {
         }
     }
 
-    /// The keys that have come to be so far, in order.
+    /// Returns the keys that have come to be so far, in order.
     #[inline]
     pub fn ready(&self) -> &[Ready] {
         &self.ready
     }
 
-    /// What has happened so far, in order.
+    /// Returns the events so far, in order.
     #[inline]
     pub fn events(&self) -> &[KeyEvent] {
         &self.events
     }
 
-    /// A key was looked up to read its value.
+    /// Notes that a key was looked up to read its value.
     #[inline]
     pub fn on_lookup(&mut self, found: bool) {
         self.lookups.hits += u64::from(found);
@@ -72,12 +72,12 @@ impl Txn<'_> {
         self.lookups
     }
 
-    /// A key was removed, or is about to be overwritten, because its deadline had passed.
+    /// Notes that a key was removed, or is about to be overwritten, because its deadline had passed.
     pub fn on_expired(&mut self) {
         self.expired += 1;
     }
 
-    /// How many keys were removed because their deadlines had passed.
+    /// Returns how many keys were removed because their deadlines had passed.
     #[inline]
     pub fn expired(&self) -> u32 {
         self.expired
@@ -88,7 +88,7 @@ impl Txn<'_> {
         self.lapsed.push(Lapsed { space: key.space, name: key.name.into(), deadline_ms });
     }
 
-    /// The deadline of a key that it removed for no other reason, in milliseconds since 1970.
+    /// Returns the deadline of a key that the transaction removed for no other reason, in milliseconds since 1970.
     pub fn lapsed(&self, key: &Key<'_>) -> Option<u64> {
         let lapsed = self.lapsed.iter().find(|lapsed| (lapsed.space, &*lapsed.name) == (key.space, key.name));
         lapsed.map(|lapsed| lapsed.deadline_ms)

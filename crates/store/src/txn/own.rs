@@ -1,9 +1,9 @@
-//! A transaction's own writes: the body of its log record as it grows, and an index into it, so that it reads what it
-//! wrote and nothing is encoded twice.
+//! A transaction's own writes: the body of its log record as it grows, and an index into it, so that the transaction
+//! reads its writes and nothing is encoded twice.
 //!
 //! Two bodies: `main`, and `ahead` for rows of objects that the transaction itself made, which may go to the log before
-//! the rest because nothing names them yet. A row's writes go ahead first and never again once one of them is in
-//! `main`, so that they stay in order.
+//! the rest because no key names them yet. Invariant: a row's writes go ahead first and never again once one of them is
+//! in `main`, so that they stay in order.
 
 use crate::memtable::{Change, Patch, Splice};
 use crate::row::Key;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What was done to a row.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Put,
@@ -23,7 +23,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The change with these bytes; `None` if the row was written as a whole.
+    /// Returns the change with these bytes; `None` if the row was written as a whole.
     #[inline]
     pub fn change(self, bytes: &[u8]) -> Option<Change<'_>> {
         match self {
@@ -48,9 +48,9 @@ pub struct Own {
     pub op: Op,
     /// The transaction's previous write of a row with the same print.
     previous: Option<u32>,
-    /// For a change: the row below, where the transaction had not written it before.
+    /// The row below a change, where the transaction had not written it before.
     before: Option<Value>,
-    /// For a change: the row after it, where that is known already. Only the newest of a row keeps it.
+    /// The row after a change, where it is known already. Only the newest change of a row keeps it.
     after: Option<Value>,
 }
 
@@ -60,13 +60,13 @@ pub struct Overlay {
     main: Body,
     ahead: Body,
     own: Vec<Own>,
-    /// The last write of each print, once there are too many to look at each.
+    /// The last write of each print, once there are too many writes to look at each.
     last: HashMap<u64, u32, BuildHasherDefault<PrintHasher>>,
-    /// How often `ahead` was written out.
+    /// The number of times that `ahead` was written out.
     spills: u32,
 }
 
-/// Prints are hashes already, but not in all of their bits.
+/// A hasher of prints, which are hashes already, but not in all of their bits.
 #[derive(Default)]
 pub struct PrintHasher(u64);
 
@@ -86,7 +86,7 @@ impl Hasher for PrintHasher {
     }
 }
 
-/// Where an overlay stood.
+/// The state of an overlay, to go back to.
 #[derive(Clone, Debug)]
 pub struct OverlayMark {
     main: usize,
@@ -94,19 +94,19 @@ pub struct OverlayMark {
     spills: u32,
 }
 
-/// Up to so many writes are searched one by one.
+/// The most writes that are searched one by one.
 const LINEAR: usize = 16;
 
-/// What the next transaction finds of the memory of an unusually large one.
+/// The memory of an unusually large transaction that the next one keeps.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// A hash of a key's meta row.
+/// Returns a hash of a key's meta row.
 #[inline]
 pub fn print_of_key(key: &Key<'_>) -> u64 {
     (u64::from(key.hash) << 32) | (u64::from(key.space.0) << 16) ^ u64::from(key.slot.0)
 }
 
-/// A hash of any other row.
+/// Returns a hash of any other row.
 pub fn print_of_row(row: &[u8]) -> u64 {
     match crate::row::parse_meta_row(row) {
         Some(key) => print_of_key(&key),
@@ -120,7 +120,7 @@ impl Overlay {
         self.own.is_empty()
     }
 
-    /// How many writes there are.
+    /// Returns how many writes there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.own.len()
@@ -147,7 +147,8 @@ impl Overlay {
         self.push(Own { print, placed, ahead, op: Op::Delete, previous: None, before: None, after: None });
     }
 
-    /// A change of a row. `before` is the row below, for the first write of it; `earlier` the last write of it, if any.
+    /// Adds a change of a row. `before` is the row below, for the first write of it; `earlier` the last write of the
+    /// row, if any.
     pub fn change(
         &mut self,
         print: u64,
@@ -157,7 +158,7 @@ impl Overlay {
         earlier: Option<usize>,
         ahead: bool,
     ) {
-        // Where small changes follow one another, the row is kept as it is after the last: reading it costs nothing
+        // Where small changes follow one another, the row after the last one is kept: reading the row costs nothing
         // then.
         let after = earlier.filter(|at| self.own[*at].op.is_change()).and_then(|at| {
             let row = self.own[at].after.take().or_else(|| self.read(at));
@@ -184,7 +185,7 @@ impl Overlay {
         self.own.push(own);
     }
 
-    /// The index, holding the first `count` writes.
+    /// Returns the index, holding the first `count` writes.
     fn index_up_to(&mut self, count: usize) -> &mut HashMap<u64, u32, BuildHasherDefault<PrintHasher>> {
         if count == LINEAR {
             self.last.clear();
@@ -207,7 +208,7 @@ impl Overlay {
         &self.body_of(own)[own.placed.value.start as usize..own.placed.value.end as usize]
     }
 
-    /// The last write of a key's meta row.
+    /// Returns the last write of a key's meta row.
     #[inline]
     pub fn find_key(&self, key: &Key<'_>) -> Option<usize> {
         let prefix = crate::row::meta_prefix(key);
@@ -216,7 +217,7 @@ impl Overlay {
         })
     }
 
-    /// The last write of any row.
+    /// Returns the last write of any row.
     pub fn find_row(&self, row: &[u8]) -> Option<usize> {
         if self.own.is_empty() {
             return None;
@@ -239,7 +240,7 @@ impl Overlay {
         None
     }
 
-    /// The row after the write at `at`.
+    /// Returns the row after the write at `at`.
     pub fn read(&self, at: usize) -> Option<Value> {
         let own = &self.own[at];
         match own.op {
@@ -250,12 +251,12 @@ impl Overlay {
         }
     }
 
-    /// Whether the row exists after the write at `at`.
+    /// Returns whether the row exists after the write at `at`.
     pub fn is_there(&self, at: usize) -> bool {
         self.own[at].op != Op::Delete
     }
 
-    /// How long the row is after the write at `at`; a missing one is empty.
+    /// Returns how long the row is after the write at `at`; a missing one is empty.
     pub fn len_at(&self, at: usize) -> usize {
         let own = &self.own[at];
         match own.op {
@@ -264,7 +265,7 @@ impl Overlay {
         }
     }
 
-    /// The row after the change at `at`, from the last write before it that is known whole.
+    /// Returns the row after the change at `at`, from the last write before it that is known whole.
     fn replayed(&self, at: usize) -> Vec<u8> {
         let mut changes = vec![at];
         let mut first = at;
@@ -294,7 +295,7 @@ impl Overlay {
         row
     }
 
-    /// The write of the same row before the one at `at`.
+    /// Returns the row's write before the one at `at`.
     fn earlier(&self, at: usize) -> Option<usize> {
         let row = self.key_of(&self.own[at]);
         if self.own.len() <= LINEAR {
@@ -311,17 +312,17 @@ impl Overlay {
         None
     }
 
-    /// Keys of all writes.
+    /// Returns the keys of all writes.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.own.iter().map(|own| self.key_of(own))
     }
 
-    /// The key of the write at `at`.
+    /// Returns the key of the write at `at`.
     pub fn key_at(&self, at: usize) -> &[u8] {
         self.key_of(&self.own[at])
     }
 
-    /// The row after the write at `at`, where it lies if possible.
+    /// Returns the row after the write at `at`, where it lies if possible.
     pub fn look(&self, at: usize) -> Option<Cow<'_, [u8]>> {
         let own = &self.own[at];
         match own.op {
@@ -334,28 +335,28 @@ impl Overlay {
         }
     }
 
-    /// The last writes of the rows in `from <= key < until`, ascending.
+    /// Returns the last writes of the rows in `from <= key < until`, ascending.
     pub fn last_in(&self, from: &[u8], until: &[u8]) -> Vec<usize> {
         let is_in = |at: &usize| (from..until).contains(&self.key_at(*at));
         let mut writes: Vec<usize> = (0..self.own.len()).filter(is_in).collect();
-        // Of one row, the last write first.
+        // The writes of one row are ordered with the last one first.
         writes.sort_unstable_by(|a, b| self.key_at(*a).cmp(self.key_at(*b)).then(b.cmp(a)));
         writes.dedup_by(|later, kept| self.key_at(*later) == self.key_at(*kept));
         writes
     }
 
-    /// The last state of every row that was written.
+    /// Returns the last state of every row that was written.
     pub fn last(&self) -> impl Iterator<Item = (&[u8], Option<Cow<'_, [u8]>>)> {
         let is_last = |at: &usize| self.find(self.own[*at].print, |row| row == self.key_at(*at)) == Some(*at);
         (0..self.own.len()).filter(is_last).map(|at| (self.key_at(at), self.look(at)))
     }
 
-    /// Whether some of it went to the log before the rest.
+    /// Returns whether some of the writes went to the log before the rest.
     pub fn was_written_ahead(&self) -> bool {
         self.spills > 0
     }
 
-    /// The last state of every row in `from <= key < until` that was written.
+    /// Returns the last state of every row in `from <= key < until` that was written.
     pub fn range(&self, from: &[u8], until: &[u8]) -> std::collections::BTreeMap<Vec<u8>, Option<Value>> {
         let mut last = std::collections::BTreeMap::new();
         for (at, own) in self.own.iter().enumerate() {
@@ -372,7 +373,7 @@ impl Overlay {
     }
 
     pub fn rollback(&mut self, to: OverlayMark) {
-        // What was written ahead since is garbage without an owner; what is left of it here goes too.
+        // Rows that were written ahead since are garbage without an owner; the ones that still wait here go too.
         let ahead_len = if to.spills == self.spills { to.ahead } else { 0 };
         self.main.truncate(to.main);
         self.ahead.truncate(ahead_len);
@@ -383,8 +384,8 @@ impl Overlay {
         }
     }
 
-    /// Puts what is ahead in front of the rest: it all goes into one record. A row that has writes in both was first
-    /// written ahead.
+    /// Puts the body `ahead` in front of `main`, for one record of all. A row that has writes in both was first written
+    /// ahead.
     pub fn join(&mut self) {
         if self.ahead.is_empty() {
             return;
@@ -402,7 +403,7 @@ impl Overlay {
         }
     }
 
-    /// The record's body, joined.
+    /// Returns the record's body, joined.
     pub fn body(&mut self) -> &mut Body {
         &mut self.main
     }
@@ -415,7 +416,8 @@ impl Overlay {
         self.ahead.bytes()
     }
 
-    /// What was ahead is in the log: hands it out as `take_writes` does, to be applied, and forgets it.
+    /// Notes that the body `ahead` is in the log: hands out its writes as `take_writes` does, to be applied, and
+    /// forgets them.
     pub fn on_written_ahead(&mut self, apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
         for at in 0..self.own.len() {
             // A change that stays has its row below in the memtable from now on, and perhaps soon in the base.
@@ -441,13 +443,13 @@ impl Overlay {
         }
     }
 
-    /// Keys of what is ahead, or of the rest.
+    /// Returns the keys of the writes ahead, or of the rest.
     pub fn keys_of(&self, ahead: bool) -> impl Iterator<Item = &[u8]> {
         self.own.iter().filter(move |own| own.ahead == ahead).map(|own| self.key_of(own))
     }
 
-    /// Hands out the writes of what is ahead, or of the rest, in order: row, operation, value (a change's bytes), the
-    /// row below a change, which is not kept.
+    /// Hands out the writes ahead, or the rest, in order: row, operation, value (a change's bytes), the row below a
+    /// change, which is not kept.
     #[inline]
     pub fn take_writes(&mut self, ahead: bool, mut apply: impl FnMut(&[u8], Op, &[u8], Option<Value>)) {
         let bytes = if ahead { self.ahead.bytes() } else { self.main.bytes() };
