@@ -20,13 +20,13 @@ enum FoundIn {
 }
 
 impl Txn<'_> {
-    /// For a command that reads and holds no key locks: what it sees must be one row, or it ends with
-    /// `Stop::NeedsLocks`.
+    /// Restricts a transaction without key locks to a single row, so that its reads are of one moment: a read of
+    /// another row ends with `Stop::NeedsLocks`.
     pub fn read_one_row(&mut self) {
         self.rows_left = Some(1);
     }
 
-    /// Before each read of a row.
+    /// Checks, before each read of a row, that the transaction may go on.
     #[inline]
     pub(crate) fn on_read(&mut self) -> Result<(), Stop> {
         match &mut self.rows_left {
@@ -39,18 +39,20 @@ impl Txn<'_> {
         }
     }
 
-    /// Before each read of several rows, or of a part of a value that lies in several.
+    /// Checks, before each read of several rows, or of a part of a value that lies in several, that the transaction may
+    /// go on.
     pub(crate) fn on_read_many(&self) -> Result<(), Stop> {
         if self.rows_left.is_none() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 
-    /// Its last write of a key's meta row. After the commit the store has it.
+    /// Returns the transaction's last write of a key's meta row. After the commit the store has it.
     #[inline]
     pub(crate) fn own_key(&self, key: &Key<'_>) -> Option<usize> {
         if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_key(key) }
     }
 
-    /// Whether its last write of a row leaves it there; `None` if it has not written it.
+    /// Returns whether the transaction's last write of a row leaves it there; `None` if the transaction has not written
+    /// it.
     pub(crate) fn own_presence(&self, row: &[u8]) -> Option<bool> {
         self.own_row(row).map(|at| self.overlay.is_there(at))
     }
@@ -59,15 +61,15 @@ impl Txn<'_> {
         if self.overlay.is_empty() || self.committed { None } else { self.overlay.find_row(row) }
     }
 
-    /// The meta row of a key that is used: from now on it is not idle.
+    /// Returns the meta row of a key that is used: from now on the key is not idle.
     #[inline]
     pub fn use_meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
         self.touch.draw();
         self.meta_touched::<true>(key).map(|(row, _)| row)
     }
 
-    /// Returns the meta row of a key that is used, and its version. The transaction's own writes have none: nobody else
-    /// may know them yet.
+    /// Returns the meta row of a key that is used, and its version. The transaction's own writes have no version: no
+    /// other reader may know them yet.
     pub fn use_meta_version(&mut self, key: &Key<'_>) -> Result<(Option<Value>, Option<Version>), Stop> {
         self.touch.draw();
         let epoch = self.store.epoch();
@@ -75,24 +77,25 @@ impl Txn<'_> {
         let version = match found_in {
             FoundIn::Own => None,
             FoundIn::Memtable(index) => Some(Version::of_record(index)),
-            // Unless the row left the memtable while it was looked for, before or after it was found.
+            // A base row has no version if rows left the memtable while it was looked for, before or after it was
+            // found.
             FoundIn::Base => (self.store.epoch() == epoch).then(|| Version::of_base(epoch)),
         };
         Ok((row, version))
     }
 
-    /// A number that was computed from this version of a key's row, if it is still known.
+    /// Returns a number that was computed from this version of a key's row, if it is still known.
     #[inline]
     pub fn derived(&self, key: &Key<'_>, version: Version) -> Option<u64> {
         self.store.derived.get(key, version)
     }
 
-    /// Keeps a number for whoever reads this version of a key's row next: in memory, on this node.
+    /// Keeps a number for the next reader of this version of a key's row: in memory, on this node.
     pub fn keep_derived(&self, key: &Key<'_>, version: Version, number: u64) {
         self.store.derived.keep(key, version, number);
     }
 
-    /// The meta row of a key that is only looked at.
+    /// Returns the meta row of a key that is only looked at.
     pub fn meta(&mut self, key: &Key<'_>) -> Result<Option<Value>, Stop> {
         self.meta_touched::<false>(key).map(|(row, _)| row)
     }
@@ -125,8 +128,8 @@ impl Txn<'_> {
         }
     }
 
-    /// As much of the meta row as an overwrite needs, which is a use of the key, too; of a plain string in the base its
-    /// existence is all that is looked up.
+    /// Returns as much of the meta row as an overwrite needs, which is a use of the key, too; of a plain string in the
+    /// base only the existence is looked up.
     #[inline]
     pub fn presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
         self.on_read()?;
@@ -154,7 +157,7 @@ impl Txn<'_> {
     fn base_presence(&mut self, key: &Key<'_>) -> Result<Presence, Stop> {
         let row = row::meta_row(key);
         if matches!(self.touch, Touch::Count(_)) {
-            // The count that the write takes over.
+            // Stamps the cached row: the write takes over its count.
             self.store.cache.look(&row, &self.touch);
         }
         match self.store.presence.look(&row) {
@@ -162,12 +165,13 @@ impl Txn<'_> {
             Known::Absent => return Ok(Presence::Absent),
             Known::No => {}
         }
-        // What is about to be overwritten has no place in the row cache.
+        // A value that is about to be overwritten has no place in the row cache.
         match self.base_row(&row, false, false) {
             Ok(found) => {
                 let presence = presence_of(found);
                 if presence == Presence::Plain && !self.is_rehearsal() {
-                    // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
+                    // The key's lock is held, and the memtable does not have the row: no thread can have changed it
+                    // since it was read.
                     self.store.presence.insert(&row, true);
                 }
                 Ok(presence)
@@ -177,7 +181,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Any other row, by its full key.
+    /// Returns any other row, by its full key.
     pub fn row(&mut self, row: &[u8]) -> Result<Option<Value>, Stop> {
         if let Some(key) = row::parse_meta_row(row) {
             return self.meta(&key);
@@ -185,7 +189,8 @@ impl Txn<'_> {
         self.row_below(row, |_| Ok(()))
     }
 
-    /// A row that is no meta row; `before_base` runs before the base is asked, or what was read of it.
+    /// Returns a row that is no meta row. `before_base` runs before the base is asked, or the rows that were read of
+    /// it.
     #[inline]
     pub(crate) fn row_below(
         &mut self,
@@ -213,13 +218,13 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether a row was loaded for this command, and is what it was.
+    /// Returns whether a row was loaded for this command, and has not changed since.
     pub(crate) fn is_pinned(&self, row: &[u8]) -> bool {
         self.call.pins.is_some_and(|pins| pins.rows.contains_key(row) && pins.epoch == self.store.epoch())
     }
 
-    /// A row that the memtable does not know: what was pinned, the row cache, the base. `keep` says whether
-    /// the row cache is to have it from now on, `used` whether it is a key's that is used.
+    /// Returns a row that the memtable does not know: from the pins, the row cache, or the base. `keep` says whether
+    /// the row cache is to have it from now on, `used` whether it is that of a key that is used.
     pub(crate) fn base_row(&mut self, row: &[u8], keep: bool, used: bool) -> Result<Option<Value>, Stop> {
         self.goes_on()?;
         if let Some(pins) = self.call.pins
@@ -238,7 +243,7 @@ impl Txn<'_> {
             Cached::Hit(found) => found,
             Cached::Miss(fill) => {
                 let found = lookup(self.store.base.get(row, tier))?;
-                // Fails if the flush has brought a newer version meanwhile: then it must.
+                // Fails if the flush has brought a newer version meanwhile, which must win.
                 let _ = fill.insert(found.clone());
                 found
             }

@@ -1,5 +1,5 @@
 //! Ordered reads of keys: own writes, both generations of the memtable and the base, merged in steps as in `visit`, but
-//! for positions in the scan order in the place of row keys.
+//! by positions in the scan order in place of row keys.
 
 use crate::base::Direction;
 use crate::memtable::{SHARDS, Table, shard_of};
@@ -11,12 +11,13 @@ use crate::txn::visit::{Layer, STEP_ROWS};
 use crate::value::Value;
 use haypile_log::Index;
 
-/// Steps of one call over keys: where there are only deleted keys, it ends with less than was asked for.
+/// The most steps of one call over keys: where there are only deleted keys, the call ends with less than was asked for.
 const STEPS_MAX: usize = 16;
 
 impl Txn<'_> {
-    /// Keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a hash go
-    /// out together, and after bounded work fewer or none may be found); and where to go on, if there may be more.
+    /// Returns keys of a space from a position on: names and meta rows in scan order, about `max` (names that share a
+    /// hash go out together, and after bounded work fewer or none may be found); and the position to go on from, if
+    /// there may be more.
     #[allow(clippy::type_complexity)] // A list of pairs and a position need no names of their own.
     pub fn scan_keys(
         &mut self,
@@ -47,7 +48,7 @@ impl Txn<'_> {
         Ok((found, Some(at)))
     }
 
-    /// One step over keys: merged rows, and the position of the next step.
+    /// Makes one step over keys: returns merged rows, and the position of the next step.
     fn key_step(
         &mut self,
         space: Space,
@@ -63,7 +64,7 @@ impl Txn<'_> {
             // together.
             let mut end = base_end.as_deref().and_then(position_of);
             if end == Some(from) {
-                // More than a step's worth of names with one hash: read all of them.
+                // More names than a step reads share one hash: all of them are read.
                 end = from.next();
                 let next = end.map(|next| row::meta_position(space, next.slot, next.hash));
                 let until = next.as_deref().unwrap_or(until);
@@ -91,8 +92,8 @@ fn position_of(row: &[u8]) -> Option<ScanPosition> {
 }
 
 impl Store {
-    /// Meta rows of both generations in scan order, the newer one's winning; `end` moves down to where a generation was
-    /// cut off. Returns the newest record that wrote any of them.
+    /// Adds the meta rows of both generations in scan order, the newer one's winning; `end` moves down to where a
+    /// generation was cut off. Returns the newest record that wrote any of them.
     pub(crate) fn memtable_keys(
         &self,
         space: Space,
@@ -142,8 +143,8 @@ fn first_slot_after_shard(slot: Slot) -> Option<Slot> {
     (next < SLOTS).then_some(Slot(next as u16))
 }
 
-/// The keys of one slot from one generation; returns how many rows it took, and the newest record that wrote any of
-/// them.
+/// Adds the keys of one slot from one generation; returns how many rows it took, and the newest record that wrote any
+/// of them.
 fn keys_of_slot(
     table: &Table,
     from: ScanPosition,

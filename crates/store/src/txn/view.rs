@@ -1,8 +1,8 @@
-//! `View`: the rows of a range from one moment, for a reply that is produced in pieces while the world goes on.
+//! `View`: the rows of a range from one moment, for a reply that is produced in pieces while writes go on.
 //!
-//! The memtable's rows are gathered when it is opened, under the key's lock, which keeps them from changing: in steps,
-//! so that no latch is held long, and as handles, which a later write leaves alone. The base's come from one cursor
-//! that keeps its files. It neither reads nor fills the row cache.
+//! The memtable's rows are gathered when the view is opened, under the key's lock, which keeps them from changing: in
+//! steps, so that no latch is held long, and as handles, which a later write leaves alone. The base's rows come from
+//! one cursor that keeps its files. A view neither reads nor fills the row cache.
 
 use crate::access::Stamp;
 use crate::base::{Cursor, Direction, Step};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub struct View {
     memory: Peekable<std::vec::IntoIter<RowEntry>>,
     direction: Direction,
-    /// `None`: it has no more.
+    /// The base's cursor; `None`: the base has no more rows.
     base: Option<Box<dyn Cursor + Send>>,
     /// The base's next row, read but not handed out.
     ahead: Option<(Vec<u8>, Value)>,
@@ -33,25 +33,27 @@ pub struct View {
 
 /// The life of a view, or of a spool that is read: bounds how long it is kept, and counts its bytes.
 pub(crate) struct Life {
-    /// When it was opened, and how old it may get; `None` where the base is only read: nobody waits for it there.
+    /// The time when the view was opened, and how old it may get; `None` where the base is only read: no file
+    /// waits for the view's end there.
     opened: Option<(Instant, Duration)>,
-    /// Bytes of memory that it takes, and what all views of the store take.
+    /// The bytes of memory that the view takes, and those of all views of the store.
     bytes: u64,
     all_bytes: Arc<AtomicU64>,
     /// Set when the server stops.
     stops: Arc<AtomicBool>,
 }
 
-/// A view holds up the removal of the base's files: whoever reads it more slowly than this is sent away.
+/// The age at which a view ends: it holds up the removal of the base's files, so that a client which reads it more
+/// slowly is disconnected.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A generation's rows in a range, and the newest record that wrote any of them.
 type Gathered = (Vec<RowEntry>, Index);
 
 impl Txn<'_> {
-    /// The rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own writes included.
-    /// Takes as much memory as the memtable holds of the range. Opening it may wait for the base, so it needs the I/O
-    /// pool.
+    /// Opens a view of the rows with `from <= key < until`, none of them meta rows, up or down, as they are now: own
+    /// writes included. Takes as much memory as the memtable holds of the range. Opening may wait for the base, so it
+    /// needs the I/O pool.
     pub fn view(&mut self, from: &[u8], until: &[u8], direction: Direction) -> Result<View, Stop> {
         self.on_read_many()?;
         self.long()?;
@@ -77,7 +79,7 @@ impl Txn<'_> {
         Ok(View { memory: memory.into_iter().peekable(), direction, base, ahead: None, life })
     }
 
-    /// Puts its own writes between the rows of the memtable, in the place of those that they change.
+    /// Puts the transaction's own writes between the rows of the memtable, in the place of those that they change.
     fn with_own(&self, rows: Vec<RowEntry>, from: &[u8], until: &[u8], direction: Direction) -> Vec<RowEntry> {
         let own = self.own_writes(from, until, direction);
         if own.is_empty() {
@@ -103,8 +105,8 @@ impl Txn<'_> {
 }
 
 impl Store {
-    /// The memtable's rows of a part of one object; `None` if a flush has taken rows away meanwhile. The caller holds
-    /// the key's lock, so that they stay as they are from step to step.
+    /// Gathers the memtable's rows of a part of one object; `None` if a flush has taken rows away meanwhile. The caller
+    /// holds the key's lock, so that the rows stay as they are from step to step.
     fn gather_object(&self, from: &[u8], until: &[u8], direction: Direction, epoch: u64) -> Option<Gathered> {
         let (mut from, mut until) = (RowKey::from_slice(from), RowKey::from_slice(until));
         let (mut rows, mut newest) = (Vec::new(), Index(0));
@@ -147,7 +149,8 @@ impl Store {
         }
     }
 
-    /// The same of any range, which only tests and checks have: at once.
+    /// Gathers the memtable's rows of any range at once, which only tests and checks do; `None` if a flush has taken
+    /// rows away meanwhile.
     fn gather_any(&self, from: &[u8], until: &[u8], direction: Direction, epoch: u64) -> Option<Gathered> {
         let mut rows = Layer::new();
         let newest = self.memtable_rows(from, until, Direction::Forward, usize::MAX, &mut rows, &mut None);
@@ -165,7 +168,7 @@ impl Store {
 }
 
 impl Store {
-    /// How old a view may get. Whoever has one and waits for its client to read has to see to it.
+    /// Returns how old a view may get. A caller that waits for its client to read has to see to that age.
     pub fn view_age_max(&self) -> Duration {
         Duration::from_millis(self.view_age_max_ms.load(Ordering::Relaxed))
     }
@@ -175,7 +178,7 @@ impl Store {
         self.view_age_max_ms.store(age_max.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// The life of a view that is opened now and takes so many bytes.
+    /// Begins the life of a view that is opened now and takes so many bytes.
     pub(crate) fn begin_life(&self, bytes: u64) -> Life {
         let all_bytes = self.views_bytes.clone();
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -183,14 +186,14 @@ impl Store {
         Life { opened, bytes, all_bytes, stops: self.stops_commands.clone() }
     }
 
-    /// Views, and spools that are read, which have not been dropped.
+    /// Returns how many views, and spools that are read, have not been dropped.
     pub fn views(&self) -> usize {
         Arc::strong_count(&self.views_bytes) - 1
     }
 }
 
 impl Life {
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the view takes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -217,12 +220,12 @@ impl Drop for Life {
 }
 
 impl View {
-    /// Bytes of memory that it holds: rows that were in the memtable.
+    /// Returns the bytes of memory that the view holds: rows that were in the memtable.
     pub fn bytes(&self) -> u64 {
         self.life.bytes()
     }
 
-    /// The next row, or the end. An error's text says what failed.
+    /// Returns the next row, or the end. An error's text says what failed.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Value)>, String> {
         self.life.goes_on()?;
         loop {

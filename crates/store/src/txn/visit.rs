@@ -1,9 +1,9 @@
 //! Ordered reads of rows that are not meta rows, up and down: own writes, both generations of the memtable and the
-//! base, merged in steps of bounded size. Also the look whether one row exists.
+//! base, merged in steps of bounded size. Also the lookup whether one row exists.
 //!
 //! A step reads the base first and then the memtable. That misses nothing unless a flush ends in between, which the
-//! epoch tells; then the step is done again. Rows of one object, which is what nearly everybody reads, are visited
-//! where they lie, under their shard's latch; anything else is merged in a map.
+//! epoch tells; then the step is done again. Rows of one object, which are nearly all that is read, are visited where
+//! they lie, under their shard's latch; other ranges are merged in a map.
 
 use crate::base::{Direction, Step};
 use crate::memtable::{ElementRange, Found, RowEntry, SHARDS, shard_of};
@@ -18,16 +18,16 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// Rows from one place of the store: `None` is a deletion that hides what lies below.
+/// Rows from one place of the store: `None` is a tombstone that hides the row below.
 pub(crate) type Layer = BTreeMap<Vec<u8>, Option<Value>>;
 
 /// Rows read from one source in one step, or visited under a latch.
 pub(crate) const STEP_ROWS: usize = 256;
 
-/// A step ends sooner once the rows that were visited, or read from the base, are as long as this.
+/// Bytes after which a step ends sooner, of the rows that were visited or read from the base.
 const STEP_BYTES: usize = 64 << 10;
 
-/// How much one step has visited.
+/// The extent of one step so far.
 #[derive(Default)]
 struct Visited {
     rows: usize,
@@ -37,7 +37,7 @@ struct Visited {
 }
 
 impl Visited {
-    /// Counts a row or its deletion. Returns whether the step has enough.
+    /// Counts a row or its tombstone. Returns whether the step has enough.
     #[inline]
     fn is_full_with(&mut self, value: Option<&[u8]>) -> bool {
         self.rows += 1;
@@ -46,13 +46,13 @@ impl Visited {
     }
 }
 
-/// What `row_presence` found.
+/// The result of `row_presence`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowPresence {
     Absent,
-    /// It exists; its value was not read.
+    /// The row exists; its value was not read.
     Present,
-    /// It exists, and its value had to be read to know that.
+    /// The row exists, and its value had to be read to know that.
     Row(Value),
 }
 
@@ -77,7 +77,7 @@ impl Txn<'_> {
         }
     }
 
-    /// A visit within one object.
+    /// Visits a range within one object.
     fn visit_object(
         &mut self,
         from: &[u8],
@@ -144,7 +144,7 @@ impl Txn<'_> {
                 return (below.visit_rest(visit), visited.newest);
             }
             if own.is_empty() && below.peek().is_none() {
-                // Mostly one generation has all of it, and nothing is to be compared.
+                // Mostly one generation has all of the object, and nothing is to be compared.
                 let only = match (active.peek(), frozen.peek()) {
                     (None, None) => return (None, visited.newest),
                     (Some(row), None) => Some((row, active)),
@@ -209,7 +209,7 @@ impl Txn<'_> {
         if value.is_some_and(|value| visit(key, value).is_break()) {
             return ControlFlow::Break(None);
         }
-        // Where the base's rows in hand end, what the memtable has behind them has to wait for its next ones.
+        // Where the base's rows in hand end, the memtable's rows behind them have to wait for the base's next ones.
         let is_end = visited.is_full_with(value) || (in_base && below.is_last_in_hand());
         let last = is_end.then(|| RowKey::from_slice(key));
         if is_own {
@@ -227,7 +227,7 @@ impl Txn<'_> {
         if is_end { ControlFlow::Break(last) } else { ControlFlow::Continue(()) }
     }
 
-    /// A visit of any range.
+    /// Visits any range.
     fn visit_any(
         &mut self,
         from: &[u8],
@@ -257,7 +257,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// The places of its last writes of each row in a range, in a direction.
+    /// Returns the places of the transaction's last writes of each row in a range, in a direction.
     pub(crate) fn own_writes(&self, from: &[u8], until: &[u8], direction: Direction) -> Vec<usize> {
         if self.overlay.is_empty() || self.committed {
             return Vec::new();
@@ -269,7 +269,7 @@ impl Txn<'_> {
         own
     }
 
-    /// Rows with `from <= key < until`, none of them meta rows, in order, at most `max`.
+    /// Returns the rows with `from <= key < until`, none of them meta rows, in order, at most `max`.
     pub fn scan(&mut self, from: &[u8], until: &[u8], max: usize) -> Result<Vec<(Vec<u8>, Value)>, Stop> {
         let mut found = Vec::new();
         if max == 0 {
@@ -282,7 +282,7 @@ impl Txn<'_> {
         Ok(found)
     }
 
-    /// Whether a row that is no meta row exists, without its value where that is known without reading it.
+    /// Returns whether a row that is no meta row exists, without its value where that is known without reading it.
     pub fn row_presence(&mut self, row: &[u8]) -> Result<RowPresence, Stop> {
         self.on_read()?;
         if let Some(exists) = self.own_presence(row) {
@@ -305,13 +305,15 @@ impl Txn<'_> {
         }
         let found = self.base_row(row, true, false)?;
         if found.is_some() && !self.is_rehearsal() && Family::of(row) == Some(Family::Data) {
-            // Under the key's lock, and not in the memtable: nobody can have changed it since it was read.
+            // The key's lock is held, and the memtable does not have the row: no thread can have changed it since it
+            // was read.
             self.store.presence.insert_element(row);
         }
         Ok(found.map_or(RowPresence::Absent, RowPresence::Row))
     }
 
-    /// One step: merged rows, and the bound between what they cover and the rest of the range, if there may be more.
+    /// Makes one step: returns merged rows, and the bound between what they cover and the rest of the range, if there
+    /// may be more.
     fn step(
         &mut self,
         from: &[u8],
@@ -345,12 +347,12 @@ impl Txn<'_> {
         }
     }
 
-    /// Its own writes in a range, the last one of each row.
+    /// Returns the transaction's own writes in a range, the last one of each row.
     pub(crate) fn own_range(&self, from: &[u8], until: &[u8]) -> Layer {
         if self.committed { Layer::new() } else { self.overlay.range(from, until) }
     }
 
-    /// Rows of the base, and the bound between them and the rest if there may be more.
+    /// Returns rows of the base, and the bound between them and the rest if there may be more.
     pub(crate) fn base_rows(
         &self,
         from: &[u8],
@@ -373,8 +375,8 @@ impl Txn<'_> {
     }
 }
 
-/// The bound between what was read and `row`, the first one that was not: what lies at it or above belongs to one side,
-/// what lies below to the other.
+/// Returns the bound between the rows that were read and `row`, the first one that was not: rows at it or above belong
+/// to one side, rows below to the other.
 fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
     let mut bound = row.to_vec();
     if direction == Direction::Backward {
@@ -384,14 +386,15 @@ fn bound_before(row: &[u8], direction: Direction) -> Vec<u8> {
 }
 
 impl Store {
-    /// Whether the memtable has all of a row's object, so that the base need not be asked: what a flush has brought
-    /// there is in the memtable as well, until the next freeze.
+    /// Returns whether the memtable has all of a row's object, so that the base need not be asked: rows that a flush
+    /// has brought there are in the memtable as well, until the next freeze.
     #[inline]
     pub(crate) fn is_above_base(&self, row: &[u8]) -> bool {
         row::object_of(row).is_some_and(|id| id.0 >= self.base_ids_end.load(Ordering::Acquire))
     }
 
-    /// Whether the base has a row that the memtable does not know, as far as that is known without a look at it.
+    /// Returns whether the base has a row that the memtable does not know, as far as that is known without a look at
+    /// the base.
     #[inline]
     pub(crate) fn element_below(&self, row: &[u8]) -> Option<bool> {
         if self.is_above_base(row) {
@@ -400,8 +403,8 @@ impl Store {
         if Family::of(row) == Some(Family::Data) { self.presence.has_element(row) } else { None }
     }
 
-    /// Rows of both generations, the newer one's winning; `bound` moves to where a generation was cut off. Returns the
-    /// newest record that wrote any of them.
+    /// Adds rows of both generations, the newer one's winning; `bound` moves to where a generation was cut off. Returns
+    /// the newest record that wrote any of them.
     pub(crate) fn memtable_rows(
         &self,
         from: &[u8],

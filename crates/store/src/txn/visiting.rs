@@ -1,23 +1,24 @@
 //! Keys that are not among a command's arguments: those that SORT's patterns name, and a few that only the command
 //! finds.
 //!
-//! A run holds the locks of its arguments' keys. For any other key it either makes sure that this is locked before it
-//! goes on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives that back
-//! at once (`visit_key`), so that each key is whole and nobody waits for all of them.
+//! A run holds the locks of its arguments' keys. For any other key the run either makes sure that the key is locked
+//! before it goes on (`claim`), so that everything is from one moment; or it looks at the key under its lock and gives
+//! the lock back at once (`visit_key`), so that each key is whole and no other run waits for all of them.
 
 use super::Txn;
 use crate::row::Key;
 use crate::stop::Stop;
 
-/// The locks of keys, as the one who runs the transaction keeps them. Keys are named by their hash.
+/// The locks of keys, as the caller that runs the transaction keeps them. Keys are named by their hash.
 pub trait KeyLocks {
-    /// Whether the run holds the key until its end; `alone`: and nobody else reads it.
+    /// Returns whether the run holds the key until its end; `alone`: exclusively.
     fn holds(&self, hash: u32, alone: bool) -> bool;
-    /// Takes a key for a moment, together with others who read it; false where somebody keeps it alone.
+    /// Takes a key's lock for a moment, shared with other readers; returns false where another run holds it
+    /// exclusively.
     fn try_share(&self, hash: u32) -> bool;
     /// Gives back what `try_share` took.
     fn give_back(&self, hash: u32);
-    /// Whether the run may be repeated to have more keys from its beginning.
+    /// Returns whether the run may be repeated to have more keys from its beginning.
     fn takes_more(&self) -> bool;
 }
 
@@ -29,8 +30,8 @@ pub struct Lacking {
 }
 
 impl<'s> Txn<'s> {
-    /// Has the transaction ask for other keys here. Without it a run that comes to such a key ends with
-    /// `Stop::NeedsLocks`.
+    /// Sets the locks of which the transaction asks for other keys. Without them, a run that comes to such a key ends
+    /// with `Stop::NeedsLocks`.
     pub fn set_locks(&mut self, locks: &'s dyn KeyLocks) {
         self.locks = Some(locks);
     }
@@ -49,8 +50,11 @@ impl<'s> Txn<'s> {
         if self.lacking.is_empty() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 
-    /// As `claim`, for keys that are only read, as far as the run can still have more of them from its beginning. Those
-    /// that it does not get are visited one by one.
+    /// Makes sure that keys are locked which are only read, as far as the run can still have more of them from its
+    /// beginning. Keys that it does not get are visited one by one.
+    ///
+    /// # Errors
+    /// `Stop::NeedsLocks`, as of `claim`.
     pub fn claim_if_possible(&mut self, keys: impl Iterator<Item = u32>) -> Result<(), Stop> {
         if self.locks.is_some_and(|locks| !locks.takes_more()) {
             return Ok(());
@@ -61,7 +65,7 @@ impl<'s> Txn<'s> {
     /// Looks at a key under its lock, which is given back at once unless the run holds it anyway.
     ///
     /// # Errors
-    /// Those of `look`; `Stop::NeedsLocks` where somebody keeps the key: it is to be locked before the command runs
+    /// Those of `look`; `Stop::NeedsLocks` where another run holds the key: it is to be locked before the command runs
     /// again.
     pub fn visit_key<R, E: From<Stop>>(
         &mut self,
@@ -85,7 +89,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The keys that are to be locked before the command runs again.
+    /// Returns the keys that are to be locked before the command runs again.
     pub fn take_lacking(&mut self) -> Vec<Lacking> {
         std::mem::take(&mut self.lacking)
     }

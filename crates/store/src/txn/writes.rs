@@ -35,7 +35,7 @@ impl Txn<'_> {
         self.spill()
     }
 
-    /// Whether nothing can name the row yet: an element of an object that this transaction made.
+    /// Returns whether no key can name the row yet: it is an element of an object that this transaction made.
     fn is_ahead(&self, row: &[u8]) -> bool {
         !self.issued.is_empty()
             && row::Family::of(row) != Some(row::Family::Owner)
@@ -52,12 +52,13 @@ impl Txn<'_> {
     /// Writes `bytes` at `offset` of a row that is `len_after` bytes long afterwards, zero-extended or cut. Only the
     /// change goes into the log.
     pub fn patch_row(&mut self, row: &[u8], offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
-        // What is below is read now: it must be in memory when the change is applied.
+        // The row below is read now: it must be in memory when the change is applied.
         let before = if self.own_row(row).is_some() { None } else { self.row(row)? };
         self.patch_read_row(row, before, offset, bytes, len_after)
     }
 
-    /// `patch_row` by who has just read the row, and gives it back: the only other handle, if it shall change in place.
+    /// Patches a row (`patch_row`) that the caller has just read, and gives back: `read` is the only other handle, if
+    /// the row shall change in place.
     pub fn patch_read_row(
         &mut self,
         row: &[u8],
@@ -69,14 +70,14 @@ impl Txn<'_> {
         self.change_row(row, self.own_row(row), read, Change::Patch(Patch { offset, bytes, len_after }))
     }
 
-    /// Puts `bytes` in place of the `removed` ones at `offset` of a row, a missing one being empty; what is behind them
-    /// moves. Only the change goes into the log. Panics if the row is shorter than that.
+    /// Puts `bytes` in place of the `removed` ones at `offset` of a row, a missing one being empty; the bytes behind
+    /// them move. Only the change goes into the log. Panics if the row is shorter than that.
     pub fn splice_row(&mut self, row: &[u8], offset: u32, removed: u32, bytes: &[u8]) -> Result<(), Stop> {
         let before = if self.own_row(row).is_some() { None } else { self.row(row)? };
         self.splice_read_row(row, before, offset, removed, bytes)
     }
 
-    /// `splice_row` by who has just read the row, as `patch_read_row`.
+    /// Splices a row (`splice_row`) that the caller has just read, and gives back, as to `patch_read_row`.
     pub fn splice_read_row(
         &mut self,
         row: &[u8],
@@ -109,7 +110,7 @@ impl Txn<'_> {
         self.spill()
     }
 
-    /// `patch_row` for the meta row of a key.
+    /// Patches (`patch_row`) the meta row of a key.
     pub fn patch_meta(&mut self, key: &Key<'_>, offset: u32, bytes: &[u8], len_after: u32) -> Result<(), Stop> {
         self.patch_row(&row::meta_row(key), offset, bytes, len_after)
     }
@@ -127,13 +128,13 @@ impl Txn<'_> {
     /// each key whose elements it writes, by this or by its meta row.
     pub fn touch_key(&mut self, key: &Key<'_>) {
         let row = row::meta_row(key);
-        // A block may name very many keys, which are told apart when it commits.
+        // A MULTI block may name very many keys, which are told apart when it commits.
         if self.named.last() != Some(&row) {
             self.named.push(row);
         }
     }
 
-    /// Adds to a counter of a space: part of this transaction's record.
+    /// Adds to a counter of a space, as a part of this transaction's record.
     #[inline]
     pub fn count(&mut self, space: Space, counter: Counter, delta: i64) {
         match self.counts.iter_mut().find(|(at, which, _)| (*at, *which) == (space, counter)) {
@@ -142,11 +143,11 @@ impl Txn<'_> {
         }
     }
 
-    /// A counter with this transaction's own changes.
+    /// Returns a counter with this transaction's own changes.
     pub fn counter(&mut self, space: Space, counter: Counter) -> i64 {
         let sum = self.peek_counter(space, counter);
-        // It stands for all records so far. The one with which a log begins is no commit, and waits where there is no
-        // room.
+        // The counter stands for all records so far. The record with which a log begins is no commit, and waits where
+        // there is no room.
         let last = self.store.log.last();
         if last.0 > self.store.opened_at.load(Ordering::Relaxed) {
             self.gate = self.gate.max(last);
@@ -154,7 +155,7 @@ impl Txn<'_> {
         sum
     }
 
-    /// The same for who does not promise that it lasts: INFO.
+    /// Returns a counter that need not last, with this transaction's own changes: for INFO.
     pub fn peek_counter(&self, space: Space, counter: Counter) -> i64 {
         let committed = self.store.databases.counter(space, counter);
         let pending = if self.committed { &[][..] } else { &self.counts[..] };
@@ -163,10 +164,10 @@ impl Txn<'_> {
         committed + own
     }
 
-    /// A fresh object id, whose rows nobody else can name.
+    /// Returns a fresh object id, whose rows no other transaction can name.
     pub fn new_object(&mut self) -> Result<ObjectId, Stop> {
         let id = match self.call.mode {
-            // Objects of a run that only loads rows never come to be.
+            // Objects of a dry run never come to be.
             Mode::Look | Mode::Load => ObjectId(u64::MAX - 1 - self.issued.len() as u64),
             mode => self.store.issue_object(mode)?,
         };
@@ -174,7 +175,7 @@ impl Txn<'_> {
         Ok(id)
     }
 
-    /// Gives a database a fresh, empty space; the old one's rows are garbage from then on. The caller holds the
+    /// Gives a database a fresh, empty space; the old space's rows are garbage from then on. The caller holds the
     /// exclusive lock.
     pub fn flush_database(&mut self, database: u32) -> Result<(), Stop> {
         use crate::databases::{database_row, dead_row, next_space_row};
