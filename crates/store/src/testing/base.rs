@@ -1,4 +1,5 @@
-//! A base that does what another one does, until it is told to be cold, to fail, to wait, to be behind, or to be dead.
+//! A wrapper of a base that passes everything on, until it is told to be cold, to fail, to wait, to be behind, or to be
+//! dead.
 
 use crate::base::{Base, BaseError, Cursor, Direction, Lookup, Pressure, Reclaim, Rows, Step, Tier};
 use crate::flush::applied_row;
@@ -12,18 +13,18 @@ use std::time::Duration;
 /// How long a test waits for another thread before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// See the file's head. What was ingested stays in the base below, also where this handle dies: a flush is on disk when
-/// it returns.
+/// A base that a test can make fail. Ingested rows stay in the base below, also where this handle dies: a flush is on
+/// disk when it returns.
 pub struct FaultBase {
     inner: Arc<dyn Base>,
     after_view: Mutex<Option<Hook>>,
-    /// Up to where the log of the store above is synced.
+    /// The last record up to which the log of the store above is synced.
     synced: Mutex<Option<Synced>>,
     script: Mutex<Script>,
     changed: Condvar,
 }
 
-/// What a test does at a certain moment.
+/// An action of a test at a certain moment.
 type Hook = Box<dyn FnOnce() + Send>;
 
 type Synced = Box<dyn Fn() -> Index + Send>;
@@ -52,7 +53,7 @@ struct Script {
     ahead_of_log: Option<String>,
 }
 
-/// The rows of a flush on their way down, and the applied index among them.
+/// The rows of a flush on their way to the base, and the applied index among them.
 struct Passing<'r> {
     rows: &'r mut dyn Rows,
     applied: Option<Index>,
@@ -77,17 +78,17 @@ impl FaultBase {
         Arc::new(FaultBase { inner, after_view, synced, script, changed: Condvar::new() })
     }
 
-    /// Has every ingestion from now on compared with the log, which is `synced` up to there.
+    /// Has every ingestion from now on compared with the log, which is synced up to `synced()`.
     pub fn compare_with_log(&self, synced: impl Fn() -> Index + Send + 'static) {
         *self.synced.lock() = Some(Box::new(synced));
     }
 
-    /// The first ingestion that brought records into the base before they were synced, if there was one.
+    /// Returns the first ingestion that brought records into the base before they were synced, if there was one.
     pub fn ahead_of_log(&self) -> Option<String> {
         self.script.lock().ahead_of_log.clone()
     }
 
-    /// From now on every row is on a pretended disk until it is read from there once; a scan always is.
+    /// Puts every row on a pretended disk, until it is read from there once; a scan is always on it.
     pub fn set_cold(&self, cold: bool) {
         let mut script = self.script.lock();
         script.cold = cold;
@@ -114,17 +115,17 @@ impl FaultBase {
         self.script.lock().reclaim_fault = fault;
     }
 
-    /// While set, compactions end without having done anything, and do not say so.
+    /// Sets whether compactions end without having done anything, and without saying so.
     pub fn reclaim_nothing(&self, nothing: bool) {
         self.script.lock().reclaims_nothing = nothing;
     }
 
-    /// What it says from now on of its files.
+    /// Sets the answer of each look at the base's files.
     pub fn set_missing(&self, missing: Option<BaseError>) {
         self.script.lock().missing = missing;
     }
 
-    /// While set, ingestions wait before they begin.
+    /// Sets whether ingestions wait before they begin.
     pub fn hold_ingests(&self, hold: bool) {
         self.script.lock().hold_ingests = hold;
         self.changed.notify_all();
@@ -136,12 +137,12 @@ impl FaultBase {
         self.changed.wait_while(&mut script, |script| script.held == 0);
     }
 
-    /// What it was told last of the disk's space.
+    /// Returns whether the base was told last that the disk is short of space.
     pub fn is_short_of_space(&self) -> bool {
         self.script.lock().short_of_space
     }
 
-    /// While set, reads of a row that may go to the disk wait before they begin.
+    /// Sets whether reads of a row that may go to the disk wait before they begin.
     pub fn hold_gets(&self, hold: bool) {
         self.script.lock().hold_gets = hold;
         self.changed.notify_all();
@@ -154,7 +155,7 @@ impl FaultBase {
         assert!(!waited.timed_out(), "{} reads of {count} wait", script.held_gets);
     }
 
-    /// While set, scans that may go to the disk wait before they begin.
+    /// Sets whether scans that may go to the disk wait before they begin.
     pub fn hold_scans(&self, hold: bool) {
         self.script.lock().hold_scans = hold;
         self.changed.notify_all();
@@ -167,18 +168,18 @@ impl FaultBase {
         assert!(!waited.timed_out(), "{} scans of {count} have begun", script.scans);
     }
 
-    /// Runs when the next view has been opened, before who opened it goes on.
+    /// Sets an action that runs when the next view has been opened, before its opener goes on.
     pub fn after_view(&self, hook: impl FnOnce() + Send + 'static) {
         *self.after_view.lock() = Some(Box::new(hook));
     }
 
-    /// What it says of its compactions from now on.
+    /// Sets the base's account of its compactions.
     pub fn set_pressure(&self, pressure: Option<Pressure>) {
         self.script.lock().pressure = pressure;
         self.changed.notify_all();
     }
 
-    /// The process that holds this handle is dead: nothing it does from now on has an effect.
+    /// Kills the process that holds this handle: its calls have no effect from now on.
     pub fn kill(&self) {
         let mut script = self.script.lock();
         script.dead = true;
@@ -186,7 +187,7 @@ impl FaultBase {
         script.hold_gets = false;
         script.hold_scans = false;
         self.changed.notify_all();
-        // What has begun takes effect or not, but it does so before anybody looks.
+        // A change in flight takes effect or not, but it does so before the test looks.
         self.changed.wait_while(&mut script, |script| script.changing > 0);
     }
 
@@ -211,7 +212,7 @@ impl FaultBase {
     }
 }
 
-/// A scan of rows that are all on disk, by somebody who may not go there.
+/// A scan of rows that are all on disk, by a reader that may not go there.
 struct Blocked;
 
 impl Cursor for Blocked {
@@ -279,7 +280,7 @@ impl Base for FaultBase {
         if let Some(fault) = script.next_ingest_fault.take().or_else(|| script.ingest_fault.clone()) {
             return Err(fault);
         }
-        // Before the first row moves: a sync that ends meanwhile comes too late.
+        // Read before the first row moves: a sync that ends meanwhile comes too late.
         let synced = self.synced.lock().as_ref().map(|synced| synced());
         let mut rows = Passing { rows, applied: None };
         let result = self.change(script, || self.inner.ingest(&mut rows));

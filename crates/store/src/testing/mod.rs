@@ -21,7 +21,7 @@ use crate::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Small sizes: generations fill after a few hundred rows.
+/// Returns options with small sizes: generations fill after a few hundred rows.
 pub fn options(dir: &Path) -> StoreOptions {
     let mut log = haypile_log::Options::new(dir.join("log"));
     log.segment_bytes = 1 << 20;
@@ -42,7 +42,7 @@ pub fn options(dir: &Path) -> StoreOptions {
     }
 }
 
-/// A store whose log is in `dir` and whose base is in memory.
+/// Opens a store whose log is in `dir` and whose base is in memory.
 pub fn store_in(dir: &Path, base: Arc<dyn Base>) -> Result<Arc<Store>, OpenError> {
     std::fs::create_dir_all(dir.join("log")).map_err(|error| OpenError(error.to_string()))?;
     Store::open(options(dir), base, |_| {})
@@ -53,14 +53,14 @@ pub fn wait_for_reclaims(store: &Store) {
     store.reclaimer.wait_until_idle();
 }
 
-/// A store and what it lies on; the directory goes with it.
+/// A store with its log and its base; the directory is removed with it.
 pub struct TestStore {
     pub store: Arc<Store>,
     pub base: Arc<MemoryBase>,
     dir: std::path::PathBuf,
 }
 
-/// A fresh store over a memory base.
+/// Returns a fresh store over a memory base.
 pub fn memory_store() -> TestStore {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -72,7 +72,7 @@ pub fn memory_store() -> TestStore {
 }
 
 impl TestStore {
-    /// The directory of its log, and of what a command spools.
+    /// Returns the directory of the store's log, and of the rows that a command spools.
     pub fn log_dir(&self) -> std::path::PathBuf {
         self.dir.join("log")
     }

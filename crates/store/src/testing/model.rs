@@ -1,5 +1,4 @@
-//! What a store should hold, as plain maps, and random transactions that do the same to both and compare what they
-//! read.
+//! A model of a store's content, as plain maps, and random transactions that change both alike and compare their reads.
 //!
 //! `world` is the machine around it: it runs these transactions between flushes, faults and crashes.
 
@@ -38,11 +37,11 @@ const ALL_COUNTERS: [Counter; COUNTERS] = [
     Counter::FieldDeadlines,
 ];
 
-/// What a database holds.
+/// The content of a database.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct Content {
     keys: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// By the model's own numbers: a transaction that runs again gets other ids.
+    /// Objects by the model's own numbers: a transaction that runs again gets other ids.
     objects: BTreeMap<u64, Object>,
     deadlines: BTreeSet<(u64, Vec<u8>)>,
     counts: [i64; COUNTERS],
@@ -55,14 +54,14 @@ struct Object {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What the store holds.
+/// The content of a store.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct Model {
     databases: [Content; DATABASES as usize],
     next_object: u64,
 }
 
-/// Some user key: most of them anywhere, some in one slot, some even of one hash.
+/// Returns some user key: most of them anywhere, some in one slot, some even of one hash.
 fn name(random: &mut Random) -> Vec<u8> {
     let number = random.below(NAMES);
     match number % 4 {
@@ -87,7 +86,7 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A meta row's value: a plain string, or anything else.
+/// Returns a meta row's value: a plain string, or anything else.
 fn meta_value(random: &mut Random) -> Vec<u8> {
     let tag: &[u8] = if random.chance(60) { &PLAIN_STRING } else { &[7, 7] };
     let len = [0, 3, 20, 20, 20, 700][random.below(6) as usize];
@@ -98,7 +97,7 @@ fn changed(before: Option<&Vec<u8>>, change: Change<'_>) -> Vec<u8> {
     change.apply(before.map_or(&[], |row| row))
 }
 
-/// Some splice of a row: as a small change in the middle, mostly, or of anything.
+/// Returns some splice of a row: mostly a small change in the middle, or else of any kind.
 fn splice<'b>(random: &mut Random, len_before: usize, bytes: &'b [u8]) -> Splice<'b> {
     let offset = random.below(len_before as u64 + 1) as usize;
     let behind = (len_before - offset) as u64;
@@ -108,7 +107,7 @@ fn splice<'b>(random: &mut Random, len_before: usize, bytes: &'b [u8]) -> Splice
     Splice { offset: offset as u32, removed: removed as u32, bytes, len_after }
 }
 
-/// The last state and the way back to it.
+/// The model at a savepoint, and the savepoint.
 struct Saved {
     savepoint: Savepoint,
     model: Model,
@@ -116,7 +115,7 @@ struct Saved {
 }
 
 /// Runs a random transaction, always the same one for a seed, on both. `large` allows objects that are written ahead.
-/// Fails with what stopped the store, or panics where the two differ.
+/// Fails with the store's stop, or panics where the two differ.
 pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) -> Result<(), Stop> {
     let mut random = Random(seed);
     let mut saved: Option<Saved> = None;
@@ -232,7 +231,7 @@ fn direction(random: &mut Random) -> Direction {
     if random.chance(50) { Direction::Forward } else { Direction::Backward }
 }
 
-/// The rows of an object in a direction.
+/// Returns the rows of an object in a direction.
 fn in_direction<'o>(
     rows: impl DoubleEndedIterator<Item = (&'o Vec<u8>, &'o Vec<u8>)> + 'o,
     direction: Direction,
@@ -280,7 +279,8 @@ fn element(random: &mut Random) -> Vec<u8> {
     (random.below(ELEMENTS) as u32).to_be_bytes().to_vec()
 }
 
-/// Names a key of the database in the record, as whoever changes an object does: the model's objects belong to no key.
+/// Names a key of the database in the record, as a command that changes an object does: the model's objects belong to
+/// no key.
 fn name_owner(txn: &mut Txn<'_>, database: u32) {
     let key = txn.key_in(database, b"owner");
     txn.touch_key(&key);
@@ -420,7 +420,7 @@ fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) ->
     Ok(())
 }
 
-/// Scans keys once from a position: what it returns is exactly what lies before the position it returns.
+/// Scans keys once from a position: the result is exactly the keys before the position that it returns.
 fn check_keys(
     txn: &mut Txn<'_>,
     content: &Content,
@@ -481,16 +481,16 @@ pub fn check(txn: &mut Txn<'_>, model: &Model, step: usize) -> Result<(), Stop> 
     Ok(())
 }
 
-/// A view, and what the model says that it will give.
+/// A view, and the rows that it has to give by the model.
 type Opened = (View, Vec<Vec<u8>>);
 
 impl Model {
-    /// What DBSIZE says.
+    /// Returns DBSIZE by the model.
     pub fn key_count(&self, database: u32) -> i64 {
         self.databases[database as usize].counts[Counter::Keys as usize]
     }
 
-    /// Deadlines up to `now_ms` of a database.
+    /// Returns the deadlines up to `now_ms` of a database.
     pub fn due(&self, database: u32, now_ms: u64) -> BTreeSet<(u64, Vec<u8>)> {
         self.databases[database as usize]
             .deadlines
@@ -500,7 +500,7 @@ impl Model {
             .collect()
     }
 
-    /// Every data row that stands, by full row key.
+    /// Returns every data row that stands, by full row key.
     pub fn data_rows(&self, space_of: impl Fn(u32) -> row::Space) -> BTreeSet<RowKey> {
         let mut rows = BTreeSet::new();
         for (database, content) in (0..).zip(&self.databases) {
@@ -512,7 +512,7 @@ impl Model {
         rows
     }
 
-    /// A view of some object as it is now, and what it has to show, if there is one.
+    /// Opens a view of some object as it is now, and returns it with its rows by the model, if there is an object.
     pub fn open_view(&self, txn: &mut Txn<'_>, random: &mut Random) -> Result<Option<Opened>, Stop> {
         let database = random.below(DATABASES.into()) as u32;
         let content = &self.databases[database as usize];

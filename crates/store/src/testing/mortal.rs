@@ -1,4 +1,4 @@
-//! The files of a process that can die: from then on nothing that its threads still do reaches them.
+//! The files of a process that can die: from then on no call of its threads reaches them.
 
 use haypile_log::{File, Files};
 use parking_lot::RwLock;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file layer that does what another one does, until it is killed.
+/// A file layer that passes everything on, until it is killed.
 #[derive(Debug)]
 pub struct MortalFiles {
     inner: Arc<dyn Files>,
@@ -24,7 +24,7 @@ impl MortalFiles {
         MortalFiles { inner, is_dead: Arc::default() }
     }
 
-    /// Every call fails from now on. What has begun ends first.
+    /// Makes every call fail from now on. Calls in flight end first.
     pub fn kill(&self) {
         *self.is_dead.write() = true;
     }

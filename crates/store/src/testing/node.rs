@@ -1,4 +1,4 @@
-//! One of several nodes of a test: its log lies on files that forget what was not synced, its base is any there is.
+//! One of several nodes of a test: its log lies on files that forget unsynced bytes, its base is of any kind.
 
 use super::{FaultBase, MortalFiles, options};
 use crate::base::memory::MemoryBase;
@@ -14,14 +14,14 @@ use haypile_log::{History, HistoryStart, Index, Next, Through};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a base, again after it was closed, with the rows it had.
+/// A function that opens a base, again after it was closed, with the rows it had.
 pub type OpenBase = Arc<dyn Fn() -> Arc<dyn Base> + Send + Sync>;
 
-/// Where the bases of nodes come from.
+/// A source of bases for nodes.
 pub trait Bases {
-    /// A base without rows.
+    /// Returns a base without rows.
     fn fresh(&self) -> OpenBase;
-    /// A base that begins with the rows of another one.
+    /// Returns a base that begins with the rows of another one.
     fn copy_of(&self, base: &dyn Base) -> OpenBase;
 }
 
@@ -41,7 +41,7 @@ impl Bases for MemoryBases {
     }
 }
 
-/// All rows of a base, in ascending order.
+/// The rows of a copied base, in ascending order.
 struct Copied(std::vec::IntoIter<(Vec<u8>, Vec<u8>)>, (Vec<u8>, Vec<u8>));
 
 impl Rows for Copied {
@@ -62,7 +62,7 @@ pub fn rows_of(base: &dyn Base) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// The locks of a store that nobody reads while it takes a record.
+/// The locks of a store that has no readers while it takes a record.
 pub struct NoReaders;
 
 impl RecordLocks for NoReaders {
@@ -71,7 +71,7 @@ impl RecordLocks for NoReaders {
     }
 }
 
-/// A store and what it lies on.
+/// A store with its files and its base.
 pub struct Node {
     pub store: Arc<Store>,
     /// The handle of the process that runs now.
@@ -99,7 +99,7 @@ impl Node {
         Node { store, base, disk, process, open_base, change }
     }
 
-    /// A node that begins with what this one has on its disk now.
+    /// Starts a node that begins with what this one has on its disk now.
     pub fn checkpoint(&self, bases: &dyn Bases, change: fn(&mut StoreOptions)) -> Node {
         Node::start(self.disk.copy(), bases.copy_of(&*self.base), change)
     }
@@ -130,20 +130,20 @@ impl Node {
         self.again()
     }
 
-    /// The process dies and is started again.
+    /// Kills the process and starts it again.
     pub fn kill(self) -> Node {
         self.die();
         self.again()
     }
 
-    /// The machine loses power and is started again. The seed says what of the unsynced is left.
+    /// Takes the machine's power away and starts it again. The seed says which unsynced bytes are left.
     pub fn lose_power(self, seed: u64) -> Node {
         self.die();
         self.disk.crash(seed);
         self.again()
     }
 
-    /// The process dies: nothing that its threads still do has an effect.
+    /// Kills the process: its threads' calls have no effect from now on.
     pub fn die(&self) {
         self.base.kill();
         self.process.kill();

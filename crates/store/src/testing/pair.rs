@@ -1,4 +1,4 @@
-//! Two stores from one checkpoint, one fed with the records of the other's log, and the model of what they hold: random
+//! Two stores from one checkpoint, one fed with the records of the other's log, and the model of their content: random
 //! transactions between freezes, flushes, compactions, stops and kills of either. After each of these the follower
 //! holds what its leader held at the same index, and in the end both have the same rows.
 
@@ -23,7 +23,7 @@ pub fn leads(options: &mut StoreOptions) {
     options.databases = DATABASES + 1;
     options.memtable_bytes = 64 << 10;
     options.log.segment_bytes = 64 << 10;
-    // The follower comes back for what it lost.
+    // The follower comes back for records that it lost.
     options.log.retention.bytes = 1 << 30;
 }
 
@@ -44,7 +44,7 @@ pub fn write(store: &Store, model: &mut Model, seed: u64) -> Option<Index> {
                 *model = after;
                 return committed.index;
             }
-            // The rows that it had written ahead stay behind, as garbage or in the log.
+            // Rows that the transaction had written ahead stay behind, as garbage or in the log.
             Err(Stop::TooLarge) => return None,
             Err(Stop::Refused(_)) => drop(txn),
             Err(stop) => panic!("{stop:?}"),
@@ -62,8 +62,8 @@ pub fn holds(node: &Node, model: &Model, seed: u64) {
     }
 }
 
-/// The rows that stand for data and for what all nodes have to agree about, in the base, with everything in it that is
-/// not dead.
+/// Returns the rows that stand for data and for facts that all nodes have to agree about, in the base, with everything
+/// in it that is not dead.
 pub(super) fn replicated(node: &Node) -> BTreeMap<Vec<u8>, Vec<u8>> {
     node.store.flush_now().expect("nothing is broken");
     wait_for_reclaims(&node.store);
@@ -73,10 +73,10 @@ pub(super) fn replicated(node: &Node) -> BTreeMap<Vec<u8>, Vec<u8>> {
     rows_of(&*node.base).into_iter().filter(|(row, _)| !row.starts_with(&local)).collect()
 }
 
-/// All that a record says.
+/// A record with its position: everything that two nodes' logs have to agree about.
 type Said = (Index, [u8; 20], u64, u64, u64, Vec<u8>);
 
-/// The records of a log, with where they stand.
+/// Returns the records of a log, with their positions.
 fn records(store: &Store) -> Vec<Said> {
     let mut reader = store.log().reader(Index(0)).through(Through::Synced);
     std::iter::from_fn(|| match reader.next().expect("the log can be read") {
@@ -89,7 +89,7 @@ fn records(store: &Store) -> Vec<Said> {
     .collect()
 }
 
-/// See the file's head.
+/// A leader and its follower, and the model.
 pub struct Pair {
     pub leader: Node,
     pub follower: Node,
@@ -116,7 +116,7 @@ pub fn run(bases: &dyn Bases, seed: u64) -> Pair {
 }
 
 impl Pair {
-    /// A leader that has written something and flushed some of it, and a follower from its checkpoint.
+    /// Starts a leader, which writes and flushes something, and a follower from its checkpoint.
     pub fn new(bases: &dyn Bases, seed: u64) -> Pair {
         let leader = Node::new(bases, leads);
         let (mut model, mut past) = (Model::default(), vec![(Index(0), Model::default())]);
@@ -142,7 +142,7 @@ impl Pair {
         feed(&self.leader.store, &self.follower.store, &NoReaders);
     }
 
-    /// The model as it was at a record.
+    /// Returns the model as it was at a record.
     fn at(&self, index: Index) -> &Model {
         &self.past.iter().rfind(|(made, _)| *made <= index).expect("the first is at 0").1
     }
@@ -180,7 +180,7 @@ impl Pair {
     /// Brings both to the same record and compares their logs and all their rows.
     pub fn compare(&self, seed: u64) {
         self.leader.sync();
-        // The flush may make a record, which the follower has to have before its own.
+        // The flush may make a record, which the follower has to have before its own flush.
         let of_leader = replicated(&self.leader);
         self.leader.sync();
         self.feed();

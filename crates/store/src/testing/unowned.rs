@@ -67,7 +67,7 @@ impl Open<'_> {
     /// Writes something that is undone, ahead of the rest or not.
     fn undo(&mut self, random: &mut Random) {
         let (savepoint, objects) = (self.txn.savepoint(), self.objects.clone());
-        // A change of what was there before the savepoint is not written ahead.
+        // A change of a row from before the savepoint is not written ahead.
         self.objects.clear();
         self.write(random);
         self.txn.rollback(savepoint);
@@ -86,7 +86,7 @@ impl Open<'_> {
     }
 }
 
-/// Counts of a run, which say whether it came to what it is for.
+/// Counts of a run, which show that it came to the cases it is for.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Rows of transactions that had not ended which the follower had after a compaction.
@@ -118,7 +118,7 @@ impl World {
         });
     }
 
-    /// One life of the leader. Its transactions that are open in the end have ended without a commit.
+    /// Lives one life of the leader. Its transactions that are open in the end have ended without a commit.
     fn live(&mut self, leader: &Node, random: &mut Random) {
         let mut open: Vec<Open<'_>> = Vec::new();
         for _ in 0..STEPS {
@@ -169,8 +169,8 @@ impl World {
         assert!(!is_left, "nothing is noted any more of transactions that have ended");
     }
 
-    /// The follower leads while transactions of its leader are open: it gives out other ids, keeps what it writes
-    /// ahead, and drops what its leader had not committed.
+    /// Has the follower lead while transactions of its leader are open: it gives out other ids, keeps the rows that it
+    /// writes ahead, and drops those that its leader had not committed.
     fn take_over(&mut self, random: &mut Random) {
         let node = self.follower.take().expect("there is one");
         node.store.lead().expect("nothing is broken");
@@ -192,7 +192,7 @@ impl World {
         self.has_only_owned();
     }
 
-    /// Compacts the follower, and compares what both have of each object that is not garbage.
+    /// Compacts the follower, and compares both nodes' rows of each object that is not garbage.
     fn check(&mut self, leader: &Node, open: &[Open<'_>]) {
         let follower = self.follower.as_ref().expect("there is one");
         follower.store.flush_now().expect("nothing is broken");
@@ -213,10 +213,10 @@ impl World {
     }
 }
 
-/// Flushes after which nothing is left of what was not committed.
+/// Flushes after which no uncommitted row is left.
 const ROUNDS_SETTLED: u64 = 3;
 
-/// Writes something small: a flush says what is decided only where there is something to flush.
+/// Writes something small: a flush writes which objects are decided only where there is something to flush.
 fn write_small(node: &Node) {
     let mut txn = node.begin();
     let key = txn.key(b"small");
@@ -224,7 +224,7 @@ fn write_small(node: &Node) {
     txn.commit().expect("the log takes it");
 }
 
-/// The rows of a base that objects have.
+/// Returns the rows of a base that objects have.
 fn data_rows(base: &dyn Base) -> BTreeSet<Vec<u8>> {
     let (from, until) = ([Family::Data as u8], [Family::Owner as u8]);
     let mut rows = BTreeSet::new();
@@ -250,7 +250,8 @@ pub fn run(bases: &dyn Bases, seed: u64) -> Seen {
         }
         leader = if random.chance(50) { leader.kill() } else { leader.stop() };
     }
-    // What the last life left is disowned with one flush, and gone when a later one has said what is decided.
+    // The last life's objects are disowned with one flush, and gone when a later one has written which objects are
+    // decided.
     for _ in 0..ROUNDS_SETTLED {
         write_small(&leader);
         let of_leader = replicated(&leader);

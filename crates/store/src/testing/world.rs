@@ -3,7 +3,7 @@
 //! does.
 //!
 //! Every transaction writes its number, so that after a crash the store says itself which ones survived: these must be
-//! all up to that one, each whole, and all that was durable before.
+//! all up to that one, each whole, and all that were durable before.
 
 use super::model::{DATABASES, Model, check, transact};
 use super::{FaultBase, MortalFiles};
@@ -23,25 +23,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is run.
+/// The kind of machine that is run.
 pub struct Setup {
     /// Opens the base, again after it was closed; with the rows it had.
     pub make_base: Box<dyn FnMut() -> Arc<dyn Base>>,
     pub durability: Durability,
-    /// `engine memory`.
+    /// Whether the engine is `engine memory`.
     pub memory_only: bool,
-    /// Whether the base is known to have dropped all that is dead when it has reclaimed everything.
+    /// Whether the base is known to have dropped all dead rows when it has reclaimed everything.
     pub reclaims_all: bool,
 }
 
-/// What happens next.
+/// The next event of a machine.
 #[derive(Clone, Debug)]
 pub enum Step {
     Transactions {
         seed: u64,
         count: u64,
     },
-    /// The log's tick.
+    /// A tick of the log.
     Write,
     Sync,
     Flush,
@@ -58,7 +58,7 @@ pub enum Step {
     PowerLoss {
         seed: u64,
     },
-    /// Faults, until `Repair`, a reopen or a crash.
+    /// Faults from here on, until `Repair`, a reopen or a crash.
     FailIngests,
     FailWrites {
         skip: u64,
@@ -79,7 +79,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Some step: a kind and a number make it, so that a test can make smaller ones of a failing sequence.
+    /// Returns some step: a kind and a number make it, so that a test can shrink a failing sequence.
     pub fn of(kind: u8, number: u32, faults: bool) -> Step {
         let seed = u64::from(number);
         let mut random = Random(seed);
@@ -122,17 +122,17 @@ pub fn run(setup: Setup, steps: &[Step]) {
 
 const SEGMENT_BYTES: usize = 64 << 10;
 
-/// How long a store may take to resume after the last fault is gone. It takes far less.
+/// How long a store may take to resume after the last fault is gone, which is far longer than it takes.
 const RESUME_MAX: Duration = Duration::from_secs(60);
 
-/// One committed transaction: its number, its record, and what there was after it.
+/// One committed transaction: its number, its record, and the model after it.
 struct Past {
     number: u64,
     index: Index,
     model: Model,
 }
 
-/// See the file's head.
+/// A machine, its store and its model.
 pub struct World {
     setup: Setup,
     files: ForgetfulFiles,
@@ -141,15 +141,15 @@ pub struct World {
     base: Arc<FaultBase>,
     store: Arc<Store>,
     model: Model,
-    /// Since the last crash; never empty.
+    /// Transactions since the last crash; never empty.
     past: Vec<Past>,
     views: Vec<(View, Vec<Vec<u8>>)>,
     buffers: TxnBuffers,
-    /// Something may fail now.
+    /// Whether something may fail now.
     is_faulty: bool,
-    /// Something could fail since the store was opened.
+    /// Whether something could fail since the store was opened.
     was_faulty: bool,
-    /// The files fail for good, now or soon.
+    /// Whether the files fail for good, now or soon.
     is_dying: bool,
     woken: Arc<(Mutex<u64>, Condvar)>,
     at: usize,
@@ -166,7 +166,7 @@ fn options(files: Arc<MortalFiles>, setup: &Setup) -> StoreOptions {
     options.memtable_bytes = if setup.memory_only { 1 << 30 } else { 48 << 10 };
     options.flush_log_bytes = 1 << 20;
     options.row_cache_bytes = 16 << 10;
-    // One that soon forgets, and one that knows all until the store is opened again.
+    // The small set soon forgets, the large one knows all until the store is opened again.
     options.presence_bytes = if setup.durability == Durability::Os { 1 << 10 } else { 64 << 10 };
     options.txn_bytes_max = 1 << 20;
     options.memory_only = setup.memory_only;
@@ -241,7 +241,7 @@ impl World {
             }
             Step::PowerLoss { .. } if self.setup.memory_only => {}
             Step::PowerLoss { seed } => {
-                // In `durability os` nothing is promised but that what is known to be synced is.
+                // `durability os` promises only that records which are known to be synced survive.
                 let fsync = self.setup.durability == Durability::Fsync;
                 let durable = if fsync { self.store.log().durable() } else { self.store.log().synced() };
                 self.crash(durable, |files| files.crash(seed));
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// Waits until the store takes writes; false if it need not.
+    /// Waits until the store takes writes; returns false if it need not.
     fn wait_for_room(&self) -> bool {
         let started = Instant::now();
         loop {
@@ -285,8 +285,8 @@ impl World {
         }
     }
 
-    /// One transaction, as the engine runs it: in memory first, then with what was loaded for it, in the end on the
-    /// disk.
+    /// Runs one transaction as the engine does: in memory first, then with the rows that were loaded for it, in the end
+    /// on the disk.
     fn transaction(&mut self, seed: u64) {
         if !self.wait_for_room() {
             return;
@@ -341,7 +341,7 @@ impl World {
                 Err(stop @ (Stop::Refused(_) | Stop::Failed(_))) => {
                     assert!(self.was_faulty, "step {}: {stop:?}", self.at);
                     if !self.is_faulty {
-                        // The log may have to get over a fault of which nothing was seen since.
+                        // The log may have to get over a fault that nothing has shown since.
                         self.is_faulty = true;
                         self.repair();
                     }
@@ -357,7 +357,7 @@ impl World {
         }
     }
 
-    /// Everything, as a transaction and from the outside. Reads work whatever is broken, the base excepted.
+    /// Checks everything, as a transaction and from the outside. Reads work whatever is broken, the base excepted.
     fn check(&mut self, step: usize) {
         let call = Call { now_ms: 1000, seed: 1, database: 0, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(std::mem::take(&mut self.buffers), call);
@@ -396,7 +396,7 @@ impl World {
         self.views.extend(self.model.open_view(&mut txn, &mut Random(seed)).expect("reads go on"));
     }
 
-    /// Lets the base drop what it may: never a row that stands.
+    /// Has the base drop dead rows, which never drops a row that stands.
     fn reclaim(&mut self) {
         // A flush of something tells the base that all transactions so far have ended.
         let flushed = if self.takes_writes() { self.store.flush_now() } else { Err("not now".into()) };
@@ -449,7 +449,7 @@ impl World {
         }
     }
 
-    /// Whether a record finds room that does not fit the active segment.
+    /// Returns whether a record finds room that does not fit the active segment.
     fn takes_writes(&self) -> bool {
         let call = Call { now_ms: 0, seed: 0, database: DATABASES, mode: Mode::Disk, pins: None };
         let mut txn = self.store.begin(TxnBuffers::default(), call);
@@ -471,13 +471,13 @@ impl World {
         assert_eq!(self.past[0].number, last, "a clean stop loses nothing");
     }
 
-    /// The process or the machine dies. Everything up to the record `durable` has to survive.
+    /// Kills the process or the machine. Everything up to the record `durable` has to survive.
     fn crash(&mut self, durable: Index, kill: impl FnOnce(&ForgetfulFiles)) {
         self.end_views();
         self.base.kill();
         self.process.kill();
         kill(&self.files);
-        // The threads of the dead process end; nothing they do has an effect.
+        // The threads of the dead process end; their calls have no effect.
         drop(self.store.close());
         let promised =
             self.past.iter().rfind(|past| past.index <= durable).expect("the first is always durable").number;
@@ -490,7 +490,7 @@ impl World {
         );
     }
 
-    /// Opens what is there, and goes back to what the model was after the last transaction that survived.
+    /// Opens the directory, and goes back to the model after the last transaction that survived.
     fn open(&mut self) {
         self.faults = Arc::new(FaultFiles::new(Arc::new(self.files.clone())));
         self.process = Arc::new(MortalFiles::new(self.faults.clone()));
