@@ -1,5 +1,5 @@
-//! What a transaction has written ahead is garbage unless it commits, and is taken out of the base then, however it
-//! ended.
+//! Rows that a transaction has written ahead are garbage unless it commits, and are taken out of the base then, however
+//! the transaction ended.
 
 mod machine;
 
@@ -9,7 +9,7 @@ use machine::{Machine, usual};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Enough that its room is worth a compaction when it is garbage.
+/// Rows whose room is worth a compaction when they are garbage.
 const ROWS: u32 = 160;
 
 fn element(space: Space, slot: Slot, id: ObjectId, n: u32) -> row::RowKey {
@@ -40,7 +40,7 @@ fn rows(base: &MemoryBase, from: &[u8], until: &[u8]) -> usize {
     count
 }
 
-/// Rows of objects in the base, and intents.
+/// Returns how many rows of objects, and how many intents, the base has.
 fn in_base(machine: &Machine) -> (usize, usize) {
     let (from, until) = row::family_range(row::Family::Data, Space(0));
     let intents = row::system_row(row::SystemScope::Replicated, b"ahead/");

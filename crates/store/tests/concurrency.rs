@@ -1,8 +1,8 @@
-//! Several threads under key locks while generations are frozen and flushed all the time: what a transaction reads
-//! under its locks is the last that was committed, and what a crash leaves is the log's order cut at one place.
+//! Several threads under key locks while generations are frozen and flushed all the time: a transaction reads, under
+//! its locks, the last committed rows, and a crash leaves the log's order cut at one place.
 //!
-//! The locks are the simplest there can be, and hold what their keys have to read. `HAYPILE_SEED` replays a run's
-//! choices, though not its timing; `HAYPILE_CASES` sets the number of runs.
+//! The locks are the simplest there can be, and hold the versions that a read of their keys has to find. `HAYPILE_SEED`
+//! replays a run's choices, though not its timing; `HAYPILE_CASES` sets the number of runs.
 
 use haypile_log::testing::{ForgetfulFiles, Random};
 use haypile_log::{Durability, Index};
@@ -32,10 +32,10 @@ struct Machine {
     done: AtomicBool,
 }
 
-/// What one thread committed: the record, and the versions it wrote.
+/// The commits of one thread: the record, and the versions it wrote.
 type Commits = Vec<(Index, Vec<(usize, u64)>)>;
 
-/// A process over these files, and the store in it.
+/// Starts a process over these files, and opens the store in it.
 fn open(files: &ForgetfulFiles, base: &Arc<FaultBase>, durability: Durability) -> (Arc<MortalFiles>, Arc<Store>) {
     let process = Arc::new(MortalFiles::new(Arc::new(files.clone())));
     let mut options = options(Path::new("/"));
@@ -56,7 +56,7 @@ fn stable(key: usize) -> Vec<u8> {
     format!("stable:{key}").into_bytes()
 }
 
-/// Version 0 and every fifth one are no row.
+/// Returns a version's row: version 0 and every fifth one are no row.
 fn row_of(version: u64) -> Option<Vec<u8>> {
     (!version.is_multiple_of(5)).then(|| [&PLAIN_STRING[..], &version.to_be_bytes()].concat())
 }
@@ -115,7 +115,7 @@ impl Machine {
         self.files.kill();
     }
 
-    /// A thread's life: transactions on a few keys each, until there are enough or the machine is dead.
+    /// Runs a thread: transactions on a few keys each, until there are enough or the machine is dead.
     fn work(&self, seed: u64, count: usize) -> Commits {
         let mut random = Random(seed);
         let mut commits = Commits::new();
@@ -195,7 +195,7 @@ impl Machine {
         txn.take_pins()
     }
 
-    /// Flushes, and lets rows grow cold; looks at what the base holds between two flushes.
+    /// Flushes, and lets rows grow cold; checks the base's content between two flushes.
     fn flush(&self) {
         while !self.done.load(Ordering::Relaxed) {
             let put =
@@ -207,7 +207,7 @@ impl Machine {
         }
     }
 
-    /// The base alone is a state between two transactions: its counter fits its rows.
+    /// Checks that the base alone is a state between two transactions: its counter fits its rows.
     fn check_base(&self) {
         let get = |row: &[u8]| match self.rows.get(row, Tier::Disk) {
             Ok(Lookup::Row(value)) => Some(value),
@@ -246,8 +246,8 @@ impl Machine {
         }
     }
 
-    /// Changes an object row by row while flushes go on, and visits, views and looks at it: each time it is what it was
-    /// left as.
+    /// Changes an object row by row while flushes go on, and visits, views and looks at it: each read finds the last
+    /// change.
     fn visit(&self) {
         let mut random = Random(6);
         let run = |what: &mut dyn FnMut(&mut Txn<'_>) -> Result<(), Stop>| {
@@ -446,8 +446,8 @@ fn a_power_failure_leaves_what_was_synced() {
     println!("{lost} transactions that were not synced are lost");
 }
 
-/// A commit of very many rows is applied in steps while generations are frozen: who reads without locks what is not
-/// under way sees none of it in half, and a crash leaves all of each record or nothing.
+/// Checks a commit of very many rows, applied in steps while generations are frozen: a reader without locks of rows
+/// that are not in flight sees none of it in half, and a crash leaves all of each record or nothing.
 #[test]
 fn a_large_commit_is_seen_and_kept_as_a_whole() {
     const MANY: usize = 3000;
@@ -491,7 +491,7 @@ fn a_large_commit_is_seen_and_kept_as_a_whole() {
         while !done.load(Ordering::Acquire) {
             let [one, other] = [0, 1].map(|_| random.below(MANY as u64) as usize);
             let is_free = |key: usize| !store.is_staged(&store.key(0, &name(key)));
-            // As event loops do: a key that is under way is not read without its lock.
+            // As event loops do: a key of a commit in flight is not read without its lock.
             if !is_free(one) {
                 staged.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -508,8 +508,8 @@ fn a_large_commit_is_seen_and_kept_as_a_whole() {
     store.flush_now().expect("the base takes everything");
     let rounds = rounds.into_inner();
     assert!((0..MANY).all(|key| version_of(&store, key) == rounds));
-    // More rounds, which a crash cuts anywhere. Each writes keys of its own, so that none makes good what another one
-    // has lost.
+    // More rounds, which a crash cuts anywhere. Each writes keys of its own, so that no round makes good another one's
+    // loss.
     let group_of = |version: u64| (1 + version as usize % 8) * MANY..(2 + version as usize % 8) * MANY;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

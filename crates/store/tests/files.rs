@@ -118,7 +118,7 @@ fn a_load_that_dies_before_its_data_are_there_leaves_a_store_that_opens() {
     let machine = Machine::new(usual);
     machine.put("committed", b"before").expect("room");
     machine.store.flush_now().expect("flushes");
-    // Where `Load::finish` is right before it hands its rows over.
+    // The log is as `Load::finish` leaves it right before it hands its rows over.
     machine.store.log().begin_loaded_history().expect("nothing is broken");
     machine.die();
     for round in 0..3 {

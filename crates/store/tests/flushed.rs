@@ -1,5 +1,5 @@
-//! What a flush has brought to the base is read from the memtable as long as that has it too: the base is not asked.
-//! And what a flush brings there is in the log before.
+//! Rows that a flush has brought to the base are read from the memtable as long as that has them too: the base is not
+//! asked. And records are in the log before a flush brings their rows to the base.
 
 mod machine;
 
@@ -23,7 +23,7 @@ fn object_with_rows(machine: &Machine) -> ObjectId {
     id
 }
 
-/// Rows that an event loop finds, which must not wait for the base.
+/// Returns how many rows an event loop finds, which must not wait for the base.
 fn rows_in_memory(machine: &Machine, id: ObjectId) -> Result<u32, Stop> {
     let (from, until) = row::object_range(row::Family::Data, Space(0), Slot(1), id);
     let mut txn = machine.store.begin(TxnBuffers::default(), call(Mode::Memory));
@@ -39,7 +39,7 @@ fn rows_in_memory(machine: &Machine, id: ObjectId) -> Result<u32, Stop> {
 fn fill_and_flush(machine: &Machine) {
     let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
     let (before, started) = (figure("flushes_completed"), Instant::now());
-    // It stops as soon as it is full: one that is far larger than its size is not kept.
+    // The loop stops as soon as the generation is full: one that is far larger than its size is not kept.
     let mut is_full = false;
     while figure("flushes_completed") == before {
         is_full |= figure("memtable_active_bytes") > MEMTABLE_BYTES || figure("memtable_frozen_bytes") > 0;
@@ -71,7 +71,7 @@ fn an_object_of_the_generation_that_was_flushed_last_needs_no_base() {
     assert_eq!(rows_in_memory(&machine, first).expect("the base answers"), ROWS - 1);
 }
 
-/// The base must never hold what the log may lose: after a power loss it would be ahead of it.
+/// Checks that the base never holds records that the log may lose: after a power loss it would be ahead of the log.
 #[test]
 fn the_log_is_on_the_disk_before_the_base_takes_what_it_says() {
     for durability in [Durability::Os, Durability::Fsync] {

@@ -9,7 +9,7 @@ use haypile_store::testing::pair::{Pair, follows, holds, leads, run, write};
 use haypile_store::testing::unowned;
 use haypile_store::{FollowError, StoreOptions};
 
-/// How many sequences a test runs.
+/// Returns how many sequences a test runs.
 fn cases(usual: u64) -> u64 {
     std::env::var("HAYPILE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
@@ -80,7 +80,7 @@ fn a_term_that_goes_back_is_refused_and_changes_nothing() {
     follow(3, 5);
 }
 
-/// Where a node's log ends, and in which history.
+/// Returns where a node's log ends, and in which history.
 fn end(node: &Node) -> (History, Index) {
     (node.store.log().history(), node.store.log().last())
 }
@@ -143,7 +143,7 @@ fn a_base_and_a_log_on_two_sides_of_a_fork_do_not_open_together() {
     let refused = |log: &Node, base: &Node| log.open_over(&*base.base, &MemoryBases).expect_err("another way").0;
     let error = refused(leader, follower);
     assert!(error.contains("do not belong together"), "{error}");
-    // Here the log is shorter, too.
+    // The log is shorter here, too.
     let error = refused(follower, leader);
     assert!(error.contains("the base holds all through record"), "{error}");
 }
@@ -166,13 +166,13 @@ fn the_chain_of_histories_is_whole_after_segments_were_purged() {
     let mut starts = leader.store.log().histories().starts().to_vec();
     for seed in 0..DEATHS as u64 {
         let mut model = Model::default();
-        // A space of its own for the model, which begins anew.
+        // The model, which begins anew, gets a space of its own.
         let mut txn = leader.begin();
         (0..DATABASES).for_each(|database| txn.flush_database(database).expect("small"));
         txn.commit().expect("room");
         drop(txn);
         let hold = leader.store.log().hold_after(follower.store.log().last()).expect("all of it is there");
-        // Some segments.
+        // The writes fill some segments.
         (0..150).for_each(|number| _ = write(&leader.store, &mut model, seed << 32 | number));
         leader.sync();
         feed(&leader.store, &follower.store, &NoReaders);

@@ -1,4 +1,4 @@
-//! Loading into an empty store: all of it at once, or nothing.
+//! Loading into an empty store: all rows at once, or none.
 
 mod machine;
 
@@ -8,7 +8,7 @@ use machine::{Machine, usual};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So small that a few dozen rows go to the file.
+/// A bound so small that a few dozen rows go to the file.
 const SMALL: usize = 4 << 10;
 const LARGE: usize = 1 << 20;
 
@@ -29,7 +29,7 @@ fn load(machine: &Machine, load: &mut Load<'_>, name: &str, value: &[u8]) {
     assert!(load.take(&mut txn).expect("there is room"));
 }
 
-/// A key with an object of so many elements.
+/// Writes a key with an object of so many elements.
 fn object(txn: &mut Txn<'_>, name: &[u8], elements: u16) -> ObjectId {
     let id = txn.new_object().expect("room");
     let key = txn.key(name);
@@ -82,7 +82,7 @@ fn what_is_loaded_is_there_when_all_is_and_stays() {
         all_there(&machine);
         let machine = machine.kill();
         all_there(&machine);
-        // What comes later goes on from there.
+        // Later records go on from there.
         machine.put("later", b"x").expect("room");
         machine.put("key:1", b"new").expect("room");
         machine.store.flush_now().expect("nothing is broken");
@@ -98,7 +98,7 @@ fn what_is_loaded_is_there_when_all_is_and_stays() {
 fn only_the_last_write_of_a_row_counts() {
     let machine = Machine::new(usual);
     let mut loading = begin(&machine, LARGE);
-    // More than are searched one by one.
+    // The second count is more than are searched one by one.
     for count in [1, 40] {
         let mut txn = machine.begin();
         for n in 0..count {
@@ -155,7 +155,7 @@ fn a_full_disk_ends_it_without_effect() {
     assert_eq!(loading.finish(|_, _| ()), Err(failed));
     machine.base.set_fault(None);
     assert_eq!((keys(&machine), machine.get("key")), (0, None));
-    // It can be begun again.
+    // A load can be begun again.
     let mut loading = begin(&machine, LARGE);
     load(&machine, &mut loading, "key", b"value");
     loading.finish(|_, _| ()).expect("the disk works again");
@@ -183,7 +183,7 @@ fn room_is_left_on_the_disk() {
     assert!(why.starts_with("ERR the disk is full: it has 12048 bytes left, too few for "), "{why}");
     FREE.store(u64::MAX, Ordering::Relaxed);
     assert!(loading.finish(|_, _| ()).is_err(), "a part of it is missing");
-    // And while it goes into the base.
+    // The disk also comes to its end while the load goes into the base.
     let mut loading = begin(&machine, LARGE);
     (0..10_000).for_each(|n| load(&machine, &mut loading, &format!("key:{n}"), b"value"));
     let failed = loading.finish(|done, rows| {

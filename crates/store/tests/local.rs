@@ -1,5 +1,4 @@
-//! What is a fact about one node makes no record: opens, clean stops, the hash seed, and that nothing is left of a dead
-//! space.
+//! Facts about one node make no record: opens, clean stops, the hash seed, and that nothing is left of a dead space.
 
 mod machine;
 
@@ -17,7 +16,7 @@ fn last(machine: &Machine) -> Index {
     machine.store.log().last()
 }
 
-/// Whether the base remembers space 0 as dead.
+/// Returns whether the base remembers space 0 as dead.
 fn is_remembered(machine: &Machine) -> bool {
     let row = row::system_row(row::SystemScope::Local, &[&b"dead/"[..], &[0; 4]].concat());
     matches!(machine.rows.get(&row, Tier::Disk), Ok(Lookup::Row(_)))
@@ -29,7 +28,7 @@ fn has_keys(machine: &Machine, space: Space) -> bool {
     matches!(cursor.step(), Ok(Step::Row { .. }))
 }
 
-/// A machine whose base has keys of space 0, which has just died and is reclaimed, and the last record.
+/// Returns a machine whose base has keys of space 0, which has just died and is reclaimed, and the last record.
 fn with_reclaimed_space() -> (Machine, Index) {
     let machine = Machine::new(usual);
     machine.put("k", b"v").expect("room");

@@ -71,7 +71,7 @@ fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
     wait_for("all goes on", &|| store.pressure() == WritePressure::Go);
 }
 
-/// What is in memory needs room on the disk when it is flushed: writes stop while there still is some.
+/// Checks that writes stop while there is still the room on the disk that the flush of the memtable needs.
 #[test]
 fn writes_leave_room_for_the_flush_of_what_is_in_memory() {
     static FREE: AtomicU64 = AtomicU64::new(0);
@@ -83,7 +83,7 @@ fn writes_leave_room_for_the_flush_of_what_is_in_memory() {
         options.disk_free = DiskFree(Arc::new(|| Some(FREE.load(Ordering::Relaxed))));
     });
     let store = &machine.store;
-    // Faster than anybody looks at the disk.
+    // The writes come faster than any thread looks at the disk.
     store.flush_now().expect("nothing is broken");
     let mut n = 0;
     let why = loop {

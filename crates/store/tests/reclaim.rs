@@ -1,4 +1,4 @@
-//! Room is given back, and what is to be given back is not forgotten before it is.
+//! Room is given back, and dead rows are not forgotten before it is.
 
 mod machine;
 
@@ -19,7 +19,7 @@ fn a_space_is_remembered_as_dead_until_its_rows_are_gone() {
     let figure = |name| machine.store.figures().into_iter().find(|(_, other, _)| *other == name).expect("a figure").2;
     machine.put("k", b"v").expect("room");
     machine.store.flush_now().expect("flushes");
-    // A compaction whose failure nobody tells.
+    // The compaction fails without saying so.
     machine.base.reclaim_nothing(true);
     let mut txn = machine.begin();
     txn.flush_database(0).expect("small");

@@ -1,4 +1,5 @@
-//! What the replay at open has to keep: a base that drops whatever it may meanwhile, flushes that fail, damage.
+//! The replay at open, with all that it has to keep: over a base that drops whatever it may meanwhile, after flushes
+//! that fail, after damage.
 
 mod machine;
 
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is written stays in the log, however slowly.
+/// Sets options with which no flush is due, however slowly a test writes.
 fn never_flushing(options: &mut StoreOptions) {
     options.memtable_bytes = 64 << 20;
     options.flush_log_bytes = 64 << 20;
@@ -73,7 +74,7 @@ fn a_replay_that_cannot_be_flushed_ends_with_an_error_and_can_be_tried_again() {
     let injected = || BaseError::Full("injected".into());
     let error = open(&|base| base.set_fault(Some(injected()))).err().expect("there is no room for all of it");
     assert!(error.0.contains("cannot be flushed: the disk is full: injected"), "{error}");
-    // Or it is over soon, as where a compaction had the room.
+    // Or the failure is over soon, as where a compaction had the room.
     let store = open(&|base| base.fail_next_ingest(injected())).expect("opens");
     let mut txn = store.begin(TxnBuffers::default(), call(Mode::Disk));
     for n in 0..4000 {
@@ -134,7 +135,7 @@ fn append(machine: &Machine, body: &Body) {
     log.sync_through(log.last()).expect("synced");
 }
 
-/// Opens a store on what a machine has left, with a small memtable.
+/// Opens a store on the files that a machine has left, with a small memtable.
 fn reopen(machine: &Machine) -> Result<Arc<Store>, OpenError> {
     let mut small = options(Path::new("/"));
     small.memtable_bytes = 1 << 20;
@@ -162,7 +163,7 @@ fn splices_are_replayed_once_however_often_the_base_takes_rows_in_between() {
         drop(txn);
         expected[n].splice(offset as usize..(offset + removed) as usize, bytes.bytes());
         if at % 500 == 499 {
-            // So that generations of the replay end between them, too.
+            // The filler makes generations of the replay end between the records, too.
             machine.put(&format!("filler{at}"), &vec![b'f'; 700 << 10]).expect("room");
         }
         if at == 1000 {
@@ -179,7 +180,7 @@ fn splices_are_replayed_once_however_often_the_base_takes_rows_in_between() {
             assert!(found.as_deref() == Some(&row[..]), "k{n} in life {life}");
         }
         drop(txn);
-        // The base has what this replay had to flush, and the next one finds the rest in the log.
+        // The base has the rows that this replay had to flush, and the next replay finds the rest in the log.
         store.close_without_flush().expect("nothing is wrong");
     }
 }
@@ -209,7 +210,7 @@ fn a_splice_of_a_row_of_another_length_is_refused_and_named() {
         body.splice(&[row], 0, 1, b"", 4);
         body.splice(&[row], 0, 1, b"", 4);
     });
-    // What suits is taken, also after other effects of its record.
+    // A change that suits its row is taken, also after other effects of its record.
     let machine = Machine::new(never_flushing);
     let row = row::meta_row(&machine.begin().key(b"k"));
     let mut body = Body::new();
@@ -317,8 +318,8 @@ mod eager {
     }
 }
 
-/// A flush that waited for room leaves out what was emptied meanwhile, and so needs next to none. What the log says of
-/// those rows is passed over at the next start.
+/// Checks that a flush which waited for room leaves out spaces that were emptied meanwhile, and so needs next to none.
+/// The next start passes over the log's effects on those rows.
 #[test]
 fn a_flush_that_comes_late_leaves_out_what_has_died_since() {
     let machine = Machine::new(usual);

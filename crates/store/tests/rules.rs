@@ -155,7 +155,8 @@ fn a_stop_ends_commands_that_may_read_the_disk_and_no_others() {
     assert_eq!(view.next_row(), Err("the server is stopping".into()));
 }
 
-/// A power loss takes what is not synced out of the log; the base must not have it, or the store goes back in parts.
+/// Checks that the base never has records that are not synced: a power loss takes these out of the log, and the store
+/// would go back in parts.
 #[test]
 fn the_log_is_synced_before_the_base_takes_what_it_says() {
     let machine = Machine::new(|options| options.log.sync_interval_ms = 3_600_000);
@@ -174,7 +175,7 @@ fn the_log_is_synced_before_the_base_takes_what_it_says() {
     log.write();
     assert!(log.synced() < log.last(), "nobody has synced it");
     let first = flush();
-    // What has died since the generation was frozen is left out when its flush comes late.
+    // Rows that have died since the generation was frozen are left out when its flush comes late.
     let mut txn = machine.begin();
     txn.flush_database(0).expect("small");
     txn.commit().expect("room");
@@ -194,7 +195,7 @@ fn who_looks_without_locks_teaches_nobody() {
     let machine = Machine::new(|_| ());
     machine.put("k", &[PLAIN_STRING[0], PLAIN_STRING[1], b'v']).expect("room");
     machine.store.flush_now().expect("flushes");
-    // A new process knows nothing of the key until somebody under its lock has looked.
+    // A new process knows nothing of the key until a command under its lock has looked.
     let machine = machine.kill();
     let looks = |mode: Mode| {
         let mut txn = machine.store.begin(TxnBuffers::default(), call(mode));

@@ -1,4 +1,5 @@
-//! The records that say which objects are decided: the bound below which any node's compaction drops what has no owner.
+//! The records that say which objects are decided: the bound below which any node's compaction drops objects without an
+//! owner.
 
 mod machine;
 
@@ -6,7 +7,7 @@ use haypile_store::base::{Base, Lookup, Tier};
 use haypile_store::{Counter, Key, ObjectId, Slot, Space, Txn, row};
 use machine::{Machine, usual};
 
-/// A number that a system row of the base begins with; 0 where there is none.
+/// Returns the number that a system row of the base begins with; 0 where there is none.
 fn number(machine: &Machine, scope: row::SystemScope, name: &[u8]) -> u64 {
     match machine.rows.get(&row::system_row(scope, name), Tier::Disk).expect("a memory base reads") {
         Lookup::Row(value) => u64::from_be_bytes(value[..8].try_into().expect("it begins with a number")),
@@ -54,7 +55,7 @@ fn the_bound_stays_below_what_runs_and_rises_when_it_has_ended() {
     machine.put("after", b"something to flush").expect("room");
     machine.store.flush_now().expect("nothing is broken");
     assert_eq!(settled(&machine), second.0 + 1);
-    // A start leases anew: all that the old lease had is decided.
+    // A start leases anew: all ids of the old lease are decided.
     let machine = machine.kill();
     machine.put("again", b"something to flush").expect("room");
     machine.store.flush_now().expect("nothing is broken");

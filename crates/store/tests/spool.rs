@@ -1,5 +1,4 @@
-//! Spools: rows in order from a file of this node, without a record, whatever becomes of the disk and of who reads
-//! them.
+//! Spools: rows in order from a file of this node, without a record, whatever becomes of the disk and of the reader.
 
 mod machine;
 
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Rows that are more than stay in memory.
+/// More rows than stay in memory.
 const MANY: u32 = 30_000;
 const VALUE: [u8; 1000] = [7; 1000];
 
@@ -34,7 +33,7 @@ fn all_of(spool: Spool, txn: &Txn<'_>) -> Vec<u32> {
     numbers
 }
 
-/// The names of the files beside the log's segments, of which one is made ahead whenever it is needed.
+/// Returns the names of the files beside the log's segments, of which one is made ahead whenever it is needed.
 fn files_in(dir: &Path) -> Vec<String> {
     let names = std::fs::read_dir(dir).expect("it is there").map(|entry| entry.expect("reads").file_name());
     names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.ends_with(".log")).collect()
@@ -77,7 +76,7 @@ fn a_spool_is_no_record_and_a_file_without_a_name_that_is_open_to_nobody_else() 
     assert_eq!(store.log().last(), last);
 }
 
-/// The modes of the files that this process has open in a directory which has no name for them.
+/// Returns the modes of the files that this process has open in a directory which has no name for them.
 #[cfg(target_os = "linux")]
 fn open_files_without_a_name(dir: &Path) -> Vec<u32> {
     use std::os::unix::fs::PermissionsExt;
@@ -108,7 +107,7 @@ fn a_disk_without_room_refuses_and_loses_nothing() {
     let store = Store::open(options, Arc::new(MemoryBase::default()), |_| ()).expect("a fresh directory opens");
     let last = store.log().last();
     let txn = begin(&store);
-    // Room for one run beside what is kept free.
+    // The disk has room for one run beside the bytes that are kept free.
     free.store(12 << 20, Ordering::Relaxed);
     let mut spool = txn.spool(Direction::Forward).expect("it is on the pool");
     put_all(&mut spool, &txn, 0..10_000).expect("there is room for a run");

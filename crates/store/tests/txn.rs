@@ -1,4 +1,4 @@
-//! Transactions over a memory base: what a command may rely on, with freezes and flushes in between.
+//! Transactions over a memory base: a command's guarantees, with freezes and flushes in between.
 
 use haypile_store::row;
 use haypile_store::testing::{TestStore, memory_store};
@@ -146,7 +146,7 @@ fn a_plain_string_in_the_base_is_known_to_be_there_without_a_read() {
     store.base.set_cold(true);
     let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
     assert_eq!(txn.presence(&txn.key(b"plain")), Ok(Presence::Plain));
-    // The other row was brought into the row cache by nobody, so only the disk knows it.
+    // No read brought the other row into the row cache, so only the disk knows it.
     assert_eq!(txn.presence(&txn.key(b"other")), Err(Stop::WouldBlock));
 }
 
@@ -331,7 +331,7 @@ fn rows_that_are_taken_in_order_are_read_along() {
             Direction::Forward => (0, (1..99).collect()),
             Direction::Backward => (98, (0..98).rev().collect()),
         };
-        // Not by who may not wait for the disk.
+        // A command that may not wait for the disk does not read along.
         let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
         let next = others.iter().map(|number| element(*number));
         assert_eq!(txn.row_and_next(&element(first), direction, next), Err(Stop::WouldBlock));
@@ -379,7 +379,7 @@ fn a_key_that_comes_with_a_past_is_as_idle_as_that_says() {
     txn.commit().expect("commits");
     drop(txn);
     assert_eq!(begin(1).idle_s(&key), 61);
-    // Looking does not count, using does, and not for who leaves no traces.
+    // A look does not count, a use does, but not for a client that leaves no traces.
     let mut txn = begin(2);
     txn.meta(&key).expect("in memory");
     assert!(txn.set_touching(false));

@@ -28,7 +28,7 @@ impl Machine {
         Machine::start_on(disk, rows, change, |_| {})
     }
 
-    /// Starts with files that do what `prepare` asks of them.
+    /// Starts on files that act as `prepare` asks.
     fn start_on(
         disk: ForgetfulFiles,
         rows: Arc<MemoryBase>,
@@ -49,13 +49,13 @@ impl Machine {
         Machine { disk, rows, faults, process, base, store, change }
     }
 
-    /// The process dies and is started again.
+    /// Kills the process and starts it again.
     pub fn kill(self) -> Machine {
         self.die();
         Machine::start(self.disk.clone(), self.rows.clone(), self.change)
     }
 
-    /// The process dies and is started again on files that do what `prepare` asks of them.
+    /// Kills the process and starts it again on files that act as `prepare` asks.
     pub fn kill_and(self, prepare: impl FnOnce(&FaultFiles)) -> Machine {
         self.die();
         Machine::start_on(self.disk.clone(), self.rows.clone(), self.change, prepare)
