@@ -1,4 +1,5 @@
-//! When a key was used last, or how often: four bytes beside each row in memory, for OBJECT IDLETIME and OBJECT FREQ.
+//! The time of a key's last use, or its count of uses: four bytes beside each row in memory, for OBJECT IDLETIME and
+//! OBJECT FREQ.
 //!
 //! `maxmemory-policy` decides which of the two is noted, as in Redis. A lookup stamps the row that it has found anyway,
 //! and only where the stamp changes: for times, once a second at most, so that readers of a hot key do not take its

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(objects.issue::<Infallible>(false, |_, _| panic!("another thread is at it")), Ok(None));
         drop(leasing);
         assert_eq!(objects.issue(false, |_, waits| Err(waits)), Err(false));
-        // While one waits for the log, the others take what is left.
+        // While one thread waits for the log, the other threads take the ids that are left.
         objects.issue::<Infallible>(true, |_, _| Ok(())).expect("cannot fail");
         let _leasing = objects.leasing.lock();
         for _ in 1..LEASE {

@@ -21,7 +21,7 @@ pub struct StoreOptions {
     pub databases: u32,
     /// A generation of the memtable is frozen at this size.
     pub memtable_bytes: u64,
-    /// Or a generation is frozen when so much of the log would have to be replayed.
+    /// Bytes of the log that would have to be replayed at which a generation is frozen before it is full.
     pub flush_log_bytes: u64,
     /// The row cache's bound; 0 switches the row cache off.
     pub row_cache_bytes: u64,

@@ -341,7 +341,7 @@ fn rows_that_are_taken_in_order_are_read_along() {
         let found = txn.row_and_next(&element(first), direction, next).expect("readable");
         assert_eq!(found.as_deref(), Some(&[first; 4][..]));
         drop(txn);
-        // The others are in memory now, and only they.
+        // The other rows are in memory now, and no more.
         let mut txn = store.begin(TxnBuffers::default(), call(Mode::Memory));
         for &number in others.iter().filter(|number| **number != 5) {
             assert_eq!(txn.row(&element(number)).expect("in memory").as_deref(), Some(&[number; 4][..]));

@@ -1,5 +1,5 @@
-//! How a record changes the memtable. One function applies it for each caller that has the record: the commit that has
-//! just given it an index, the replay, and a store that follows another one's log.
+//! The application of records to the memtable. One function applies a record for each caller that has it: the commit
+//! that has just given it an index, the replay, and a store that follows another one's log.
 //!
 //! The caller holds the latches of the shards that the record writes to, or one after the other (`staged`). The other
 //! half of a commit, which gives the record its index, is in `commit`.

@@ -31,7 +31,7 @@ struct Rest {
     from: Vec<u8>,
     until: Vec<u8>,
     direction: Direction,
-    /// Set where every row is on the pretended disk, and the reader may not go there.
+    /// Whether every row is on the pretended disk, where the reader may not go.
     blocked: bool,
 }
 

@@ -14,7 +14,7 @@ pub enum Standing {
     Database(u32),
     /// The space's rows are garbage.
     Dead,
-    /// Nothing says which database's rows these are.
+    /// The space's rows belong to no database that is known.
     Unknown,
 }
 

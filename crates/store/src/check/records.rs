@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// The changes that the log makes above the base.
 #[derive(Debug, Default)]
 pub struct Above {
-    /// None is a row that was deleted.
+    /// Rows above the base; None is a deleted one.
     pub(super) rows: BTreeMap<RowKey, Option<Vec<u8>>>,
     /// Whether the base knows a space to be dead: the base may then lack rows that records change.
     dead: BTreeMap<Space, bool>,

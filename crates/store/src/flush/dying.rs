@@ -1,6 +1,6 @@
-//! What has died in the memtable only: objects without owner, spaces that are no database any more. The base learns of
-//! it with the next flush, and only then gives the room back. A server with little to write flushes seldom, so that
-//! what is worth it asks for a flush.
+//! Dead rows of the base that only the memtable knows to be dead: objects without an owner, spaces that are no database
+//! any more. The base learns of them with the next flush, and only then gives their room back. A server with little to
+//! write flushes seldom, so that enough dead rows ask for a flush.
 
 use crate::reclaim::{BIG_OBJECT_BYTES, Orphan};
 use crate::row::Space;
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Objects whose size is asked for, of each generation; the others count as the average of these.
 const MEASURED_MAX: usize = 1000;
 
-/// Of the active generation: noted under a latch of the memtable, and forgotten under all of them, by a freeze.
+/// The dead rows that the active generation would show to the base. Noted under a latch of the memtable, and forgotten
+/// under all of them, by a freeze.
 #[derive(Default)]
 pub(crate) struct Dying {
     count: AtomicU64,
@@ -19,7 +20,7 @@ pub(crate) struct Dying {
 
 #[derive(Default)]
 struct Noted {
-    /// Not measured yet.
+    /// Objects whose sizes have not been asked for yet.
     objects: Vec<Orphan>,
     spaces: Vec<Space>,
     measured: u64,
@@ -47,13 +48,13 @@ impl Dying {
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the base has so much that a flush would show it to be dead. Asks for the sizes of objects and spaces,
-    /// once for each.
+    /// Returns whether the base has so many dead bytes that a flush which tells it so is worth its cost. Asks for the
+    /// sizes of objects and spaces, once for each.
     pub fn is_worth_a_flush(&self, object_bytes: impl Fn(&Orphan) -> u64, space_bytes: impl Fn(Space) -> u64) -> bool {
         let mut noted = self.noted.lock();
         let (objects, spaces) = (std::mem::take(&mut noted.objects), std::mem::take(&mut noted.spaces));
         drop(noted);
-        // Commits note more meanwhile; none of it is forgotten, for only this thread freezes.
+        // Commits note more meanwhile; no note is forgotten, because only this thread freezes.
         let object_bytes: u64 = objects.iter().map(object_bytes).sum();
         let space_bytes: u64 = spaces.iter().map(|space| space_bytes(*space)).sum();
         let mut noted = self.noted.lock();

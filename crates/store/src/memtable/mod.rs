@@ -77,7 +77,7 @@ pub struct Memtable {
     frozen_bytes: AtomicU64,
     /// Bytes of the frozen generation once it is in the base and stays only to be read.
     flushed_bytes: AtomicU64,
-    /// For each shard a lower bound of the deadlines that stand in it: where active expiry begins to look.
+    /// A lower bound, for each shard, of the deadlines that stand in it: active expiry begins to look there.
     earliest: Box<[AtomicU64]>,
 }
 
