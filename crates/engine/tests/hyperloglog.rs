@@ -1,29 +1,31 @@
-//! HyperLogLogs in the running server: what PFCOUNT keeps and whom it tells, and what runs on the I/O pool.
+//! HyperLogLogs in the running server: that PFCOUNT is a read, and what PFDEBUG shows.
 
 mod server;
 
 use server::Server;
 
+/// In Redis a PFCOUNT that computes anew writes the count into the value, which is a change to who watches the key.
 #[test]
-fn a_count_that_is_kept_is_a_change_to_who_watches_and_none_to_who_listens() {
+fn a_count_is_a_change_to_nobody() {
     let mut server = Server::new();
     server.ask(0, "CONFIG SET notify-keyspace-events KEA");
     assert_eq!(server.ask(0, "PFADD h a b c"), ":1");
     server.ask(1, "PSUBSCRIBE __key*");
-    server.ask(2, "WATCH h");
-    assert_eq!(server.ask(0, "PFCOUNT h"), ":3");
-    server.ask(2, "MULTI");
-    server.ask(2, "PING");
-    assert_eq!(server.ask(2, "EXEC"), "*-1", "as in Redis");
-    server.ask(2, "WATCH h");
-    assert_eq!(server.ask(0, "PFCOUNT h"), ":3");
-    server.ask(2, "MULTI");
-    server.ask(2, "PING");
-    assert_eq!(server.ask(2, "EXEC"), "*1 +PONG", "what was kept is only read");
+    for _ in 0..2 {
+        server.ask(2, "WATCH h");
+        assert_eq!(server.ask(0, "PFCOUNT h"), ":3");
+        server.ask(2, "MULTI");
+        server.ask(2, "PING");
+        assert_eq!(server.ask(2, "EXEC"), "*1 +PONG", "it is a read");
+    }
     let told = server.ask(1, "PING");
     assert!(!told.contains("pfcount") && !told.contains("pfadd"), "{told}");
+    server.ask(2, "WATCH h");
     server.ask(0, "PFADD h d");
     assert!(server.ask(1, "PING").contains("pfadd"));
+    server.ask(2, "MULTI");
+    server.ask(2, "PING");
+    assert_eq!(server.ask(2, "EXEC"), "*-1");
 }
 
 #[test]
