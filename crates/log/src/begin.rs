@@ -1,4 +1,5 @@
-//! How an open log goes from one history to the next: by a load, by going on alone, by its leader's example.
+//! The steps of an open log from one history to the next: by a load, by going on without its leader, by its leader's
+//! example.
 
 use std::time::Duration;
 

@@ -18,8 +18,8 @@ pub enum Closed {
 
 impl Log {
     /// Writes and syncs everything, leaves the mark of a clean stop, and ends the threads. Appends are refused from
-    /// here on. Where that fails, it is an error only if records that were written are not on the disk: those that were
-    /// never written have never been durable to anybody.
+    /// here on. Where that fails, it is an error only if records that were written are not on the disk: records that
+    /// were never written have never been reported durable.
     ///
     /// # Errors
     /// Records that were written are not on the disk, or a file is missing that the next start needs.
@@ -47,7 +47,7 @@ impl Log {
 }
 
 impl Shared {
-    /// Leaves the mark of a clean stop behind the last record, when nobody writes any more, and gives back the space
+    /// Leaves the mark of a clean stop behind the last record, when no thread writes any more, and gives back the space
     /// that was allocated ahead.
     fn mark_clean(&self) -> Result<(), SyncError> {
         let mut state = self.state.lock();

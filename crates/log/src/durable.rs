@@ -24,7 +24,7 @@ impl Durability {
         }
     }
 
-    /// Whether a write makes records durable: whoever waits for them is woken after it.
+    /// Whether a write makes records durable: threads that wait for the records are woken after it.
     pub(crate) fn comes_with_write(self) -> bool {
         match self {
             Durability::Os => true,
@@ -32,8 +32,8 @@ impl Durability {
         }
     }
 
-    /// Whether a sync makes records durable: written records are synced at once, and whoever waits for them is woken
-    /// after it.
+    /// Whether a sync makes records durable: written records are synced at once, and threads that wait for them are
+    /// woken after it.
     pub(crate) fn comes_with_sync(self) -> bool {
         match self {
             Durability::Os => false,

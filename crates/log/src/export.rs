@@ -210,7 +210,7 @@ impl<'a> Copy<'a> {
 
     fn write_group(&mut self) -> Result<(), ExportError> {
         let Some(segment) = &mut self.segment else { return Ok(()) };
-        // All of it is synced before anybody may open it.
+        // The copy is synced as a whole before anything may open it.
         let synced = Index(self.group_first.0 - 1);
         seal(&mut self.group, segment.header.salt, self.group_first, synced, self.group_entry);
         let result = write_all_at(&*segment.file, &self.group, segment.offset);

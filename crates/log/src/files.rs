@@ -1,7 +1,7 @@
-//! The file layer: the few operations that the log (and whoever else keeps synced files) needs of a file system.
+//! The file layer: the few operations that the log (and any other owner of synced files) needs of a file system.
 //!
-//! [`DiskFiles`] is the real one. Tests use the ones in [`testing`](crate::testing), which fail on demand or
-//! forget what was not synced. Nothing here retries or interprets: each call is one attempt.
+//! [`DiskFiles`] is the real one. Tests use the ones in [`testing`](crate::testing), which fail on demand or forget
+//! what was not synced. Nothing here retries or interprets: each call is one attempt.
 
 use std::fmt;
 use std::fs;
@@ -41,7 +41,7 @@ pub trait File: Send + Sync + fmt::Debug {
     fn truncate(&self, bytes: u64) -> io::Result<()>;
     /// Makes contents and length durable.
     fn sync(&self) -> io::Result<()>;
-    /// Tells this file from all others, whatever it is called; None where that cannot be told.
+    /// Returns the numbers that tell this file from all others, under any name; None where there are none.
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! The bytes of a segment: its header, the header of a group, the header of a record, and their checksums.
 //!
-//! `docs/format/log.md` is the description; this file encodes and checks, and does no I/O.
-//! All integers are little-endian. Who walks a segment is in `walk.rs`.
+//! `docs/format/log.md` is the description; this file encodes and checks, and does no I/O. All integers are
+//! little-endian. `walk.rs` reads a segment group by group.
 
 use std::fmt;
 use std::ops::Range;

@@ -119,8 +119,8 @@ impl Histories {
         before.map_or(Origin::Nothing, |before| Origin::Fork(before.history, loaded.after()))
     }
 
-    /// Whether whoever says that it stands at `index` of `history` can have got there with the records of this log.
-    /// What lies before the chain's beginning is not known to be wrong.
+    /// Returns whether a base or a log that claims to stand at `index` of `history` can have got there with the records
+    /// of this log. Claims about records before the chain's beginning are not known to be wrong.
     pub(crate) fn may_stand(&self, history: History, index: Index) -> bool {
         match self.position(history) {
             Some(at) => (self.starts[at].after()..=self.end(at)).contains(&index),

@@ -100,9 +100,9 @@ impl Log {
     }
 
     /// Waits, up to `limit`, until a record of so many bytes leaves half of the memory bound free. A thread that writes
-    /// much calls it before `reserve_within`, so that those who may not wait find room beside it. Nothing is reserved,
-    /// and nothing is kept for who waits. A record of a quarter of the bound or of a segment, or more, does not wait
-    /// here: it may need all of it.
+    /// much calls it before `reserve_within`, so that threads that may not wait find room beside it. Nothing is
+    /// reserved, and no room is kept for the caller. A record of a quarter of the bound or of a segment, or more, does
+    /// not wait here: it may need all of it.
     pub fn leave_room(&self, body_bytes: usize, limit: Duration) {
         let (shared, charge) = (&*self.shared, body_bytes as u64 + RECORD_CHARGE_BYTES);
         let unsynced_bytes_max = shared.options.unsynced_bytes_max;
@@ -112,7 +112,7 @@ impl Log {
         let deadline = Instant::now() + limit;
         let mut state = shared.state.lock();
         loop {
-            // Set before the look at what is charged: whoever makes room after that look sees it.
+            // Set before the look at what is charged: a thread that makes room after that look sees the flag.
             shared.busy.store(true, Ordering::SeqCst);
             let charged = shared.budget.charged();
             let fits = charged + charge <= state.memory_limit(unsynced_bytes_max / 2);

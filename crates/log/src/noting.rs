@@ -25,7 +25,7 @@ impl Shared {
         self.note_end_at(state, synced);
     }
 
-    /// The note for records that have just been synced, before anybody is told that they are.
+    /// The note for records that have just been synced, before any waiting thread is told that they are.
     pub(crate) fn note_end_at(&self, state: &mut MutexGuard<'_, State>, synced: Index) {
         let Some(at) = self.options.end.as_ref().filter(|at| at.is_written) else { return };
         let Some(active) = &state.active else { return };

@@ -20,7 +20,7 @@ pub(crate) enum Phase {
     /// The active segment is full: no write begins until it is synced and the spare has taken its place.
     Rotating,
     /// A write or a sync has failed, or the active segment's file is gone: no write begins, and the sync thread
-    /// recovers when nobody writes any more.
+    /// recovers when no thread writes any more.
     Broken,
     /// A segment is being made for what is not synced: no reservation is given, so that it is large enough.
     Recovering,

@@ -1,4 +1,4 @@
-//! A record as whoever reads the log sees it: the replay, a live reader, a copy of the log.
+//! A record as a reader of the log sees it: the replay, a live reader, a copy of the log.
 
 use crate::format::{History, Index, Kind};
 

@@ -105,14 +105,14 @@ impl Shared {
         if state.phase == Phase::Opening {
             return Err(AppendError::Failed("it has not been replayed to its end".into()));
         }
-        // Set before the look at what is charged: whoever gives back after that look sees it.
+        // Set before the look at what is charged: a thread that gives room back after that look sees the flag.
         self.busy.store(true, Ordering::SeqCst);
         if matches!(state.phase, Phase::Broken | Phase::Recovering) {
             return Err(AppendError::Busy);
         }
         let charged = self.budget.charged();
         let fits = charged <= state.space_limit();
-        // A record longer than the memory bound passes when it is alone.
+        // A record longer than the memory bound passes when no other record takes memory.
         if fits
             && (charged <= state.memory_limit(self.options.unsynced_bytes_max)
                 || charged - charge <= state.synced_charge)

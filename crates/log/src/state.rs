@@ -1,8 +1,8 @@
 //! The state that the log's threads share: one mutex over the bookkeeping, never held across I/O, and the counters that
 //! a reservation reads without it.
 //!
-//! Order of locks: `state`, then `queue`. Appends take `queue` alone. The stories that use this are in `write.rs`,
-//! `sync.rs`, `space.rs` and `reader.rs`.
+//! Invariant: locks are taken in the order `state`, `queue`. Appends take only `queue`. The stories that use this state
+//! are in `write.rs`, `sync.rs`, `space.rs` and `reader.rs`.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -277,7 +277,7 @@ impl Shared {
         waited_for
     }
 
-    /// Tells everyone who waits for durability. Never called with a lock held.
+    /// Tells each caller that waits for durability. Never called with a lock held.
     pub(crate) fn wake(&self) {
         let wakes = self.wakes.lock().clone();
         for wake in wakes.iter() {
@@ -305,7 +305,7 @@ impl State {
         self.phase = to;
     }
 
-    /// Has the log recovered as soon as nobody writes; one that is closed is left alone.
+    /// Has the log recovered as soon as no thread writes; a closed log is left as it is.
     pub(crate) fn break_off(&mut self) {
         if !matches!(self.phase, Phase::Broken | Phase::Closed) {
             self.advance(Phase::Broken);

@@ -146,8 +146,8 @@ impl Shared {
         self.sync_cv.notify_one();
     }
 
-    /// Writes every record above the synced index into a new segment that supersedes the others from there on. Also the
-    /// way in which a log begins its first segment. The caller sees to it that nobody is writing.
+    /// Writes every record above the synced index into a new segment that supersedes the others from there on. Also
+    /// begins a log's first segment. The caller sees to it that no other thread is writing.
     pub(crate) fn recover(&self, state: &mut MutexGuard<'_, State>) {
         if state.phase != Phase::Opening {
             state.advance(Phase::Recovering);
@@ -203,7 +203,7 @@ impl Shared {
                 state.failure = Some(Failure { text, full: failure.full });
             }
         }
-        // While nobody can write.
+        // Noted while no thread can write.
         self.note_end(state);
         state.writing = false;
         state.end_recovery();

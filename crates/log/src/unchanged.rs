@@ -1,7 +1,7 @@
-//! Files that stay as they are while a log over them is open: for who reads what a data directory holds and may not
-//! change a byte of it.
+//! Files that stay as they are while a log over them is open: for a reader of a data directory that may not change a
+//! byte of it.
 //!
-//! What is made lies in memory, what is removed is only out of sight. A file of the directory takes the bytes that it
+//! Created files lie in memory, removed ones are only out of sight. A file of the directory takes the bytes that it
 //! has, which is what an open does with the end of a log, and no others.
 
 use std::collections::{HashMap, HashSet};

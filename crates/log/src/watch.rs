@@ -1,5 +1,5 @@
 //! A look at whether the log's files are still there. An open file outlives its name, so that without this look a log
-//! whose directory was removed would take records that nobody ever finds again.
+//! whose directory was removed would take records that no start ever finds again.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,7 +17,7 @@ use crate::state::{Failure, Shared, State};
 pub struct Look {
     /// Why no records are taken: a file that the next start needs is gone.
     pub missing: Option<String>,
-    /// Files that are gone and that nobody needs; each is told once.
+    /// Files that are gone and that no start needs; each is told once.
     pub unneeded: Vec<PathBuf>,
 }
 

@@ -1,8 +1,8 @@
-//! Writing: from the queue to the active segment, one `pwrite` a group, by whoever comes first.
+//! Writing: from the queue to the active segment, one `pwrite` a group, by the first thread that comes.
 //!
-//! A worker writes inline unless somebody else is writing (who then writes for both), the segment is being changed, or
-//! writes have been slow of late (then the writer thread does it). Failures are not handled here: the part goes
-//! back and `sync.rs` recovers.
+//! A worker writes inline unless another thread is writing (which then writes for both), the segment is being changed,
+//! or writes have been slow of late (then the writer thread does it). Failures are not handled here: the part goes back
+//! and `sync.rs` recovers.
 
 use std::time::{Duration, Instant};
 
@@ -47,8 +47,8 @@ impl Shared {
         state.written
     }
 
-    /// Writes what is in the queue, and again what others ask to be written meanwhile; true if somebody else is to be
-    /// woken.
+    /// Writes the records in the queue, and again those that other threads ask to be written meanwhile; returns true if
+    /// another thread is to be woken.
     pub(crate) fn drive(&self, state: &mut MutexGuard<'_, State>) -> bool {
         assert!(!state.writing, "one thread writes at a time");
         state.writing = true;

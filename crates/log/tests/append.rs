@@ -141,7 +141,7 @@ fn an_unsynced_record_is_synced_after_the_interval_without_being_asked_for() {
     let mut rig = Rig::new(7);
     let life = rig.open_with(Index(0), |options| options.sync_interval_ms = 1);
     let index = life.write(b"x");
-    // Nobody is told of a sync in `Durability::Os`, so a second record after it tells.
+    // `Durability::Os` wakes no thread for a sync, so the test looks until the record is synced.
     let deadline = Instant::now() + LONG;
     while life.log.synced() < index {
         assert!(Instant::now() < deadline);
@@ -198,7 +198,7 @@ fn a_segment_is_used_only_after_its_predecessor_is_synced() {
     life.wait_until("the record is written", |log| log.written() == last);
     assert!(used(&rig));
     assert_eq!(life.log.synced(), Index(last.0 - 1));
-    // The next one is made without anybody having to ask.
+    // The next spare segment is made without a request.
     life.wait_for_spare();
 }
 
@@ -363,7 +363,7 @@ fn whoever_writes_much_leaves_half_of_the_bound_to_others() {
     life.log.leave_room(20_000, LONG);
     life.write(&body(0, 40_000));
     life.log.leave_room(5_000, LONG);
-    // Nobody else would have synced yet.
+    // No other thread would have synced yet.
     let begun = Instant::now();
     life.log.leave_room(20_000, Duration::from_millis(20));
     assert!(begun.elapsed() >= Duration::from_millis(20));
