@@ -243,7 +243,7 @@ impl Store {
             }
             *gone = self.unlink_flushed();
             self.settle_objects();
-            let still = self.memtable.still();
+            let latches = self.memtable.latch_all_shards();
             let index = self.last_applied();
             if index.0 <= self.applied.load(Ordering::Acquire) {
                 return None;
@@ -251,7 +251,7 @@ impl Store {
             let counts = self.databases.counts_now();
             let (dead, gone) = (self.databases.dead(), self.reclaimer.gone());
             let objects_below = self.objects.settled_below();
-            let tables = still.freeze();
+            let tables = latches.freeze();
             self.dying.forget();
             self.flush.on_freeze();
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, gone, objects_below }));

@@ -82,7 +82,7 @@ pub struct Memtable {
 }
 
 /// The latches of all shards, held at once: no record is applied, so that the memtable is that of one index.
-pub struct Still<'a> {
+pub struct AllLatches<'a> {
     memtable: &'a Memtable,
     shards: Vec<MutexGuard<'a, Shard>>,
 }
@@ -189,8 +189,8 @@ impl Memtable {
     }
 
     /// Takes the latches of all shards, in ascending order.
-    pub fn still(&self) -> Still<'_> {
-        Still { memtable: self, shards: (0..SHARDS).map(|shard| self.latch(shard)).collect() }
+    pub fn latch_all_shards(&self) -> AllLatches<'_> {
+        AllLatches { memtable: self, shards: (0..SHARDS).map(|shard| self.latch(shard)).collect() }
     }
 
     /// Notes that the frozen generation is in the base. Reads still find it: its room is free until the next one is
@@ -208,7 +208,7 @@ impl Memtable {
     }
 }
 
-impl Still<'_> {
+impl AllLatches<'_> {
     /// Returns the bytes that the active generation takes, counted anew: for tests of the accounting.
     pub fn count_bytes(&self) -> i64 {
         self.shards.iter().map(|shard| shard.active.count_bytes()).sum()

@@ -366,9 +366,9 @@ impl World {
         self.check_counts();
         self.check_deadlines();
         assert_eq!(self.base.ahead_of_log(), None);
-        let still = self.store.memtable.still();
-        assert_eq!(self.store.memtable.active_bytes() as i64, still.count_bytes(), "the accounting is exact");
-        drop(still);
+        let latches = self.store.memtable.latch_all_shards();
+        assert_eq!(self.store.memtable.active_bytes() as i64, latches.count_bytes(), "the accounting is exact");
+        drop(latches);
         for (view, rows) in self.views.drain(..) {
             check_view(view, &rows);
         }
