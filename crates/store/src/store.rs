@@ -7,7 +7,7 @@ use crate::base::{Base, Lookup, Tier};
 use crate::cache::RowCache;
 use crate::databases::{Counter, Databases};
 use crate::derived::Derived;
-use crate::flush::dying::Dying;
+use crate::flush::dead_rows::DeadRows;
 use crate::flush::{FlushControl, Frozen};
 use crate::memtable::{Memtable, Sought};
 use crate::objects::{Objects, lease_row, settled_row};
@@ -38,7 +38,7 @@ pub struct Store {
     pub(crate) objects: Objects,
     pub(crate) flush: FlushControl,
     pub(crate) reclaimer: Reclaimer,
-    pub(crate) dying: Dying,
+    pub(crate) dead_rows: DeadRows,
     pub(crate) watch: Watch,
     /// The generation on its way to the base, until it is there.
     pub(crate) frozen: Mutex<Option<Arc<Frozen>>>,

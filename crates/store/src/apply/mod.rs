@@ -117,9 +117,9 @@ impl Store {
                 }
             }
             Some(Family::Owner) if value.is_none() && self.options.memory_only => self.on_orphans(Orphan::of(row)),
-            Some(Family::Owner) if value.is_none() => self.dying.on_object(Orphan::of(row)),
+            Some(Family::Owner) if value.is_none() => self.dead_rows.on_object(Orphan::of(row)),
             Some(Family::System) => {
-                self.dying.on_spaces(dead_space(row).filter(|_| value.is_some()));
+                self.dead_rows.on_spaces(dead_space(row).filter(|_| value.is_some()));
                 self.on_system_row(row, value, index);
             }
             _ => {}

@@ -6,8 +6,8 @@
 //! thread of its own. A failure leaves the frozen generation where it is and tries again.
 
 mod control;
+pub(crate) mod dead_rows;
 mod disk;
-pub(crate) mod dying;
 mod frozen;
 mod noted;
 mod pressure;
@@ -116,7 +116,7 @@ impl Store {
         if self.flush.last_freeze().is_some_and(|frozen| frozen.elapsed() < DEAD_INTERVAL) {
             return false;
         }
-        self.dying.is_worth_a_flush(|orphan| self.orphan_bytes(orphan), |space| self.space_bytes(space))
+        self.dead_rows.is_worth_a_flush(|orphan| self.orphan_bytes(orphan), |space| self.space_bytes(space))
     }
 
     /// Returns the error of the last flush, if it failed: after `close`, the log has to bring back the rows at the next
@@ -252,7 +252,7 @@ impl Store {
             let (dead, gone) = (self.databases.dead(), self.reclaimer.gone());
             let objects_below = self.objects.settled_below();
             let tables = latches.freeze();
-            self.dying.forget();
+            self.dead_rows.forget();
             self.flush.on_freeze();
             *held = Some(Arc::new(Frozen { tables, index, counts, dead, gone, objects_below }));
         }

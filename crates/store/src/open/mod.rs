@@ -9,7 +9,7 @@ use crate::cache::RowCache;
 use crate::databases::{Databases, counts_row, database_row};
 use crate::derived::Derived;
 use crate::flush::FlushControl;
-use crate::flush::dying::Dying;
+use crate::flush::dead_rows::DeadRows;
 use crate::memtable::{Found, Memtable};
 use crate::objects::{Objects, lease_row};
 use crate::options::StoreOptions;
@@ -95,7 +95,7 @@ impl Store {
             opened_at: AtomicU64::new(0),
             base_ids_end: AtomicU64::new(0),
             orphans: Mutex::default(),
-            dying: Dying::default(),
+            dead_rows: DeadRows::default(),
             view_age_max_ms: AtomicU64::new(crate::txn::view::AGE_MAX.as_millis() as u64),
             watch: Watch::default(),
             views_bytes: Arc::default(),

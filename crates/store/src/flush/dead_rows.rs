@@ -13,7 +13,7 @@ const MEASURED_MAX: usize = 1000;
 /// The dead rows that the active generation would show to the base. Noted under a latch of the memtable, and forgotten
 /// under all of them, by a freeze.
 #[derive(Default)]
-pub(crate) struct Dying {
+pub(crate) struct DeadRows {
     count: AtomicU64,
     noted: Mutex<Noted>,
 }
@@ -28,7 +28,7 @@ struct Noted {
     space_bytes: u64,
 }
 
-impl Dying {
+impl DeadRows {
     #[inline]
     pub fn on_object(&self, orphan: Option<Orphan>) {
         if self.count.fetch_add(1, Ordering::Relaxed) < MEASURED_MAX as u64 {
