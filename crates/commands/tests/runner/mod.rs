@@ -100,7 +100,7 @@ impl<'s> Client<'s> {
             let call = Call { now_ms: self.now_ms, seed: self.seed, database: self.database, mode, pins: Some(&pins) };
             let mut txn = self.store.begin(TxnBuffers::default(), call);
             if alone {
-                txn.be_alone();
+                txn.set_exclusive();
             }
             let mut result = function(&mut txn, args);
             if mode == Mode::Load {

@@ -157,7 +157,7 @@ pub struct Txn<'s> {
     notes_ready: bool,
     ready: Vec<Ready>,
     /// Whether the caller holds the exclusive lock, so that no other command runs.
-    is_alone: bool,
+    is_exclusive: bool,
     /// The locks of keys that are not among the arguments.
     locks: Option<&'s dyn KeyLocks>,
     /// Keys whose locks the transaction lacked.
@@ -228,7 +228,7 @@ impl<'s> Txn<'s> {
             events: Vec::new(),
             notes_ready: false,
             ready: Vec::new(),
-            is_alone: false,
+            is_exclusive: false,
             locks: None,
             lacking: Vec::new(),
             random: call.seed,
@@ -240,8 +240,8 @@ impl<'s> Txn<'s> {
     }
 
     /// Tells the transaction that its caller holds the exclusive lock: no other command runs.
-    pub fn be_alone(&mut self) {
-        self.is_alone = true;
+    pub fn set_exclusive(&mut self) {
+        self.is_exclusive = true;
     }
 
     /// Returns whether this is a dry run, without key locks and without a commit: the rows that it reads may change
