@@ -48,7 +48,7 @@ impl<'s> Txn<'s> {
 
     /// Returns the trace that the transaction's lookups leave from here on.
     fn first_touch(&mut self, on: bool) -> Touch<'s> {
-        if !on || self.is_rehearsal() {
+        if !on || self.is_dry_run() {
             return Touch::Nothing;
         }
         let seed = next_random(&mut self.call.seed);
@@ -109,7 +109,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     pub(crate) fn keeps_accesses(&self) -> bool {
-        !matches!(self.touch, Touch::Time(_)) && !self.is_rehearsal()
+        !matches!(self.touch, Touch::Time(_)) && !self.is_dry_run()
     }
 
     /// Notes a lookup of a key that the transaction has written itself.

@@ -74,7 +74,7 @@ impl Effects for OwnEffects<'_> {
 impl Txn<'_> {
     /// Makes all writes visible at once and hands them to the log; or fails with no effect at all.
     pub fn commit(&mut self) -> Result<Committed, Stop> {
-        assert!(!self.is_rehearsal(), "a run without key locks never commits");
+        assert!(!self.is_dry_run(), "a run without key locks never commits");
         assert!(!self.committed, "a transaction commits once");
         if !self.is_read_only() {
             // A MULTI block of which a command was ended must not commit: half of it would take effect.

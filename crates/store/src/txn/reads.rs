@@ -169,7 +169,7 @@ impl Txn<'_> {
         match self.base_row(&row, false, false) {
             Ok(found) => {
                 let presence = presence_of(found);
-                if presence == Presence::Plain && !self.is_rehearsal() {
+                if presence == Presence::Plain && !self.is_dry_run() {
                     // The key's lock is held, and the memtable does not have the row: no thread can have changed it
                     // since it was read.
                     self.store.presence.insert(&row, true);

@@ -304,7 +304,7 @@ impl Txn<'_> {
             None => {}
         }
         let found = self.base_row(row, true, false)?;
-        if found.is_some() && !self.is_rehearsal() && Family::of(row) == Some(Family::Data) {
+        if found.is_some() && !self.is_dry_run() && Family::of(row) == Some(Family::Data) {
             // The key's lock is held, and the memtable does not have the row: no thread can have changed it since it
             // was read.
             self.store.presence.insert_element(row);

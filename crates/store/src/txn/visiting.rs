@@ -95,6 +95,6 @@ impl<'s> Txn<'s> {
     }
 
     fn needs_no_lock(&self) -> bool {
-        self.is_exclusive || self.is_rehearsal()
+        self.is_exclusive || self.is_dry_run()
     }
 }
