@@ -144,7 +144,7 @@ impl<'s> Txn<'s> {
     /// Stamps the keys that the transaction has written with the accesses that it knows better. The caller holds their
     /// latches, or one after the other.
     #[cold]
-    pub(crate) fn settle_accesses<'l>(&self, own: &OwnAccesses, latches: &mut impl Latching<'l>) {
+    pub(crate) fn stamp_written_keys<'l>(&self, own: &OwnAccesses, latches: &mut impl Latching<'l>) {
         for (row, access) in &own.noted {
             if let Some(key) = row::parse_meta_row(row)
                 && let Some((_, latch)) = latches.latch_of(row)

@@ -154,7 +154,7 @@ impl Txn<'_> {
         let mut effects = OwnEffects { overlay: &mut self.overlay, is_ahead: false, counts: &self.counts };
         let index = self.store.carry_out(proposal, &mut effects, latches, written);
         if let Some(own) = &self.accesses {
-            self.settle_accesses(own, latches);
+            self.stamp_written_keys(own, latches);
         }
         index
     }
