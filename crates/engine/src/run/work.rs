@@ -49,8 +49,8 @@ impl Pending {
     pub fn needs(&self, table: &Table, store: &Store) -> Needs {
         let mut needs = Needs::default();
         self.work.add_to(&mut needs, table, store);
-        for Lacking { hash, alone } in &self.more {
-            needs.claims.add(*hash, if *alone { Hold::Exclusive } else { Hold::Shared });
+        for Lacking { hash, exclusive } in &self.more {
+            needs.claims.add(*hash, if *exclusive { Hold::Exclusive } else { Hold::Shared });
         }
         if needs.alone {
             needs.claims.clear();
@@ -189,7 +189,7 @@ impl Work {
             engine.add_lookups(txn.lookups());
         }
         let mut missing = txn.take_lacking();
-        missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, alone: true }));
+        missing.extend(service.take_missing().into_iter().map(|hash| Lacking { hash, exclusive: true }));
         drop(service);
         let pins = txn.take_pins();
         Ran { reply, gate: txn.gate(), buffers: txn.finish(), pins, called, waiter, missing }

@@ -11,8 +11,8 @@ use crate::stop::Stop;
 
 /// The locks of keys, as the caller that runs the transaction keeps them. Keys are named by their hash.
 pub trait KeyLocks {
-    /// Returns whether the run holds the key until its end; `alone`: exclusively.
-    fn holds(&self, hash: u32, alone: bool) -> bool;
+    /// Returns whether the run holds the key until its end; with no other reader, if `exclusive`.
+    fn holds(&self, hash: u32, exclusive: bool) -> bool;
     /// Takes a key's lock for a moment, shared with other readers; returns false where another run holds it
     /// exclusively.
     fn try_share(&self, hash: u32) -> bool;
@@ -26,7 +26,7 @@ pub trait KeyLocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lacking {
     pub hash: u32,
-    pub alone: bool,
+    pub exclusive: bool,
 }
 
 impl<'s> Txn<'s> {
@@ -36,17 +36,18 @@ impl<'s> Txn<'s> {
         self.locks = Some(locks);
     }
 
-    /// Makes sure that keys are locked which are not among the command's arguments; `alone`: to be written.
+    /// Makes sure that keys are locked which are not among the command's arguments; if they are to be written, the
+    /// locks are to be `exclusive`.
     ///
     /// # Errors
     /// `Stop::NeedsLocks`: they are to be locked before the command runs again (`take_lacking`).
-    pub fn claim(&mut self, keys: impl Iterator<Item = u32>, alone: bool) -> Result<(), Stop> {
+    pub fn claim(&mut self, keys: impl Iterator<Item = u32>, exclusive: bool) -> Result<(), Stop> {
         if self.needs_no_lock() {
             return Ok(());
         }
         let locks = self.locks;
-        let lacking = keys.filter(|&hash| !locks.is_some_and(|locks| locks.holds(hash, alone)));
-        self.lacking.extend(lacking.map(|hash| Lacking { hash, alone }));
+        let lacking = keys.filter(|&hash| !locks.is_some_and(|locks| locks.holds(hash, exclusive)));
+        self.lacking.extend(lacking.map(|hash| Lacking { hash, exclusive }));
         if self.lacking.is_empty() { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 
@@ -83,7 +84,7 @@ impl<'s> Txn<'s> {
                 found
             }
             _ => {
-                self.lacking.push(Lacking { hash: key.hash, alone: false });
+                self.lacking.push(Lacking { hash: key.hash, exclusive: false });
                 Err(Stop::NeedsLocks.into())
             }
         }
