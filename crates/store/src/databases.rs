@@ -65,7 +65,7 @@ impl Counts {
 /// A live space and its counters.
 type Live = (Space, Arc<Counts>);
 
-/// The map from databases to spaces. Changed only by commits that hold the exclusive lock, or at open.
+/// The map from databases to spaces. Invariant: only commits under the exclusive lock, and opens, change it.
 pub struct Databases {
     spaces: Box<[AtomicU32]>,
     live: RwLock<Vec<Live>>,

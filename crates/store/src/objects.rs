@@ -37,7 +37,7 @@ pub struct Objects {
     settled: AtomicU64,
 }
 
-/// Ids to issue, and issued ones. Never locked while anything waits.
+/// Ids to issue, and issued ones. Invariant: never locked while anything waits.
 #[derive(Default)]
 struct Ids {
     next: u64,

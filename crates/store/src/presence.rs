@@ -13,8 +13,9 @@
 //! The memory comes from the system page by page. A page that is read before it is written is mapped twice, the second
 //! time with an interrupt for every core; so the set knows which parts were written, and does not look at the others.
 //!
-//! The set is coherent because the flush corrects it before it takes the frozen rows away from readers, and a reader
-//! asks the memtable first. It starts with full knowledge only where the base starts empty.
+//! Invariant: about a row that the memtable does not know, the set agrees with the base. The flush corrects the set
+//! before it takes the frozen rows away from readers, and a reader asks the memtable first. The set starts with full
+//! knowledge only where the base starts empty.
 
 use crate::memtable::TOGETHER_MAX;
 use smallvec::SmallVec;

@@ -38,7 +38,7 @@ impl Family {
     }
 }
 
-/// An incarnation of a database. Never used twice.
+/// An incarnation of a database. Invariant: no space is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u32);
 
@@ -49,7 +49,7 @@ pub struct Slot(pub u16);
 /// Slots of Redis Cluster.
 pub const SLOTS: usize = 16384;
 
-/// The identity of a value that does not fit its meta row. Never issued twice.
+/// The identity of a value that does not fit its meta row. Invariant: no id is issued twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 

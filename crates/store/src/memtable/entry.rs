@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// A row or its tombstone. Cheap to clone; a clone keeps the row as it was.
 ///
-/// The stamp lies beside the block's address, which a lookup has read anyway: a shared block never changes. The stamp
-/// takes the room that the length of the key leaves there.
+/// Invariant: a shared block never changes. So the stamp lies beside the block's address, which a lookup has read
+/// anyway, and takes the room that the length of the key leaves there.
 #[derive(Clone)]
 pub struct RowEntry {
     /// `record: u56 | slack: u8 | key | value | slack`: the last `slack` bytes are not used.

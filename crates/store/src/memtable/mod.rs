@@ -70,7 +70,7 @@ pub struct Shard {
     forgets: bool,
 }
 
-/// The rows of all shards, with exact accounting of the bytes of each generation.
+/// The rows of all shards. Invariant: the bytes of each generation are accounted exactly.
 pub struct Memtable {
     shards: Box<[Padded]>,
     active_bytes: AtomicU64,
