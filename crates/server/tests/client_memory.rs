@@ -4,8 +4,7 @@
 mod process;
 
 use process::{Client, Server, TempDir, request, wait_until};
-use socket2::{Domain, Socket, Type};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,17 +16,6 @@ fn start(more: &[&str]) -> (TempDir, Server) {
     let dir = TempDir::new();
     let server = Server::start(dir.path(), more);
     (dir, server)
-}
-
-/// A client whose socket takes little of what it does not read.
-fn deaf(server: &Server) -> Tcp {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
-    socket.set_recv_buffer_size(4096).expect("it can be set");
-    let address = SocketAddr::from(([127, 0, 0, 1], server.port));
-    socket.connect(&address.into()).expect("the server listens");
-    let socket = TcpStream::from(socket);
-    socket.set_read_timeout(Some(process::PATIENCE)).expect("a timeout can be set");
-    Client { socket }
 }
 
 /// Returns a field of a client's line in CLIENT LIST; `None` if the client is gone.
@@ -83,13 +71,13 @@ fn what_clients_take_is_counted_and_shown() {
     shows(&mut asker, &id, "argv-mem", 500_000);
     // Replies that are not read.
     asker.ask_words(&[b"SET", b"value", &vec![b'v'; 12_000]]);
-    let mut unread = deaf(&server);
+    let mut unread = server.deaf_client();
     let id = id_of(&mut unread);
     unread.send(&b"GET value\r\n".repeat(1000));
     wait_until("replies are waiting", || field(&mut asker, &id, "obl") > Some(100_000));
     assert!(field(&mut asker, &id, "tot-mem") > field(&mut asker, &id, "obl"));
     // Messages that are not read.
-    let mut subscriber = deaf(&server);
+    let mut subscriber = server.deaf_client();
     let id = id_of(&mut subscriber);
     subscriber.ask("SUBSCRIBE news");
     (0..10).for_each(|_| _ = asker.ask_words(&[b"PUBLISH", b"news", &name]));
@@ -203,7 +191,7 @@ fn a_message_is_held_once_for_all_who_do_not_read_it() {
     const MESSAGES: u8 = 7;
     let (_dir, server) = start(&[]);
     let mut publisher = server.client();
-    let mut deaf: Vec<Tcp> = (0..SUBSCRIBERS).map(|_| deaf(&server)).collect();
+    let mut deaf: Vec<Tcp> = (0..SUBSCRIBERS).map(|_| server.deaf_client()).collect();
     for (number, client) in deaf.iter_mut().enumerate() {
         if number % 3 == 0 {
             client.ask("HELLO 3");
@@ -241,7 +229,7 @@ fn a_message_is_held_once_for_all_who_do_not_read_it() {
 #[test]
 fn long_messages_follow_a_long_reply() {
     let (_dir, server) = start(&[]);
-    let (mut publisher, mut reader) = (server.client(), deaf(&server));
+    let (mut publisher, mut reader) = (server.client(), server.deaf_client());
     let value = vec![b'v'; 8_000_000];
     assert_eq!(publisher.ask_words(&[b"SET", b"k", &value]), "+OK\r\n");
     reader.ask("HELLO 3");
@@ -321,7 +309,7 @@ fn clients_that_read_their_replies_are_not_closed_by_the_default_bound() {
     };
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let mut client = deaf(&server);
+            let mut client = server.deaf_client();
             scope.spawn(move || {
                 // All at once, before anything is read.
                 let (request, bytes) = match number % 2 {
@@ -366,7 +354,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
         let mut kept: Vec<Tcp> = Vec::new();
         while !over.load(Ordering::Relaxed) {
             // A client that is closed is one of those that were to be.
-            let mut client = deaf(&server);
+            let mut client = server.deaf_client();
             let mut say = |bytes: &[u8]| std::io::Write::write_all(&mut client.socket, bytes).is_ok();
             match kind % 10 {
                 0 => _ = say(b"SUBSCRIBE news\r\n"),

@@ -314,3 +314,32 @@ fn a_client_that_waits_is_let_go_by_another() {
     assert_eq!(other.ask("CLIENT UNBLOCK -1"), ":0\r\n");
     server.stop();
 }
+
+/// A client that stops reading in the middle of a long reply keeps files of the base: it is closed when it has taken too
+/// long for it, although it asks for nothing any more.
+#[test]
+fn a_client_that_stops_reading_a_long_reply_is_closed() {
+    let dir = TempDir::new();
+    let log = dir.path().join("server.log");
+    let server = Server::start(dir.path(), &["--enable-debug-command", "yes", "--logfile", "server.log"]);
+    let mut asker = server.client();
+    let element = vec![b'e'; 5000];
+    for _ in 0..2000 {
+        assert!(asker.ask_words(&[b"RPUSH", b"list", &element]).starts_with(':'));
+    }
+    let (mut stops, mut idles) = (server.deaf_client(), server.client());
+    let id_of = |client: &mut Client<TcpStream>| client.ask("CLIENT ID")[1..].trim_end().to_owned();
+    let (stopped, idle) = (id_of(&mut stops), id_of(&mut idles));
+    let lists = |asker: &mut Client<TcpStream>, id: &str| asker.ask("CLIENT LIST").contains(&format!("id={id} "));
+    assert_eq!(idles.ask("LINDEX list 0").len(), 5009);
+    stops.send(b"LRANGE list 0 -1\r\n");
+    wait_until("the reply is half out", || stops.has_reply());
+    // Its view was opened while it might be as old as usual: nobody but the look at clients finds it.
+    assert_eq!(asker.ask("DEBUG SET-REPLY-AGE 0"), "+OK\r\n");
+    wait_until("it is closed", || !lists(&mut asker, &stopped));
+    assert!(lists(&mut asker, &idle), "a client without a reply under way stays");
+    assert_eq!(asker.info("evicted_clients"), "0");
+    let text = std::fs::read_to_string(log).expect("there is a log");
+    assert!(text.contains(&format!("client {stopped} is closed: it reads a long reply too slowly")), "{text}");
+    server.stop();
+}

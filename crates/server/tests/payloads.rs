@@ -6,7 +6,6 @@ mod process;
 use haypile_rdb::lzf::Compressor;
 use haypile_rdb::testing::sealed;
 use process::{Client, Server, TempDir, request};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// `maxmemory` of the servers of these tests.
@@ -17,27 +16,6 @@ const BUDGET_BYTES: u64 = 128 << 20;
 const ALLOWANCE_BYTES: u64 = 128 << 20;
 
 const BOUND_BYTES: u64 = BUDGET_BYTES + BUDGET_BYTES / 4 + ALLOWANCE_BYTES;
-
-/// Memory that the process occupies.
-fn resident_bytes(server: &Server) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).expect("it runs");
-    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
-    pages * 4096
-}
-
-/// Looks at the memory until `is_done`, while another client writes; returns the most memory, and the longest wait of
-/// the other client.
-fn watch(server: &Server, mut is_done: impl FnMut() -> bool) -> (u64, Duration) {
-    let (mut other, mut most, mut longest) = (server.client(), 0, Duration::ZERO);
-    while !is_done() {
-        let asked = Instant::now();
-        assert_eq!(other.ask("SET other 1"), "+OK\r\n");
-        longest = longest.max(asked.elapsed());
-        most = most.max(resident_bytes(server));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    (most, longest)
-}
 
 /// A string in the form of a file, compressed.
 fn compressed(text: &[u8]) -> Vec<u8> {
@@ -58,14 +36,6 @@ fn listpack(strings: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether a reply has come.
-fn has_reply(client: &Client<TcpStream>) -> bool {
-    client.socket.set_nonblocking(true).expect("it is a socket");
-    let has = matches!(client.socket.peek(&mut [0]), Ok(1));
-    client.socket.set_nonblocking(false).expect("it is a socket");
-    has
-}
-
 #[test]
 fn payloads_that_expand_take_no_more_memory_than_there_is() {
     const CLIENTS: usize = 16;
@@ -82,7 +52,7 @@ fn payloads_that_expand_take_no_more_memory_than_there_is() {
         for (n, client) in clients.iter_mut().enumerate() {
             client.send(&request(&[b"RESTORE", format!("k{n}").as_bytes(), b"0", &payload]));
         }
-        let (most, longest) = watch(&server, || clients.iter().all(has_reply));
+        let (most, longest) = server.watch_memory(|| clients.iter().all(Client::has_reply));
         println!("{CLIENTS} times {what}: {} MB, SET within {longest:?}", most >> 20);
         for (n, client) in clients.iter_mut().enumerate() {
             assert_eq!(client.reply(), "+OK\r\n");
@@ -125,7 +95,8 @@ fn payloads_that_nobody_reads_take_no_memory() {
         client.send(if n % 2 == 0 { b"DUMP string\r\n" } else { b"DUMP hash\r\n" });
     }
     let since = Instant::now();
-    let (most, longest) = watch(&server, || clients.iter().all(has_reply) && since.elapsed() > Duration::from_secs(3));
+    let (most, longest) =
+        server.watch_memory(|| clients.iter().all(Client::has_reply) && since.elapsed() > Duration::from_secs(3));
     println!("{CLIENTS} payloads of 160 MB unread: {} MB, SET within {longest:?}", most >> 20);
     assert!(most <= BOUND_BYTES, "{} MB", most >> 20);
     drop(clients);
@@ -180,5 +151,85 @@ fn long_payloads_come_and_go_inside_a_transaction() {
     assert!(client.ask("PTTL k").starts_with(":8"));
     // The part that was read is of the time before.
     assert_eq!(client.ask("STRLEN k"), format!(":{}\r\n", BYTES + 4));
+    server.stop();
+}
+
+/// A string of so many equal bytes in the form of a file: a byte, and copies of 264.
+fn repeated(copies: usize) -> (Vec<u8>, usize) {
+    let bytes = [&[0, b'e'][..], &[0xe0, 0xff, 0].repeat(copies)].concat();
+    let lengths = [bytes.len(), 1 + copies * 264].map(|length| (length as u32).to_be_bytes());
+    ([&[0xc3, 0x80][..], &lengths[0], &[0x80], &lengths[1], &bytes].concat(), 1 + copies * 264)
+}
+
+/// The payload of a list of one element.
+fn list_of(element: &[u8]) -> Vec<u8> {
+    sealed(&[&[1, 1][..], element].concat())
+}
+
+const REFUSED: &str = "-OOM the command would take more memory than 'maxmemory-clients' leaves\r\n";
+
+/// An element cannot be expanded piece by piece: it is refused where it would take more than commands may have at a
+/// time, and so are those for which others leave no room.
+#[test]
+fn elements_that_expand_take_no_more_memory_than_there_is() {
+    const CLIENTS: usize = 16;
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    // 150 MB each, of which none can be had; then 10 MB each, of which one can at a time.
+    for (copies, is_possible) in [(600_000, false), (40_000, true)] {
+        let (element, bytes) = repeated(copies);
+        let payload = list_of(&element);
+        let mut waiting: Vec<usize> = (0..CLIENTS).collect();
+        let mut most = 0;
+        while !waiting.is_empty() {
+            for n in &waiting {
+                let key = format!("{copies}:{n}");
+                clients[*n].send(&request(&[b"RESTORE", key.as_bytes(), b"0", &payload]));
+            }
+            most = most.max(server.watch_memory(|| waiting.iter().all(|n| clients[*n].has_reply())).0);
+            let before = waiting.len();
+            waiting.retain(|n| match &*clients[*n].reply() {
+                "+OK\r\n" => {
+                    assert!(is_possible);
+                    false
+                }
+                reply => {
+                    assert_eq!(reply, REFUSED);
+                    is_possible
+                }
+            });
+            assert!(waiting.len() < before, "nobody has got room");
+        }
+        println!("{CLIENTS} elements of {bytes} bytes: {} MB", most >> 20);
+        assert!(most <= BOUND_BYTES, "{bytes} bytes: {} MB", most >> 20);
+        let mut asker = server.client();
+        let there = (0..CLIENTS).filter(|n| asker.ask(&format!("LLEN {copies}:{n}")) == ":1\r\n").count();
+        assert_eq!(there, if is_possible { CLIENTS } else { 0 });
+    }
+    server.stop();
+}
+
+/// A payload of a long element holds its row and nothing else of its size, whether its client reads or not.
+#[test]
+fn elements_that_nobody_reads_take_their_row() {
+    const CLIENTS: usize = 16;
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &["--enable-debug-command", "yes"]);
+    let mut asker = server.client();
+    let (element, bytes) = repeated(40_000);
+    for n in 0..4 {
+        let key = format!("k{n}");
+        assert_eq!(asker.ask_words(&[b"RESTORE", key.as_bytes(), b"0", &list_of(&element)]), "+OK\r\n");
+    }
+    // From the base.
+    assert_eq!(asker.ask("DEBUG RELOAD"), "+OK\r\n");
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.deaf_client()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(format!("DUMP k{}\r\n", n % 4).as_bytes());
+    }
+    let (most, _) = server.watch_memory(|| clients.iter().all(Client::has_reply));
+    println!("{CLIENTS} payloads of an element of {bytes} bytes unread: {} MB", most >> 20);
+    assert!(most <= BOUND_BYTES, "{} MB", most >> 20);
     server.stop();
 }

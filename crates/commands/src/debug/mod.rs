@@ -21,6 +21,7 @@ use haypile_store::Txn;
 use haypile_types::key::{self, Type};
 use haypile_types::value;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 pub(crate) const COMMANDS: &[Command] = &[DEBUG];
 
@@ -243,6 +244,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: Session(accepted),
     },
     Subcommand {
+        name: "SET-REPLY-AGE",
+        arguments: 1..=1,
+        syntax: "<seconds>",
+        about: "How long a client may take to read one long reply, before it is closed.",
+        run: Server(set_reply_age),
+    },
+    Subcommand {
         name: "SET-SKIP-CHECKSUM-VALIDATION",
         arguments: 1..=1,
         syntax: "<0|1>",
@@ -353,6 +361,11 @@ fn replybuffer(_host: &mut dyn Host, args: Args) -> Result<Reply> {
 
 fn set_active_expire(_host: &mut dyn Host, args: Args) -> Result<Answer> {
     Ok(Answer::ok(Act::SetActiveExpire(leading_number(args.get(2)) != 0.0)))
+}
+
+fn set_reply_age(_host: &mut dyn Host, args: Args) -> Result<Answer> {
+    let age_ms = (leading_number(args.get(2)) * 1000.0) as u64;
+    Ok(Answer::ok(Act::SetReplyAge(Duration::from_millis(age_ms))))
 }
 
 fn sleep(_host: &mut dyn Host, args: Args) -> Result<Answer> {

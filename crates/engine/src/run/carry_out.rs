@@ -56,6 +56,11 @@ impl Engine {
                 self.statistics.monitor.reset(&names);
             }
             Act::SetActiveExpire(is_on) => self.active_expire.store(is_on, Ordering::Relaxed),
+            Act::SetReplyAge(age_max) => {
+                if let Some(store) = self.store() {
+                    store.set_view_age_max(age_max);
+                }
+            }
             Act::LogLine(text) => tracing::warn!("DEBUG LOG: {}", text.escape_ascii()),
             Act::Crash(why) => panic!("DEBUG {why}: as asked for"),
             Act::BeginBackup if is_block => self.schedule_backup(),

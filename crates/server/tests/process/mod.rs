@@ -2,8 +2,11 @@
 //! speak RESP by hand, so that the tests see what is on the wire.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,6 +106,17 @@ impl Server {
         Client { socket }
     }
 
+    /// A client whose socket takes little of what it does not read.
+    pub fn deaf_client(&self) -> Client<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
+        socket.set_recv_buffer_size(4096).expect("it can be set");
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        socket.connect(&address.into()).expect("the server listens");
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        Client { socket }
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -112,6 +126,20 @@ impl Server {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("it runs");
         let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
         pages * 4096
+    }
+
+    /// Looks at the memory until `is_done`, while another client writes; returns the most memory, and the longest wait of
+    /// the other client.
+    pub fn watch_memory(&self, mut is_done: impl FnMut() -> bool) -> (u64, Duration) {
+        let (mut other, mut most, mut longest) = (self.client(), 0, Duration::ZERO);
+        while !is_done() {
+            let asked = Instant::now();
+            assert_eq!(other.ask("SET other 1"), "+OK\r\n");
+            longest = longest.max(asked.elapsed());
+            most = most.max(self.resident_bytes());
+            std::thread::sleep(POLL);
+        }
+        (most, longest)
     }
 
     pub fn signal(&self, name: &str) {
@@ -206,6 +234,27 @@ impl<S: Read + Write> Client<S> {
             b'%' => (0..2 * count).try_for_each(|_| self.read_reply(bytes)),
             _ => Ok(()),
         }
+    }
+
+    /// The next line; empty where the connection has ended.
+    pub fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") && matches!(self.socket.read(&mut byte), Ok(1)) {
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line).into_owned()
+    }
+
+    /// Whether a reply has come, or the end of the connection.
+    pub fn has_reply(&self) -> bool
+    where
+        S: AsFd,
+    {
+        let socket = SockRef::from(&self.socket);
+        socket.set_nonblocking(true).expect("it is a socket");
+        let peeked = socket.peek(&mut [MaybeUninit::uninit()]);
+        socket.set_nonblocking(false).expect("it is a socket");
+        !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Everything until the server closes.

@@ -7,6 +7,7 @@ use super::pubsub::{Audience, Channels};
 use super::storage::Reload;
 use haypile_resp::Reply;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A change of the client's session or of the server.
 ///
@@ -40,6 +41,8 @@ pub enum Act {
     ResetLatency(Vec<Vec<u8>>),
     /// Sets whether expired keys are removed although no command asks for them.
     SetActiveExpire(bool),
+    /// Sets how long a client may take to read one long reply before the server closes it.
+    SetReplyAge(Duration),
     /// Writes a line to the server's log.
     LogLine(Vec<u8>),
     /// Ends the process as a bug would.
