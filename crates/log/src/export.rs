@@ -74,9 +74,8 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        if let Some(at) = state.holds.iter().position(|held| *held == self.after) {
-            state.holds.swap_remove(at);
-        }
+        let at = state.holds.iter().position(|held| *held == self.after);
+        state.holds.swap_remove(at.expect("a hold is there until it is let go of"));
     }
 }
 

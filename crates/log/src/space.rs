@@ -116,6 +116,8 @@ impl Shared {
     }
 
     /// Removes segments that hold nothing above `applied` and that retention does not ask for.
+    ///
+    /// Invariant: a segment that goes has no record above the applied index or above a hold.
     pub(crate) fn purge(&self, applied: Index) {
         let now_ms = (self.options.now_ms)();
         let gone: Vec<Arc<Segment>> = {
@@ -142,7 +144,13 @@ impl Shared {
                 bytes -= oldest.bytes;
                 gone += 1;
             }
-            state.segments.drain(..gone).map(|held| held.segment).collect()
+            let gone: Vec<Held> = state.segments.drain(..gone).collect();
+            for held in &gone {
+                assert!(held.last <= applied, "what the base lacks stays in the log: {applied}, {held:?}");
+                let wanted = state.holds.iter().all(|hold| held.last <= *hold);
+                assert!(wanted, "what is held stays in the log: {:?}, {held:?}", state.holds);
+            }
+            gone.into_iter().map(|held| held.segment).collect()
         };
         for segment in &gone {
             // A file that cannot be removed now is found and purged after the next open.
