@@ -92,7 +92,7 @@ impl Txn<'_> {
         }
         let body = self.overlay.body_bytes();
         if body.is_empty() {
-            return Ok(Committed { index: None, gate: self.gate });
+            return Ok(Committed { index: None, gate: self.gate.get() });
         }
         let store = self.store;
         let proposal = match store.propose(body, self.call.now_ms, self.call.mode) {
@@ -111,8 +111,9 @@ impl Txn<'_> {
         };
         store.after_commit();
         self.committed = true;
-        self.gate = self.gate.max(index);
-        Ok(Committed { index: Some(index), gate: self.gate })
+        debug_assert!(self.gate.get() <= index, "a record comes after all that its transaction has read");
+        self.gate.rise(index);
+        Ok(Committed { index: Some(index), gate: self.gate.get() })
     }
 
     /// Returns whether the transaction has taken effect.

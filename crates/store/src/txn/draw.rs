@@ -42,7 +42,7 @@ impl Txn<'_> {
         for _ in 0..ATTEMPTS {
             let Some(row) = elements.at_place(random()) else { continue };
             let Some(value) = row.value().filter(|_| from <= row.row() && row.row() < until) else { continue };
-            self.gate = self.gate.max(row.index());
+            self.gate.rise(row.index());
             take(row.row(), value);
             return Ok(true);
         }

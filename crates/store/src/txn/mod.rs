@@ -9,6 +9,7 @@
 pub(crate) mod accesses;
 pub(crate) mod commit;
 mod draw;
+mod gate;
 pub(crate) mod merge;
 mod next;
 mod notes;
@@ -31,6 +32,7 @@ use crate::row::{self, Key, ObjectId, RowKey, Space};
 use crate::stop::{Mode, Stop};
 use crate::store::Store;
 use crate::txn::accesses::OwnAccesses;
+use crate::txn::gate::Gate;
 use crate::txn::own::{Overlay, OverlayMark};
 use crate::value::Value;
 use haypile_log::Index;
@@ -137,7 +139,7 @@ pub struct Txn<'s> {
     /// Whether the transaction's own writes are committed.
     pub(crate) committed: bool,
     /// The newest record whose effects were read.
-    pub(crate) gate: Index,
+    gate: Gate,
     /// Databases whose space this transaction changes, and the space that comes after the ones it took.
     pub(crate) moved: Vec<(u32, Space)>,
     pub(crate) next_space: Option<Space>,
@@ -217,7 +219,7 @@ impl<'s> Txn<'s> {
             undone: Vec::new(),
             committed: false,
             // A record also says which space a database is.
-            gate: store.databases.exchanged_at(),
+            gate: Gate::new(store.databases.exchanged_at()),
             moved: Vec::new(),
             next_space: None,
             lapsed: Vec::new(),
@@ -385,7 +387,7 @@ impl<'s> Txn<'s> {
 
     /// Returns the newest record whose effects this transaction has read.
     pub fn gate(&self) -> Index {
-        self.gate
+        self.gate.get()
     }
 
     /// Returns the keys whose meta rows the transaction wrote, some perhaps twice.

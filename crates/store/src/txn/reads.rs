@@ -111,11 +111,11 @@ impl Txn<'_> {
         }
         match self.store.memtable.meta(key, if USED { &self.touch } else { &Touch::Nothing }) {
             Found::Row(value, index) => {
-                self.gate = self.gate.max(index);
+                self.gate.rise(index);
                 Ok((Some(value), FoundIn::Memtable(index)))
             }
             Found::Deleted(index) => {
-                self.gate = self.gate.max(index);
+                self.gate.rise(index);
                 Ok((None, FoundIn::Memtable(index)))
             }
             Found::Unknown => {
@@ -143,7 +143,7 @@ impl Txn<'_> {
         let latch = self.store.memtable.latch_of(key);
         if let Some(entry) = latch.find(key) {
             entry.stamp().touch(&self.touch);
-            self.gate = self.gate.max(entry.index());
+            self.gate.rise(entry.index());
             return Ok(match entry.value() {
                 None => Presence::Absent,
                 Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
@@ -203,11 +203,11 @@ impl Txn<'_> {
         }
         match self.store.memtable.row(row) {
             Found::Row(value, index) => {
-                self.gate = self.gate.max(index);
+                self.gate.rise(index);
                 Ok(Some(value))
             }
             Found::Deleted(index) => {
-                self.gate = self.gate.max(index);
+                self.gate.rise(index);
                 Ok(None)
             }
             Found::Unknown if self.store.element_below(row) == Some(false) => Ok(None),

@@ -72,7 +72,7 @@ impl Txn<'_> {
             }
             let mut layer = Layer::new();
             let newest = self.store.memtable_keys(space, from, want, &mut layer, &mut end);
-            self.gate = self.gate.max(newest);
+            self.gate.rise(newest);
             let end_row = end.map(|end| row::meta_position(space, end.slot, end.hash));
             layer.extend(self.own_range(&start, end_row.as_deref().unwrap_or(until)));
             if self.store.epoch() != epoch {

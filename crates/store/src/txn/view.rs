@@ -69,7 +69,7 @@ impl Txn<'_> {
                 None => self.store.gather_any(from, until, direction, epoch),
             };
             if let Some((rows, newest)) = gathered {
-                self.gate = self.gate.max(newest);
+                self.gate.rise(newest);
                 break (self.with_own(rows, from, until, direction), base);
             }
         };

@@ -115,7 +115,7 @@ impl Txn<'_> {
             let sources = generations.map(|table| Source::new(table, &range, direction, want));
             let (after, newest) = self.visit_step(&mut own, sources, rest, direction, visit);
             drop(latch);
-            self.gate = self.gate.max(newest);
+            self.gate.rise(newest);
             match (after, direction) {
                 (None, _) => return Ok(()),
                 (Some(mut last), Direction::Forward) => {
@@ -293,7 +293,7 @@ impl Txn<'_> {
             Found::Deleted(index) => (RowPresence::Absent, index),
             Found::Unknown => return self.base_row_presence(row),
         };
-        self.gate = self.gate.max(index);
+        self.gate.rise(index);
         Ok(presence)
     }
 
@@ -326,7 +326,7 @@ impl Txn<'_> {
             let (mut rows, mut bound) = self.base_rows(from, until, direction, want)?;
             let mut layer = Layer::new();
             let newest = self.store.memtable_rows(from, until, direction, want, &mut layer, &mut bound);
-            self.gate = self.gate.max(newest);
+            self.gate.rise(newest);
             let (own_from, own_until) = match (&bound, direction) {
                 (Some(bound), Direction::Forward) => (from, &bound[..]),
                 (Some(bound), Direction::Backward) => (&bound[..], until),

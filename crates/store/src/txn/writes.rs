@@ -150,7 +150,7 @@ impl Txn<'_> {
         // there is no room.
         let last = self.store.log.last();
         if last.0 > self.store.opened_at.load(Ordering::Relaxed) {
-            self.gate = self.gate.max(last);
+            self.gate.rise(last);
         }
         sum
     }
