@@ -200,7 +200,8 @@ impl Databases {
 
     /// Forgets a dead space of which nothing is left.
     pub fn forget_dead(&self, space: Space) {
-        self.dead.write().remove(&space);
+        let was_dead = self.dead.write().remove(&space);
+        assert!(was_dead && self.database_of(space).is_none(), "a space that is forgotten was dead: {space:?}");
     }
 
     /// Returns all live spaces with their counters: for a freeze, under all latches.
@@ -263,6 +264,23 @@ mod tests {
             (databases.is_dead(Space(7)), databases.is_dead(Space(9)), databases.dead_count()),
             (false, true, 2)
         );
+    }
+
+    #[test]
+    #[should_panic(expected = "a space that is forgotten was dead")]
+    fn a_space_is_forgotten_once() {
+        let databases = Databases::new(4);
+        databases.on_system_row(&dead_row(Space(7)), Some(&[]), Index(1));
+        databases.forget_dead(Space(7));
+        databases.forget_dead(Space(7));
+    }
+
+    #[test]
+    #[should_panic(expected = "a space that is forgotten was dead")]
+    fn the_space_of_a_database_is_not_forgotten() {
+        let databases = Databases::new(4);
+        databases.on_system_row(&dead_row(Space(3)), Some(&[]), Index(1));
+        databases.forget_dead(Space(3));
     }
 
     #[test]
