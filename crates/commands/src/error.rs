@@ -5,7 +5,7 @@
 //! again.
 
 use haypile_resp::Reply;
-use haypile_store::Stop;
+use haypile_store::{Refusal, Stop};
 use std::borrow::Cow;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -99,7 +99,21 @@ fn stop_reply(stop: Stop) -> Reply {
         // Never sent: the engine runs the command again where it may wait.
         Stop::WouldBlock | Stop::Long | Stop::NeedsLocks => Reply::error("ERR the command has to wait for others"),
         Stop::TooLarge => Reply::error("ERR the command changes more than txn-bytes-max allows"),
-        Stop::Refused(text) | Stop::Failed(text) => Reply::error(text),
+        Stop::Refused(why) => Reply::error(refusal(&why)),
+        Stop::Failed(why) => Reply::error(format!("ERR {why}")),
+    }
+}
+
+/// Returns the error of a write, or of another command, that the store refuses.
+pub fn refusal(why: &Refusal) -> String {
+    match why {
+        Refusal::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
+        Refusal::NoRoom => "OOM the command would take more memory than 'maxmemory-clients' leaves".to_owned(),
+        // Nobody is left to read it: the connections are closed by then.
+        Refusal::Stopping => "ERR the server is stopping".to_owned(),
+        Refusal::SpoolFull(why) => format!("MISCONF Haypile cannot sort or collect that much: {why}."),
+        _ if why.deletions_go_on() => format!("MISCONF Haypile cannot write: {why}. Reads and deletions go on."),
+        _ => format!("MISCONF Haypile cannot write: {why}. Reads go on."),
     }
 }
 
@@ -125,5 +139,44 @@ impl From<haypile_types::Error> for Error {
             Cause::NotHyperLogLog => Self::text("WRONGTYPE Key is not a valid HyperLogLog string value."),
             Cause::CorruptHyperLogLog => Self::text("INVALIDOBJ Corrupted HLL object detected"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients get each refusal in these words: tools look for the codes, people read the rest.
+    #[test]
+    fn refusals_are_worded_with_their_codes() {
+        let says = |why: Refusal, text: &str| assert_eq!(refusal(&why), text);
+        let short = |free| Refusal::DiskShort { free, least: 7, unflushed: 3 };
+        says(
+            short(6),
+            "MISCONF Haypile cannot write: the disk has 6 bytes left, less than disk-free-min. Reads and deletions go on.",
+        );
+        says(
+            short(8),
+            "MISCONF Haypile cannot write: the disk has 8 bytes left, 3 of which are for a flush, disk-free-min is 7. Reads \
+             and deletions go on.",
+        );
+        let failed = |deletions_go_on| Refusal::FlushFailed { why: "no luck".to_owned(), deletions_go_on };
+        says(failed(true), "MISCONF Haypile cannot write: no luck. Reads and deletions go on.");
+        says(failed(false), "MISCONF Haypile cannot write: no luck. Reads go on.");
+        says(Refusal::FlushBehind, "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.");
+        says(Refusal::LogFailed("it is full".to_owned()), "MISCONF Haypile cannot write: it is full. Reads go on.");
+        says(
+            Refusal::FilesMissing("/log/1.log was removed".to_owned()),
+            "MISCONF Haypile cannot write: /log/1.log was removed. Reads go on.",
+        );
+        says(
+            Refusal::SpoolFull("it is full".to_owned()),
+            "MISCONF Haypile cannot sort or collect that much: it is full.",
+        );
+        says(Refusal::OutOfMemory, "OOM command not allowed when used memory > 'maxmemory'.");
+        says(Refusal::NoRoom, "OOM the command would take more memory than 'maxmemory-clients' leaves");
+        says(Refusal::Stopping, "ERR the server is stopping");
+        let failed = stop_reply(Stop::Failed("it is damaged".to_owned()));
+        assert!(matches!(failed, Reply::Error(text) if text == "ERR it is damaged"));
     }
 }

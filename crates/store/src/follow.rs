@@ -68,7 +68,7 @@ impl Store {
             )));
         }
         self.wait_for_room().map_err(|stop| match stop {
-            Stop::Refused(why) => FollowError::Refused(why),
+            Stop::Refused(why) => FollowError::Refused(why.to_string()),
             other => FollowError::Refused(format!("{other:?}")),
         })?;
         let mut effects = Vec::new();

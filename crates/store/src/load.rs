@@ -76,7 +76,7 @@ impl Load<'_> {
                 && let Err(error) = self.store.has_room(self.rows.bytes()).and_then(|()| self.rows.spill())
             {
                 self.failed = Some(error.clone());
-                return Err(Stop::Failed(format!("ERR {error}")));
+                return Err(Stop::Failed(error.to_string()));
             }
         }
         for &(space, counter, delta) in &txn.counts {

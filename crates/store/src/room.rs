@@ -4,6 +4,7 @@
 //! The store knows nothing of clients. It hands on the question, and gives back the room when the command has ended:
 //! from then on the reply is counted where it waits to be sent.
 
+use crate::refusal::Refusal;
 use crate::stop::Stop;
 use std::sync::Arc;
 
@@ -39,14 +40,12 @@ impl Taken {
         let Some(room) = self.room.as_ref().filter(|_| bytes > self.bytes) else { return Ok(()) };
         let more = (bytes - self.bytes).next_multiple_of(STEP_BYTES);
         if !room.take(more, self.bytes + more) {
-            return Err(Stop::Refused(NO_ROOM.into()));
+            return Err(Stop::Refused(Refusal::NoRoom));
         }
         self.bytes += more;
         Ok(())
     }
 }
-
-const NO_ROOM: &str = "OOM the command would take more memory than 'maxmemory-clients' leaves";
 
 impl Drop for Taken {
     fn drop(&mut self) {

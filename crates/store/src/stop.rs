@@ -1,6 +1,7 @@
 //! The place where a command runs, and the reason why it cannot go on there.
 
 use crate::base::BaseError;
+use crate::refusal::Refusal;
 
 /// The reason why a transaction cannot go on. The transaction is dropped; nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +14,9 @@ pub enum Stop {
     NeedsLocks,
     /// The command changes more than `txn-bytes-max` at once.
     TooLarge,
-    /// The store takes no writes now; the text of the error reply.
-    Refused(String),
-    /// The disk failed or holds damaged bytes; the text of the error reply.
+    /// The store takes no writes now, or the command may not go on.
+    Refused(Refusal),
+    /// The disk failed or holds damaged bytes; says which.
     Failed(String),
 }
 
@@ -36,5 +37,5 @@ pub enum Mode {
 
 /// Returns the stop for an error of the base.
 pub(crate) fn failed(error: &BaseError) -> Stop {
-    Stop::Failed(format!("ERR storage error: {error}"))
+    Stop::Failed(format!("storage error: {error}"))
 }

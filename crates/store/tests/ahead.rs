@@ -4,7 +4,7 @@
 mod machine;
 
 use haypile_store::base::{Base, Direction, Step, Tier};
-use haypile_store::{Counter, Key, MemoryBase, ObjectId, Slot, Space, Stop, Txn, row};
+use haypile_store::{Counter, Key, MemoryBase, ObjectId, Refusal, Slot, Space, Stop, Txn, row};
 use machine::{Machine, usual};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ fn a_write_ahead_that_is_refused_leaves_nothing() {
         }
         assert!(n < 100_000, "the disk is full");
     };
-    assert!(matches!(&refused, Stop::Refused(why) if why.starts_with("MISCONF ")), "{refused:?}");
+    assert!(matches!(&refused, Stop::Refused(Refusal::DiskShort { .. })), "{refused:?}");
     drop(txn);
     FREE.store(u64::MAX, Ordering::Relaxed);
     wait_for(&machine, 0);

@@ -6,7 +6,7 @@ use haypile_log::testing::{FaultFiles, ForgetfulFiles};
 use haypile_log::{DirectoryId, EndFile, Files};
 use haypile_store::base::BaseError;
 use haypile_store::testing::{FaultBase, options};
-use haypile_store::{MemoryBase, OpenError, Store, StoreOptions, WritePressure};
+use haypile_store::{MemoryBase, OpenError, Refusal, Store, StoreOptions, WritePressure};
 use machine::{Machine, usual};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn stopped(store: &Store) -> Option<String> {
+fn stopped(store: &Store) -> Option<Refusal> {
     match store.pressure() {
         WritePressure::Stop(why) => Some(why),
         _ => None,
@@ -137,7 +137,7 @@ fn while_a_file_of_the_base_is_missing_nothing_is_written() {
     machine.base.set_missing(Some(BaseError::Failed("/base/CURRENT was removed".into())));
     wait_until("writes are refused", || stopped(&machine.store).is_some());
     let why = stopped(&machine.store).expect("it stays so");
-    assert_eq!(why, "MISCONF Haypile cannot write: /base/CURRENT was removed. Reads go on.");
+    assert_eq!(why, Refusal::FilesMissing("/base/CURRENT was removed".into()));
     assert!(machine.get("k").is_some());
     machine.base.set_missing(None);
     wait_until("writes go on", || stopped(&machine.store).is_none());
@@ -159,7 +159,8 @@ fn segments_that_go_while_it_runs_are_missed_and_made_up_for_by_a_flush() {
     }
     wait_until("writes are refused", || stopped(&machine.store).is_some());
     let why = stopped(&machine.store).expect("until the flush ends");
-    assert!(why.contains(".log was removed while the server runs. Reads go on.") && why.contains("/log/000"), "{why}");
+    let Refusal::FilesMissing(why) = why else { panic!("{why:?}") };
+    assert!(why.contains(".log was removed while the server runs") && why.contains("/log/000"), "{why}");
     assert!(machine.put("refused", b"x").is_err(), "the log takes nothing");
     machine.base.hold_ingests(false);
     // The base has all of it then, and the log a new segment.

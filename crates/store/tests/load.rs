@@ -180,7 +180,7 @@ fn room_is_left_on_the_disk() {
         failed = failed.or(loading.take(&mut txn).err());
     }
     let Some(Stop::Failed(why)) = failed else { panic!("{failed:?}") };
-    assert!(why.starts_with("ERR the disk is full: it has 12048 bytes left, too few for "), "{why}");
+    assert!(why.starts_with("the disk is full: it has 12048 bytes left, too few for "), "{why}");
     FREE.store(u64::MAX, Ordering::Relaxed);
     assert!(loading.finish(|_, _| ()).is_err(), "a part of it is missing");
     // The disk also comes to its end while the load goes into the base.

@@ -8,8 +8,8 @@ use haypile_log::{Durability, Index};
 use haypile_store::base::BaseError;
 use haypile_store::testing::options;
 use haypile_store::{
-    Counter, Direction, MemoryBase, Mode, ObjectId, PLAIN_STRING, Presence, ScanPosition, Space, Stop, Store, Txn,
-    TxnBuffers, row,
+    Counter, Direction, MemoryBase, Mode, ObjectId, PLAIN_STRING, Presence, Refusal, ScanPosition, Space, Stop, Store,
+    Txn, TxnBuffers, row,
 };
 use machine::{Machine, call, usual};
 use std::path::Path;
@@ -147,7 +147,7 @@ fn a_stop_ends_commands_that_may_read_the_disk_and_no_others() {
     half_done.put_row(&element(5), &[b"value"]).expect("small");
 
     machine.store.stop_commands();
-    let stopped = Stop::Refused("ERR the server is stopping".into());
+    let stopped = Stop::Refused(Refusal::Stopping);
     assert_eq!(half_done.commit().map(|_| ()), Err(stopped.clone()), "what else it would have done was ended");
     assert_eq!(visit(&mut begin(Mode::Disk)), Err(stopped.clone()));
     assert_eq!(begin(Mode::Disk).row(&element(1)), Err(stopped), "a row of the base");

@@ -3,7 +3,7 @@
 mod machine;
 
 use haypile_store::testing::{TestStore, memory_store, options};
-use haypile_store::{Direction, DiskFree, MemoryBase, Spool, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Direction, DiskFree, MemoryBase, Refusal, Spool, Stop, Store, Txn, TxnBuffers};
 use machine::call;
 use std::path::Path;
 use std::sync::Arc;
@@ -113,8 +113,8 @@ fn a_disk_without_room_refuses_and_loses_nothing() {
     put_all(&mut spool, &txn, 0..10_000).expect("there is room for a run");
     free.store(8 << 20, Ordering::Relaxed);
     let why = put_all(&mut spool, &txn, 0..MANY).expect_err("there is no room");
-    let Stop::Refused(text) = &why else { panic!("{why:?}") };
-    assert!(text.starts_with("MISCONF Haypile cannot sort or collect that much: the disk is full: it has "), "{text}");
+    let Stop::Refused(Refusal::SpoolFull(why)) = &why else { panic!("{why:?}") };
+    assert!(why.starts_with("the disk is full: it has "), "{why}");
     drop(spool);
     let mut spool = txn.spool(Direction::Forward).expect("it is on the pool");
     put_all(&mut spool, &txn, 0..1000).expect("it is all in memory");

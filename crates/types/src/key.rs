@@ -292,7 +292,7 @@ impl Entry {
 /// Returns the error for a row that does not parse: damage, or a format that is newer than this program.
 pub(crate) fn damaged(what: &str, bytes: &[u8]) -> crate::Error {
     let start = &bytes[..bytes.len().min(16)];
-    Stop::Failed(format!("ERR {what} is damaged or of a newer format: it begins {:02x?}", start)).into()
+    Stop::Failed(format!("{what} is damaged or of a newer format: it begins {:02x?}", start)).into()
 }
 
 /// Returns the key as readers see it: one whose deadline has passed is absent. Counts a reader.

@@ -14,7 +14,7 @@ const ITEM_BYTES: usize = 64;
 
 /// The error of a view or a spool that cannot be read on.
 pub(crate) fn failed(why: String) -> Error {
-    Error::Stop(Stop::Failed(format!("ERR {why}")))
+    Error::Stop(Stop::Failed(why))
 }
 
 pub(crate) struct Item {

@@ -197,7 +197,7 @@ fn failed(why: String) -> Error {
 pub(crate) fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::FileTooLarge => Error::text("ERR the payload would be longer than proto-max-bulk-len"),
-        _ => Error::Stop(Stop::Failed(format!("ERR {error}"))),
+        _ => Error::Stop(Stop::Failed(error.to_string())),
     }
 }
 

@@ -347,7 +347,7 @@ pub(crate) fn scored_stream(txn: &mut Txn, zset: &Zset, stretch: Stretch, count:
             skip -= 1;
             return Ok(0);
         }
-        let (member, score) = zset::element_of(row, value).ok_or("ERR an element of a sorted set is damaged")?;
+        let (member, score) = zset::element_of(row, value).ok_or("an element of a sorted set is damaged")?;
         if nesting.nests(protocol) {
             write::array_len(out, 2);
         }

@@ -15,6 +15,7 @@ use crate::run::engine::Engine;
 use crate::run::host::Desk;
 use crate::run::short::{Once, Try};
 use crate::run::worker::{Next, Turn, Workbench};
+use haypile_commands::error::refusal;
 use haypile_commands::{Args, Body, Entry, Error, Flag, call_host};
 use haypile_log::Index;
 use haypile_resp::{self as resp, Reply};
@@ -205,7 +206,7 @@ impl Workbench {
             (Body::Migrate(parse), Some(store)) => {
                 let refused = match (parse(Args::from(args)), pressure(store, false)) {
                     (Err(error), _) => error.into_reply(),
-                    (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(why),
+                    (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(refusal(&why)),
                     (Ok(migration), _) => return Err(Hindrance::Remote(migration.timeout)),
                 };
                 Ok(self.reply(engine, session, refused, Index(0), out))

@@ -408,7 +408,7 @@ impl<'a> Exchange<'a> {
                 match Stamp::of(&mut parcel) {
                     Ok(stamp) if stamp == sent.stamp => all.push(name),
                     Ok(_) => is_same = false,
-                    Err(why) => return Err(Error::Stop(Stop::Failed(format!("ERR {why}")))),
+                    Err(why) => return Err(Error::Stop(Stop::Failed(why.to_string()))),
                 }
             }
             let place = exchange.place();

@@ -11,6 +11,7 @@ use crate::run::execute::{Hindrance, pressure};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::Place;
 use crate::run::worker::{Next, Workbench};
+use haypile_commands::error::refusal;
 use haypile_commands::table::{TxnFn, WaitFn};
 use haypile_commands::{Access, Args, Entry, Error, Flag, Tried};
 use haypile_log::Index;
@@ -230,6 +231,6 @@ fn keeps<const WRITES: bool>(
             Some(wait) => return Err(Hindrance::Slow(wait)),
             None => Ok(Keeps::Effects),
         },
-        WritePressure::Stop(why) => Err(why),
+        WritePressure::Stop(why) => Err(refusal(&why)),
     })
 }

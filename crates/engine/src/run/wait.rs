@@ -18,6 +18,7 @@ use crate::run::serving::Place;
 use crate::run::together::Together;
 use crate::run::work::{Needs, Ran};
 use crate::run::worker::{Next, Workbench};
+use haypile_commands::error::refusal;
 use haypile_log::Index;
 use haypile_resp::{Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Stop, Store, WritePressure};
@@ -237,7 +238,9 @@ impl Workbench {
                     }
                 }
                 WritePressure::Slow(_) | WritePressure::Go => {}
-                WritePressure::Stop(why) => return Err(self.give_up(engine, session, &pending.work, why, out)),
+                WritePressure::Stop(why) => {
+                    return Err(self.give_up(engine, session, &pending.work, refusal(&why), out));
+                }
             }
         }
         Ok(pending)

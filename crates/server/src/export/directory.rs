@@ -150,7 +150,8 @@ impl From<haypile_commands::Error> for Failed {
 
 fn text(stop: Stop) -> String {
     match stop {
-        Stop::Failed(why) | Stop::Refused(why) => why.strip_prefix("ERR ").unwrap_or(&why).to_owned(),
+        Stop::Failed(why) => why,
+        Stop::Refused(why) => why.to_string(),
         stop => unreachable!("nobody else has the store, and it may wait for the disk: {stop:?}"),
     }
 }

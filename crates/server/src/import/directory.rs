@@ -410,10 +410,8 @@ fn stop_of(error: haypile_types::Error) -> Stop {
 /// Returns the reason why the store does not take a key, for people.
 fn refused(stop: Stop) -> Ended {
     Ended::Refused(match stop {
-        Stop::Refused(why) | Stop::Failed(why) => {
-            let why = why.strip_prefix("MISCONF ").or_else(|| why.strip_prefix("ERR ")).unwrap_or(&why);
-            why.strip_suffix(" Reads go on.").unwrap_or(why).to_owned()
-        }
+        Stop::Refused(why) => format!("Haypile cannot write: {why}."),
+        Stop::Failed(why) => why,
         Stop::TooLarge => "A key changes more at once than `txn-bytes-max` allows.".into(),
         stop => unreachable!("nobody else has the store, and it may wait for the disk: {stop:?}"),
     })

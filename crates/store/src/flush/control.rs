@@ -1,6 +1,7 @@
 //! The control of the flush, by which its thread and the others talk: bounds, requests, the result of the last flush,
 //! and the reason why there are no writes.
 
+use crate::refusal::Refusal;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,23 +18,6 @@ const QUIET_AFTER: Duration = Duration::from_secs(10);
 
 /// The time between two flushes that make room.
 const ROOM_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The reason why there are no writes now.
-pub(super) struct Stopped {
-    why: String,
-    /// Whether writes that only make room go on.
-    shrinking_goes_on: bool,
-}
-
-impl Stopped {
-    pub fn wholly(reason: &str) -> Stopped {
-        Stopped { why: format!("MISCONF Haypile cannot write: {reason}. Reads go on."), shrinking_goes_on: false }
-    }
-
-    pub fn but_for_deletions(why: String) -> Stopped {
-        Stopped { why, shrinking_goes_on: true }
-    }
-}
 
 /// The control of the flush thread.
 pub struct FlushControl {
@@ -93,7 +77,7 @@ struct State {
     /// The error of the last flush, if it failed.
     failure: Option<String>,
     /// The reason why the store takes no writes.
-    stopped: Option<Stopped>,
+    stopped: Option<Refusal>,
 }
 
 impl FlushControl {
@@ -161,22 +145,22 @@ impl FlushControl {
 
     /// Returns the reason why there are no writes now; with `shrinks`, why there are not even those that cannot make
     /// the data larger.
-    pub fn stopped(&self, shrinks: bool) -> Option<String> {
+    pub fn stopped(&self, shrinks: bool) -> Option<Refusal> {
         if !self.is_stopped.load(Ordering::Relaxed) {
             return None;
         }
         let state = self.state.lock();
         let stopped = state.stopped.as_ref()?;
-        if shrinks && stopped.shrinking_goes_on {
+        if shrinks && stopped.deletions_go_on() {
             self.shrunk.store(true, Ordering::Relaxed);
             return None;
         }
-        Some(stopped.why.clone())
+        Some(stopped.clone())
     }
 
     /// Stops all writes, until the next look at the disk finds no reason any more.
-    pub(crate) fn stop_for(&self, reason: &str) {
-        self.set_stopped(Some(Stopped::wholly(reason)));
+    pub(crate) fn stop_for(&self, why: Refusal) {
+        self.set_stopped(Some(why));
     }
 
     /// Requests that everything up to now is brought into the base, without waiting for it.
@@ -213,13 +197,13 @@ impl FlushControl {
         self.frozen_at.lock().is_some_and(|frozen| frozen.elapsed() < QUIET_AFTER)
     }
 
-    pub(super) fn set_stopped(&self, stopped: Option<Stopped>) {
+    pub(super) fn set_stopped(&self, stopped: Option<Refusal>) {
         let mut state = self.state.lock();
         // Texts are not compared: they tell how much room there is, which changes all the time.
-        let kind = |stopped: &Option<Stopped>| stopped.as_ref().map(|stopped| stopped.shrinking_goes_on);
+        let kind = |stopped: &Option<Refusal>| stopped.as_ref().map(Refusal::deletions_go_on);
         if kind(&state.stopped) != kind(&stopped) {
             match &stopped {
-                Some(stopped) => tracing::error!("{}", stopped.why),
+                Some(why) => tracing::error!("Haypile cannot write: {why}"),
                 None => tracing::info!("writes go on"),
             }
         }

@@ -1,8 +1,8 @@
 //! The room on the disk, and whether writes go on: they stop while the flush of the memtable would find no room, and go
 //! on by themselves.
 
-use super::control::Stopped;
 use crate::base::BaseError;
+use crate::refusal::Refusal;
 use crate::store::Store;
 
 impl Store {
@@ -30,14 +30,11 @@ impl Store {
         self.flush.on_disk(free, self.memtable.active_bytes().saturating_add(more));
     }
 
-    /// Returns the error reply of writes that the disk has no room for.
-    pub(crate) fn short_of_disk(&self) -> String {
-        let free = self.flush.disk_free_bytes();
-        let unflushed = match self.flush.disk_free_min_bytes() {
-            least if free < least => "less than disk-free-min".into(),
-            least => format!("{} of which are for a flush, disk-free-min is {least}", self.disk_demand() - least),
-        };
-        format!("MISCONF Haypile cannot write: the disk has {free} bytes left, {unflushed}. Reads and deletions go on.")
+    /// Returns the refusal of writes that the disk has no room for.
+    pub(crate) fn short_of_disk(&self) -> Refusal {
+        let least = self.flush.disk_free_min_bytes();
+        let unflushed = self.disk_demand().saturating_sub(least);
+        Refusal::DiskShort { free: self.flush.disk_free_bytes(), least, unflushed }
     }
 
     /// Stops writes while the disk is nearly full, or flushes fail with the memtable full, and lets writes go on
@@ -58,14 +55,13 @@ impl Store {
         self.bound_active(free);
         let is_short = free < self.disk_demand();
         let stopped = if let Some(missing) = self.watch.missing() {
-            Some(Stopped::wholly(&missing))
+            Some(Refusal::FilesMissing(missing))
         } else if let Some(failure) = log_failure {
-            Some(Stopped::wholly(&failure))
+            Some(Refusal::LogFailed(failure))
         } else if let (Some(failure), true) = (failure, full) {
-            let why = format!("MISCONF Haypile cannot write: {failure}. Reads and deletions go on.");
-            Some(Stopped::but_for_deletions(why))
+            Some(Refusal::FlushFailed { why: failure.clone(), deletions_go_on: true })
         } else {
-            is_short.then(|| Stopped::but_for_deletions(self.short_of_disk()))
+            is_short.then(|| self.short_of_disk())
         };
         self.flush.set_crowded(is_short && free >= least);
         self.base.pace_removals(stopped.is_some() || refused);
@@ -90,7 +86,7 @@ impl Store {
         self.watch.on_look(&missing);
         if let Some(missing) = &missing {
             // The flush thread may be busy for long, and says so itself afterwards.
-            self.flush.stop_for(missing);
+            self.flush.stop_for(Refusal::FilesMissing(missing.clone()));
             self.flush.demand();
         }
         missing

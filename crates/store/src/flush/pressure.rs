@@ -1,5 +1,6 @@
 //! Back-pressure: whether writes may come, should slow down, or must stop. Asked before locks are taken.
 
+use crate::refusal::Refusal;
 use crate::stop::Stop;
 use crate::store::Store;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ pub enum WritePressure {
     Go,
     /// The flush is falling behind: the command waits so long before its write.
     Slow(Duration),
-    /// No writes now; the text of the error reply. Reads go on.
-    Stop(String),
+    /// No writes now. Reads go on.
+    Stop(Refusal),
 }
 
 /// The part of the next generation's size from which writers are slowed while a generation is on its way to the base:
@@ -25,8 +26,6 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// The wait of a write where a generation is full and will be frozen at once.
 const FREEZE_WAIT: Duration = Duration::from_millis(1);
-
-const TOO_FAR_BEHIND: &str = "MISCONF Haypile cannot write: the disk is too far behind. Reads go on.";
 
 /// The longest wait of one write. A wait grows with the fourth power of the way between: 12 ms where the next
 /// generation is full, less than 1 ms until nine tenths of it are.
@@ -52,7 +51,7 @@ impl Store {
         matches!(self.pressure(), WritePressure::Stop(_))
     }
 
-    fn pressure_unless(&self, stopped: Option<String>) -> WritePressure {
+    fn pressure_unless(&self, stopped: Option<Refusal>) -> WritePressure {
         if let Some(why) = stopped {
             return WritePressure::Stop(why);
         }
@@ -61,18 +60,17 @@ impl Store {
             return WritePressure::Go;
         }
         if self.options.memory_only {
-            let why = "OOM command not allowed when used memory > 'maxmemory'.";
-            return if part <= 1.0 { WritePressure::Go } else { WritePressure::Stop(why.into()) };
+            return if part <= 1.0 { WritePressure::Go } else { WritePressure::Stop(Refusal::OutOfMemory) };
         }
-        if let Some(failure) = self.flush.failure().filter(|_| part > 1.0) {
-            return WritePressure::Stop(format!("MISCONF Haypile cannot write: {failure}. Reads go on."));
+        if let Some(why) = self.flush.failure().filter(|_| part > 1.0) {
+            return WritePressure::Stop(Refusal::FlushFailed { why, deletions_go_on: false });
         }
         if self.memtable.frozen_bytes() == 0 {
             // A generation is frozen as soon as it is full.
             return if part <= 1.0 { WritePressure::Go } else { WritePressure::Slow(FREEZE_WAIT) };
         }
         if part >= SLOW_UNTIL && self.flush.age() > LATE {
-            return WritePressure::Stop(TOO_FAR_BEHIND.into());
+            return WritePressure::Stop(Refusal::FlushBehind);
         }
         let way = ((part - SLOW_FROM) / (SLOW_UNTIL - SLOW_FROM)).min(1.0);
         WritePressure::Slow(SLOW_MAX.mul_f64(way.powi(4)))
@@ -98,7 +96,7 @@ impl Store {
             match self.pressure() {
                 WritePressure::Go => return Ok(()),
                 WritePressure::Slow(_) if started.elapsed() < AHEAD_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
-                WritePressure::Slow(_) => return Err(Stop::Refused(TOO_FAR_BEHIND.into())),
+                WritePressure::Slow(_) => return Err(Stop::Refused(Refusal::FlushBehind)),
                 WritePressure::Stop(why) => return Err(Stop::Refused(why)),
             }
         }

@@ -9,6 +9,7 @@ mod runs;
 pub(crate) mod sorter;
 
 use crate::base::{BaseError, Direction};
+use crate::refusal::Refusal;
 use crate::stop::{Stop, failed};
 use crate::txn::Txn;
 use crate::txn::view::Life;
@@ -103,7 +104,7 @@ impl Spooled {
 
 fn no_spool(error: &BaseError) -> Stop {
     match error {
-        BaseError::Full(_) => Stop::Refused(format!("MISCONF Haypile cannot sort or collect that much: {error}.")),
+        BaseError::Full(_) => Stop::Refused(Refusal::SpoolFull(error.to_string())),
         BaseError::Corrupt(_) | BaseError::Failed(_) => failed(error),
     }
 }

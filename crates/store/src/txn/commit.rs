@@ -11,6 +11,7 @@ use crate::databases::CountChanges;
 use crate::objects::lease_row;
 use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
+use crate::refusal::Refusal;
 use crate::role::Role;
 use crate::row::{Family, ObjectId, Space, parse_meta_row, space_of};
 use crate::stop::{Mode, Stop};
@@ -215,7 +216,7 @@ impl Store {
             AppendError::Busy if mode == Mode::Memory => Stop::Long,
             error => {
                 self.flush.on_log_refused();
-                Stop::Refused(format!("MISCONF Haypile cannot write: {error}. Reads go on."))
+                Stop::Refused(Refusal::LogFailed(error.to_string()))
             }
         })
     }
@@ -268,7 +269,7 @@ impl Store {
     /// Commits a record of the store's own system rows.
     pub(crate) fn commit_own(&self, body: &[u8], now_ms: u64, mode: Mode) -> Result<Index, Stop> {
         let mut effects = Vec::new();
-        parse(body, &mut effects).map_err(|why| Stop::Failed(format!("ERR {why}")))?;
+        parse(body, &mut effects).map_err(Stop::Failed)?;
         let proposal = self.propose(body, now_ms, mode)?;
         let mut latches = self.latch_all(&effects);
         let mut effects = ParsedEffects { body, effects: &effects, below: HashMap::new() };

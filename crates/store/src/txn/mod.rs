@@ -28,6 +28,7 @@ use crate::databases::CountChanges;
 use crate::limits::EncodingLimit;
 use crate::random::next_random;
 use crate::reclaim::Orphan;
+use crate::refusal::Refusal;
 use crate::row::{self, Key, ObjectId, RowKey, Space};
 use crate::stop::{Mode, Stop};
 use crate::store::Store;
@@ -190,9 +191,6 @@ pub struct Ready {
 /// command moves to the I/O pool.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// The error reply of a command that a server's stop ends. No client reads it: the connections are closed by then.
-const STOPPING: &str = "ERR the server is stopping";
-
 impl Store {
     /// Begins a transaction, which borrows the memory of `buffers`; `Txn::finish` gives it back.
     #[inline]
@@ -332,7 +330,7 @@ impl<'s> Txn<'s> {
     #[inline]
     pub(crate) fn goes_on(&self) -> Result<(), Stop> {
         if self.call.mode == Mode::Disk && self.store.stops_commands.load(Ordering::Relaxed) {
-            return Err(Stop::Refused(STOPPING.into()));
+            return Err(Stop::Refused(Refusal::Stopping));
         }
         Ok(())
     }

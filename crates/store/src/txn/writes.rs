@@ -181,7 +181,7 @@ impl Txn<'_> {
         use crate::databases::{database_row, dead_row, next_space_row};
         let old = self.space(database);
         let fresh = self.next_space.unwrap_or_else(|| self.store.databases.next_space());
-        let next = Space(fresh.0.checked_add(1).ok_or_else(|| Stop::Failed("ERR all spaces are used up".into()))?);
+        let next = Space(fresh.0.checked_add(1).ok_or_else(|| Stop::Failed("all spaces are used up".into()))?);
         self.put_row(&database_row(database), &[&fresh.0.to_be_bytes()])?;
         self.put_row(&next_space_row(), &[&next.0.to_be_bytes()])?;
         self.put_row(&dead_row(old), &[])?;
