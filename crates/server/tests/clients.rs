@@ -315,8 +315,8 @@ fn a_client_that_waits_is_let_go_by_another() {
     server.stop();
 }
 
-/// A client that stops reading in the middle of a long reply keeps files of the base: it is closed when it has taken too
-/// long for it, although it asks for nothing any more.
+/// A client that stops reading in the middle of a long reply keeps files of the base: it is closed when it has taken
+/// too long for it, although it asks for nothing any more.
 #[test]
 fn a_client_that_stops_reading_a_long_reply_is_closed() {
     let dir = TempDir::new();

@@ -128,8 +128,8 @@ impl Server {
         pages * 4096
     }
 
-    /// Looks at the memory until `is_done`, while another client writes; returns the most memory, and the longest wait of
-    /// the other client.
+    /// Looks at the memory until `is_done`, while another client writes; returns the most memory, and the longest wait
+    /// of the other client.
     pub fn watch_memory(&self, mut is_done: impl FnMut() -> bool) -> (u64, Duration) {
         let (mut other, mut most, mut longest) = (self.client(), 0, Duration::ZERO);
         while !is_done() {
