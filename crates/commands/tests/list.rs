@@ -4,8 +4,8 @@
 
 mod runner;
 
-use haypile_store::EncodingLimit;
 use haypile_store::testing::memory_store;
+use haypile_types::EncodingLimit;
 use runner::{Client, Shown};
 
 fn words(line: &str) -> Vec<Vec<u8>> {
@@ -134,7 +134,7 @@ fn a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again() {
         client.call(&words(line));
         word(&mut client, "OBJECT ENCODING l")
     };
-    db.encoding_limits.set(EncodingLimit::ListSize, 128);
+    EncodingLimit::ListSize.set(&db, 128);
     assert_eq!(encoding("RPUSH l a"), "listpack");
     for number in 1..128 {
         assert_eq!(encoding(&format!("RPUSH l {number}")), "listpack", "{number} before it");
@@ -144,7 +144,7 @@ fn a_list_is_a_listpack_up_to_the_limit_of_7_2_and_never_again() {
     assert_eq!(encoding("DEL l"), "nil");
     // A listpack of 7 + 4004 bytes, to which 85 may be added; 88 they are there, and it is beyond the limit before the
     // next one.
-    db.encoding_limits.set(EncodingLimit::ListSize, -1);
+    EncodingLimit::ListSize.set(&db, -1);
     assert_eq!(encoding(&format!("RPUSH l {}", "x".repeat(4000))), "listpack");
     assert_eq!(encoding(&format!("LPUSH l {}", "x".repeat(85))), "listpack");
     assert_eq!(encoding("LPUSH l x"), "quicklist");

@@ -13,20 +13,6 @@ use crate::special::{Bind, Limit, addresses_of, limits_of};
 use crate::value::Value;
 use crate::values::Values;
 
-/// The directives of `Config::encoding_limits`.
-pub const ENCODING_LIMITS: [&str; 10] = [
-    "hash-max-listpack-entries",
-    "hash-max-listpack-value",
-    "list-max-listpack-size",
-    "set-max-intset-entries",
-    "set-max-listpack-entries",
-    "set-max-listpack-value",
-    "zset-max-listpack-entries",
-    "zset-max-listpack-value",
-    "stream-node-max-entries",
-    "hll-sparse-max-bytes",
-];
-
 /// All directives that are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -54,7 +40,7 @@ pub struct Config {
     /// The letters of `notify-keyspace-events`.
     pub keyspace_events: Vec<u8>,
     /// The bounds up to which Redis holds collections compactly, each with its directive.
-    pub encoding_limits: [(&'static str, i64); ENCODING_LIMITS.len()],
+    pub encoding_limits: Vec<(&'static str, i64)>,
     /// Empty = clients need no password.
     pub requirepass: Vec<u8>,
 
@@ -246,6 +232,7 @@ impl Config {
         let below_dir = |path: Option<PathBuf>| path.map(|path| dir.join(path));
         let limits = limits_of(fields.value("client-output-buffer-limit"));
         let daemonize = fields.bool("daemonize");
+        let limits_of_encodings = crate::table::rows().filter(|row| row.limits_encoding).map(|row| row.name);
         // CONFIG SET reads this directive by itself.
         fields.printed("enable-protected-configs");
         // `durability` follows this directive.
@@ -267,7 +254,7 @@ impl Config {
             replica_output_limit: limits[1],
             pubsub_output_limit: limits[2],
             keyspace_events: fields.text("notify-keyspace-events"),
-            encoding_limits: ENCODING_LIMITS.map(|name| (name, fields.count(name))),
+            encoding_limits: limits_of_encodings.map(|name| (name, fields.count(name))).collect(),
             requirepass: fields.text("requirepass"),
             databases: fields.int("databases"),
             daemonize,

@@ -37,6 +37,8 @@ pub struct Row {
     pub sensitive: bool,
     /// Whether CONFIG GET answers the directive by its exact name only.
     pub hidden: bool,
+    /// Whether the directive bounds what Redis holds compactly: it stands in `Config::encoding_limits`.
+    pub limits_encoding: bool,
     /// Whether Redis has no such directive.
     pub ours: bool,
     /// One sentence.
@@ -230,6 +232,7 @@ impl Row {
             protected: false,
             sensitive: false,
             hidden: false,
+            limits_encoding: false,
             ours: false,
             doc,
         }
@@ -237,6 +240,11 @@ impl Row {
 
     const fn used(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Row {
         Row::new(name, kind, default, Class::Used, doc)
+    }
+
+    /// Returns a row of a directive that bounds what Redis holds compactly; its value is a number.
+    const fn limit(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Row {
+        Row { limits_encoding: true, ..Row::used(name, kind, default, doc) }
     }
 
     const fn harmless(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Row {

@@ -2,11 +2,12 @@
 //! SET changes in them while the server runs.
 
 use crate::datadir;
-use haypile_config::{Compression, Config, Durability, ENCODING_LIMITS, Engine as EngineKind, Size};
+use haypile_config::{Compression, Config, Durability, Engine as EngineKind, Size};
 use haypile_engine::Engine;
 use haypile_store::base::Base;
-use haypile_store::{DiskFree, EncodingLimit, MemoryBase, Progress, Reserve, Store, StoreOptions};
+use haypile_store::{DiskFree, MemoryBase, Progress, Reserve, Store, StoreOptions};
 use haypile_store_rocks::{Options as RocksOptions, Rocks};
+use haypile_types::EncodingLimit;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
@@ -192,7 +193,7 @@ pub fn follow(engine: &Arc<Engine>) {
     let follower = Arc::downgrade(engine);
     engine.settings.listen(move |changed, _, after| {
         if let Some(engine) = follower.upgrade() {
-            let is_followed = |name| FOLLOWED.contains(name) || ENCODING_LIMITS.contains(name);
+            let is_followed = |name| FOLLOWED.contains(name) || EncodingLimit::of_directive(name).is_some();
             let followed = changed.iter().filter(|change| is_followed(&change.name));
             let store = engine.store_arc();
             followed.for_each(|change| {
@@ -216,31 +217,15 @@ pub fn apply_all(engine: &Engine, store: &Store) {
 }
 
 fn apply_encoding_limits(store: &Store, config: &Config) {
-    for (name, value) in config.encoding_limits {
-        store.encoding_limits.set(encoding_limit_of(name), value);
-    }
-}
-
-/// The limit that a directive of the collections' encodings sets.
-fn encoding_limit_of(name: &str) -> EncodingLimit {
-    match name {
-        "hash-max-listpack-entries" => EncodingLimit::HashEntries,
-        "hash-max-listpack-value" => EncodingLimit::HashValue,
-        "list-max-listpack-size" => EncodingLimit::ListSize,
-        "set-max-intset-entries" => EncodingLimit::SetIntsetEntries,
-        "set-max-listpack-entries" => EncodingLimit::SetEntries,
-        "set-max-listpack-value" => EncodingLimit::SetValue,
-        "zset-max-listpack-entries" => EncodingLimit::ZsetEntries,
-        "zset-max-listpack-value" => EncodingLimit::ZsetValue,
-        "stream-node-max-entries" => EncodingLimit::StreamNodeEntries,
-        "hll-sparse-max-bytes" => EncodingLimit::HllSparseBytes,
-        _ => unreachable!("{name} is no directive of an encoding"),
+    for (directive, value) in &config.encoding_limits {
+        let limit = EncodingLimit::of_directive(directive).expect("each directive of an encoding has its limit");
+        limit.set(store, *value);
     }
 }
 
 fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
     match name {
-        name if ENCODING_LIMITS.contains(&name) => apply_encoding_limits(store, config),
+        name if EncodingLimit::of_directive(name).is_some() => apply_encoding_limits(store, config),
         "durability" | "appendfsync" => store.log().set_durability(log_durability(config.durability)),
         "blind-set" => store.set_blind_set(config.blind_set),
         "flush-log-bytes" | "disk-free-min" => {
@@ -264,6 +249,16 @@ fn apply(engine: &Engine, store: &Store, name: &str, config: &Config) {
 mod tests {
     use super::*;
     use haypile_config::memory::{Available, Source};
+    use haypile_types::limits::LIMITS;
+
+    #[test]
+    fn each_directive_of_an_encoding_has_its_limit_and_its_default() {
+        let mut directives = Config::defaults(Path::new("/data")).encoding_limits;
+        let mut limits = LIMITS.map(|(_, directive, default)| (directive, default));
+        directives.sort_unstable();
+        limits.sort_unstable();
+        assert_eq!(directives, limits);
+    }
 
     #[test]
     fn the_shares_fit_the_budget() {

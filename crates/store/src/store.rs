@@ -52,7 +52,7 @@ pub struct Store {
     pub(crate) txn_bytes_max: AtomicU64,
     pub(crate) value_bytes_max: AtomicU64,
     pub access_policy: AccessPolicy,
-    pub encoding_limits: crate::limits::EncodingLimits,
+    pub tunables: crate::tunables::Tunables,
     /// The last record in the memtable while the log is replayed. Afterwards the log knows it.
     pub(crate) replayed: AtomicU64,
     pub(crate) role: RoleNow,

@@ -38,9 +38,11 @@ pub mod extended;
 pub mod integer;
 
 pub mod event;
+pub mod limits;
 
 pub mod check;
 
 mod error;
 
 pub use error::{Error, Result};
+pub use limits::EncodingLimit;

@@ -5,8 +5,9 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
+use haypile_store::Counter;
 use haypile_store::row::Family;
-use haypile_store::{Counter, EncodingLimit};
+use haypile_types::EncodingLimit;
 use haypile_types::hash::{After, Condition, Timed};
 use haypile_types::key::{self, Entry, Tag, Type};
 use haypile_types::walk::Dice;
@@ -307,8 +308,8 @@ fn hashes_are_those_of_a_map() {
     for (seed, mut db) in on_each_base(1..=6) {
         let (mut model, mut random) = (Model::new(), Random(seed));
         let limits = |db: &Db| {
-            db.store.encoding_limits.set(EncodingLimit::HashEntries, ENTRIES_MAX);
-            db.store.encoding_limits.set(EncodingLimit::HashValue, VALUE_MAX);
+            EncodingLimit::HashEntries.set(&db.store, ENTRIES_MAX);
+            EncodingLimit::HashValue.set(&db.store, VALUE_MAX);
         };
         limits(&db);
         for round in 0..600 {

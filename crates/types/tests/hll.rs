@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Db, Random, bytes, on_each_base};
-use haypile_store::EncodingLimit;
+use haypile_types::EncodingLimit;
 use haypile_types::{Error, hll, string};
 use std::collections::HashSet;
 
@@ -205,7 +205,7 @@ fn a_register_of_a_sparse_hyperloglog_is_a_splice_and_the_bytes_are_those_of_all
 fn a_sparse_hyperloglog_is_dense_beyond_the_bound_of_the_configuration() {
     for (bound, elements) in [(0, 1), (40, 20), (3000, 3000)] {
         let mut db = Db::new();
-        db.store.encoding_limits.set(EncodingLimit::HllSparseBytes, bound);
+        EncodingLimit::HllSparseBytes.set(&db.store, bound);
         add(&mut db, b"h", &["first".to_owned()]);
         let is_dense = |bytes: &[u8]| bytes[4] == 0;
         let mut longest = 0;
@@ -231,7 +231,7 @@ fn a_string_in_chunks_may_be_a_hyperloglog() {
     let mut hll = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
     hll.extend((0..16_384u32).map(|register| 0x80 | (register % 2 * 4) as u8));
     let mut db = Db::new();
-    db.store.encoding_limits.set(EncodingLimit::HllSparseBytes, 20_000);
+    EncodingLimit::HllSparseBytes.set(&db.store, 20_000);
     db.run(|txn| string::set(txn, &txn.key(b"h"), &hll)).expect("writes");
     let counted = count(&mut db, b"h");
     assert_eq!(get(&mut db, b"h"), hll);

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::{Direction, EncodingLimit};
+use haypile_store::Direction;
+use haypile_types::EncodingLimit;
 use haypile_types::key::{self, Entry};
 use haypile_types::list::{self, Beside, List, Side};
 use haypile_types::{listpack, value};
@@ -68,7 +69,7 @@ fn some_range(random: &mut Random, length: usize) -> Range<usize> {
 /// One operation on a list of `name`, in rows more often than not; `crowd` is how many elements are pushed at most.
 fn step(db: &mut Db, model: &mut Model, random: &mut Random, crowd: u64) {
     let (name, other) = (random.pick(&NAMES), random.pick(&NAMES));
-    let limit = db.store.encoding_limits.get(EncodingLimit::ListSize);
+    let limit = db.run(|txn| EncodingLimit::ListSize.of(txn));
     let queue = model.entry(name).or_default();
     let length = queue.elements.len();
     match random.below(24) {
@@ -210,7 +211,7 @@ fn run(seeds: Range<u64>, rounds: u64, crowd: u64) {
         for round in 0..rounds {
             if random.below(40) == 0 {
                 let limit = random.pick(&[-2, -1, 3, 40, 128]);
-                db.store.encoding_limits.set(EncodingLimit::ListSize, limit);
+                EncodingLimit::ListSize.set(&db.store, limit);
             }
             step(&mut db, &mut model, &mut random, crowd);
             if round % 50 == 0 {
@@ -220,9 +221,9 @@ fn run(seeds: Range<u64>, rounds: u64, crowd: u64) {
                 db.store.flush_now().expect("flushes to memory");
             }
             if random.below(100) == 0 {
-                let limit = db.store.encoding_limits.get(EncodingLimit::ListSize);
+                let limit = db.run(|txn| EncodingLimit::ListSize.of(txn));
                 db.reopen();
-                db.store.encoding_limits.set(EncodingLimit::ListSize, limit);
+                EncodingLimit::ListSize.set(&db.store, limit);
             }
         }
         db.check();

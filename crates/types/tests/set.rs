@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::{EncodingLimit, Key, Stop, Txn};
+use haypile_store::{Key, Stop, Txn};
+use haypile_types::EncodingLimit;
 use haypile_types::set::draw::{self, Selected};
 use haypile_types::set::merge::{self, Means, Members, Operation};
 use haypile_types::set::store;
@@ -351,7 +352,7 @@ fn encodings_follow_the_limits_of_redis_7_2() {
     db.run(|txn| add(txn, b"f", &vec![b"x".to_vec(); 129]));
     assert_eq!(encoding(&mut db, b"f"), "hashtable");
 
-    let set_limit = |db: &Db, limit, value| db.store.encoding_limits.set(limit, value);
+    let set_limit = |db: &Db, limit: EncodingLimit, value| limit.set(&db.store, value);
     set_limit(&db, EncodingLimit::SetIntsetEntries, 3);
     one_by_one(&mut db, b"i3", numbers(0..3));
     assert_eq!(encoding(&mut db, b"i3"), "intset");

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::{Direction, EncodingLimit, Stop, Txn};
+use haypile_store::{Direction, Stop, Txn};
+use haypile_types::EncodingLimit;
 use haypile_types::zset::{
     Adding, Aggregate, Combination, Edit, Input, LexBound, Maker, Operation, Range, ScoreBound, Stretch, Zset,
 };
@@ -473,7 +474,7 @@ fn encodings_are_those_of_redis() {
     assert_eq!(encoding(&mut db, b"z"), "skiplist");
     remove_range(&mut db, b"z", Stretch::whole(Range::Index { from: 0, until: 100 }));
     assert_eq!(encoding(&mut db, b"z"), "skiplist", "it does not go back");
-    db.store.encoding_limits.set(EncodingLimit::ZsetEntries, 2);
+    EncodingLimit::ZsetEntries.set(&db.store, 2);
     add(&mut db, b"y", &numbered(0..2));
     assert_eq!(encoding(&mut db, b"y"), "listpack");
     add(&mut db, b"y", &numbered(2..3));

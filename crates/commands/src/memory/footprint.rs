@@ -8,7 +8,8 @@ use crate::list::visit_all;
 use crate::memory::sizes::{DICT_ENTRY_BYTES, allocated, extrapolated, listpack_bytes, rdb_bytes, sds_bytes};
 use crate::stream::footprint;
 use haypile_resp::number;
-use haypile_store::{Direction, EncodingLimit, Key, Txn};
+use haypile_store::{Direction, Key, Txn};
+use haypile_types::EncodingLimit;
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::{Entry, Type};
 use haypile_types::list::List;
@@ -62,7 +63,7 @@ const NODE_BYTES: u64 = 32;
 
 /// The bytes of a quicklist. Some nodes are looked at, as if they were filled up to the limit, and stand for all.
 pub(crate) fn of_list(txn: &mut Txn, key: &Key, entry: Entry, samples: u64) -> Result<u64> {
-    let (mut list, limit) = (List::of(key, entry)?, txn.encoding_limit(EncodingLimit::ListSize));
+    let (mut list, limit) = (List::of(key, entry)?, EncodingLimit::ListSize.of(txn));
     // Of the node that is being filled, and of those that were.
     let (mut node_bytes, mut node_entries) = (listpack::EMPTY_BYTES, 0);
     let (mut bytes, mut entries, mut nodes) = (0, 0, 0);

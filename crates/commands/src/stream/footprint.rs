@@ -6,7 +6,8 @@
 
 use crate::error::Result;
 use crate::memory::sizes::{allocated, extrapolated, listpack_bytes, rdb_bytes, rdb_number_bytes};
-use haypile_store::{Direction, EncodingLimit, Key, Txn};
+use haypile_store::{Direction, Key, Txn};
+use haypile_types::EncodingLimit;
 use haypile_types::element::ROWS_INLINE_MAX;
 use haypile_types::key::Entry;
 use haypile_types::listpack;
@@ -87,7 +88,7 @@ fn visit_nodes(
     most: u64,
     mut visit: impl FnMut(&Node) -> ControlFlow<()>,
 ) -> Result<()> {
-    let entries_max = u64::try_from(txn.encoding_limit(EncodingLimit::StreamNodeEntries));
+    let entries_max = u64::try_from(EncodingLimit::StreamNodeEntries.of(txn));
     let entries_max = entries_max.ok().filter(|entries| *entries > 0).unwrap_or(u64::MAX);
     if stream.len().min(most.saturating_mul(entries_max)) > ROWS_INLINE_MAX as u64 {
         txn.long()?;

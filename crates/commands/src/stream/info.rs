@@ -8,7 +8,8 @@ use crate::stream::id;
 use crate::stream::range::{entries, write_entry};
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::{Bytes, Reply};
-use haypile_store::{Direction, EncodingLimit, Txn};
+use haypile_store::{Direction, Txn};
+use haypile_types::EncodingLimit;
 use haypile_types::stream::{Stream, StreamId};
 use std::ops::ControlFlow;
 
@@ -115,7 +116,7 @@ pub(crate) fn number(name: &'static str, value: u64) -> (Reply, Reply) {
 
 /// Nodes that so many entries would take in Redis, if they are short.
 fn nodes(txn: &Txn, entries: u64) -> u64 {
-    match u64::try_from(txn.encoding_limit(EncodingLimit::StreamNodeEntries)) {
+    match u64::try_from(EncodingLimit::StreamNodeEntries.of(txn)) {
         Ok(node @ 1..) => entries.div_ceil(node),
         _ => entries.min(1),
     }

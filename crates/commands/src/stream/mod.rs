@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::stream::id::Wanted;
 use crate::table::{Access, Arity, Body, Command, Flag, Group, Keys, Use};
 use haypile_resp::Reply;
-use haypile_store::{EncodingLimit, Key, Txn};
+use haypile_store::{Key, Txn};
+use haypile_types::EncodingLimit;
 use haypile_types::event;
 use haypile_types::stream::{Bound, ENTRY_BYTES_MAX, Nodes, Stream, StreamId, Trim};
 
@@ -189,7 +190,7 @@ impl Options {
 }
 
 fn nodes(txn: &Txn, limit: Option<u64>) -> Nodes {
-    let entries = txn.encoding_limit(EncodingLimit::StreamNodeEntries);
+    let entries = EncodingLimit::StreamNodeEntries.of(txn);
     let usual = match entries.saturating_mul(NODES_AT_ONCE) {
         ..=0 => LIMIT_USUAL,
         limit => limit.min(LIMIT_MAX),

@@ -12,23 +12,28 @@ pub(super) const ROWS: &[Row] = &[
         "\"\"",
         "Classes of events about keys that are published, `K` to channels `__keyspace@<db>__:<key>`, `E` to `__keyevent@<db>__:<event>`.",
     ),
-    Row::used("hash-max-listpack-entries", LONG, "512", "Fields up to which Redis packs a hash.")
+    Row::limit("hash-max-listpack-entries", LONG, "512", "Fields up to which Redis packs a hash.")
         .alias("hash-max-ziplist-entries"),
-    Row::used("hash-max-listpack-value", BYTES, "64", "Length of a field up to which Redis packs a hash.")
+    Row::limit("hash-max-listpack-value", BYTES, "64", "Length of a field up to which Redis packs a hash.")
         .alias("hash-max-ziplist-value"),
-    Row::used("list-max-listpack-size", int(INT_MIN, INT_MAX), "-2", "Size of a packed part of a list.")
+    Row::limit("list-max-listpack-size", int(INT_MIN, INT_MAX), "-2", "Size of a packed part of a list.")
         .alias("list-max-ziplist-size"),
     Row::harmless("list-compress-depth", COUNT, "0", "Parts at the ends of a list that are not compressed."),
-    Row::used("set-max-intset-entries", LONG, "512", "Members up to which Redis packs a set of integers."),
-    Row::used("set-max-listpack-entries", LONG, "128", "Members up to which Redis packs a set."),
-    Row::used("set-max-listpack-value", LONG, "64", "Length of a member up to which Redis packs a set."),
-    Row::used("zset-max-listpack-entries", LONG, "128", "Members up to which Redis packs a sorted set.")
+    Row::limit("set-max-intset-entries", LONG, "512", "Members up to which Redis packs a set of integers."),
+    Row::limit("set-max-listpack-entries", LONG, "128", "Members up to which Redis packs a set."),
+    Row::limit("set-max-listpack-value", LONG, "64", "Length of a member up to which Redis packs a set."),
+    Row::limit("zset-max-listpack-entries", LONG, "128", "Members up to which Redis packs a sorted set.")
         .alias("zset-max-ziplist-entries"),
-    Row::used("zset-max-listpack-value", BYTES, "64", "Length of a member up to which Redis packs a sorted set.")
+    Row::limit("zset-max-listpack-value", BYTES, "64", "Length of a member up to which Redis packs a sorted set.")
         .alias("zset-max-ziplist-value"),
-    Row::used("hll-sparse-max-bytes", BYTES, "3000", "Size up to which a HyperLogLog is sparse."),
+    Row::limit("hll-sparse-max-bytes", BYTES, "3000", "Size up to which a HyperLogLog is sparse."),
     Row::harmless("stream-node-max-bytes", BYTES, "4096", "Size of a node of a stream."),
-    Row::used("stream-node-max-entries", LONG, "100", "Entries of a stream that an approximate trim removes together."),
+    Row::limit(
+        "stream-node-max-entries",
+        LONG,
+        "100",
+        "Entries of a stream that an approximate trim removes together.",
+    ),
     Row::harmless(
         "busy-reply-threshold",
         unit(0, i64::MAX, "milliseconds"),

@@ -89,7 +89,7 @@ impl Store {
             txn_bytes_max: AtomicU64::new(options.txn_bytes_max),
             value_bytes_max: AtomicU64::new(VALUE_BYTES_MAX),
             access_policy: AccessPolicy::default(),
-            encoding_limits: Default::default(),
+            tunables: Default::default(),
             replayed: AtomicU64::new(applied.unwrap_or(0)),
             role: RoleNow::default(),
             opened_at: AtomicU64::new(0),

@@ -25,7 +25,6 @@ pub use visiting::{KeyLocks, Lacking};
 
 use crate::access::Touch;
 use crate::databases::CountChanges;
-use crate::limits::EncodingLimit;
 use crate::random::next_random;
 use crate::reclaim::Orphan;
 use crate::refusal::Refusal;
@@ -310,10 +309,10 @@ impl<'s> Txn<'s> {
         self.store.element_hash(element)
     }
 
-    /// Returns the bound of an encoding, as the configuration has it now.
+    /// Returns a number that the crates above have set, if they have.
     #[inline]
-    pub fn encoding_limit(&self, limit: EncodingLimit) -> i64 {
-        self.store.encoding_limits.get(limit)
+    pub fn tunable(&self, index: usize) -> Option<i64> {
+        self.store.tunables.get(index)
     }
 
     #[inline]

@@ -5,13 +5,14 @@ use super::field::Place;
 use super::packing::{Deadline, Packing};
 use super::rows::Rows;
 use super::{Form, find};
+use crate::EncodingLimit;
 use crate::element::{self, ROWS_INLINE_MAX};
 use crate::extended::Extended;
 use crate::key::{self, Entry, Header, PATCH_FROM_BYTES, Type};
 use crate::packed::{self, HEAD_BYTES, Packed};
 use crate::value::encoding::{self, HASH_LISTPACK, HASH_TABLE};
 use crate::{Error, Result, integer};
-use haypile_store::{EncodingLimit, Key, Txn};
+use haypile_store::{Key, Txn};
 use smallvec::SmallVec;
 
 /// Sets fields to values, creates the key if it is absent, and returns how many fields are new. The key's deadline
@@ -139,9 +140,9 @@ pub(super) fn encoding_for<'a>(
     if encoding & encoding::MASK != HASH_LISTPACK {
         return encoding;
     }
-    let bytes_max = txn.encoding_limit(EncodingLimit::HashValue);
+    let bytes_max = EncodingLimit::HashValue.of(txn);
     let is_long = |bytes: &[u8]| bytes.len() as i64 > bytes_max;
-    if new_fields as i64 > txn.encoding_limit(EncodingLimit::HashEntries)
+    if new_fields as i64 > EncodingLimit::HashEntries.of(txn)
         || pairs.any(|(field, value)| is_long(field) || is_long(value))
     {
         return encoding | HASH_TABLE;
@@ -153,7 +154,7 @@ pub(super) fn encoding_for<'a>(
 #[inline]
 pub fn encoding_of_count(txn: &Txn<'_>, encoding: u8, count: u64) -> u8 {
     let is_listpack = encoding & encoding::MASK == HASH_LISTPACK;
-    let is_table = is_listpack && count as i64 > txn.encoding_limit(EncodingLimit::HashEntries);
+    let is_table = is_listpack && count as i64 > EncodingLimit::HashEntries.of(txn);
     if is_table { encoding | HASH_TABLE } else { encoding }
 }
 

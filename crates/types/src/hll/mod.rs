@@ -15,10 +15,11 @@ mod sparse;
 pub mod selftest;
 pub mod testing;
 
+use crate::EncodingLimit;
 use crate::key::{self, Entry, Header, PATCH_FROM_BYTES};
 use crate::string::{self, Content};
 use crate::{Error, Result};
-use haypile_store::{EncodingLimit, Key, Txn, Value};
+use haypile_store::{Key, Txn, Value};
 use layout::{CACHE_FLAG_AT, Corrupt, Encoding, HEADER_BYTES, REGISTERS};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -98,7 +99,7 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
 }
 
 fn sparse_bytes_max(txn: &Txn<'_>) -> usize {
-    usize::try_from(txn.encoding_limit(EncodingLimit::HllSparseBytes)).unwrap_or(0)
+    usize::try_from(EncodingLimit::HllSparseBytes.of(txn)).unwrap_or(0)
 }
 
 /// Adds elements; returns whether the key is new or a register has changed: the count may be another one then.

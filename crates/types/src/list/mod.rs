@@ -5,11 +5,12 @@
 //! Both ends cost a row each, whatever the length. A list that has left its meta row never goes back, nor does its
 //! encoding.
 
+use crate::EncodingLimit;
 use crate::key::{self, Entry, Header, Tag, Type};
 use crate::value::encoding;
 use crate::{Error, Result};
 use crate::{element, listpack};
-use haypile_store::{Direction, EncodingLimit, Key, Txn, Value, View};
+use haypile_store::{Direction, Key, Txn, Value, View};
 use std::ops::{ControlFlow, Range};
 
 mod packed;
@@ -338,9 +339,7 @@ impl List {
 /// in a listpack.
 fn encoding_after(txn: &Txn<'_>, before: u8, listpack_bytes: usize, count: u64) -> u8 {
     match before {
-        encoding::LIST_LISTPACK
-            if !listpack::exceeds(txn.encoding_limit(EncodingLimit::ListSize), listpack_bytes, count) =>
-        {
+        encoding::LIST_LISTPACK if !listpack::exceeds(EncodingLimit::ListSize.of(txn), listpack_bytes, count) => {
             encoding::LIST_LISTPACK
         }
         _ => encoding::LIST_QUICKLIST,

@@ -2,9 +2,10 @@
 //! while it has few and short members, else `hashtable`. An encoding only goes forward as members are added, and stays
 //! as they go. Says nothing of how sets are stored here.
 
+use crate::EncodingLimit;
 use crate::value::encoding::{SET_INTSET, SET_LISTPACK, SET_TABLE};
 use crate::{Result, integer};
-use haypile_store::{EncodingLimit, Txn};
+use haypile_store::Txn;
 
 /// The bounds as the configuration has them.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ const INTEGER_BYTES_MAX: u64 = 20;
 impl Limits {
     #[inline]
     pub fn of(txn: &Txn<'_>) -> Limits {
-        let limit = |limit| txn.encoding_limit(limit).max(0) as u64;
+        let limit = |limit: EncodingLimit| limit.of(txn).max(0) as u64;
         Limits {
             intset_entries: limit(EncodingLimit::SetIntsetEntries),
             listpack_entries: limit(EncodingLimit::SetEntries),

@@ -4,11 +4,12 @@
 
 use super::edit::LargeEdit;
 use super::{Large, Stretch, Zset, kept, next_element};
+use crate::EncodingLimit;
 use crate::key::{self, Header, Tag};
 use crate::packed::{self, Packed, put_string, string_bytes};
 use crate::value::encoding::{ZSET_LISTPACK, ZSET_SKIPLIST};
 use crate::{Result, element, score};
-use haypile_store::{Direction, EncodingLimit, Key, RowPresence, Txn};
+use haypile_store::{Direction, Key, RowPresence, Txn};
 use std::ops::ControlFlow;
 
 /// Elements copied in one step.
@@ -103,7 +104,7 @@ impl Maker {
 
     /// Gives the set, without deadline, to a key, in place of any value; without elements the key is removed.
     pub fn finish(mut self, txn: &mut Txn<'_>, key: &Key<'_>, before: Option<&Header>) -> Result<()> {
-        let limit = |limit| u64::try_from(txn.encoding_limit(limit)).unwrap_or(0);
+        let limit = |limit: EncodingLimit| u64::try_from(limit.of(txn)).unwrap_or(0);
         let fits = self.count <= limit(EncodingLimit::ZsetEntries)
             && self.member_bytes_max as u64 <= limit(EncodingLimit::ZsetValue);
         let encoding = if fits { ZSET_LISTPACK } else { ZSET_SKIPLIST };

@@ -13,6 +13,7 @@ pub use edit::{Added, Adding, Edit};
 pub use make::Maker;
 pub use range::{LexBound, Range, ScoreBound, Stretch};
 
+use crate::EncodingLimit;
 use crate::element::{self, Head, Rows};
 use crate::key::{self, Entry, Header, Tag, Type, damaged};
 use crate::packed::{Packed, Reader};
@@ -20,7 +21,7 @@ use crate::ranks::Ranks;
 use crate::value::encoding::{ZSET_LISTPACK, ZSET_SKIPLIST};
 use crate::{Error, Result, score, walk};
 use haypile_store::row::{Family, RowKey};
-use haypile_store::{EncodingLimit, Key, Txn, Value};
+use haypile_store::{Key, Txn, Value};
 use smallvec::SmallVec;
 
 /// A sorted set of a key, looked up.
@@ -79,7 +80,7 @@ fn sign_of(score: f64) -> &'static [u8] {
 
 /// Returns the encoding that Redis would use for a set of so many elements after one with this member was added.
 fn encoding_with(txn: &Txn<'_>, encoding: u8, count: u64, member_bytes: usize) -> u8 {
-    let holds = |limit, size: u64| i64::try_from(size).is_ok_and(|size| size <= txn.encoding_limit(limit));
+    let holds = |limit: EncodingLimit, size: u64| i64::try_from(size).is_ok_and(|size| size <= limit.of(txn));
     let fits = holds(EncodingLimit::ZsetEntries, count) && holds(EncodingLimit::ZsetValue, member_bytes as u64);
     if encoding == ZSET_LISTPACK && fits { ZSET_LISTPACK } else { ZSET_SKIPLIST }
 }
