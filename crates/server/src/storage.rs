@@ -127,6 +127,7 @@ fn store_options(config: &Config, budget: &Budget) -> StoreOptions {
         disk_free_min_bytes: config.disk_free_bytes_min,
         disk_free: disk_free(&config.dir),
         reserve: Some(Arc::new(reserve)),
+        plain: haypile_types::key::PLAIN,
         hash_seed: RandomState::new().build_hasher().finish(),
     }
 }

@@ -5,8 +5,8 @@
 //! `own` is the calling thread's time, `all` that of all threads, the log's among them.
 
 use haypile_store::base::Base;
-use haypile_store::testing::options;
-use haypile_store::{Call, Counter, MemoryBase, Mode, PLAIN_STRING, Presence, Stop, Store, Txn, TxnBuffers};
+use haypile_store::testing::{PLAIN, options};
+use haypile_store::{Call, Counter, MemoryBase, Mode, Presence, Stop, Store, Txn, TxnBuffers};
 use std::sync::Arc;
 
 /// Commits between two ticks of the log, as 50 clients with 16 commands each.
@@ -98,7 +98,7 @@ impl Bench {
             txn.count(key.space, Counter::Keys, 1);
             txn.count(key.space, Counter::Strings, 1);
         }
-        txn.put_meta(&key, &[&PLAIN_STRING, &[b'x'; 128]]).expect("small");
+        txn.put_meta(&key, &[&PLAIN, &[b'x'; 128]]).expect("small");
         committed(&mut txn);
         self.buffers = txn.finish();
         self.tick();
@@ -114,7 +114,7 @@ impl Bench {
                 0
             }
         };
-        txn.put_meta(&key, &[&PLAIN_STRING, &(number + 1).to_be_bytes()]).expect("small");
+        txn.put_meta(&key, &[&PLAIN, &(number + 1).to_be_bytes()]).expect("small");
         committed(&mut txn);
         self.buffers = txn.finish();
         self.tick();

@@ -40,6 +40,9 @@ pub struct StoreOptions {
     pub disk_free: DiskFree,
     /// The reserve, which holds a part of `disk_free_min_bytes`.
     pub reserve: Option<Arc<Reserve>>,
+    /// The first bytes of plain meta rows: such a row is all that its key has, so whoever overwrites the key need not
+    /// read it.
+    pub plain: [u8; 2],
     /// The secret of a new store's key hashes. An existing store keeps its own.
     pub hash_seed: u64,
 }

@@ -324,10 +324,6 @@ impl ScanPosition {
     }
 }
 
-/// The tag of an inline string, and the flag of a deadline: the two facts of a meta row that `presence` looks at. The
-/// encoding is documented in docs/format/rows.md and owned by the crate of the types, whose golden test pins both.
-pub const PLAIN_STRING: [u8; 2] = [1, 0];
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,10 @@
 use haypile_log::testing::{ForgetfulFiles, Random};
 use haypile_log::{Durability, Index};
 use haypile_store::base::{Base, Lookup, Tier};
-use haypile_store::testing::{FaultBase, MortalFiles, options};
+use haypile_store::testing::{FaultBase, MortalFiles, PLAIN, options};
 use haypile_store::{
-    Call, Counter, Direction, MemoryBase, Mode, PLAIN_STRING, Pins, Presence, RowPresence, ScanPosition, Stop, Store,
-    Txn, TxnBuffers, row,
+    Call, Counter, Direction, MemoryBase, Mode, Pins, Presence, RowPresence, ScanPosition, Stop, Store, Txn,
+    TxnBuffers, row,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn stable(key: usize) -> Vec<u8> {
 
 /// Returns a version's row: version 0 and every fifth one are no row.
 fn row_of(version: u64) -> Option<Vec<u8>> {
-    (!version.is_multiple_of(5)).then(|| [&PLAIN_STRING[..], &version.to_be_bytes()].concat())
+    (!version.is_multiple_of(5)).then(|| [&PLAIN[..], &version.to_be_bytes()].concat())
 }
 
 /// Reads a key in one of two ways and compares.

@@ -4,7 +4,8 @@
 mod machine;
 
 use haypile_store::base::{Base, BaseError, Lookup, Pressure, Tier};
-use haypile_store::{Counter, DiskFree, ObjectId, PLAIN_STRING, Refusal, Space, Stop, Txn, WritePressure, row};
+use haypile_store::testing::PLAIN;
+use haypile_store::{Counter, DiskFree, ObjectId, Refusal, Space, Stop, Txn, WritePressure, row};
 use machine::{Machine, usual};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -326,7 +327,7 @@ fn the_memory_can_be_divided_anew_at_any_time() {
             1 << 20,
         );
         for n in 0..100 {
-            machine.put(&format!("key:{n}"), &[PLAIN_STRING[0], PLAIN_STRING[1], round, n]).expect("room");
+            machine.put(&format!("key:{n}"), &[PLAIN[0], PLAIN[1], round, n]).expect("room");
         }
         machine.store.flush_now().expect("flushes");
         for n in 0..100 {

@@ -6,10 +6,10 @@ mod machine;
 use haypile_log::testing::{FaultFiles, ForgetfulFiles};
 use haypile_log::{Durability, Index};
 use haypile_store::base::BaseError;
-use haypile_store::testing::options;
+use haypile_store::testing::{PLAIN, options};
 use haypile_store::{
-    Counter, Direction, MemoryBase, Mode, ObjectId, PLAIN_STRING, Presence, Refusal, ScanPosition, Space, Stop, Store,
-    Txn, TxnBuffers, row,
+    Counter, Direction, MemoryBase, Mode, ObjectId, Presence, Refusal, ScanPosition, Space, Stop, Store, Txn,
+    TxnBuffers, row,
 };
 use machine::{Machine, call, usual};
 use std::path::Path;
@@ -193,7 +193,7 @@ fn the_log_is_synced_before_the_base_takes_what_it_says() {
 #[test]
 fn who_looks_without_locks_teaches_nobody() {
     let machine = Machine::new(|_| ());
-    machine.put("k", &[PLAIN_STRING[0], PLAIN_STRING[1], b'v']).expect("room");
+    machine.put("k", &[PLAIN[0], PLAIN[1], b'v']).expect("room");
     machine.store.flush_now().expect("flushes");
     // A new process knows nothing of the key until a command under its lock has looked.
     let machine = machine.kill();
@@ -399,7 +399,7 @@ fn nothing_that_was_acknowledged_is_lost_whatever_byte_of_the_log_is_the_last() 
 #[test]
 fn an_overwrite_of_a_key_without_reading_it_needs_no_disk_where_that_is_allowed() {
     let machine = Machine::new(|options| options.blind_set = true);
-    machine.put("cold", &PLAIN_STRING).expect("room");
+    machine.put("cold", &PLAIN).expect("room");
     machine.store.flush_now().expect("flushes");
     let machine = machine.kill();
     machine.base.set_cold(true);

@@ -171,8 +171,8 @@ const HAS_FIELD_TIMES: u8 = 2;
 /// Bytes of the longest header.
 const HEADER_BYTES_MAX: usize = 26;
 
-/// The header of an inline string without deadline, as bytes: the most common one.
-const PLAIN: [u8; 2] = [Tag::StringInline as u8, 0];
+/// The header of an inline string without deadline, as bytes: the most common one, and that of `StoreOptions::plain`.
+pub const PLAIN: [u8; 2] = [Tag::StringInline as u8, 0];
 
 impl Header {
     /// Returns the header of an inline string.

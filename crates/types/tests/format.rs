@@ -36,6 +36,12 @@ fn shown(value: &[u8]) -> String {
 }
 
 #[test]
+fn stores_of_tests_tell_plain_strings_as_servers_do() {
+    assert_eq!(haypile_store::testing::PLAIN, key::PLAIN);
+    assert_eq!(key::PLAIN, [1, 0], "the page says so");
+}
+
+#[test]
 fn the_rows_of_the_page_are_those_of_the_store() {
     let mut db = Db::new();
     db.run(|txn| {

@@ -56,6 +56,7 @@ impl Directory {
             disk_free_min_bytes: 0,
             disk_free: DiskFree(Arc::new(|| None)),
             reserve: None,
+            plain: haypile_types::key::PLAIN,
             hash_seed: 0,
         };
         let store = Store::open(options, Arc::new(base), |_| ()).map_err(|error| fails(&error))?;

@@ -183,7 +183,7 @@ impl Store {
             frozen.index,
             self.log.synced()
         );
-        let mut rows = Noted::new(SortedRows::new(&frozen.tables, &dead, &own), &self.presence);
+        let mut rows = Noted::new(SortedRows::new(&frozen.tables, &dead, &own), &self.presence, self.options.plain);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
         let Noted { count, orphans, .. } = rows;
         self.on_ingested(&frozen);

@@ -5,7 +5,7 @@ use crate::base::{BaseError, Rows};
 use crate::memtable::TOGETHER_MAX;
 use crate::presence::Presence;
 use crate::reclaim::Orphan;
-use crate::row::{Family, PLAIN_STRING};
+use crate::row::Family;
 use smallvec::SmallVec;
 
 /// The rows of a flush on their way to the base, and the facts that are learned on the way: the presence set's new rows
@@ -13,6 +13,8 @@ use smallvec::SmallVec;
 pub(super) struct Noted<'f> {
     rows: SortedRows<'f>,
     presence: &'f Presence,
+    /// The first bytes of plain meta rows.
+    plain: [u8; 2],
     pub count: u64,
     pub orphans: Vec<Orphan>,
     /// The next rows, as many as the presence set prefetches together.
@@ -21,8 +23,8 @@ pub(super) struct Noted<'f> {
 }
 
 impl<'f> Noted<'f> {
-    pub fn new(rows: SortedRows<'f>, presence: &'f Presence) -> Self {
-        Noted { rows, presence, count: 0, orphans: Vec::new(), window: SmallVec::new(), at: 0 }
+    pub fn new(rows: SortedRows<'f>, presence: &'f Presence, plain: [u8; 2]) -> Self {
+        Noted { rows, presence, plain, count: 0, orphans: Vec::new(), window: SmallVec::new(), at: 0 }
     }
 
     fn next_window(&mut self) {
@@ -33,7 +35,7 @@ impl<'f> Noted<'f> {
         self.presence.prefetch(self.window.iter().map(|(row, _)| *row).filter(is_held));
         for (row, value) in &self.window {
             match (Family::of(row), value) {
-                (Some(Family::Meta), Some(value)) => self.presence.insert(row, value.starts_with(&PLAIN_STRING)),
+                (Some(Family::Meta), Some(value)) => self.presence.insert(row, value.starts_with(&self.plain)),
                 (Some(Family::Data), Some(_)) => self.presence.insert_element(row),
                 (Some(Family::Meta | Family::Data), None) => self.presence.remove(row),
                 (Some(Family::Owner), None) => self.orphans.extend(Orphan::of(row)),

@@ -21,6 +21,9 @@ use crate::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The first bytes of plain meta rows in stores of tests, those of the types among them.
+pub const PLAIN: [u8; 2] = [1, 0];
+
 /// Returns options with small sizes: generations fill after a few hundred rows.
 pub fn options(dir: &Path) -> StoreOptions {
     let mut log = haypile_log::Options::new(dir.join("log"));
@@ -38,6 +41,7 @@ pub fn options(dir: &Path) -> StoreOptions {
         disk_free_min_bytes: 0,
         disk_free: DiskFree(Arc::new(|| None)),
         reserve: None,
+        plain: PLAIN,
         hash_seed: 0x5eed,
     }
 }

@@ -5,7 +5,7 @@
 use crate::base::Direction;
 use crate::databases::{COUNTERS, Counter};
 use crate::memtable::{Change, Patch, Splice};
-use crate::row::{self, Family, Key, ObjectId, PLAIN_STRING, RowKey, ScanPosition, Slot};
+use crate::row::{self, Family, Key, ObjectId, RowKey, ScanPosition, Slot};
 use crate::stop::Stop;
 use crate::txn::view::View;
 use crate::txn::visit::RowPresence;
@@ -88,7 +88,7 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
 
 /// Returns a meta row's value: a plain string, or anything else.
 fn meta_value(random: &mut Random) -> Vec<u8> {
-    let tag: &[u8] = if random.chance(60) { &PLAIN_STRING } else { &[7, 7] };
+    let tag: &[u8] = if random.chance(60) { &super::PLAIN } else { &[7, 7] };
     let len = [0, 3, 20, 20, 20, 700][random.below(6) as usize];
     [tag, &bytes(random, len)].concat()
 }
@@ -365,7 +365,7 @@ fn read(txn: &mut Txn<'_>, model: &Model, database: u32, random: &mut Random) ->
             let name = name(random);
             let expected = match content.keys.get(&name) {
                 None => Presence::Absent,
-                Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+                Some(value) if value.starts_with(&super::PLAIN) => Presence::Plain,
                 Some(value) => Presence::Row(value[..].into()),
             };
             assert_eq!(txn.presence(&key_of(txn, database, &name))?, expected, "{}", name.escape_ascii());

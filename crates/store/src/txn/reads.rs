@@ -7,7 +7,7 @@ use crate::cache::Cached;
 use crate::derived::Version;
 use crate::memtable::Found;
 use crate::presence::Known;
-use crate::row::{self, Key, PLAIN_STRING};
+use crate::row::{self, Key};
 use crate::stop::{Mode, Stop, failed};
 use crate::value::Value;
 use haypile_log::Index;
@@ -138,7 +138,7 @@ impl Txn<'_> {
             if matches!(self.touch, Touch::Count(_)) {
                 self.touch_own(key);
             }
-            return Ok(presence_of(self.overlay.read(at)));
+            return Ok(presence_of(self.overlay.read(at), &self.store.options.plain));
         }
         let latch = self.store.memtable.latch_of(key);
         if let Some(entry) = latch.find(key) {
@@ -146,7 +146,7 @@ impl Txn<'_> {
             self.gate.rise(entry.index());
             return Ok(match entry.value() {
                 None => Presence::Absent,
-                Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+                Some(value) if value.starts_with(&self.store.options.plain) => Presence::Plain,
                 Some(value) => Presence::Row(Value::from(value)),
             });
         }
@@ -168,7 +168,7 @@ impl Txn<'_> {
         // A value that is about to be overwritten has no place in the row cache.
         match self.base_row(&row, false, false) {
             Ok(found) => {
-                let presence = presence_of(found);
+                let presence = presence_of(found, &self.store.options.plain);
                 if presence == Presence::Plain && !self.is_dry_run() {
                     // The key's lock is held, and the memtable does not have the row: no thread can have changed it
                     // since it was read.
@@ -260,10 +260,10 @@ impl Txn<'_> {
     }
 }
 
-fn presence_of(row: Option<Value>) -> Presence {
+fn presence_of(row: Option<Value>, plain: &[u8; 2]) -> Presence {
     match row {
         None => Presence::Absent,
-        Some(value) if value.starts_with(&PLAIN_STRING) => Presence::Plain,
+        Some(value) if value.starts_with(plain) => Presence::Plain,
         Some(value) => Presence::Row(value),
     }
 }
