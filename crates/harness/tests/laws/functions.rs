@@ -59,6 +59,6 @@ fn no_function_has_more_than_80_lines() {
 #[test]
 fn functions_are_told_from_types() {
     let code = "type A = fn (u8) -> u8;\nfn one<T>(x: [u8; 3]) -> T\nwhere\n    T: Fn(u8) -> u8,\n{\n    let f = fn_two();\n}\nfn two();\n";
-    let source = Source { path: "a.rs".to_owned(), code: code.to_owned() };
+    let source = Source { path: "a.rs".to_owned(), code: code.to_owned(), texts: Vec::new() };
     assert_eq!(functions(&source), [("one".to_owned(), 6)]);
 }

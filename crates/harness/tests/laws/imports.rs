@@ -235,7 +235,7 @@ fn no_floor_of_the_engine_names_a_higher_one() {
 
 #[test]
 fn imports_are_found_in_all_their_forms() {
-    let source = |path: &str, code: &str| Source { path: path.to_owned(), code: code.to_owned() };
+    let source = |path: &str, code: &str| Source { path: path.to_owned(), code: code.to_owned(), texts: Vec::new() };
     let modules = Modules::of(vec![
         source("lib.rs", "mod a;\nmod b;\npub use b::c::Shown;"),
         source("a.rs", "use crate::{Shown, x};\n"),

@@ -11,6 +11,8 @@ pub struct Source {
     pub path: String,
     /// The code; every line is where it was, comments, texts and tests are blank.
     pub code: String,
+    /// The texts with their lines, counted from 1, in order; those of tests are left out.
+    pub texts: Vec<(usize, String)>,
 }
 
 /// The folder of all crates.
@@ -62,10 +64,17 @@ pub fn files(root: &Path) -> Vec<PathBuf> {
 fn read(root: &Path, path: &Path) -> (Source, Vec<String>) {
     let relative = path.strip_prefix(root).expect("it was found below").to_str().expect("names are text");
     let text = fs::read_to_string(path).expect("sources are text");
-    let (code, tests) = without_tests(&without_texts(&text));
+    let code = without_texts(&text);
+    let (tests, files) = tests(&code);
+    let mut texts = Vec::new();
+    for (kind, range) in prose(&text) {
+        if matches!(kind, Prose::Literal) && !tests.iter().any(|test| test.contains(&range.start)) {
+            texts.push((1 + text[..range.start].matches('\n').count(), text[range].to_owned()));
+        }
+    }
     let folder = folder_of_children(relative);
-    let tests = tests.into_iter().map(|name| if folder.is_empty() { name } else { format!("{folder}/{name}") });
-    (Source { path: relative.to_owned(), code }, tests.collect())
+    let files = files.into_iter().map(|name| if folder.is_empty() { name } else { format!("{folder}/{name}") });
+    (Source { path: relative.to_owned(), code: blanked(&code, tests), texts }, files.collect())
 }
 
 /// Where the files of a file's child modules are, relative to `src`.
@@ -87,8 +96,13 @@ enum Prose {
 
 /// Blanks comments and the insides of texts and characters.
 fn without_texts(text: &str) -> String {
+    blanked(text, prose(text).into_iter().map(|(_, range)| range))
+}
+
+/// Blanks parts of a file; its lines stay where they were.
+fn blanked(text: &str, parts: impl IntoIterator<Item = Range<usize>>) -> String {
     let mut code = text.as_bytes().to_vec();
-    for (_, range) in prose(text) {
+    for range in parts {
         code[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
     }
     String::from_utf8(code).expect("whole characters are blanked")
@@ -162,9 +176,9 @@ pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Blanks the items that are compiled for tests only, and names those modules among them that are files.
-fn without_tests(code: &str) -> (String, Vec<String>) {
-    let (mut kept, mut files) = (code.as_bytes().to_vec(), Vec::new());
+/// Finds the items that are compiled for tests only, and names those modules among them that are files.
+fn tests(code: &str) -> (Vec<Range<usize>>, Vec<String>) {
+    let (mut items, mut files) = (Vec::new(), Vec::new());
     for (at, _) in code.match_indices("#[cfg(") {
         let attribute = code[at..].lines().next().unwrap_or_default();
         if !attribute.starts_with("#[cfg(test") && !attribute.starts_with("#[cfg(all(test") {
@@ -179,10 +193,9 @@ fn without_tests(code: &str) -> (String, Vec<String>) {
         {
             files.push(name.to_owned());
         }
-        let end = end.min(kept.len());
-        kept[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        items.push(at..end.min(code.len()));
     }
-    (String::from_utf8(kept).expect("whole items are blanked"), files)
+    (items, files)
 }
 
 /// Where the brace that opens at `opens` is closed.
@@ -206,8 +219,9 @@ fn what_is_no_code_is_blank() {
     let text = "use a; // use b;\nlet x = \"crate::c \\\" {\"; let y: &'a str = r#\"use d \"\"#; let z = '{';\n";
     let code = without_texts(text);
     assert_eq!(code.split_whitespace().collect::<Vec<_>>().join(" "), "use a; let x = ; let y: &'a str = ; let z = ;");
-    let (code, files) =
-        without_tests("mod a;\n#[cfg(test)]\nmod tests { fn b() {} }\n#[cfg(all(test, unix))]\nmod c;\nfn d() {}");
+    let code = "mod a;\n#[cfg(test)]\nmod tests { fn b() {} }\n#[cfg(all(test, unix))]\nmod c;\nfn d() {}";
+    let (tests, files) = tests(code);
+    let code = blanked(code, tests);
     assert_eq!(code.split_whitespace().collect::<Vec<_>>().join(" "), "mod a; fn d() {}");
     assert_eq!(files, ["c"]);
 }
