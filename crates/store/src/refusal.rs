@@ -18,7 +18,7 @@ pub enum Refusal {
     FilesMissing(String),
     /// Without a base, the memory for all data is used up.
     OutOfMemory,
-    /// What the command collects would take more memory than there is for all commands.
+    /// The memory for all commands has no room for what the command collects.
     NoRoom,
     /// The disk has no room for what the command sorts or collects in a file.
     SpoolFull(String),
