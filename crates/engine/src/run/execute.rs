@@ -12,7 +12,7 @@ use crate::keys::locks::Refused;
 use crate::run::ahead::{Ahead, Behind, Call as Planned, Located};
 use crate::run::attend::Attended;
 use crate::run::engine::Engine;
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use crate::run::short::{Once, Try};
 use crate::run::worker::{Next, Turn, Workbench};
 use haypile_commands::error::refusal;
@@ -236,9 +236,10 @@ impl Workbench {
             return Ok(self.step(engine, session, steps, out));
         }
         session.client.show(session, self.now_ms, session.last_command);
-        let mut desk = Desk { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
-        let answer = call_host(&mut desk, entry, Args::from(args));
-        let reply = match answer.and_then(|answer| desk.note(answer)) {
+        let mut host =
+            SessionHost { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
+        let answer = call_host(&mut host, entry, Args::from(args));
+        let reply = match answer.and_then(|answer| host.note(answer)) {
             Err(Error::Stop(Stop::Long)) if has_store => return Err(Hindrance::Long),
             // The I/O pool starts with the store.
             Err(Error::Stop(Stop::Long)) => return Ok(self.refuse(engine, session, engine.loading_error(), out)),

@@ -9,7 +9,7 @@ use crate::clients::statistics::Called;
 use crate::keys::locks::{Claims, Hold, Visits};
 use crate::keys::waiters::Waiter;
 use crate::run::engine::Engine;
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::reply::discarded;
 use crate::run::serving::{Place, Service};
@@ -163,9 +163,9 @@ impl Work {
                 }
                 entry => {
                     let may_wait = call.mode == Mode::Disk;
-                    let mut desk = Desk { engine, session, state, txn: Some(&mut txn), may_wait };
-                    let answer = commands::call(&mut desk, entry, Args::from(args.as_args()));
-                    answer.and_then(|answer| desk.note(answer))
+                    let mut host = SessionHost { engine, session, state, txn: Some(&mut txn), may_wait };
+                    let answer = commands::call(&mut host, entry, Args::from(args.as_args()));
+                    answer.and_then(|answer| host.note(answer))
                 }
             },
             Work::Block(block) => block.run(engine, &mut txn, session, state, call.mode, &mut called),
@@ -237,9 +237,9 @@ impl Block {
             state.acts.begin_command(at);
             let entry = engine.table.entry(queued.command);
             let (started, before) = (engine.statistics.clock.now(), state.protocol);
-            let mut desk = Desk { engine, session, state, txn: Some(&mut *txn), may_wait: mode == Mode::Disk };
-            let answer = commands::call(&mut desk, entry, Args::from(queued.args.as_args()));
-            let reply = match answer.and_then(|answer| desk.note(answer)) {
+            let mut host = SessionHost { engine, session, state, txn: Some(&mut *txn), may_wait: mode == Mode::Disk };
+            let answer = commands::call(&mut host, entry, Args::from(queued.args.as_args()));
+            let reply = match answer.and_then(|answer| host.note(answer)) {
                 Err(error @ Error::Stop(_)) => return Err(error),
                 reply => reply.unwrap_or_else(Error::into_reply),
             };

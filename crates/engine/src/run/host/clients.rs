@@ -1,7 +1,7 @@
 //! All clients: CLIENT LIST, KILL, PAUSE and UNBLOCK.
 
 use crate::clients::client::Asker;
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::{ClientFilter, Clients};
 use haypile_commands::{Error, Result};
 use haypile_store::Stop;
@@ -9,7 +9,7 @@ use haypile_store::Stop;
 /// Lines of CLIENT LIST that an event loop makes by itself: each takes some microseconds.
 const LINES_AT_ONCE: u64 = 128;
 
-impl Clients for Desk<'_, '_> {
+impl Clients for SessionHost<'_, '_> {
     fn clients(&self, filter: &ClientFilter) -> Result<String> {
         let engine = self.engine;
         // Without data there is no I/O pool yet.

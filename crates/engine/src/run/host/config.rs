@@ -1,11 +1,11 @@
 //! The configuration: CONFIG GET and REWRITE.
 
 use crate::run::engine::Engine;
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::Config;
 use haypile_commands::{Error, Result};
 
-impl Config for Desk<'_, '_> {
+impl Config for SessionHost<'_, '_> {
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
         let found = self.state.acts.get_config(&self.engine.settings, patterns).into_iter();
         found.map(|(name, value)| (name, String::from_utf8_lossy(&value).into_owned())).collect()

@@ -3,12 +3,12 @@
 use crate::clients::client::Names;
 use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, State};
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::{Connection, Library, Replies, SessionChange};
 use haypile_resp::Protocol;
 use std::sync::Arc;
 
-impl Connection for Desk<'_, '_> {
+impl Connection for SessionHost<'_, '_> {
     fn client_id(&self) -> u64 {
         self.session
     }
@@ -42,7 +42,7 @@ impl Connection for Desk<'_, '_> {
     }
 }
 
-impl Desk<'_, '_> {
+impl SessionHost<'_, '_> {
     /// Makes a change of the session in the state that the run works on, where the commands behind it in the same block
     /// see it.
     pub(super) fn change_session(&mut self, change: SessionChange) {

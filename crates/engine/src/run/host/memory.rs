@@ -1,9 +1,9 @@
 //! The memory of the process.
 
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::{Memory, MemoryFacts};
 
-impl Memory for Desk<'_, '_> {
+impl Memory for SessionHost<'_, '_> {
     fn memory(&self) -> MemoryFacts {
         self.engine.memory_facts(self.txn.as_deref())
     }

@@ -24,8 +24,8 @@ use haypile_resp::Reply;
 use haypile_store::{Stop, Txn};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A session command's view of its session and the server.
-pub(crate) struct Desk<'a, 's> {
+/// The `Host` of a session command: its session, and the server behind it.
+pub(crate) struct SessionHost<'a, 's> {
     pub engine: &'a Engine,
     pub session: u64,
     pub state: &'a mut State,
@@ -35,7 +35,7 @@ pub(crate) struct Desk<'a, 's> {
     pub may_wait: bool,
 }
 
-impl Desk<'_, '_> {
+impl SessionHost<'_, '_> {
     /// Makes the changes of the session that a command has returned, and notes its other acts, which are carried out
     /// when the run has taken effect. Returns the reply.
     ///
@@ -71,13 +71,13 @@ impl Desk<'_, '_> {
     }
 }
 
-impl Host for Desk<'_, '_> {
+impl Host for SessionHost<'_, '_> {
     fn table(&self) -> &Table {
         &self.engine.table
     }
 }
 
-impl Clock for Desk<'_, '_> {
+impl Clock for SessionHost<'_, '_> {
     fn now_us(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| since.as_micros() as u64)
@@ -88,7 +88,7 @@ impl Clock for Desk<'_, '_> {
     }
 }
 
-impl Rows for Desk<'_, '_> {
+impl Rows for SessionHost<'_, '_> {
     fn in_transaction(&mut self, run: &mut dyn FnMut(&mut Txn<'_>) -> Result<Reply>) -> Result<Reply> {
         match &mut self.txn {
             Some(txn) => run(txn),

@@ -1,10 +1,10 @@
 //! The process.
 
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::{DebugAccess, Process};
 use haypile_config::Protected;
 
-impl Process for Desk<'_, '_> {
+impl Process for SessionHost<'_, '_> {
     fn debug_access(&self) -> DebugAccess {
         match self.engine.settings.config().debug_command {
             Protected::No => DebugAccess::No,

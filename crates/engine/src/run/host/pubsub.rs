@@ -2,7 +2,7 @@
 
 use crate::clients::pubsub::{Change, STEPS_AT_ONCE, add_new};
 use crate::clients::session::Effect;
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::{Audience, Channels, PubSub};
 use haypile_commands::{Error, Result};
 use haypile_store::Stop;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Channels that an event loop looks at in one command.
 const CHANNELS_AT_ONCE: usize = 4096;
 
-impl PubSub for Desk<'_, '_> {
+impl PubSub for SessionHost<'_, '_> {
     fn subscriptions(&self, kind: Channels) -> Vec<Arc<[u8]>> {
         self.state.subscriptions.of(kind).iter().cloned().collect()
     }
@@ -52,7 +52,7 @@ impl PubSub for Desk<'_, '_> {
     }
 }
 
-impl Desk<'_, '_> {
+impl SessionHost<'_, '_> {
     /// Adds to an audience the subscriptions that the client has begun in the block under way, and no longer counts
     /// those that it has ended there.
     fn add_own(&self, kind: Channels, channel: &[u8], audience: &mut Audience) {

@@ -1,10 +1,10 @@
 //! Statistics: INFO, SLOWLOG and LATENCY.
 
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::CommandId;
 use haypile_commands::host::{CommandTimes, InfoSection, LatencyEvent, SlowCall, Statistics};
 
-impl Statistics for Desk<'_, '_> {
+impl Statistics for SessionHost<'_, '_> {
     fn slowlog(&self, count: usize) -> Vec<SlowCall> {
         if self.state.acts.resets_slowlog() { Vec::new() } else { self.engine.statistics.slowlog.newest(count) }
     }

@@ -1,9 +1,9 @@
 //! The data as a whole: backups, and data that are opened again.
 
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::Storage;
 
-impl Storage for Desk<'_, '_> {
+impl Storage for SessionHost<'_, '_> {
     fn has_disk(&self) -> bool {
         self.engine.settings.config().engine != haypile_config::Engine::Memory
     }

@@ -1,11 +1,11 @@
 //! Users and passwords.
 
 use crate::clients::client::USER;
-use crate::run::host::Desk;
+use crate::run::host::SessionHost;
 use haypile_commands::host::Users;
 use haypile_commands::{Error, Result};
 
-impl Users for Desk<'_, '_> {
+impl Users for SessionHost<'_, '_> {
     fn has_password(&self) -> bool {
         !self.engine.settings.config().requirepass.is_empty()
     }
