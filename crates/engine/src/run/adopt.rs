@@ -7,12 +7,12 @@ use crate::clients::pubsub::Change;
 use crate::clients::session::{Effect, Session, State};
 use crate::run::engine::Engine;
 use crate::run::subscribing::Departed;
-use crate::run::worker::Workbench;
+use crate::run::worker::WorkerState;
 use haypile_log::Index;
 use haypile_resp::Limits;
 use std::sync::Arc;
 
-impl Workbench {
+impl WorkerState {
     /// Makes what session commands have changed true for everybody else. What they tell others depends on the record
     /// `gate`, as their replies do.
     #[inline]

@@ -5,7 +5,7 @@ use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::host::Paused;
 use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_resp::{Args, Reply};
@@ -30,7 +30,7 @@ impl Engine {
     }
 }
 
-impl Workbench {
+impl WorkerState {
     /// Looks at a request because one of the bits is set, in the order in which Redis does.
     #[cold]
     pub(crate) fn attend(

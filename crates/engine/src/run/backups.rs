@@ -8,7 +8,7 @@
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Session, State as SessionState, Waiting, What};
 use crate::run::engine::Engine;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;
 use haypile_commands::host::Reload;
 use haypile_log::Index;
@@ -289,7 +289,7 @@ impl Engine {
     }
 }
 
-impl Workbench {
+impl WorkerState {
     /// SAVE: the session goes on when the backup is there.
     pub(crate) fn save(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
         match engine.backups.begin(Some(self.waiter_for(session))) {

@@ -9,7 +9,7 @@ use crate::clients::session::{Session, Waiting};
 use crate::keys::waiters::{Attempt, End, Waiter, WaiterOf};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::{Awaited, CommandId, Error};
 use haypile_log::Index;
 use haypile_resp::{OwnedArgs, Reply};
@@ -64,7 +64,7 @@ fn replaced(args: &OwnedArgs, instead: &[(usize, Vec<u8>)]) -> OwnedArgs {
     args.as_args().iter().enumerate().map(|(at, arg)| other(at).unwrap_or(arg)).collect()
 }
 
-impl Workbench {
+impl WorkerState {
     /// The command has found nothing and is registered.
     #[cold]
     pub(crate) fn wait_for_keys(

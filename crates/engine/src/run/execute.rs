@@ -14,7 +14,7 @@ use crate::run::attend::Attended;
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::short::{Once, Try};
-use crate::run::worker::{Next, Turn, Workbench};
+use crate::run::worker::{Next, Turn, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_commands::{Args, Body, Entry, Error, Flag, call_host};
 use haypile_log::Index;
@@ -46,7 +46,7 @@ pub(crate) enum Hindrance {
     Awaited,
 }
 
-impl Workbench {
+impl WorkerState {
     pub(crate) fn turn(&mut self, engine: &Engine, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Turn {
         if !matches!(session.waiting, Waiting::Nothing) {
             let next = self.go_on(engine, session, out);

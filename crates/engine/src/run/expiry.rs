@@ -38,7 +38,7 @@ enum Expired {
 impl Worker {
     /// Removes some keys whose deadline has passed; whether there may be more of them right now.
     pub fn expire(&mut self, now_ms: u64) -> bool {
-        let Worker { engine, desk } = self;
+        let Worker { engine, state } = self;
         let version = engine.store_version();
         let Some(store) = engine.store() else { return false };
         let store = &*store;
@@ -52,7 +52,7 @@ impl Worker {
         if due.is_empty() {
             return false;
         }
-        let Some(inside) = LoopInside::try_enter(&engine.exclusion, desk.index) else { return false };
+        let Some(inside) = LoopInside::try_enter(&engine.exclusion, state.index) else { return false };
         if version != engine.store_version() {
             // The keys that were found are of a store that is closed by now.
             return false;
@@ -60,9 +60,9 @@ impl Worker {
         let (mut gone, mut partly, mut cold) = (0, 0, 0);
         let started = engine.statistics.clock.now();
         for due in &due {
-            let buffers = std::mem::take(&mut desk.buffers);
+            let buffers = std::mem::take(&mut state.buffers);
             let (expired, buffers) = expire_key(engine, store, due, now_ms, Mode::Memory, buffers);
-            desk.buffers = buffers;
+            state.buffers = buffers;
             match expired {
                 Expired::Gone => gone += 1,
                 Expired::Partly => partly += 1,
@@ -87,7 +87,7 @@ impl Worker {
             && has_deadlines(&self.engine, &store)
             && !self.engine.expiring_in_base.swap(true, Ordering::AcqRel)
         {
-            self.engine.pool.submit(Job { session: 0, inbox: self.desk.inbox.clone(), task: Task::Expire });
+            self.engine.pool.submit(Job { session: 0, inbox: self.state.inbox.clone(), task: Task::Expire });
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::clients::blocked::{Held, Unblock};
 use crate::clients::session::{Session, Waiting, What};
 use crate::keys::waiters::End;
 use crate::run::engine::Engine;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::Error;
 use haypile_commands::host::{Wait, WaitKind};
 use haypile_log::Index;
@@ -40,7 +40,7 @@ impl Held {
     }
 }
 
-impl Workbench {
+impl WorkerState {
     /// Holds the reply of a command back.
     #[cold]
     pub(crate) fn block(&mut self, engine: &Engine, session: &mut Session, wait: Wait, out: &mut Vec<u8>) -> Next {

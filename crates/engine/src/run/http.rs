@@ -5,7 +5,7 @@
 use crate::clients::session::Session;
 use crate::clients::statistics::Outcome;
 use crate::run::engine::Engine;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seconds for which no second warning is logged: an attack must not fill the disk with lines about it.
@@ -23,7 +23,7 @@ impl Warned {
     }
 }
 
-impl Workbench {
+impl WorkerState {
     /// Has the connection closed at once, whatever it has still to be sent, as Redis does.
     #[cold]
     pub(crate) fn turn_away(&mut self, engine: &Engine, session: &Session) -> Next {

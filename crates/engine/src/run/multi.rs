@@ -11,7 +11,7 @@ use crate::run::engine::{Engine, LOADING};
 use crate::run::pool::{Job, Task};
 use crate::run::reply::discarded;
 use crate::run::wait::timed;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::{Body, Control, Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::{Args, OwnedArgs, Reply};
@@ -25,7 +25,7 @@ const KEYS_AT_ONCE: usize = 512;
 /// pool.
 const ARGUMENTS_AT_ONCE: usize = 4096;
 
-impl Workbench {
+impl WorkerState {
     /// Queues a request of a transaction, or refuses it, which refuses the transaction.
     pub(crate) fn queue(
         &mut self,

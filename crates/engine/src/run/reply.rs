@@ -4,7 +4,7 @@ use crate::clients::client_memory::RESERVED_BYTES_MIN;
 use crate::clients::session::{Session, Waiting};
 use crate::clients::statistics::Outcome;
 use crate::run::engine::Engine;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::host::Replies;
 use haypile_commands::{Body, Control, Entry, Error};
 use haypile_log::Index;
@@ -17,7 +17,7 @@ pub(crate) fn discarded(why: &str) -> Reply {
     Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
-impl Workbench {
+impl WorkerState {
     /// Encodes a reply whose command has ended.
     #[inline]
     pub(crate) fn reply(

@@ -7,7 +7,7 @@
 use crate::clients::session::Session;
 use crate::clients::statistics::{Called, Caller, Moment, Outcome, Owing, Shown, Spent, Timed, Wait};
 use crate::run::engine::Engine;
-use crate::run::worker::{Workbench, Worker};
+use crate::run::worker::{Worker, WorkerState};
 use haypile_commands::{Entry, Flag};
 use haypile_log::Index;
 use haypile_resp::Args;
@@ -16,7 +16,7 @@ use haypile_resp::Args;
 /// counted without this wait: a client may send many more before it reads.
 const OWING_MAX: usize = 4096;
 
-impl Workbench {
+impl WorkerState {
     /// Counts a command that began at `started` and has ended now; the moment when the next one begins.
     #[inline]
     pub(crate) fn settle(
@@ -141,7 +141,7 @@ impl Worker {
     /// The replies that depend on no more than `durable` have left: their commands have ended now.
     pub fn on_left(&mut self, session: &mut Session, durable: Index) {
         let engine = &*self.engine;
-        let (statistics, counters) = (&engine.statistics, engine.counters(self.desk.index));
+        let (statistics, counters) = (&engine.statistics, engine.counters(self.state.index));
         let left = session.owing.iter().take_while(|owing| owing.gate <= durable).count();
         let now = statistics.clock.now();
         let owing: Vec<Owing> = session.owing.drain(..left).collect();

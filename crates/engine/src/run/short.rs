@@ -10,7 +10,7 @@ use crate::run::engine::Engine;
 use crate::run::execute::{Hindrance, pressure};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::Place;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_commands::table::{TxnFn, WaitFn};
 use haypile_commands::{Access, Args, Entry, Error, Flag, Tried};
@@ -72,7 +72,7 @@ struct Attempted {
     lookups: Lookups,
 }
 
-impl Workbench {
+impl WorkerState {
     /// Runs one command on its keys, as its access asks for.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the pieces of one request, handed on as they are")]

@@ -8,7 +8,7 @@ use crate::clients::session::{Session, Waiting};
 use crate::clients::steps::{NAMES_AT_ONCE, Steps};
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::{Args, Error, call_host};
 use haypile_log::Index;
 use haypile_resp::OwnedArgs;
@@ -30,7 +30,7 @@ impl Departed {
     }
 }
 
-impl Workbench {
+impl WorkerState {
     /// Does with the next of a command's names.
     #[cold]
     pub(crate) fn step(

@@ -8,7 +8,7 @@ use crate::run::engine::Engine;
 use crate::run::execute::Hindrance;
 use crate::run::pool::{Job, Task};
 use crate::run::serving::Place;
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use crate::sync::{Mutex, lock};
 use haypile_commands::{Access, Args, Body, Error};
 use haypile_store::{Call, Key, Mode, Pins, Stop, Store, Txn, TxnBuffers};
@@ -84,7 +84,7 @@ fn look(txn: &mut Txn<'_>, key: &Key<'_>, overwritten: bool) -> Result<(), Stop>
     if overwritten { txn.presence(key).map(drop) } else { txn.meta(key).map(drop) }
 }
 
-impl Workbench {
+impl WorkerState {
     /// Loads what `pending` lacks, the first of `calls`, together with what the commands behind it are going to lack.
     pub(crate) fn load_together(
         &mut self,

@@ -17,14 +17,14 @@ use crate::run::reply::discarded;
 use crate::run::serving::Place;
 use crate::run::together::Together;
 use crate::run::work::{Needs, Ran};
-use crate::run::worker::{Next, Workbench};
+use crate::run::worker::{Next, WorkerState};
 use haypile_commands::error::refusal;
 use haypile_log::Index;
 use haypile_resp::{Reply, ReplyPieces};
 use haypile_store::{Call, Mode, Stop, Store, WritePressure};
 use std::time::Instant;
 
-impl Workbench {
+impl WorkerState {
     /// Goes on with what the session waits for, if it has come.
     pub(crate) fn go_on(&mut self, engine: &Engine, session: &mut Session, out: &mut Vec<u8>) -> Next {
         let waiting = match std::mem::take(&mut session.waiting) {

@@ -27,11 +27,11 @@ use std::time::Duration;
 /// The part of the engine that belongs to one event loop.
 pub struct Worker {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) desk: Workbench,
+    pub(crate) state: WorkerState,
 }
 
 /// The buffers and counts that an event loop reuses from command to command.
-pub(crate) struct Workbench {
+pub(crate) struct WorkerState {
     pub index: usize,
     pub inbox: Arc<Inbox>,
     pub buffers: TxnBuffers,
@@ -112,7 +112,7 @@ impl Worker {
         let inbox = Arc::new(Inbox::new(wake));
         engine.add_inbox(index, inbox.clone());
         Worker {
-            desk: Workbench {
+            state: WorkerState {
                 index,
                 inbox,
                 buffers: TxnBuffers::default(),
@@ -141,24 +141,24 @@ impl Worker {
     }
 
     pub fn inbox(&self) -> &Arc<Inbox> {
-        &self.desk.inbox
+        &self.state.inbox
     }
 
     /// This event loop's numbers.
     #[inline]
     pub fn counters(&self) -> &Counters {
-        self.engine.counters(self.desk.index)
+        self.engine.counters(self.state.index)
     }
 
     /// A new client.
     pub fn connect(&mut self, peer: Peer) -> Session {
-        let Worker { engine, desk } = self;
-        engine.counters(desk.index).connections.add(1);
-        desk.refresh_limits(engine);
-        let client = Arc::new(Client::new(engine.next_session(), desk.index, peer, engine.now_ms()));
+        let Worker { engine, state } = self;
+        engine.counters(state.index).connections.add(1);
+        state.refresh_limits(engine);
+        let client = Arc::new(Client::new(engine.next_session(), state.index, peer, engine.now_ms()));
         engine.clients.add(client.clone());
-        let state = State { is_local: client.peer.is_local, ..engine.fresh_state() };
-        let session = Session::new(client, state, desk.limits, desk.limits_version);
+        let fresh = State { is_local: client.peer.is_local, ..engine.fresh_state() };
+        let session = Session::new(client, fresh, state.limits, state.limits_version);
         engine.count_client(&session, 0, 0, 0);
         session
     }
@@ -166,27 +166,27 @@ impl Worker {
     /// Takes what others have for sessions of this event loop, and calls `deliver` for each of those. To be called
     /// before each turn if the inbox has notices.
     pub fn take_notices(&mut self, mut deliver: impl FnMut(u64, Delivery<'_>)) {
-        let desk = &mut self.desk;
-        for notice in desk.inbox.take_notices() {
+        let state = &mut self.state;
+        for notice in state.inbox.take_notices() {
             match notice {
                 Notice::Message(message) => {
                     let gate = message.gate;
-                    desk.subscribers.route(&message, |session, head, payload| {
+                    state.subscribers.route(&message, |session, head, payload| {
                         deliver(session, Delivery::Push { head, payload, gate });
                     });
                 }
                 Notice::Line(payload) => {
                     let push = || Delivery::Push { head: &[], payload: &payload, gate: Index(0) };
-                    desk.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
+                    state.subscribers.monitors.iter().for_each(|&session| deliver(session, push()));
                 }
                 Notice::Close(session) => deliver(session, Delivery::Close),
                 Notice::Departed => {
-                    if desk.end_departed(&self.engine) {
-                        desk.inbox.notify(Notice::Departed);
+                    if state.end_departed(&self.engine) {
+                        state.inbox.notify(Notice::Departed);
                     }
                 }
                 Notice::Resume => {
-                    for &session in &desk.paused {
+                    for &session in &state.paused {
                         deliver(session, Delivery::Event(Event { session, what: What::Retry, begun: None }));
                     }
                 }
@@ -196,33 +196,33 @@ impl Worker {
 
     /// Whether some session waits for the I/O pool: others are answered without delay then, rather than together.
     pub fn has_slow_company(&self) -> bool {
-        self.desk.on_pool > 0
+        self.state.on_pool > 0
     }
 
     /// Whether the turns have left something for the I/O pool.
     pub fn has_jobs(&self) -> bool {
-        !self.desk.jobs.is_empty()
+        !self.state.jobs.is_empty()
     }
 
     /// Hands the I/O pool what the turns have left for it. To be called when the replies of the round have left: to
     /// wake a thread takes longer than most commands do.
     pub fn start_jobs(&mut self) {
         if self.has_jobs() {
-            self.engine.pool.submit_all(&mut self.desk.jobs);
+            self.engine.pool.submit_all(&mut self.state.jobs);
         }
     }
 
     /// A client has gone. It was not waiting for anything: what waits ends first.
     pub fn disconnect(&mut self, session: &mut Session) {
         debug_assert!(!matches!(session.waiting, Waiting::Pool | Waiting::Piece), "its event comes first");
-        let Worker { engine, desk } = self;
-        desk.depart(engine, session);
+        let Worker { engine, state } = self;
+        state.depart(engine, session);
         match session.waiting {
             Waiting::Blocked(_) => _ = engine.blocked.remove(session.id),
             Waiting::ForKeys(_) => _ = engine.end_wait(session.id, End::Gone),
             _ => {}
         }
-        desk.go_on_after_pause(engine, session);
+        state.go_on_after_pause(engine, session);
         engine.clients.remove(session.id);
         engine.client_memory.forget(&session.client);
         engine.on_disconnect();
@@ -230,16 +230,16 @@ impl Worker {
 
     /// Runs what `input` holds for `session`, replies into `out`. `now_ms` is the wall clock.
     pub fn turn(&mut self, session: &mut Session, input: &[u8], out: &mut Vec<u8>, now_ms: u64) -> Turn {
-        let Worker { engine, desk } = self;
-        desk.now_ms = now_ms;
-        let turn = desk.turn(engine, session, input, out);
-        desk.leave(engine);
-        session.client.show(session, desk.now_ms, session.last_command);
+        let Worker { engine, state } = self;
+        state.now_ms = now_ms;
+        let turn = state.turn(engine, session, input, out);
+        state.leave(engine);
+        session.client.show(session, state.now_ms, session.last_command);
         turn
     }
 }
 
-impl Workbench {
+impl WorkerState {
     /// Enters the exclusion, once per turn.
     #[inline]
     pub(crate) fn enter(&mut self, engine: &Engine) -> bool {
