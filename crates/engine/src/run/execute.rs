@@ -26,8 +26,8 @@ use std::time::Duration;
 /// of this length has its costs shared well enough.
 const TURN_COMMANDS_MAX: usize = 1024;
 
-/// The reason why a command did not run to its end at once.
-pub(crate) enum Hindrance {
+/// The reason why a command that was to run at once is deferred.
+pub(crate) enum Deferral {
     /// An exclusive run is under way.
     Outside,
     Locked(Refused),
@@ -104,7 +104,7 @@ impl WorkerState {
         Turn { consumed, commands, next }
     }
 
-    /// Runs what was parsed ahead, until something hinders or the turn that has `begun` is over: the bytes and the
+    /// Runs what was parsed ahead, until one is deferred or the turn that has `begun` is over: the bytes and the
     /// commands that are done with.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the pieces of one turn, handed on as they are")]
@@ -148,8 +148,7 @@ impl WorkerState {
                 Attended::Held(next) => return (before, commands, next),
             };
             commands += 1;
-            let next =
-                ran.unwrap_or_else(|hindrance| self.take_long_way(engine, session, &located, at, hindrance, out));
+            let next = ran.unwrap_or_else(|why| self.take_long_way(engine, session, &located, at, why, out));
             if let Ok(entry) = &call.entry {
                 if session.is_waiting() {
                     self.put_off(engine, session, entry, call.args, started);
@@ -182,7 +181,7 @@ impl WorkerState {
         call: &Planned<'_>,
         located: &[Key<'_>],
         out: &mut Vec<u8>,
-    ) -> Result<Next, Hindrance> {
+    ) -> Result<Next, Deferral> {
         let args = call.args;
         let entry = match &call.entry {
             Ok(entry) => *entry,
@@ -207,7 +206,7 @@ impl WorkerState {
                 let refused = match (parse(Args::from(args)), pressure(store, false)) {
                     (Err(error), _) => error.into_reply(),
                     (Ok(migration), WritePressure::Stop(why)) if !migration.copy => Reply::error(refusal(&why)),
-                    (Ok(migration), _) => return Err(Hindrance::Remote(migration.timeout)),
+                    (Ok(migration), _) => return Err(Deferral::Remote(migration.timeout)),
                 };
                 Ok(self.reply(engine, session, refused, Index(0), out))
             }
@@ -229,7 +228,7 @@ impl WorkerState {
         entry: &Entry,
         args: resp::Args<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Next, Hindrance> {
+    ) -> Result<Next, Deferral> {
         if entry.flags.has(Flag::Pubsub)
             && let Some(steps) = Steps::of(entry, session, args)
         {
@@ -240,7 +239,7 @@ impl WorkerState {
             SessionHost { engine, session: session.id, state: &mut session.state, txn: None, may_wait: false };
         let answer = call_host(&mut host, entry, Args::from(args));
         let reply = match answer.and_then(|answer| host.note(answer)) {
-            Err(Error::Stop(Stop::Long)) if has_store => return Err(Hindrance::Long),
+            Err(Error::Stop(Stop::Long)) if has_store => return Err(Deferral::Long),
             // The I/O pool starts with the store.
             Err(Error::Stop(Stop::Long)) => return Ok(self.refuse(engine, session, engine.loading_error(), out)),
             reply => reply.unwrap_or_else(Error::into_reply),
@@ -264,23 +263,23 @@ impl WorkerState {
         session: &mut Session,
         located: &Located<'_>,
         at: usize,
-        hindrance: Hindrance,
+        why: Deferral,
         out: &mut Vec<u8>,
     ) -> Next {
         let calls = &located.calls[at..];
         let Some(Some(Planned { args, entry: Ok(entry), .. })) = calls.first() else {
-            unreachable!("a command that was hindered was going to run")
+            unreachable!("a command that is deferred was going to run")
         };
         let seed = self.next_seed();
         let mut pending = Pending::new(Work::Command(entry.id, args.to_owned_args()), seed);
         // The write stall that the short way has waited out is not waited for again.
-        pending.slowed = matches!(hindrance, Hindrance::MoreLocks | Hindrance::Awaited);
-        match hindrance {
-            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited => {
+        pending.slowed = matches!(why, Deferral::MoreLocks | Deferral::Awaited);
+        match why {
+            Deferral::LongWay | Deferral::MoreLocks | Deferral::Awaited => {
                 self.run_pending(engine, session, pending, out)
             }
-            Hindrance::Load => self.load_together(engine, session, pending, calls),
-            hindrance => self.hold(engine, session, pending, hindrance),
+            Deferral::Load => self.load_together(engine, session, pending, calls),
+            why => self.hold(engine, session, pending, why),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The short way: one command on its keys, in memory, from admission to its reply, on an event loop.
 //!
 //! The short way is the `protocol` with nobody to serve: where a client waits for a key that a command makes, the long
-//! way runs it. A hindrance leaves nothing behind.
+//! way runs it. A deferred run leaves nothing behind.
 
 use crate::clients::session::Session;
 use crate::keys::admission::KeysHeld;
 use crate::keys::locks::{HeldFor, Hold, Turn as LockTurn};
 use crate::run::engine::Engine;
-use crate::run::execute::{Hindrance, pressure};
+use crate::run::execute::{Deferral, pressure};
 use crate::run::protocol::{Keeps, begin, conclude};
 use crate::run::serving::Place;
 use crate::run::worker::{Next, WorkerState};
@@ -86,11 +86,11 @@ impl WorkerState {
         args: resp::Args<'_>,
         located: &[Key<'_>],
         out: &mut Vec<u8>,
-    ) -> Result<Next, Hindrance> {
+    ) -> Result<Next, Deferral> {
         match entry.command.access {
             Access::Read => self.data::<false>(engine, store, session, entry, run, args, located, out),
             Access::Write => self.data::<true>(engine, store, session, entry, run, args, located, out),
-            Access::Exclusive => Err(Hindrance::LongWay),
+            Access::Exclusive => Err(Deferral::LongWay),
             Access::None => unreachable!("a law of the table: what runs over a transaction reads or writes"),
         }
     }
@@ -108,18 +108,18 @@ impl WorkerState {
         args: resp::Args<'_>,
         located: &[Key<'_>],
         out: &mut Vec<u8>,
-    ) -> Result<Next, Hindrance> {
+    ) -> Result<Next, Deferral> {
         let keeps = match keeps::<WRITES>(store, session, entry)? {
             Ok(keeps) => keeps,
             Err(why) => return Ok(self.refuse(engine, session, Reply::error(why), out)),
         };
         // So many keys take their time to look at, to lock and to answer for.
         if args.len() > ARGUMENTS_AT_ONCE {
-            return Err(Hindrance::Long);
+            return Err(Deferral::Long);
         }
         // Before the keys: which space they are in must not change until they are locked.
         if !self.enter(engine) || self.store_version != engine.store_version() {
-            return Err(Hindrance::Outside);
+            return Err(Deferral::Outside);
         }
         let keys = self.claim::<WRITES>(store, session.state.database, entry, args, located);
         // A read of one row sees it as it is at one moment, without waiting for the holder of its key.
@@ -134,9 +134,9 @@ impl WorkerState {
             (short.locked, short.is_again) = (true, true);
         };
         let reply = match reply {
-            Err(Error::Stop(Stop::WouldBlock)) => return Err(Hindrance::Load),
-            Err(Error::Stop(Stop::Long)) => return Err(Hindrance::Long),
-            Err(Error::Stop(Stop::NeedsLocks)) => return Err(Hindrance::MoreLocks),
+            Err(Error::Stop(Stop::WouldBlock)) => return Err(Deferral::Load),
+            Err(Error::Stop(Stop::Long)) => return Err(Deferral::Long),
+            Err(Error::Stop(Stop::NeedsLocks)) => return Err(Deferral::MoreLocks),
             Err(error @ Error::Stop(_)) => error.into_reply(),
             reply => {
                 engine.counters(self.index).add_lookups(lookups);
@@ -179,31 +179,31 @@ impl WorkerState {
         store: &Store,
         session: &Session,
         short: &Short<'_, impl Runs>,
-    ) -> Result<Attempted, Hindrance> {
+    ) -> Result<Attempted, Deferral> {
         let seed = self.next_seed();
         let place = Place::Short { locked: short.locked, writes: WRITES };
         let take = || KeysHeld::try_take(&engine.locks, &self.claims, LockTurn::Newcomer, HeldFor::Moment);
-        let held = short.locked.then(take).transpose().map_err(Hindrance::Locked)?;
+        let held = short.locked.then(take).transpose().map_err(Deferral::Locked)?;
         let (database, pins) = (session.state.database, session.pins.as_deref());
         let call = Call { now_ms: self.now_ms, seed, database, mode: Mode::Memory, pins };
         let touches = !session.state.no_touch && !short.is_again;
         let mut txn = begin(engine, store, std::mem::take(&mut self.buffers), call, place, touches);
         let ran = short.run.run(&mut txn, Args::with_keys(short.args, &short.keys));
         debug_assert!(WRITES || txn.is_read_only(), "Invariant: a read makes no record");
-        let hindered = match &ran {
+        let deferral = match &ran {
             // The long way tries again, and waits.
-            Ok(None) => Some(Hindrance::LongWay),
-            Ok(Some(_)) if WRITES && engine.is_awaited(&txn) => Some(Hindrance::Awaited),
+            Ok(None) => Some(Deferral::LongWay),
+            Ok(Some(_)) if WRITES && engine.is_awaited(&txn) => Some(Deferral::Awaited),
             _ => None,
         };
         let (gate, lookups) = (txn.gate(), txn.lookups());
-        let attempted = match (ran, hindered) {
-            (_, Some(hindrance)) => Err(hindrance),
+        let attempted = match (ran, deferral) {
+            (_, Some(why)) => Err(why),
             (Ok(Some(reply)), None) => {
                 let concluded = conclude(engine, store, &mut txn, None, short.keeps);
                 Ok(Attempted { reply: concluded.map(|()| reply).map_err(Error::Stop), gate: txn.gate(), lookups })
             }
-            (Ok(None), None) => unreachable!("that is a hindrance"),
+            (Ok(None), None) => unreachable!("that is deferred"),
             (Err(error), None) => Ok(Attempted { reply: Err(error), gate, lookups }),
         };
         self.buffers = txn.finish();
@@ -221,14 +221,14 @@ fn keeps<const WRITES: bool>(
     store: &Store,
     session: &mut Session,
     entry: &Entry,
-) -> Result<Result<Keeps, String>, Hindrance> {
+) -> Result<Result<Keeps, String>, Deferral> {
     if !WRITES {
         return Ok(Ok(Keeps::Nothing));
     }
     Ok(match pressure(store, entry.flags.has(Flag::Denyoom)) {
         WritePressure::Go => Ok(Keeps::Effects),
         WritePressure::Slow(wait) => match session.owe(wait) {
-            Some(wait) => return Err(Hindrance::Slow(wait)),
+            Some(wait) => return Err(Deferral::Slow(wait)),
             None => Ok(Keeps::Effects),
         },
         WritePressure::Stop(why) => Err(refusal(&why)),

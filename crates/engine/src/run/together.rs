@@ -5,7 +5,7 @@ use crate::clients::session::{Pending, Session, State, Waiting, What, Work};
 use crate::clients::statistics::Wait;
 use crate::run::ahead::Call as Planned;
 use crate::run::engine::Engine;
-use crate::run::execute::Hindrance;
+use crate::run::execute::Deferral;
 use crate::run::pool::{Job, Task};
 use crate::run::serving::Place;
 use crate::run::worker::{Next, WorkerState};
@@ -95,7 +95,7 @@ impl WorkerState {
     ) -> Next {
         let Some(store) = engine.store() else {
             // The store is being opened again: there is nothing to look at ahead.
-            return self.hold(engine, session, pending, Hindrance::Outside);
+            return self.hold(engine, session, pending, Deferral::Outside);
         };
         let store = &*store;
         let mut wanted = Vec::new();

@@ -11,7 +11,7 @@ use crate::keys::admission::{Admitted, AloneHeld, KeysHeld};
 use crate::keys::exclusion::Alone;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::run::engine::Engine;
-use crate::run::execute::{Hindrance, pressure};
+use crate::run::execute::{Deferral, pressure};
 use crate::run::pool::{Job, LOADS_MAX, Task};
 use crate::run::reply::discarded;
 use crate::run::serving::Place;
@@ -177,7 +177,7 @@ impl WorkerState {
     ) -> Result<Next, Next> {
         let Some(store) = engine.store() else {
             // The store is being opened again, exclusively.
-            return Err(self.hold(engine, session, pending, Hindrance::Outside));
+            return Err(self.hold(engine, session, pending, Deferral::Outside));
         };
         let mut pending = self.weigh(engine, &store, session, pending, out)?;
         if pending.long {
@@ -187,7 +187,7 @@ impl WorkerState {
         let mut is_unlocked = false;
         if !needs.alone {
             if !self.enter(engine) {
-                return Err(self.hold(engine, session, pending, Hindrance::Outside));
+                return Err(self.hold(engine, session, pending, Deferral::Outside));
             }
             is_unlocked = pending.goes_unlocked(engine, &store, session.state.database);
             if is_unlocked {
@@ -234,7 +234,7 @@ impl WorkerState {
             match pressure(store, grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
                     if let Some(wait) = session.owe(wait) {
-                        return Err(self.hold(engine, session, pending, Hindrance::Slow(wait)));
+                        return Err(self.hold(engine, session, pending, Deferral::Slow(wait)));
                     }
                 }
                 WritePressure::Slow(_) | WritePressure::Go => {}
@@ -260,7 +260,7 @@ impl WorkerState {
                     pending.turn = Turn::Newcomer;
                     Ok((pending, Admitted::OnLoop { _keys: keys }))
                 }
-                Err(refused) => Err(self.hold(engine, session, pending, Hindrance::Locked(refused))),
+                Err(refused) => Err(self.hold(engine, session, pending, Deferral::Locked(refused))),
             };
         }
         // If the exclusion was granted, it was for this run.
@@ -311,8 +311,8 @@ impl WorkerState {
                 session.event = Some(What::Retry);
                 return Next::Yield;
             }
-            Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Hindrance::Load),
-            Err(Stop::Long) => return self.hold(engine, session, pending, Hindrance::Long),
+            Err(Stop::WouldBlock) => return self.hold(engine, session, pending, Deferral::Load),
+            Err(Stop::Long) => return self.hold(engine, session, pending, Deferral::Long),
             Err(stop) => pending.work.refusal(stop),
         };
         if pending.work.is_block() {
@@ -321,48 +321,48 @@ impl WorkerState {
         self.reply(engine, session, reply, ran.gate, out)
     }
 
-    /// Leaves the command where what hinders it will find it.
+    /// Defers the command: it is left where what it waits for will find it.
     pub(crate) fn hold(
         &mut self,
         engine: &Engine,
         session: &mut Session,
         mut pending: Box<Pending>,
-        hindrance: Hindrance,
+        why: Deferral,
     ) -> Next {
         let (counters, clock) = (engine.counters(self.index), &engine.statistics.clock);
-        let queued = match hindrance {
-            Hindrance::Load if pending.loads >= LOADS_MAX => return self.run_on_pool(engine, session, pending),
-            Hindrance::Load => {
+        let queued = match why {
+            Deferral::Load if pending.loads >= LOADS_MAX => return self.run_on_pool(engine, session, pending),
+            Deferral::Load => {
                 counters.loads.add(1);
                 timed(session).begin(clock, Wait::Disk);
                 let task = Task::Load(pending, session.state.clone(), Together::new(1, None));
                 return self.offload(session, Waiting::Pool, task);
             }
-            Hindrance::Long => return self.run_on_pool(engine, session, pending),
-            Hindrance::Remote(timeout) => {
+            Deferral::Long => return self.run_on_pool(engine, session, pending),
+            Deferral::Remote(timeout) => {
                 timed(session).begin(clock, Wait::Pool);
                 let until = Instant::now().checked_add(timeout);
                 let task = Task::Migrate(pending, session.state.clone(), until);
                 return self.offload(session, Waiting::Pool, task);
             }
-            Hindrance::Slow(wait) => {
+            Deferral::Slow(wait) => {
                 counters.slowed.add(1);
                 timed(session).begin(clock, Wait::Stall);
                 pending.slowed = true;
                 session.waiting = Waiting::Here(pending);
                 return Next::Sleep(wait);
             }
-            Hindrance::Outside => {
+            Deferral::Outside => {
                 timed(session).begin(clock, Wait::Queue);
                 engine.exclusion.wait_outside(self.waiter(session.id, What::Retry)).is_none()
             }
-            Hindrance::Locked(refused) => {
+            Deferral::Locked(refused) => {
                 counters.lock_waits.add(1);
                 timed(session).begin(clock, Wait::Lock);
                 let turn = std::mem::replace(&mut pending.turn, Turn::Called(refused));
                 matches!(engine.locks.park(refused, turn, self.waiter(session.id, What::Retry)), Parked::Queued)
             }
-            Hindrance::LongWay | Hindrance::MoreLocks | Hindrance::Awaited => {
+            Deferral::LongWay | Deferral::MoreLocks | Deferral::Awaited => {
                 unreachable!("this is the long way")
             }
         };
