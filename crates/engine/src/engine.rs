@@ -1,6 +1,6 @@
 //! The engine, put together from its floors: keys, clients, what runs, and INFO, which looks at all of them.
 
-use crate::clients::attention::Attention;
+use crate::clients::checks::Checks;
 use crate::clients::client::Clients;
 use crate::clients::client_memory::ClientMemory;
 use crate::clients::pubsub::PubSub;
@@ -73,7 +73,7 @@ impl Engine {
             clients: Clients::default(),
             client_memory,
             pubsub: PubSub::default(),
-            attention: Attention::default(),
+            checks: Checks::default(),
             http_warned: http::Warned::default(),
             pool: Pool::default(),
             blocked: Arc::default(),

@@ -6,8 +6,8 @@ pub(crate) mod client;
 pub(crate) mod session;
 pub(crate) mod steps;
 
-pub(crate) mod attention;
 pub(crate) mod blocked;
+pub(crate) mod checks;
 pub(crate) mod client_memory;
 pub(crate) mod inbox;
 

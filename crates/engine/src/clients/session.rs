@@ -70,8 +70,8 @@ pub struct Session {
     /// The facts about the client that others see.
     pub client: Arc<Client>,
     pub(crate) state: State,
-    /// The bits of `attention`.
-    pub(crate) attention: u32,
+    /// The bits of `State::checks`, as the last command left them.
+    pub(crate) checks: u32,
     /// The session is counted among those in MONITOR.
     pub(crate) is_monitor: bool,
     /// The command that ran last.
@@ -279,7 +279,7 @@ impl Session {
         Session {
             id: client.id,
             client,
-            attention: state.attention(),
+            checks: state.checks(),
             parser: Parser::new(Limits { authenticated: state.authenticated, ..limits }),
             state,
             is_monitor: false,

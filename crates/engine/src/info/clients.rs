@@ -22,10 +22,10 @@ pub(super) const FIELDS: &[Field] = &[
         |engine| engine.clients.count(|client| client.kind() == ClientType::PubSub),
         "Clients that are subscribed to something.",
     ),
-    gauge("monitor_clients", |engine| engine.attention.monitors() as u64, "Clients that are shown all commands."),
+    gauge("monitor_clients", |engine| engine.checks.monitors() as u64, "Clients that are shown all commands."),
     gauge(
         "blocked_clients",
-        |engine| (engine.blocked.count() + engine.waiters.count() + engine.attention.held()) as u64,
+        |engine| (engine.blocked.count() + engine.waiters.count() + engine.checks.held()) as u64,
         "Clients that wait for keys (BLPOP and its relatives), whose reply is held back (WAIT, WAITAOF), or whose command \
          waits for the end of a CLIENT PAUSE.",
     ),

@@ -38,7 +38,7 @@ impl WorkerState {
         let state = &session.state;
         session.client.show_names(&state.names);
         session.client.show_subscriptions(state.subscriptions.counts());
-        session.attention = state.attention();
+        session.checks = state.checks();
         if state.monitors != session.is_monitor {
             session.is_monitor = state.monitors;
             engine.set_monitor(self.index, state.monitors);

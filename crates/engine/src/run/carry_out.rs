@@ -39,7 +39,7 @@ impl Engine {
         match act {
             Act::SetConfig(pairs) => self.log_changes(&self.settings.set(&slices(&pairs)).map_err(Error::text)?),
             Act::RewriteConfig => self.rewrite_config()?,
-            Act::Pause { until_ms, what } => self.attention.pause(until_ms, what, self.now_ms()),
+            Act::Pause { until_ms, what } => self.checks.pause(until_ms, what, self.now_ms()),
             Act::Unpause => self.unpause(),
             Act::Unblock { client, with_error } => {
                 let how = if with_error { Unblock::Error } else { Unblock::Timeout };

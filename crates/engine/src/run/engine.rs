@@ -2,8 +2,8 @@
 //! moment it is loaded, the locks, the command table, the settings and the numbers; runs no command itself (`execute`,
 //! `work`, `pool` do).
 
-use crate::clients::attention::Attention;
 use crate::clients::blocked::Blocked;
+use crate::clients::checks::Checks;
 use crate::clients::client::Client;
 use crate::clients::client::Clients;
 use crate::clients::client_memory::{ClientMemory, RESERVED_BYTES_MIN};
@@ -117,7 +117,7 @@ pub struct Engine {
     pub(crate) clients: Clients,
     pub(crate) client_memory: Arc<ClientMemory>,
     pub(crate) pubsub: PubSub,
-    pub(crate) attention: Attention,
+    pub(crate) checks: Checks,
     pub(crate) http_warned: http::Warned,
     pub(crate) pool: Pool,
     pub(crate) blocked: Arc<Blocked>,
@@ -228,7 +228,7 @@ impl Engine {
         if let Some(inbox) = self.inboxes[worker].get()
             && inbox.notify(notice) > self.congested_bytes()
         {
-            self.attention.set_congested(true);
+            self.checks.set_congested(true);
         }
     }
 
@@ -239,7 +239,7 @@ impl Engine {
         let are_full = self.inboxes.iter().filter_map(OnceLock::get).any(|inbox| inbox.queued_bytes() > bytes_max);
         let lack_room = self.waits_for_room();
         if !are_full && !lack_room {
-            self.attention.set_congested(false);
+            self.checks.set_congested(false);
         }
         are_full || lack_room && bytes >= RESERVED_BYTES_MIN
     }
@@ -258,11 +258,11 @@ impl Engine {
         match on {
             true => {
                 self.monitors[worker].add_shared(1);
-                self.attention.add_monitor();
+                self.checks.add_monitor();
             }
             false => {
                 self.monitors[worker].subtract_shared(1);
-                self.attention.remove_monitor();
+                self.checks.remove_monitor();
             }
         }
     }

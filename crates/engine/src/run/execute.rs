@@ -10,7 +10,7 @@ use crate::clients::statistics::Moment;
 use crate::clients::steps::Steps;
 use crate::keys::locks::Refused;
 use crate::run::ahead::{Ahead, Behind, Call as Planned, Located};
-use crate::run::attend::Attended;
+use crate::run::check::Checked;
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
 use crate::run::short::{Once, Try};
@@ -138,14 +138,14 @@ impl WorkerState {
             if let Some(store) = store {
                 located.prefetch_elements_of(store, call);
             }
-            let attended = match engine.attention.bits() | session.attention {
-                0 => Attended::Go,
-                _ => self.attend(engine, session, call, out),
+            let checked = match engine.checks.bits() | session.checks {
+                0 => Checked::Go,
+                _ => self.check(engine, session, call, out),
             };
-            let ran = match attended {
-                Attended::Go => self.command(engine, store, session, call, &located.keys, out),
-                Attended::Answered(next) => Ok(next),
-                Attended::Held(next) => return (before, commands, next),
+            let ran = match checked {
+                Checked::Go => self.command(engine, store, session, call, &located.keys, out),
+                Checked::Answered(next) => Ok(next),
+                Checked::Held(next) => return (before, commands, next),
             };
             commands += 1;
             let next = ran.unwrap_or_else(|why| self.take_long_way(engine, session, &located, at, why, out));

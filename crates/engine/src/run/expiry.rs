@@ -149,7 +149,7 @@ impl Engine {
 /// Whether expired keys may be removed now. As in Redis, a pause keeps them: a replica that catches up meanwhile gets
 /// no news.
 fn may_expire(engine: &Engine, now_ms: u64) -> bool {
-    engine.attention.paused(now_ms).is_none()
+    engine.checks.paused(now_ms).is_none()
 }
 
 /// Whether there is something to look for.

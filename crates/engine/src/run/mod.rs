@@ -25,8 +25,8 @@ pub(crate) mod expiry;
 pub(crate) mod migrate;
 pub(crate) mod reload;
 
-pub(crate) mod attend;
 pub(crate) mod carry_out;
+pub(crate) mod check;
 pub(crate) mod held_back;
 pub(crate) mod host;
 pub(crate) mod http;

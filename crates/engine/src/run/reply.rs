@@ -76,7 +76,7 @@ impl WorkerState {
         why: &str,
         out: &mut Vec<u8>,
     ) -> Next {
-        if engine.attention.monitors() > 0 {
+        if engine.checks.monitors() > 0 {
             crate::run::monitor::show(engine, session, session.state.database, entry, args);
         }
         session.multi = None;

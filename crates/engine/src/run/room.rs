@@ -125,7 +125,7 @@ impl Engine {
         }
         if !worst.is_empty() {
             // Publishers wait until the closed clients have gone.
-            self.attention.set_congested(true);
+            self.checks.set_congested(true);
         }
     }
 }

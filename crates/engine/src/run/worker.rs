@@ -47,7 +47,7 @@ pub(crate) struct WorkerState {
     pub subscribers: Subscribers,
     /// Clients that have gone, whose subscriptions have still to be ended.
     pub departed: VecDeque<Departed>,
-    /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Attention::held`.
+    /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Checks::held`.
     pub paused: HashSet<u64>,
     /// Wall clock of this turn, in milliseconds since 1970.
     pub now_ms: u64,
@@ -271,13 +271,13 @@ impl WorkerState {
     /// Notes that a pause holds the session, so that its end can be told to it.
     pub(crate) fn hold_back(&mut self, engine: &Engine, session: &Session) {
         if self.paused.insert(session.id) {
-            engine.attention.add_held();
+            engine.checks.add_held();
         }
     }
 
     pub(crate) fn go_on_after_pause(&mut self, engine: &Engine, session: &Session) {
         if self.paused.remove(&session.id) {
-            engine.attention.remove_held();
+            engine.checks.remove_held();
         }
     }
 

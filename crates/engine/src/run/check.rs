@@ -1,6 +1,6 @@
-//! A request is looked at before its command runs, because one of the bits of `clients::attention` is set.
+//! A request is looked at before its command runs, because one of the bits of `clients::checks` is set.
 
-use crate::clients::attention::{CONGESTED, MONITORED};
+use crate::clients::checks::{CONGESTED, MONITORED};
 use crate::clients::inbox::Notice;
 use crate::clients::session::{Session, Waiting};
 use crate::run::ahead::Call as Planned;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const CONGESTED_WAIT: Duration = Duration::from_millis(1);
 
 /// The outcome of the checks before a request runs.
-pub(crate) enum Attended {
+pub(crate) enum Checked {
     Go,
     /// The request is not looked at before its connection's next turn.
     Held(Next),
@@ -25,7 +25,7 @@ pub(crate) enum Attended {
 impl Engine {
     /// CLIENT UNPAUSE: what was held goes on, on all event loops.
     pub(crate) fn unpause(&self) {
-        self.attention.unpause();
+        self.checks.unpause();
         (0..self.workers()).for_each(|worker| self.notify(worker, Notice::Resume));
     }
 }
@@ -33,15 +33,15 @@ impl Engine {
 impl WorkerState {
     /// Looks at a request because one of the bits is set, in the order in which Redis does.
     #[cold]
-    pub(crate) fn attend(
+    pub(crate) fn check(
         &mut self,
         engine: &Engine,
         session: &mut Session,
         call: &Planned<'_>,
         out: &mut Vec<u8>,
-    ) -> Attended {
+    ) -> Checked {
         // An unknown command is answered as such, whoever asks.
-        let Ok(entry) = &call.entry else { return Attended::Go };
+        let Ok(entry) = &call.entry else { return Checked::Go };
         // A command is the client's last one even while it is held, or if it is refused.
         session.last_command = Some(entry.id);
         // A password that was taken away meanwhile is not asked for, as in Redis.
@@ -58,7 +58,7 @@ impl WorkerState {
             return self.deny(engine, session, entry, call.args, &text, out);
         }
         if engine.store().is_none() && !entry.flags.has(Flag::Loading) {
-            return Attended::Go;
+            return Checked::Go;
         }
         if session.state.monitors {
             // Redis counts them among the replicas, which no pause holds.
@@ -66,23 +66,23 @@ impl WorkerState {
                 let text = "ERR Replica can't interact with the keyspace";
                 return self.deny(engine, session, entry, call.args, text, out);
             }
-        } else if let Some((what, until_ms)) = engine.attention.paused(self.now_ms)
+        } else if let Some((what, until_ms)) = engine.checks.paused(self.now_ms)
             && (what == Paused::All || may_change(engine, session, entry))
         {
             session.waiting = Waiting::Paused;
             self.hold_back(engine, session);
             let wait = Duration::from_millis(until_ms - self.now_ms);
-            return Attended::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
+            return Checked::Held(Next::Block(Some(wait.max(Duration::from_millis(1)))));
         }
-        let bits = engine.attention.bits();
+        let bits = engine.checks.bits();
         if bits & CONGESTED != 0 && engine.is_congested(call.args.bytes_len()) && sends(engine, session, entry) {
             session.waiting = Waiting::Paused;
-            return Attended::Held(Next::Sleep(CONGESTED_WAIT));
+            return Checked::Held(Next::Sleep(CONGESTED_WAIT));
         }
         if bits & MONITORED != 0 && (session.multi.is_none() || entry.command.runs_in_multi) {
             self.show_monitors(engine, session, entry, call.args);
         }
-        Attended::Go
+        Checked::Go
     }
 
     fn deny(
@@ -93,8 +93,8 @@ impl WorkerState {
         args: Args<'_>,
         text: &str,
         out: &mut Vec<u8>,
-    ) -> Attended {
-        Attended::Answered(match entry.command.body {
+    ) -> Checked {
+        Checked::Answered(match entry.command.body {
             Body::Engine(Control::Exec) => self.abort_block(engine, session, entry, args, text, out),
             _ => self.refuse(engine, session, Reply::error(text.to_owned()), out),
         })
@@ -137,7 +137,7 @@ fn may_change(engine: &Engine, session: &Session, entry: &Entry) -> bool {
 fn sends(engine: &Engine, session: &Session, entry: &Entry) -> bool {
     let writes_send = engine.events() != 0;
     let flags: &[Flag] = if writes_send { &[Flag::Write, Flag::MayReplicate] } else { &[Flag::MayReplicate] };
-    let is_shown = engine.attention.bits() & MONITORED != 0 && crate::run::monitor::is_shown(entry);
+    let is_shown = engine.checks.bits() & MONITORED != 0 && crate::run::monitor::is_shown(entry);
     is_shown || has_any(engine, session, entry, flags)
 }
 
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(publish(&mut worker, &mut session), (Next::Sleep(CONGESTED_WAIT), Vec::new()));
         worker.take_notices(|_, _| ());
         // The sender of the last notice may find the inbox too full after all of it has been taken.
-        engine.attention.set_congested(true);
+        engine.checks.set_congested(true);
         session.wake();
         assert_eq!(publish(&mut worker, &mut session), (Next::Read, b":0\r\n".to_vec()));
-        assert_eq!(engine.attention.bits(), 0, "and the others do not have to look");
+        assert_eq!(engine.checks.bits(), 0, "and the others do not have to look");
     }
 }

@@ -1,4 +1,4 @@
-//! Attention: the checks between a request and its command that matter only at times: a missing login, a client bound
+//! The checks between a request and its command that matter only at times: a missing login, a client bound
 //! to its channels, a pause, clients in MONITOR, inboxes that are too full. Each is a bit; while none is set, a command
 //! pays for one load.
 
@@ -23,7 +23,7 @@ pub(crate) const MONITORS: u32 = 32;
 
 /// The engine's part.
 #[derive(Default)]
-pub(crate) struct Attention {
+pub(crate) struct Checks {
     bits: AtomicU32,
     pause: Mutex<Option<Pause>>,
     monitors: AtomicUsize,
@@ -37,7 +37,7 @@ struct Pause {
     what: Paused,
 }
 
-impl Attention {
+impl Checks {
     #[inline]
     pub fn bits(&self) -> u32 {
         self.bits.load(Ordering::Relaxed)
@@ -123,7 +123,7 @@ fn lock_pause(pause: &Mutex<Option<Pause>>) -> std::sync::MutexGuard<'_, Option<
 
 impl State {
     /// The session's bits.
-    pub fn attention(&self) -> u32 {
+    pub fn checks(&self) -> u32 {
         let mut bits = 0;
         if !self.authenticated {
             bits |= UNAUTHENTICATED;
