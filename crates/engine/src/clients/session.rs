@@ -52,7 +52,7 @@ pub struct State {
     pub(crate) effects: Vec<Effect>,
     /// The acts that are carried out on the server once the command, or its block, has taken effect.
     pub(crate) acts: Acts,
-    /// Something that other clients see may have changed: `run::adopt` shows it to them.
+    /// Something that other clients see may have changed: `run::show_changes` shows it to them.
     pub(crate) changed: bool,
 }
 

@@ -251,7 +251,7 @@ impl WorkerState {
             return Ok(self.reload(engine, session, how));
         }
         let reply = engine.carry_out(&mut session.state, reply, false);
-        self.adopt(engine, session, Index(0));
+        self.show_changes(engine, session, Index(0));
         Ok(self.reply(engine, session, reply, Index(0), out))
     }
 

@@ -4,7 +4,6 @@
 pub(crate) mod engine;
 pub(crate) mod worker;
 
-pub(crate) mod adopt;
 pub(crate) mod ahead;
 pub(crate) mod blocking;
 pub(crate) mod execute;
@@ -14,6 +13,7 @@ pub(crate) mod protocol;
 pub(crate) mod reply;
 pub(crate) mod serving;
 pub(crate) mod short;
+pub(crate) mod show_changes;
 pub(crate) mod together;
 pub(crate) mod wait;
 pub(crate) mod work;

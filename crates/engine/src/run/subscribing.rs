@@ -57,7 +57,7 @@ impl WorkerState {
         let answer = call_host(&mut host, entry, Args::from(words.as_args()));
         let reply = answer.and_then(|answer| host.note(answer)).unwrap_or_else(Error::into_reply);
         let reply = engine.carry_out(&mut session.state, reply, false);
-        self.adopt(engine, session, Index(0));
+        self.show_changes(engine, session, Index(0));
         let next = self.reply(engine, session, reply, Index(0), out);
         if is_end {
             return next;

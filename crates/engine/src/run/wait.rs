@@ -100,7 +100,7 @@ impl WorkerState {
             (Waiting::Pool, What::Finished(finished)) => {
                 self.come_back();
                 session.state = finished.state;
-                self.adopt(engine, session, finished.gate);
+                self.show_changes(engine, session, finished.gate);
                 if finished.was_block {
                     engine.unwatch(session);
                 }
@@ -298,7 +298,7 @@ impl WorkerState {
                 let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
                 session.state = state;
                 self.settle_block(engine, session, ran.called);
-                self.adopt(engine, session, ran.gate);
+                self.show_changes(engine, session, ran.gate);
                 if let Some(waiter) = ran.waiter {
                     return self.wait_for_keys(engine, session, waiter, out);
                 }

@@ -16,14 +16,14 @@ impl WorkerState {
     /// Makes what session commands have changed true for everybody else. What they tell others depends on the record
     /// `gate`, as their replies do.
     #[inline]
-    pub(crate) fn adopt(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
+    pub(crate) fn show_changes(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
         if session.state.changed {
-            self.adopt_changed(engine, session, gate);
+            self.show_all_changes(engine, session, gate);
         }
     }
 
     #[cold]
-    fn adopt_changed(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
+    fn show_all_changes(&mut self, engine: &Engine, session: &mut Session, gate: Index) {
         session.state.changed = false;
         for effect in std::mem::take(&mut session.state.effects) {
             match effect {
@@ -84,7 +84,7 @@ impl WorkerState {
             is_local: session.state.is_local,
             ..fresh
         };
-        self.adopt_changed(engine, session, Index(0));
+        self.show_all_changes(engine, session, Index(0));
     }
 
     pub(crate) fn set_limits(&self, session: &mut Session) {
