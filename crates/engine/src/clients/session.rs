@@ -9,7 +9,7 @@ use crate::clients::blocked::{Held, Unblock};
 use crate::clients::client::{Client, IDLE_BYTES, Names};
 use crate::clients::client_memory::Counted;
 use crate::clients::pubsub::{Change, Deferred, Name, Payload, Subscriptions};
-use crate::clients::statistics::{Called, Moment, Owing, Timed};
+use crate::clients::statistics::{Called, Moment, Timed, Unacknowledged};
 use crate::clients::steps::Steps;
 use crate::keys::locks::Turn;
 use crate::keys::waiters::Waiter;
@@ -107,7 +107,7 @@ pub struct Session {
     /// The times of the command that waits.
     pub(crate) timed: Option<Box<Timed>>,
     /// Commands whose replies wait for the log, in order.
-    pub(crate) owing: Vec<Owing>,
+    pub(crate) unacknowledged: Vec<Unacknowledged>,
     /// The rows that were loaded last, until the requests that came together with the one that lacked them have run.
     pub(crate) pins: Option<Box<Pins>>,
 }
@@ -296,7 +296,7 @@ impl Session {
             event: None,
             begun: None,
             timed: None,
-            owing: Vec::new(),
+            unacknowledged: Vec::new(),
             pins: None,
             streams: 0,
             stream_seen: (0, 0),
@@ -315,11 +315,11 @@ impl Session {
         self.gate = self.gate.max(gate);
     }
 
-    /// Leaves a command whose reply waits for the log.
-    pub(crate) fn owe_reply(&mut self, owing: Owing) {
-        let earlier = self.owing.last().map(|last| last.gate);
-        assert!(earlier.is_none_or(|earlier| earlier <= owing.gate), "a gate never goes back: {earlier:?}");
-        self.owing.push(owing);
+    /// Notes a command whose reply waits for the log.
+    pub(crate) fn add_unacknowledged(&mut self, command: Unacknowledged) {
+        let earlier = self.unacknowledged.last().map(|last| last.gate);
+        assert!(earlier.is_none_or(|earlier| earlier <= command.gate), "a gate never goes back: {earlier:?}");
+        self.unacknowledged.push(command);
     }
 
     /// Hands over what the session waits for; `Worker::turn` goes on with it.
@@ -361,8 +361,8 @@ impl Session {
 
     /// Whether there are commands that end when their replies leave: tell `Worker::on_left`.
     #[inline]
-    pub fn is_owing(&self) -> bool {
-        !self.owing.is_empty()
+    pub fn has_unacknowledged(&self) -> bool {
+        !self.unacknowledged.is_empty()
     }
 
     /// Where the client is, as SLOWLOG shows it.

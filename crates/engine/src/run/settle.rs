@@ -2,10 +2,10 @@
 //!
 //! Nearly every command ends where it began, and costs one look at the clock: its end is the beginning of the next one.
 //! One that waits carries its times in its session (`Timed`), one whose reply waits for the log (with `durability
-//! fsync`) leaves them there (`Owing`) until the reply leaves.
+//! fsync`) leaves them there (`Unacknowledged`) until the reply leaves.
 
 use crate::clients::session::Session;
-use crate::clients::statistics::{Called, Caller, Moment, Outcome, Owing, Shown, Spent, Timed, Wait};
+use crate::clients::statistics::{Called, Caller, Moment, Outcome, Shown, Spent, Timed, Unacknowledged, Wait};
 use crate::run::engine::Engine;
 use crate::run::worker::{Worker, WorkerState};
 use haypile_commands::{Entry, Flag};
@@ -14,7 +14,7 @@ use haypile_resp::Args;
 
 /// Commands of one session whose replies wait for the log and that are counted when these leave. Those beyond are
 /// counted without this wait: a client may send many more before it reads.
-const OWING_MAX: usize = 4096;
+const UNACKNOWLEDGED_MAX: usize = 4096;
 
 impl WorkerState {
     /// Counts a command that began at `started` and has ended now; the moment when the next one begins.
@@ -44,7 +44,7 @@ impl WorkerState {
         command.ns.add(ns);
         if self.syncs && self.waits_for_log(engine, session) {
             let shown = statistics.has_slowlog().then(|| Shown::new(entry, args));
-            session.owe_reply(Owing {
+            session.add_unacknowledged(Unacknowledged {
                 command: entry.id,
                 ns,
                 spent: Spent::default(),
@@ -97,7 +97,7 @@ impl WorkerState {
         command.ns.add(ns);
         spent.iter().for_each(|(wait, ns)| counters.waits_ns[wait as usize].add(ns, 1));
         if self.syncs && self.waits_for_log(engine, session) {
-            session.owe_reply(Owing { command: id, ns, spent, ended, gate: session.gate(), shown });
+            session.add_unacknowledged(Unacknowledged { command: id, ns, spent, ended, gate: session.gate(), shown });
             return;
         }
         if statistics.tracks() {
@@ -133,7 +133,7 @@ impl WorkerState {
 
     fn waits_for_log(&self, engine: &Engine, session: &Session) -> bool {
         let durable = engine.store().map_or(Index(u64::MAX), |store| store.log().durable());
-        session.gate() > durable && session.owing.len() < OWING_MAX
+        session.gate() > durable && session.unacknowledged.len() < UNACKNOWLEDGED_MAX
     }
 }
 
@@ -142,10 +142,10 @@ impl Worker {
     pub fn on_left(&mut self, session: &mut Session, durable: Index) {
         let engine = &*self.engine;
         let (statistics, counters) = (&engine.statistics, engine.counters(self.state.index));
-        let left = session.owing.iter().take_while(|owing| owing.gate <= durable).count();
+        let left = session.unacknowledged.iter().take_while(|command| command.gate <= durable).count();
         let now = statistics.clock.now();
-        let owing: Vec<Owing> = session.owing.drain(..left).collect();
-        for Owing { command, ns, mut spent, ended, shown, .. } in owing {
+        let acknowledged: Vec<Unacknowledged> = session.unacknowledged.drain(..left).collect();
+        for Unacknowledged { command, ns, mut spent, ended, shown, .. } in acknowledged {
             let gate_ns = statistics.clock.ns(ended, now);
             spent.add(Wait::Gate, gate_ns);
             counters.waits_ns[Wait::Gate as usize].add(gate_ns, 1);
@@ -158,8 +158,8 @@ impl Worker {
                 note(engine, session, entry, || shown.unwrap_or_else(|| Shown::name(&entry.full_name)), ns, &spent);
             }
         }
-        if session.owing.is_empty() {
-            session.owing = Vec::new();
+        if session.unacknowledged.is_empty() {
+            session.unacknowledged = Vec::new();
         }
     }
 }

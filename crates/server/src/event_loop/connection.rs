@@ -432,7 +432,7 @@ impl Connection {
         }
         let gate = state.session.gate();
         let waits = state.output.release(gate, durable);
-        if state.session.is_owing() {
+        if state.session.has_unacknowledged() {
             event_loop.worker.borrow_mut().on_left(&mut state.session, durable);
         }
         if !self.draining.get() {

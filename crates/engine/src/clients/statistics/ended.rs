@@ -22,7 +22,7 @@ pub(crate) enum Outcome {
 }
 
 /// A command whose reply was made and waits for the log.
-pub(crate) struct Owing {
+pub(crate) struct Unacknowledged {
     pub command: CommandId,
     /// Until its reply was made.
     pub ns: u64,

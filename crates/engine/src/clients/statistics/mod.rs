@@ -20,7 +20,7 @@ mod spent;
 pub use calls::{Calls, OfCommand};
 pub(crate) use clock::Clock;
 pub use clock::Moment;
-pub(crate) use ended::{Called, Outcome, Owing};
+pub(crate) use ended::{Called, Outcome, Unacknowledged};
 pub use rounds::Rounds;
 pub(crate) use slowlog::{Caller, Shown};
 pub(crate) use spent::{Spent, Timed, Wait};
