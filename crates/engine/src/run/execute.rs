@@ -53,7 +53,7 @@ impl WorkerState {
             if !session.is_waiting()
                 && let Some(timed) = session.timed.take()
             {
-                self.settle_timed(engine, session, *timed);
+                self.count_timed(engine, session, *timed);
             }
             if next != Next::Read {
                 return Turn { consumed: 0, commands: 0, next };
@@ -153,7 +153,7 @@ impl WorkerState {
                 if session.is_waiting() {
                     self.put_off(engine, session, entry, call.args, started);
                 } else {
-                    started = self.settle(engine, session, entry, call.args, started);
+                    started = self.count_ended(engine, session, entry, call.args, started);
                 }
             }
             if next != Next::Read {

@@ -27,13 +27,13 @@ pub(crate) mod reload;
 
 pub(crate) mod carry_out;
 pub(crate) mod check;
+pub(crate) mod count;
 pub(crate) mod held_back;
 pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod monitor;
 pub(crate) mod publish;
 pub(crate) mod room;
-pub(crate) mod settle;
 pub(crate) mod subscribing;
 
 pub(crate) mod figures;

@@ -104,7 +104,7 @@ impl WorkerState {
                 if finished.was_block {
                     engine.unwatch(session);
                 }
-                self.settle_block(engine, session, finished.called);
+                self.count_block(engine, session, finished.called);
                 match finished.waiter {
                     Some(waiter) => self.wait_for_keys(engine, session, waiter, out),
                     None => self.reply(engine, session, finished.reply, finished.gate, out),
@@ -297,7 +297,7 @@ impl WorkerState {
             Ok(reply) => {
                 let reply = engine.carry_out(&mut state, reply, pending.work.is_block());
                 session.state = state;
-                self.settle_block(engine, session, ran.called);
+                self.count_block(engine, session, ran.called);
                 self.show_changes(engine, session, ran.gate);
                 if let Some(waiter) = ran.waiter {
                     return self.wait_for_keys(engine, session, waiter, out);

@@ -1,4 +1,4 @@
-//! Commands that have ended, and what is still to be counted of them (`run::settle`).
+//! Commands that have ended, and what is still to be counted of them (`run::count`).
 
 use super::Statistics;
 use super::clock::Moment;

@@ -1,7 +1,7 @@
 //! How long things take, and for whom: commands by name, errors by kind, the slow log, the events of LATENCY.
 //!
 //! The counts of every command are in `calls`, one part for each event loop; all else here is shared, and touched only
-//! when something took long or failed. When a command is counted is decided in `run::settle`.
+//! when something took long or failed. When a command is counted is decided in `run::count`.
 //!
 //! A command's time begins when it comes up: when the one before it in its pipeline has ended. It ends, for `#
 //! Commandstats`, when its reply is made, and for everything else when the reply is durable and may leave. What it

@@ -19,7 +19,7 @@ const UNACKNOWLEDGED_MAX: usize = 4096;
 impl WorkerState {
     /// Counts a command that began at `started` and has ended now; the moment when the next one begins.
     #[inline]
-    pub(crate) fn settle(
+    pub(crate) fn count_ended(
         &mut self,
         engine: &Engine,
         session: &mut Session,
@@ -81,7 +81,7 @@ impl WorkerState {
 
     /// Counts a command that was put off and has ended now.
     #[cold]
-    pub(crate) fn settle_timed(&mut self, engine: &Engine, session: &mut Session, mut timed: Timed) {
+    pub(crate) fn count_timed(&mut self, engine: &Engine, session: &mut Session, mut timed: Timed) {
         let ended = engine.statistics.clock.now();
         timed.end_pause(&engine.statistics.clock, ended);
         let Timed { command: Some(id), started, shown, spent, paused_ns, .. } = timed else { return };
@@ -109,7 +109,7 @@ impl WorkerState {
     }
 
     /// Counts what a block has run.
-    pub(crate) fn settle_block(&mut self, engine: &Engine, session: &Session, called: Vec<Called>) {
+    pub(crate) fn count_block(&mut self, engine: &Engine, session: &Session, called: Vec<Called>) {
         let (statistics, counters) = (&engine.statistics, engine.counters(self.index));
         for Called { command: id, ns, failed, shown } in called {
             let command = counters.commands_by_id.of(id);
