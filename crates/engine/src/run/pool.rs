@@ -355,7 +355,7 @@ impl Job {
 fn load(engine: &Engine, store: &Store, session: u64, pending: &mut Pending, state: &mut State) -> Pins {
     let call =
         Call { now_ms: engine.now_ms(), seed: pending.seed, database: state.database, mode: Mode::Load, pins: None };
-    let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default(), Place::Rehearsal);
+    let ran = pending.work.run(engine, store, session, state, call, TxnBuffers::default(), Place::DryRun);
     pending.loads += 1;
     pending.long = matches!(ran.reply, Err(Stop::Long));
     ran.pins

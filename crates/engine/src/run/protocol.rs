@@ -33,13 +33,13 @@ pub(crate) fn begin<'s>(
     touches: bool,
 ) -> Txn<'s> {
     let mut txn = store.begin(buffers, call);
-    if !matches!(place, Place::Rehearsal) {
+    if !matches!(place, Place::DryRun) {
         txn.note_events(engine.events());
     }
     match place {
         Place::Unlocked { .. } | Place::Short { locked: false, .. } => txn.read_one_row(),
         Place::Alone { .. } => txn.set_exclusive(),
-        Place::Rehearsal | Place::Short { locked: true, .. } | Place::Locked { .. } | Place::Expiry { .. } => {}
+        Place::DryRun | Place::Short { locked: true, .. } | Place::Locked { .. } | Place::Expiry { .. } => {}
     }
     // A read on the short way makes no key.
     if !matches!(place, Place::Short { writes: false, .. }) && engine.waiters.any() {

@@ -25,7 +25,7 @@ const SERVED_AT_ONCE: usize = 512;
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
     /// Without locks, to find out which rows it reads.
-    Rehearsal,
+    DryRun,
     /// Without locks: it reads one row, which is what it is at some moment.
     Unlocked { inbox: &'a Arc<Inbox> },
     /// Under its key locks.
@@ -42,7 +42,7 @@ impl<'a> Place<'a> {
     /// Where a session is told what it waits for, if it may wait.
     pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
         match self {
-            Place::Rehearsal | Place::Short { .. } | Place::Expiry { .. } => None,
+            Place::DryRun | Place::Short { .. } | Place::Expiry { .. } => None,
             Place::Unlocked { inbox } | Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
         }
     }
@@ -132,7 +132,7 @@ impl<'a> Service<'a> {
         if self.looked_at > SERVED_AT_ONCE {
             txn.long()?;
         }
-        let is_real = !matches!(self.place, Place::Rehearsal);
+        let is_real = !matches!(self.place, Place::DryRun);
         if is_real {
             self.lock_keys_of(&waiter)?;
             if !waiter.claim() {
@@ -230,7 +230,7 @@ impl<'a> Service<'a> {
 impl Drop for Service<'_> {
     fn drop(&mut self) {
         let served = std::mem::take(&mut self.served);
-        if !matches!(self.place, Place::Rehearsal) {
+        if !matches!(self.place, Place::DryRun) {
             served.iter().for_each(|(waiter, _)| self.take_back(waiter));
         }
         // The locks that were taken for them go with this, once their waiters were taken back.

@@ -65,7 +65,7 @@ impl Wanted {
         let call = Call { now_ms: engine.now_ms(), seed: 0, database: state.database, mode: Mode::Load, pins: None };
         match self {
             Wanted::Command(work) => {
-                let (buffers, place) = (TxnBuffers::default(), Place::Rehearsal);
+                let (buffers, place) = (TxnBuffers::default(), Place::DryRun);
                 work.run(engine, store, session, &mut state, call, buffers, place).pins
             }
             Wanted::Key { name, overwritten } => {

@@ -197,7 +197,7 @@ impl Work {
 
     /// Returns which part of a run in this place stays when it has come to its end.
     fn keeps(place: Place<'_>) -> Keeps {
-        if matches!(place, Place::Rehearsal) { Keeps::DryRun } else { Keeps::Effects }
+        if matches!(place, Place::DryRun) { Keeps::DryRun } else { Keeps::Effects }
     }
 }
 
