@@ -167,7 +167,7 @@ pub(crate) struct Pending {
     /// The command reads more than one row, or one that is about to be changed together with others.
     pub needs_locks: bool,
     /// The exclusion is held on its behalf.
-    pub alone: bool,
+    pub exclusive: bool,
     /// The command has waited in a write stall once: that is its share.
     pub slowed: bool,
     /// Keys that it needs beyond what its arguments say, as an earlier run has found.
@@ -486,7 +486,7 @@ impl Pending {
             long: false,
             turn,
             needs_locks: false,
-            alone: false,
+            exclusive: false,
             slowed: false,
             more,
         })

@@ -6,7 +6,7 @@
 //! alone enters while it holds its keys; that cannot be waited for in a circle, because whoever is inside never waits
 //! for a key.
 
-use crate::keys::exclusion::{Alone, Exclusion};
+use crate::keys::exclusion::{Exclusion, Exclusive};
 use crate::keys::locks::{Claims, HeldFor, Locks, Refused, Turn, Waiter};
 use order::Held;
 
@@ -142,9 +142,9 @@ impl<'a> PoolInside<'a> {
         })
     }
 
-    /// How often somebody ran exclusively by now.
-    pub fn times_alone(&self) -> u64 {
-        self.0.times_alone()
+    /// The number of exclusive runs that have ended.
+    pub fn exclusive_runs(&self) -> u64 {
+        self.0.exclusive_runs()
     }
 }
 
@@ -157,20 +157,20 @@ impl Drop for PoolInside<'_> {
 
 /// The exclusion, held by one run while nothing else runs.
 #[must_use]
-pub(crate) struct AloneHeld<'a>(&'a Exclusion);
+pub(crate) struct ExclusionHeld<'a>(&'a Exclusion);
 
-impl<'a> AloneHeld<'a> {
+impl<'a> ExclusionHeld<'a> {
     /// Asks for it. Without an answer at once, `waiter` has made the waiter for the one that comes: where that is
     /// `WillBeGranted`, its call means that the exclusion is held, and `granted` makes the guard.
-    pub fn try_hold(exclusion: &'a Exclusion, waiter: impl FnOnce(Alone) -> Waiter) -> Option<Self> {
+    pub fn try_hold(exclusion: &'a Exclusion, waiter: impl FnOnce(Exclusive) -> Waiter) -> Option<Self> {
         order::assert_nothing_is_held();
-        (exclusion.alone(waiter) == Alone::Granted).then(|| AloneHeld(exclusion))
+        (exclusion.ask_exclusive(waiter) == Exclusive::Granted).then(|| ExclusionHeld(exclusion))
     }
 
     /// The guard of one whose waiter was called.
     pub fn granted(exclusion: &'a Exclusion) -> Self {
         debug_assert!(exclusion.is_held(), "a waiter is called when the exclusion is held");
-        AloneHeld(exclusion)
+        ExclusionHeld(exclusion)
     }
 
     /// Leaves the exclusion held: the data could not be opened again, and the server stops.
@@ -179,7 +179,7 @@ impl<'a> AloneHeld<'a> {
     }
 }
 
-impl Drop for AloneHeld<'_> {
+impl Drop for ExclusionHeld<'_> {
     fn drop(&mut self) {
         self.0.open();
     }
@@ -197,8 +197,8 @@ pub(crate) enum Admitted<'a> {
         _inside: PoolInside<'a>,
     },
     /// An exclusive run claims no keys.
-    Alone {
-        _held: AloneHeld<'a>,
+    Exclusive {
+        _held: ExclusionHeld<'a>,
     },
 }
 
@@ -217,9 +217,9 @@ mod tests {
         assert!(take().is_err());
         drop(admitted);
         drop(take().expect("they were given back"));
-        let alone = AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).expect("nobody is inside");
+        let held = ExclusionHeld::try_hold(&exclusion, |_| Box::new(|| ())).expect("nobody is inside");
         assert!(LoopInside::try_enter(&exclusion, 0).is_none());
-        drop(alone);
+        drop(held);
         drop(LoopInside::try_enter(&exclusion, 0).expect("the way is free"));
         drop(LoopInside::try_enter(&exclusion, 0).expect("it has left"));
         let more = MoreKeysHeld::try_take(&locks, Claims::exclusive(&[2]), HeldFor::Moment).expect("it is free");
@@ -251,7 +251,7 @@ mod tests {
         let (locks, exclusion) = (Locks::default(), Exclusion::new(1));
         let claims = Claims::exclusive(&[1]);
         let _held = KeysHeld::try_take(&locks, &claims, Turn::Newcomer, HeldFor::Moment).expect("they are free");
-        _ = AloneHeld::try_hold(&exclusion, |_| Box::new(|| ()));
+        _ = ExclusionHeld::try_hold(&exclusion, |_| Box::new(|| ()));
     }
 
     #[test]
@@ -259,11 +259,11 @@ mod tests {
         let exclusion = Exclusion::new(1);
         let inside = PoolInside::try_enter(&exclusion, || unreachable!("the way is free")).expect("the way is free");
         std::thread::scope(|threads| {
-            let asks = || AloneHeld::try_hold(&exclusion, |_| Box::new(|| ())).is_none();
+            let asks = || ExclusionHeld::try_hold(&exclusion, |_| Box::new(|| ())).is_none();
             assert!(threads.spawn(asks).join().expect("it does not panic"), "somebody is inside");
         });
         drop(inside);
-        drop(AloneHeld::granted(&exclusion));
+        drop(ExclusionHeld::granted(&exclusion));
         drop(LoopInside::try_enter(&exclusion, 0).expect("the way is free"));
     }
 }

@@ -1,8 +1,9 @@
-//! The lock over all keys at once: held shared by whatever runs on keys, and alone by FLUSHDB, FLUSHALL and SWAPDB.
+//! The lock over all keys at once: held shared by whatever runs on keys, and exclusively by FLUSHDB, FLUSHALL and
+//! SWAPDB.
 //!
 //! To hold it shared costs no shared cache line: an event loop marks a word of its own for as long as it runs one
 //! connection's commands, and looks at one flag that hardly ever changes. Jobs of the I/O pool, which take long anyway,
-//! are counted behind the mutex. One who wants it alone first waits until the pool's jobs have left, while event loops
+//! are counted behind the mutex. An exclusive run first waits until the pool's jobs have left, while event loops
 //! go on; only then are these kept out, for the microseconds that each needs to leave. Nothing here blocks a thread:
 //! who cannot go on leaves a waiter, which is called when it may try again. The locks of single keys are `locks`.
 
@@ -34,7 +35,7 @@ struct State {
     /// Waiters of event loops and of the pool that want in.
     outside: Vec<Waiter>,
     /// The number of exclusive runs that have ended.
-    times_alone: u64,
+    exclusive_runs: u64,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -51,7 +52,7 @@ enum Phase {
 
 /// The answer to a request to run exclusively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum Exclusive {
     Granted,
     /// The waiter is called when the lock is held on its behalf.
     WillBeGranted,
@@ -130,45 +131,46 @@ impl Exclusion {
         }
     }
 
-    /// How often somebody was alone. The caller is inside.
-    pub fn times_alone(&self) -> u64 {
-        lock(&self.state).times_alone
+    /// The number of exclusive runs that have ended. The caller is inside.
+    pub fn exclusive_runs(&self) -> u64 {
+        lock(&self.state).exclusive_runs
     }
 
-    /// Asks to be alone. The caller is not inside. What was granted, now or through the waiter, ends with `open`.
-    /// `waiter` makes the waiter for the answer that it will bring; it is not called where the answer is `Granted`.
-    pub fn alone(&self, waiter: impl FnOnce(Alone) -> Waiter) -> Alone {
+    /// Asks to run exclusively. The caller is not inside. What was granted, now or through the waiter, ends with
+    /// `open`. `waiter` makes the waiter for the answer that it will bring; it is not called where the answer is
+    /// `Granted`.
+    pub fn ask_exclusive(&self, waiter: impl FnOnce(Exclusive) -> Waiter) -> Exclusive {
         let mut state = lock(&self.state);
         if state.phase != Phase::Open {
-            state.queue.push_back(waiter(Alone::AskAgain));
-            return Alone::AskAgain;
+            state.queue.push_back(waiter(Exclusive::AskAgain));
+            return Exclusive::AskAgain;
         }
         if state.pool_inside > 0 {
             state.phase = Phase::DrainingPool;
-            state.draining = Some(waiter(Alone::WillBeGranted));
-            return Alone::WillBeGranted;
+            state.draining = Some(waiter(Exclusive::WillBeGranted));
+            return Exclusive::WillBeGranted;
         }
         self.close(&mut state);
         for _ in 0..SPINS {
             if self.loops_are_out() {
                 self.hold(&mut state);
-                return Alone::Granted;
+                return Exclusive::Granted;
             }
             spin();
         }
-        state.draining = Some(waiter(Alone::WillBeGranted));
+        state.draining = Some(waiter(Exclusive::WillBeGranted));
         // The last one may have left before the waiter was there.
         self.grant_if_drained(state);
-        Alone::WillBeGranted
+        Exclusive::WillBeGranted
     }
 
-    /// The one who was alone lets the others in again.
+    /// An exclusive run has ended: the others are let in again.
     pub fn open(&self) {
         let (outside, next) = {
             let mut state = lock(&self.state);
-            assert!(state.phase == Phase::Held, "only who is alone opens");
+            assert!(state.phase == Phase::Held, "only an exclusive run opens");
             state.phase = Phase::Open;
-            state.times_alone += 1;
+            state.exclusive_runs += 1;
             self.closed.0.store(false, Ordering::SeqCst);
             (std::mem::take(&mut state.outside), state.queue.pop_front())
         };
@@ -195,7 +197,10 @@ impl Exclusion {
 
     /// Invariant: the exclusion is held while no event loop and no thread of the pool is inside.
     fn hold(&self, state: &mut State) {
-        assert!(state.phase == Phase::DrainingLoops && state.pool_inside == 0, "one run is granted it, alone");
+        assert!(
+            state.phase == Phase::DrainingLoops && state.pool_inside == 0,
+            "one run is granted it, while nothing else runs"
+        );
         state.phase = Phase::Held;
     }
 
@@ -232,7 +237,7 @@ mod tests {
         let exclusion = Exclusion::new(2);
         let (granted, let_in) = (Arc::default(), Arc::default());
         assert!(exclusion.enter(0));
-        assert_eq!(exclusion.alone(|_| counting(&granted)), Alone::WillBeGranted);
+        assert_eq!(exclusion.ask_exclusive(|_| counting(&granted)), Exclusive::WillBeGranted);
         assert!(!exclusion.enter(1));
         assert!(exclusion.wait_outside(counting(&let_in)).is_none());
         assert_eq!(granted.load(Ordering::SeqCst), 0);
@@ -249,7 +254,7 @@ mod tests {
         let exclusion = Exclusion::new(1);
         let (granted, job) = (Arc::default(), Arc::default());
         assert!(exclusion.enter_pool(|| unreachable!("the way is free")));
-        assert_eq!(exclusion.alone(|_| counting(&granted)), Alone::WillBeGranted);
+        assert_eq!(exclusion.ask_exclusive(|_| counting(&granted)), Exclusive::WillBeGranted);
         assert!(exclusion.enter(0));
         exclusion.leave(0);
         assert!(!exclusion.enter_pool(|| counting(&job)));
@@ -264,11 +269,11 @@ mod tests {
     fn the_next_is_told_to_ask_again() {
         let exclusion = Exclusion::new(1);
         let next = Arc::default();
-        assert_eq!(exclusion.alone(|_| Box::new(|| ())), Alone::Granted);
-        assert_eq!(exclusion.alone(|_| counting(&next)), Alone::AskAgain);
+        assert_eq!(exclusion.ask_exclusive(|_| Box::new(|| ())), Exclusive::Granted);
+        assert_eq!(exclusion.ask_exclusive(|_| counting(&next)), Exclusive::AskAgain);
         exclusion.open();
         assert_eq!(next.load(Ordering::SeqCst), 1);
-        assert_eq!(exclusion.alone(|_| Box::new(|| ())), Alone::Granted);
+        assert_eq!(exclusion.ask_exclusive(|_| Box::new(|| ())), Exclusive::Granted);
     }
 }
 
@@ -304,7 +309,7 @@ mod schedules {
     }
 
     #[test]
-    fn whoever_is_alone_is_alone_and_all_get_their_turn() {
+    fn an_exclusive_run_is_the_only_one_and_all_get_their_turn() {
         let scenario = || {
             let exclusion = Arc::new(Exclusion::new(2));
             let inside = Arc::new(Mutex::new(0i32));
@@ -344,13 +349,13 @@ mod schedules {
                 threads.push(thread::spawn(move || {
                     let calls = Arc::new(Calls::default());
                     loop {
-                        match exclusion.alone(|_| calls.waiter()) {
-                            Alone::Granted => break,
-                            Alone::WillBeGranted => {
+                        match exclusion.ask_exclusive(|_| calls.waiter()) {
+                            Exclusive::Granted => break,
+                            Exclusive::WillBeGranted => {
                                 calls.wait();
                                 break;
                             }
-                            Alone::AskAgain => calls.wait(),
+                            Exclusive::AskAgain => calls.wait(),
                         }
                     }
                     assert_eq!(*lock(&inside), 0, "nobody else is inside");

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// long by the I/O pool fewer than one in a hundred other commands meets a foreign one.
 pub const STRIPES: usize = 16384;
 
-/// Someone holds the stripe alone.
+/// The stripe is held exclusively.
 const EXCLUSIVE: u32 = 1 << 31;
 /// Someone is parked at the stripe: newcomers line up behind, and whoever unlocks wakes.
 const WAITERS: u32 = 1 << 30;
@@ -50,7 +50,7 @@ impl Stripe {
 pub enum Hold {
     /// With other readers.
     Shared,
-    /// Alone.
+    /// By one run only.
     Exclusive,
 }
 
@@ -97,7 +97,7 @@ impl Claims {
         self.claims.is_sorted_by(|one, next| one >> 1 < next >> 1)
     }
 
-    /// The stripes of these keys, each alone.
+    /// The stripes of these keys, each exclusively.
     pub fn exclusive(hashes: &[u32]) -> Claims {
         let mut claims = Claims::default();
         hashes.iter().for_each(|&hash| claims.add(hash, Hold::Exclusive));
@@ -105,7 +105,7 @@ impl Claims {
         claims
     }
 
-    /// Whether the stripe of a key is among them, to be held alone if asked; they are arranged.
+    /// Whether the stripe of a key is among them, to be held exclusively if asked; they are arranged.
     pub fn covers(&self, hash: u32, alone: bool) -> bool {
         let stripe = u32::from(Stripe::of(hash).0) << 1;
         self.claims.binary_search(&(stripe | 1)).is_ok() || !alone && self.claims.binary_search(&stripe).is_ok()
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_share_and_a_writer_is_alone() {
+    fn readers_share_and_a_writer_excludes_all() {
         let locks = Locks::default();
         let (read, write) = (claims(&[(1, Hold::Shared)]), claims(&[(1, Hold::Exclusive)]));
         locks.try_lock(&read, Turn::Newcomer, HeldFor::Moment).expect("free");
@@ -533,8 +533,8 @@ mod schedules {
         locks.unlock(claims);
     }
 
-    /// Threads that want overlapping sets of stripes all get them, alone where they asked for that, however they are
-    /// scheduled: a lost wake-up is a deadlock, which shuttle reports.
+    /// Threads that want overlapping sets of stripes all get them, exclusively where they asked for that, however they
+    /// are scheduled: a lost wake-up is a deadlock, which shuttle reports.
     #[test]
     fn no_wake_up_is_lost() {
         let scenario = || {
@@ -557,7 +557,10 @@ mod schedules {
                             for &(key, hold) in keys {
                                 let mut holders = lock(&holders);
                                 let now = &mut holders[key as usize];
-                                assert!(*now == 0 || (*now > 0 && hold == Hold::Shared), "a writer is alone");
+                                assert!(
+                                    *now == 0 || (*now > 0 && hold == Hold::Shared),
+                                    "a writer excludes all others"
+                                );
                                 *now += if hold == Hold::Shared { 1 } else { -1 };
                             }
                             thread::yield_now();

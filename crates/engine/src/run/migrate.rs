@@ -2,10 +2,10 @@
 //!
 //! A thread of the pool's movers runs it under the locks of its keys, which it holds for as long as the exchange takes:
 //! whoever wants these keys waits in their queue. It does not stay inside the exclusion meanwhile, so that nobody waits
-//! for a target who does not want the same keys; where somebody was alone during the exchange, a key goes only if it
-//! still is what was sent. Payloads are made one by one and sent ahead of their replies, up to a bound; a long one is
-//! sent piece by piece, as it is made. All keys that the target has taken are removed in one transaction at the end,
-//! also where a later one failed: a crash before leaves them in both places, never in none.
+//! for a target who does not want the same keys; where a command ran exclusively during the exchange, a key goes only
+//! if it still is what was sent. Payloads are made one by one and sent ahead of their replies, up to a bound; a long
+//! one is sent piece by piece, as it is made. All keys that the target has taken are removed in one transaction at the
+//! end, also where a later one failed: a crash before leaves them in both places, never in none.
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Finished, Pending, State, Work};
@@ -59,7 +59,7 @@ pub trait Target {
 /// Bytes that are sent before the target has answered: a fast network is kept busy, and memory small.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 20;
 
-/// How often it is looked whether the server stops, by who waits for somebody who is alone.
+/// How often it is looked whether the server stops, by who waits for an exclusive run.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Attempts to lock the other keys of clients that wait for the end of a key, a
@@ -73,8 +73,8 @@ struct Sent {
     /// Bytes of the request, about.
     bytes: u64,
     stamp: Stamp,
-    /// How often somebody had been alone by then.
-    times_alone: u64,
+    /// The number of exclusive runs that had ended by then.
+    exclusive_runs: u64,
 }
 
 /// Tells a key as it was sent from any other.
@@ -261,7 +261,7 @@ impl<'a> Exchange<'a> {
                 break;
             }
             match self.pack(at) {
-                Ok(Some((parcel, ttl_ms, times_alone))) => self.send(at, parcel, ttl_ms, times_alone)?,
+                Ok(Some((parcel, ttl_ms, exclusive_runs))) => self.send(at, parcel, ttl_ms, exclusive_runs)?,
                 Ok(None) => {}
                 Err(error) => {
                     self.failure.get_or_insert(error.into_reply());
@@ -278,10 +278,10 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// A key as it is to be sent, how long it has to live (0 for ever), and how often somebody was alone.
+    /// A key as it is to be sent, how long it has to live (0 for ever), and how many exclusive runs have ended.
     fn pack(&mut self, at: usize) -> Result<Option<(Parcel, u64, u64)>, Error> {
         let name = self.args.get(at);
-        self.inside(|exchange, store, times_alone| {
+        self.inside(|exchange, store, exclusive_runs| {
             let call = exchange.call();
             let (engine, buffers) = (exchange.engine, std::mem::take(&mut exchange.buffers));
             let mut txn = begin(engine, store, buffers, call, exchange.place(), !exchange.state.no_touch);
@@ -296,12 +296,12 @@ impl<'a> Exchange<'a> {
             exchange.buffers = txn.finish();
             Ok(packed?.map(|parcel| {
                 let ttl_ms = parcel.deadline_ms.map_or(0, |deadline| deadline.saturating_sub(call.now_ms).max(1));
-                (parcel, ttl_ms, times_alone)
+                (parcel, ttl_ms, exclusive_runs)
             }))
         })
     }
 
-    fn send(&mut self, at: usize, mut parcel: Parcel, ttl_ms: u64, times_alone: u64) -> Result<(), Broken> {
+    fn send(&mut self, at: usize, mut parcel: Parcel, ttl_ms: u64, exclusive_runs: u64) -> Result<(), Broken> {
         if self.target.is_none() {
             self.connect()?;
         }
@@ -318,7 +318,7 @@ impl<'a> Exchange<'a> {
         let bytes = name.len() as u64 + parcel.payload.bytes() + size_of::<Sent>() as u64;
         let stamp = Stamp::of(&mut parcel).map_err(|why| unread(&why))?;
         self.in_flight_bytes += bytes;
-        self.in_flight.push_back(Sent { at, bytes, stamp, times_alone });
+        self.in_flight.push_back(Sent { at, bytes, stamp, exclusive_runs });
         while self.in_flight_bytes > IN_FLIGHT_BYTES_MAX {
             self.receive()?;
         }
@@ -393,12 +393,12 @@ impl<'a> Exchange<'a> {
 
     /// Whether all that exists was still as it was sent. What was not is left alone.
     fn try_remove(&mut self, taken: &[Sent], serves: bool) -> Result<bool, Error> {
-        self.inside(|exchange, store, times_alone| {
+        self.inside(|exchange, store, exclusive_runs| {
             let engine = exchange.engine;
             let (mut all, mut is_same) = (Vec::with_capacity(taken.len()), true);
             for sent in taken {
                 let name = exchange.args.get(sent.at);
-                if sent.times_alone == times_alone {
+                if sent.exclusive_runs == exclusive_runs {
                     all.push(name);
                     continue;
                 }
@@ -437,12 +437,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Runs something on keys; it is told how often somebody was alone.
+    /// Runs something on keys; it is told how many exclusive runs have ended.
     fn inside<T>(&mut self, act: impl FnOnce(&mut Self, &Store, u64) -> Result<T, Error>) -> Result<T, Error> {
         let engine = self.engine;
         let Some(inside) = engine.come_in() else { return Err(Error::text("ERR the server is stopping")) };
         match engine.store() {
-            Some(store) => act(self, &store, inside.times_alone()),
+            Some(store) => act(self, &store, inside.exclusive_runs()),
             None => unreachable!("nobody is inside while there is none"),
         }
     }

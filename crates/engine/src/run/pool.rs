@@ -6,8 +6,8 @@
 
 use crate::clients::inbox::Inbox;
 use crate::clients::session::{Event, Finished, Pending, State, What, Work};
-use crate::keys::admission::{Admitted, AloneHeld, KeysHeld, PoolInside};
-use crate::keys::exclusion::Alone;
+use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld, PoolInside};
+use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::keys::waiters::Waiter;
 use crate::keys::watch::Watching;
@@ -392,7 +392,7 @@ impl Guest<'_> {
         // A read is not run for a client that was closed meanwhile.
         matches!(self.pending.work, Work::Command(id, _) if is_read(id))
             && matches!(self.pending.turn, Turn::Newcomer)
-            && !self.pending.alone
+            && !self.pending.exclusive
             && self.engine.clients.get(self.session).is_none()
     }
 
@@ -406,18 +406,18 @@ impl Guest<'_> {
 
 /// Gets a command what it needs, or parks it.
 fn admit<'a, 'g>(mut guest: Guest<'g>, engine: &'a Engine, needs: &'a Needs) -> Option<(Guest<'g>, Admitted<'a>)> {
-    if needs.alone && std::mem::take(&mut guest.pending.alone) {
-        return Some((guest, Admitted::Alone { _held: AloneHeld::granted(&engine.exclusion) }));
+    if needs.exclusive && std::mem::take(&mut guest.pending.exclusive) {
+        return Some((guest, Admitted::Exclusive { _held: ExclusionHeld::granted(&engine.exclusion) }));
     }
     // Whoever waits takes the job with it; if the answer comes at once, it is still here.
     let mut kept = Some(guest);
-    if needs.alone {
-        let held = AloneHeld::try_hold(&engine.exclusion, |answer| {
+    if needs.exclusive {
+        let held = ExclusionHeld::try_hold(&engine.exclusion, |answer| {
             let mut guest = kept.take().expect("one waiter is made");
-            guest.pending.alone = answer == Alone::WillBeGranted;
+            guest.pending.exclusive = answer == Exclusive::WillBeGranted;
             Box::new(guest.again())
         })?;
-        return Some((kept?, Admitted::Alone { _held: held }));
+        return Some((kept?, Admitted::Exclusive { _held: held }));
     }
     let inside = PoolInside::try_enter(&engine.exclusion, || {
         let guest = kept.take().expect("one waiter is made");
@@ -452,8 +452,8 @@ fn run(guest: Guest<'_>, store: &Store) -> Option<Finished> {
     let call = Call { now_ms: engine.now_ms(), seed, database, mode: Mode::Disk, pins: None };
     let (before, was_block) = (state.clone(), pending.work.is_block());
     let was_locked = matches!(pending.turn, Turn::Called(_));
-    let place = match needs.alone {
-        true => Place::Alone { inbox },
+    let place = match needs.exclusive {
+        true => Place::Exclusive { inbox },
         false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Long, inbox },
     };
     let ran = pending.work.run(engine, &store, *session, state, call, TxnBuffers::default(), place);

@@ -38,7 +38,7 @@ pub(crate) fn begin<'s>(
     }
     match place {
         Place::Unlocked { .. } | Place::Short { locked: false, .. } => txn.read_one_row(),
-        Place::Alone { .. } => txn.set_exclusive(),
+        Place::Exclusive { .. } => txn.set_exclusive(),
         Place::DryRun | Place::Short { locked: true, .. } | Place::Locked { .. } | Place::Expiry { .. } => {}
     }
     // A read on the short way makes no key.

@@ -1,13 +1,13 @@
 //! DEBUG RELOAD and LOADAOF: the data are closed and opened again while clients are connected, so that what is on disk
 //! is what is served.
 //!
-//! The thread of backups does it, alone as FLUSHALL is: whoever wants to run on keys waits or is answered LOADING. What
-//! is not kept out (loads of rows, INFO, the tick) sees either store, or none; the old one is closed by then, all its
-//! records are on the disk, and rows that were read from it are told from those of the new one by their epoch. Views of
-//! long replies are waited for, because they hold the base open.
+//! The thread of backups does it, exclusively as FLUSHALL: whoever wants to run on keys waits or is answered LOADING.
+//! What is not kept out (loads of rows, INFO, the tick) sees either store, or none; the old one is closed by then, all
+//! its records are on the disk, and rows that were read from it are told from those of the new one by their epoch.
+//! Views of long replies are waited for, because they hold the base open.
 
-use crate::keys::admission::AloneHeld;
-use crate::keys::exclusion::Alone;
+use crate::keys::admission::ExclusionHeld;
+use crate::keys::exclusion::Exclusive;
 use crate::run::engine::{Engine, StoreRef};
 use haypile_commands::host::{Reload, Shutdown};
 use haypile_store::Store;
@@ -58,7 +58,7 @@ impl Engine {
             // Most of it while the others go on.
             old.flush_now()?;
         }
-        let held = self.be_alone_without_views(&old)?;
+        let held = self.hold_exclusion_without_views(&old)?;
         let exchanged = self.exchange(old, how, &**opener);
         if self.store().is_none() {
             held.keep();
@@ -67,10 +67,10 @@ impl Engine {
     }
 
     /// Waits until nobody runs on keys and no long reply holds the base open.
-    fn be_alone_without_views(&self, store: &Store) -> Result<AloneHeld<'_>, String> {
+    fn hold_exclusion_without_views(&self, store: &Store) -> Result<ExclusionHeld<'_>, String> {
         let since = Instant::now();
         loop {
-            let held = self.be_alone();
+            let held = self.hold_exclusion();
             if store.views() == 0 {
                 return Ok(held);
             }
@@ -82,10 +82,10 @@ impl Engine {
         }
     }
 
-    fn be_alone(&self) -> AloneHeld<'_> {
+    fn hold_exclusion(&self) -> ExclusionHeld<'_> {
         loop {
             let (tell, told) = channel();
-            let held = AloneHeld::try_hold(&self.exclusion, |answer| {
+            let held = ExclusionHeld::try_hold(&self.exclusion, |answer| {
                 Box::new(move || {
                     // The receiver is below.
                     let _ = tell.send(answer);
@@ -94,13 +94,13 @@ impl Engine {
             if let Some(held) = held {
                 return held;
             }
-            if told.recv() == Ok(Alone::WillBeGranted) {
-                return AloneHeld::granted(&self.exclusion);
+            if told.recv() == Ok(Exclusive::WillBeGranted) {
+                return ExclusionHeld::granted(&self.exclusion);
             }
         }
     }
 
-    /// The caller is alone.
+    /// The caller runs exclusively.
     fn exchange(&self, old: Arc<Store>, how: Reload, opener: &dyn Opener) -> Result<(), String> {
         // While this fails, nothing has happened.
         old.log().sync_through(old.log().last()).map_err(|error| error.to_string())?;

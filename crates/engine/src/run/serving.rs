@@ -35,7 +35,7 @@ pub(crate) enum Place<'a> {
     /// Under the lock of a key that expires: no session waits for this.
     Expiry { claims: &'a Claims, held_for: HeldFor },
     /// While nothing else runs.
-    Alone { inbox: &'a Arc<Inbox> },
+    Exclusive { inbox: &'a Arc<Inbox> },
 }
 
 impl<'a> Place<'a> {
@@ -43,7 +43,7 @@ impl<'a> Place<'a> {
     pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
         match self {
             Place::DryRun | Place::Short { .. } | Place::Expiry { .. } => None,
-            Place::Unlocked { inbox } | Place::Locked { inbox, .. } | Place::Alone { inbox } => Some(inbox),
+            Place::Unlocked { inbox } | Place::Locked { inbox, .. } | Place::Exclusive { inbox } => Some(inbox),
         }
     }
 }

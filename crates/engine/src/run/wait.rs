@@ -1,14 +1,14 @@
 //! The long way: commands that could not run to their end at once, and replies too long to be held at once.
 //!
-//! A pending command tries again whenever what it waited for has come: a lock, its turn to be alone, loaded rows, some
-//! time. It runs in memory under its locks first; after rows were loaded for it without locks, with these rows pinned;
-//! and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any effect, so that
-//! starting over is all there is to it.
+//! A pending command tries again whenever what it waited for has come: a lock, its turn to run exclusively, loaded
+//! rows, some time. It runs in memory under its locks first; after rows were loaded for it without locks, with these
+//! rows pinned; and after a few such rounds on the I/O pool under its locks. Until then nothing it did has had any
+//! effect, so that starting over is all there is to it.
 
 use crate::clients::session::{Event, Pending, Session, State, Waiting, What, Work};
 use crate::clients::statistics::{Outcome, Timed, Wait};
-use crate::keys::admission::{Admitted, AloneHeld, KeysHeld};
-use crate::keys::exclusion::Alone;
+use crate::keys::admission::{Admitted, ExclusionHeld, KeysHeld};
+use crate::keys::exclusion::Exclusive;
 use crate::keys::locks::{HeldFor, Parked, Turn};
 use crate::run::engine::Engine;
 use crate::run::execute::{Deferral, pressure};
@@ -82,7 +82,7 @@ impl WorkerState {
         match (waiting, event) {
             (Waiting::Here(pending), What::Retry) => self.run_pending(engine, session, pending, out),
             (Waiting::Here(mut pending), What::Granted) => {
-                pending.alone = true;
+                pending.exclusive = true;
                 self.run_pending(engine, session, pending, out)
             }
             (Waiting::Pool, What::Loaded(pending, pins)) => {
@@ -185,7 +185,7 @@ impl WorkerState {
         }
         let mut needs = pending.needs(&engine.table, &store);
         let mut is_unlocked = false;
-        if !needs.alone {
+        if !needs.exclusive {
             if !self.enter(engine) {
                 return Err(self.hold(engine, session, pending, Deferral::Outside));
             }
@@ -207,8 +207,8 @@ impl WorkerState {
             pins: session.pins.as_deref(),
         };
         let inbox = &self.inbox;
-        let place = match needs.alone {
-            true => Place::Alone { inbox },
+        let place = match needs.exclusive {
+            true => Place::Exclusive { inbox },
             false if is_unlocked => Place::Unlocked { inbox },
             false => Place::Locked { claims: &needs.claims, held_for: HeldFor::Moment, inbox },
         };
@@ -230,7 +230,7 @@ impl WorkerState {
     ) -> Result<Box<Pending>, Next> {
         let (writes, grows) = pending.work.writes(&engine.table);
         // A command that was called from a queue goes to its lock: those behind it wait for that.
-        if writes && !pending.alone && pending.turn == Turn::Newcomer {
+        if writes && !pending.exclusive && pending.turn == Turn::Newcomer {
             match pressure(store, grows) {
                 WritePressure::Slow(wait) if !pending.slowed => {
                     if let Some(wait) = session.owe(wait) {
@@ -254,7 +254,7 @@ impl WorkerState {
         mut pending: Box<Pending>,
         needs: &'a Needs,
     ) -> Result<(Box<Pending>, Admitted<'a>), Next> {
-        if !needs.alone {
+        if !needs.exclusive {
             return match KeysHeld::try_take(&engine.locks, &needs.claims, pending.turn, HeldFor::Moment) {
                 Ok(keys) => {
                     pending.turn = Turn::Newcomer;
@@ -264,14 +264,14 @@ impl WorkerState {
             };
         }
         // If the exclusion was granted, it was for this run.
-        if std::mem::take(&mut pending.alone) {
-            return Ok((pending, Admitted::Alone { _held: AloneHeld::granted(&engine.exclusion) }));
+        if std::mem::take(&mut pending.exclusive) {
+            return Ok((pending, Admitted::Exclusive { _held: ExclusionHeld::granted(&engine.exclusion) }));
         }
         self.leave(engine);
         let (inbox, id) = (self.inbox.clone(), session.id);
-        let held = AloneHeld::try_hold(&engine.exclusion, |answer| {
+        let held = ExclusionHeld::try_hold(&engine.exclusion, |answer| {
             Box::new(move || {
-                let what = if answer == Alone::WillBeGranted { What::Granted } else { What::Retry };
+                let what = if answer == Exclusive::WillBeGranted { What::Granted } else { What::Retry };
                 inbox.push(Event { session: id, what, begun: None });
             })
         });
@@ -280,7 +280,7 @@ impl WorkerState {
             session.waiting = Waiting::Here(pending);
             return Err(Next::Wait);
         };
-        Ok((pending, Admitted::Alone { _held: held }))
+        Ok((pending, Admitted::Exclusive { _held: held }))
     }
 
     /// Answers a pending command that has run, or sees to it that it runs again.

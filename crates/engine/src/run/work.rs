@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) struct Needs {
     pub claims: Claims,
     /// The run is exclusive; it claims no keys then.
-    pub alone: bool,
+    pub exclusive: bool,
 }
 
 /// The outcome of a run.
@@ -52,7 +52,7 @@ impl Pending {
         for Lacking { hash, exclusive } in &self.more {
             needs.claims.add(*hash, if *exclusive { Hold::Exclusive } else { Hold::Shared });
         }
-        if needs.alone {
+        if needs.exclusive {
             needs.claims.clear();
         }
         needs.claims.arrange();
@@ -204,7 +204,7 @@ impl Work {
 impl Needs {
     fn add(&mut self, entry: &Entry, args: resp::Args<'_>, store: &Store) {
         let command = &entry.command;
-        self.alone |= command.access == Access::Exclusive;
+        self.exclusive |= command.access == Access::Exclusive;
         for (at, spec) in command.keys(Args::from(args)) {
             let hold = if command.changes(spec) { Hold::Exclusive } else { Hold::Shared };
             self.claims.add(store.key(0, args.get(at)).hash, hold);

@@ -24,7 +24,9 @@ fn one_function_of_the_engine_commits() {
 
 #[test]
 fn guards_give_back_what_a_run_holds() {
-    for code in [".unlock(", ".try_lock(", ".leave_pool(", ".enter_pool(", "exclusion.open()", "exclusion.alone("] {
+    for code in
+        [".unlock(", ".try_lock(", ".leave_pool(", ".enter_pool(", "exclusion.open()", "exclusion.ask_exclusive("]
+    {
         let others: Vec<String> = files_with(code).into_iter().filter(|path| path != "keys/admission.rs").collect();
         assert!(others.is_empty(), "`keys::admission` has guards that do `{code}…)` in {others:?}");
     }

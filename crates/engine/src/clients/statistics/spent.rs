@@ -6,7 +6,7 @@ use haypile_commands::CommandId;
 /// The kinds of waits. The rest of a command's time is its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Its turn: others had the I/O pool, or a command that has to be alone ran.
+    /// Its turn: others had the I/O pool, or an exclusive command ran.
     Queue,
     /// Rows from the disk.
     Disk,
