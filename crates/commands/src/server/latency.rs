@@ -226,7 +226,7 @@ const ADVICE: &[(&str, &str)] = &[
     ),
     (
         "command-queue",
-        "Commands waited for a thread of the I/O pool, or for one that has to be alone (FLUSHALL, SWAPDB): see io-pool.",
+        "Commands waited for a thread of the I/O pool, or for one that runs exclusively (FLUSHALL, SWAPDB): see io-pool.",
     ),
     ("key-lock", "Clients work on the same keys at the same time as commands that take long."),
     ("long-command", "Commands look at much data: SCAN instead of KEYS, fewer keys in one command."),
