@@ -1,11 +1,12 @@
 //! Laws about the source code of all crates, and about the pages that tell of it: which imports may run in a circle,
-//! how long a function may be, how a comment begins, that the store speaks no Redis, and that a page names code that is
-//! there. Where a crate does not keep a law yet, a list says how far it is from it; figures there only shrink.
+//! how long a function may be, where a module with children lies, how a comment begins, that the store speaks no Redis,
+//! and that a page names code that is there.
 
 mod comments;
 mod documents;
 mod functions;
 mod imports;
+mod layout;
 mod protocol;
 mod redis;
 mod source;
