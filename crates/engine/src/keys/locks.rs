@@ -106,9 +106,9 @@ impl Claims {
     }
 
     /// Whether the stripe of a key is among them, to be held exclusively if asked; they are arranged.
-    pub fn covers(&self, hash: u32, alone: bool) -> bool {
+    pub fn covers(&self, hash: u32, exclusive: bool) -> bool {
         let stripe = u32::from(Stripe::of(hash).0) << 1;
-        self.claims.binary_search(&(stripe | 1)).is_ok() || !alone && self.claims.binary_search(&stripe).is_ok()
+        self.claims.binary_search(&(stripe | 1)).is_ok() || !exclusive && self.claims.binary_search(&stripe).is_ok()
     }
 
     /// How many stripes there are.
@@ -179,8 +179,8 @@ impl<'a> Visits<'a> {
 }
 
 impl KeyLocks for Visits<'_> {
-    fn holds(&self, hash: u32, alone: bool) -> bool {
-        self.claims.covers(hash, alone)
+    fn holds(&self, hash: u32, exclusive: bool) -> bool {
+        self.claims.covers(hash, exclusive)
     }
 
     fn try_share(&self, hash: u32) -> bool {
