@@ -119,6 +119,10 @@ fn config_set(_: &mut dyn Host, args: Args) -> Result<Answer> {
     let (pairs, []) = words.as_chunks::<2>() else {
         return Err(Error::Syntax);
     };
+    // The texts of errors are made where settings are; a name that is no text is quoted here, as its bytes.
+    if let Some([name, _]) = pairs.iter().find(|[name, _]| std::str::from_utf8(name).is_err()) {
+        return Err(Error::quoting("ERR Unknown option or number of arguments for CONFIG SET - '", name, "'"));
+    }
     Ok(Answer::ok(Act::SetConfig(pairs.iter().map(|[name, value]| (name.to_vec(), value.to_vec())).collect())))
 }
 
