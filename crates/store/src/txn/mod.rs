@@ -417,7 +417,10 @@ impl<'s> Txn<'s> {
 
     fn settle(&mut self) {
         if !self.issued.is_empty() {
-            self.store.objects.settle(&self.issued);
+            // The ids of a dry run are none that the store has given out.
+            if !self.is_dry_run() {
+                self.store.objects.settle(&self.issued);
+            }
             self.issued.clear();
         }
         // Settled only now: the base reclaims nothing of an object that may still come to be.
