@@ -79,5 +79,5 @@ pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item
         shards.sort_unstable();
         shards.dedup();
     }
-    shards.into_iter().map(|shard| (shard, memtable.latch(shard))).collect()
+    shards.iter().map(|&shard| (shard, memtable.latch(shard))).collect()
 }
