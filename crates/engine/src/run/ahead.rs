@@ -41,7 +41,6 @@ pub(crate) enum Behind {
 }
 
 /// The requests with their entries of the table and their keys, in order.
-#[derive(Default)]
 pub(crate) struct Located<'a> {
     /// `None` for an empty request.
     pub calls: SmallVec<[Option<Call<'a>>; REQUESTS_MAX]>,
@@ -107,7 +106,8 @@ impl<'a> Located<'a> {
         store: Option<&Store>,
         database: u32,
     ) -> Located<'a> {
-        let (mut located, mut writes) = (Located::default(), false);
+        let mut located = Located { calls: SmallVec::new(), keys: SmallVec::new() };
+        let mut writes = false;
         for parsed in &ahead.requests[..ahead.count] {
             let args = parsed.request.args(input, &parsed.ranges);
             if args.is_empty() {
