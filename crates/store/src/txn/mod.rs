@@ -38,6 +38,7 @@ use crate::value::Value;
 use haypile_log::Index;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
 /// The values that a command gets from outside: with them, its run is repeatable.
@@ -116,14 +117,35 @@ pub struct Lookups {
 /// Memory that one transaction leaves to the next.
 #[derive(Default)]
 pub struct TxnBuffers {
-    pub(crate) overlay: Overlay,
+    overlay: Lent,
+}
+
+/// An overlay in memory of its own, so that a transaction is small to move. Invariant: it is there from a transaction's
+/// beginning to its end.
+#[derive(Default)]
+pub(crate) struct Lent(Option<Box<Overlay>>);
+
+impl Deref for Lent {
+    type Target = Overlay;
+
+    #[inline]
+    fn deref(&self) -> &Overlay {
+        self.0.as_ref().expect("it is there until the transaction ends")
+    }
+}
+
+impl DerefMut for Lent {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Overlay {
+        self.0.as_mut().expect("it is there until the transaction ends")
+    }
 }
 
 /// A transaction. Made by `Store::begin`.
 pub struct Txn<'s> {
     pub(crate) store: &'s Store,
     pub(crate) call: Call<'s>,
-    pub(crate) overlay: Overlay,
+    pub(crate) overlay: Lent,
     pub(crate) counts: CountChanges,
     /// Meta rows of keys whose values the transaction changes beside these rows.
     pub(crate) named: SmallVec<[RowKey; 1]>,
@@ -165,7 +187,8 @@ pub struct Txn<'s> {
     /// Keys whose locks the transaction lacked.
     lacking: Vec<Lacking>,
     random: u64,
-    pins: Pins,
+    /// The rows that a run in `Mode::Load` has read.
+    pins: Option<Box<Pins>>,
     /// The trace that the transaction's lookups of keys leave on their rows.
     pub(crate) touch: Touch<'s>,
     pub(crate) accesses: Option<Box<OwnAccesses>>,
@@ -207,7 +230,7 @@ impl<'s> Txn<'s> {
         };
         Txn {
             store,
-            overlay: buffers.overlay,
+            overlay: Lent(Some(buffers.overlay.0.unwrap_or_default())),
             counts: CountChanges::new(),
             named: SmallVec::new(),
             issued: Vec::new(),
@@ -231,7 +254,7 @@ impl<'s> Txn<'s> {
             locks: None,
             lacking: Vec::new(),
             random: call.seed,
-            pins: Pins { epoch: if call.mode == Mode::Load { store.epoch() } else { 0 }, rows: HashMap::new() },
+            pins: (call.mode == Mode::Load).then(|| Box::new(Pins { epoch: store.epoch(), rows: HashMap::new() })),
             touch,
             accesses: None,
             call,
@@ -404,15 +427,21 @@ impl<'s> Txn<'s> {
 
     /// Returns the rows that a run in `Mode::Load` has read.
     pub fn take_pins(&mut self) -> Pins {
-        std::mem::take(&mut self.pins)
+        self.pins.take().map(|pins| *pins).unwrap_or_default()
     }
 
     /// Ends the transaction without effect, unless it was committed, and gives its memory back.
     pub fn finish(mut self) -> TxnBuffers {
+        self.end()
+    }
+
+    /// Ends the transaction where it is, as `finish` does: a transaction is large to move. Nothing can be asked of it
+    /// afterwards.
+    #[inline]
+    pub fn end(&mut self) -> TxnBuffers {
         self.settle();
-        let mut overlay = std::mem::take(&mut self.overlay);
-        overlay.clear();
-        TxnBuffers { overlay }
+        self.overlay.clear();
+        TxnBuffers { overlay: std::mem::take(&mut self.overlay) }
     }
 
     fn settle(&mut self) {

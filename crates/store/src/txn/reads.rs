@@ -249,8 +249,8 @@ impl Txn<'_> {
             }
             Cached::Elsewhere => lookup(self.store.base.get(row, tier))?,
         };
-        if self.call.mode == Mode::Load {
-            self.pins.rows.insert(row.to_vec(), found.clone());
+        if let Some(pins) = &mut self.pins {
+            pins.rows.insert(row.to_vec(), found.clone());
         }
         Ok(found)
     }

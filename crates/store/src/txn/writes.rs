@@ -31,7 +31,8 @@ impl Txn<'_> {
 
     /// Writes any other row. Rows of an object that this transaction made may be written ahead of the rest.
     pub fn put_row(&mut self, row: &[u8], parts: &[&[u8]]) -> Result<(), Stop> {
-        self.overlay.put(print_of_row(row), &[row], parts, self.is_ahead(row));
+        let is_ahead = self.is_ahead(row);
+        self.overlay.put(print_of_row(row), &[row], parts, is_ahead);
         self.spill()
     }
 
@@ -106,7 +107,8 @@ impl Txn<'_> {
     ) -> Result<(), Stop> {
         assert!(change.fits(), "a change lies inside the row it leaves");
         let before = if earlier.is_some() { None } else { read };
-        self.overlay.change(print_of_row(row), row, change, before, earlier, self.is_ahead(row));
+        let is_ahead = self.is_ahead(row);
+        self.overlay.change(print_of_row(row), row, change, before, earlier, is_ahead);
         self.spill()
     }
 
@@ -116,7 +118,8 @@ impl Txn<'_> {
     }
 
     pub fn delete_row(&mut self, row: &[u8]) -> Result<(), Stop> {
-        self.overlay.delete(print_of_row(row), &[row], self.is_ahead(row));
+        let is_ahead = self.is_ahead(row);
+        self.overlay.delete(print_of_row(row), &[row], is_ahead);
         self.bounded()
     }
 
