@@ -9,7 +9,7 @@ use crate::keys::admission::{KeysHeld, LoopInside, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Hold, Turn};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
-use crate::run::protocol::{Keeps, begin, conclude};
+use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::serving::{Place, Service};
 use crate::run::worker::Worker;
 use haypile_store::{Call, Counter, Due, Mode, Stop, Store, Txn, TxnBuffers, WritePressure};
@@ -190,7 +190,8 @@ fn expire_key(
     };
     let call = Call { now_ms, seed: 0, database, mode, pins: None };
     let place = Place::Expiry { claims: &claims, held_for: held };
-    let mut txn = begin(engine, store, buffers, call, place, false);
+    let mut txn = store.begin(buffers, call);
+    prepare(engine, &mut txn, place, false);
     let mut service = Service::new(engine, store, place);
     let lapsed = hash::expire(&mut txn, &key, due.deadline_ms, fields_max).and_then(|lapsed| {
         // Whoever watched it after that has seen it as it is from now on.

@@ -13,7 +13,7 @@ use crate::keys::admission::{KeysHeld, PoolInside};
 use crate::keys::locks::{Claims, HeldFor, Parked, Turn};
 use crate::run::engine::Engine;
 use crate::run::pool::{Job, Task};
-use crate::run::protocol::{Keeps, begin, conclude};
+use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::serving::{Place, Service};
 use haypile_commands::keys::dump::{Dump, LongDump};
 use haypile_commands::keys::migrate::{self, Parcel};
@@ -284,7 +284,8 @@ impl<'a> Exchange<'a> {
         self.inside(|exchange, store, exclusive_runs| {
             let call = exchange.call();
             let (engine, buffers) = (exchange.engine, std::mem::take(&mut exchange.buffers));
-            let mut txn = begin(engine, store, buffers, call, exchange.place(), !exchange.state.no_touch);
+            let mut txn = store.begin(buffers, call);
+            prepare(engine, &mut txn, exchange.place(), !exchange.state.no_touch);
             let mut packed = migrate::pack(&mut txn, name);
             if packed.is_ok() {
                 match conclude(engine, store, &mut txn, None, Keeps::Nothing) {
@@ -412,7 +413,8 @@ impl<'a> Exchange<'a> {
                 }
             }
             let place = exchange.place();
-            let mut txn = begin(engine, store, TxnBuffers::default(), exchange.call(), place, true);
+            let mut txn = store.begin(TxnBuffers::default(), exchange.call());
+            prepare(engine, &mut txn, place, true);
             for name in all {
                 migrate::remove(&mut txn, name)?;
             }

@@ -2,12 +2,12 @@
 //! commit, mark watchers, tell, deliver.
 //!
 //! The short way of an event loop, the long way, blocks, active expiry and MIGRATE differ in what they run and in what
-//! they hold (`keys::admission`), never in this order. The locks of the run's keys are held from before `begin` until
-//! after `conclude`.
+//! they hold (`keys::admission`), never in this order. The locks of the run's keys are held from before the
+//! transaction begins until after `conclude`.
 
 use crate::run::engine::Engine;
 use crate::run::serving::{Place, Service};
-use haypile_store::{Call, Key, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Key, Stop, Store, Txn};
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
@@ -22,17 +22,9 @@ pub(crate) enum Keeps {
     DryRun,
 }
 
-/// Begins a run's transaction.
+/// Prepares a run's transaction, which has just begun.
 #[inline]
-pub(crate) fn begin<'s>(
-    engine: &Engine,
-    store: &'s Store,
-    buffers: TxnBuffers,
-    call: Call<'s>,
-    place: Place<'_>,
-    touches: bool,
-) -> Txn<'s> {
-    let mut txn = store.begin(buffers, call);
+pub(crate) fn prepare(engine: &Engine, txn: &mut Txn<'_>, place: Place<'_>, touches: bool) {
     if !matches!(place, Place::DryRun) {
         txn.note_events(engine.events());
     }
@@ -48,7 +40,6 @@ pub(crate) fn begin<'s>(
     if !touches {
         txn.set_touching(false);
     }
-    txn
 }
 
 /// Concludes a run that its command has not refused, under the locks of its keys.

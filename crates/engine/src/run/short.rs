@@ -8,7 +8,7 @@ use crate::keys::admission::KeysHeld;
 use crate::keys::locks::{HeldFor, Hold, Turn as LockTurn};
 use crate::run::engine::Engine;
 use crate::run::execute::{Deferral, pressure};
-use crate::run::protocol::{Keeps, begin, conclude};
+use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::serving::Place;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::error::refusal;
@@ -22,9 +22,10 @@ use smallvec::SmallVec;
 /// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
 const ARGUMENTS_AT_ONCE: usize = 4096;
 
-/// A function of the short way; its reply is `None` where there is nothing to have yet.
+/// A function of the short way.
 pub(crate) trait Runs {
-    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error>;
+    /// Runs it, and writes its reply in place: a reply is large to move. Returns false where there is nothing to have yet.
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool;
 }
 
 /// A command that ends at once.
@@ -37,26 +38,32 @@ pub(crate) struct Try(pub WaitFn);
 
 impl Runs for Once {
     #[inline]
-    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
-        (self.0)(txn, args).map(Some)
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
+        *reply = (self.0)(txn, args);
+        true
     }
 }
 
 impl Runs for Try {
     #[inline]
-    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>) -> Result<Option<Reply>, Error> {
-        Ok(match (self.0)(txn, args)? {
-            Tried::Got(reply) => Some(reply),
-            Tried::Nothing(_) => None,
-        })
+    fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool {
+        match (self.0)(txn, args) {
+            Ok(Tried::Got(got)) => *reply = Ok(got),
+            Ok(Tried::Nothing(_)) => return false,
+            Err(error) => *reply = Err(error),
+        }
+        true
     }
 }
+
+/// The keys of a command, each with the position of its argument.
+type Keys<'a> = SmallVec<[(usize, Key<'a>); 2]>;
 
 /// A command that was let in: what each attempt to run it needs.
 struct Short<'a, R> {
     run: R,
     args: resp::Args<'a>,
-    keys: SmallVec<[(usize, Key<'a>); 2]>,
+    keys: &'a [(usize, Key<'a>)],
     keeps: Keeps,
     /// Its keys are locked.
     locked: bool,
@@ -70,6 +77,12 @@ struct Attempted {
     /// The newest record that the reply depends on.
     gate: Index,
     lookups: Lookups,
+}
+
+impl Default for Attempted {
+    fn default() -> Attempted {
+        Attempted { reply: Err(Error::Stop(Stop::NeedsLocks)), gate: Index(0), lookups: Lookups::default() }
+    }
 }
 
 impl WorkerState {
@@ -121,33 +134,39 @@ impl WorkerState {
         if !self.enter(engine) || self.store_version != engine.store_version() {
             return Err(Deferral::Outside);
         }
-        let keys = self.claim::<WRITES>(store, session.state.database, entry, args, located);
+        let mut keys = Keys::new();
+        self.claim::<WRITES>(store, session.state.database, entry, args, located, &mut keys);
         // A read of one row sees it as it is at one moment, without waiting for the holder of its key.
         let locked =
             WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
-        let mut short = Short { run, args, keys, keeps, locked, is_again: false };
-        let Attempted { reply, gate, lookups } = loop {
-            let attempted = self.attempt::<WRITES>(engine, store, session, &short)?;
+        let mut short = Short { run, args, keys: &keys, keeps, locked, is_again: false };
+        let mut attempted = Attempted::default();
+        loop {
+            self.attempt::<WRITES>(engine, store, session, &short, &mut attempted)?;
             if short.locked || !matches!(attempted.reply, Err(Error::Stop(Stop::NeedsLocks))) {
-                break attempted;
+                break;
             }
             (short.locked, short.is_again) = (true, true);
-        };
-        let reply = match reply {
+        }
+        let reply = match attempted.reply {
+            Ok(reply) => {
+                engine.counters(self.index).add_lookups(attempted.lookups);
+                return Ok(self.reply(engine, session, reply, attempted.gate, out));
+            }
             Err(Error::Stop(Stop::WouldBlock)) => return Err(Deferral::Load),
             Err(Error::Stop(Stop::Long)) => return Err(Deferral::Long),
             Err(Error::Stop(Stop::NeedsLocks)) => return Err(Deferral::MoreLocks),
             Err(error @ Error::Stop(_)) => error.into_reply(),
-            reply => {
-                engine.counters(self.index).add_lookups(lookups);
-                reply.unwrap_or_else(Error::into_reply)
+            Err(error) => {
+                engine.counters(self.index).add_lookups(attempted.lookups);
+                error.into_reply()
             }
         };
-        Ok(self.reply(engine, session, reply, gate, out))
+        Ok(self.reply(engine, session, reply, attempted.gate, out))
     }
 
     /// Finds the keys of a command, and claims them.
-    #[inline]
+    #[inline(always)]
     fn claim<'a, const WRITES: bool>(
         &mut self,
         store: &Store,
@@ -155,8 +174,8 @@ impl WorkerState {
         entry: &Entry,
         args: resp::Args<'a>,
         located: &[Key<'a>],
-    ) -> SmallVec<[(usize, Key<'a>); 2]> {
-        let mut keys = SmallVec::new();
+        keys: &mut Keys<'a>,
+    ) {
         self.claims.clear();
         for (number, (at, spec)) in entry.command.keys(Args::from(args)).enumerate() {
             let key = match located.get(number) {
@@ -168,7 +187,6 @@ impl WorkerState {
             self.claims.add(key.hash, hold);
         }
         self.claims.arrange();
-        keys
     }
 
     /// Runs a command in a transaction, under its locks where it has to.
@@ -179,7 +197,8 @@ impl WorkerState {
         store: &Store,
         session: &Session,
         short: &Short<'_, impl Runs>,
-    ) -> Result<Attempted, Deferral> {
+        attempted: &mut Attempted,
+    ) -> Result<(), Deferral> {
         let seed = self.next_seed();
         let place = Place::Short { locked: short.locked, writes: WRITES };
         let take = || KeysHeld::try_take(&engine.locks, &self.claims, LockTurn::Newcomer, HeldFor::Moment);
@@ -187,28 +206,27 @@ impl WorkerState {
         let (database, pins) = (session.state.database, session.pins.as_deref());
         let call = Call { now_ms: self.now_ms, seed, database, mode: Mode::Memory, pins };
         let touches = !session.state.no_touch && !short.is_again;
-        let mut txn = begin(engine, store, std::mem::take(&mut self.buffers), call, place, touches);
-        let ran = short.run.run(&mut txn, Args::with_keys(short.args, &short.keys));
+        let mut txn = store.begin(std::mem::take(&mut self.buffers), call);
+        prepare(engine, &mut txn, place, touches);
+        let has_reply = short.run.run(&mut txn, Args::with_keys(short.args, short.keys), &mut attempted.reply);
         debug_assert!(WRITES || txn.is_read_only(), "Invariant: a read makes no record");
-        let deferral = match &ran {
-            // The long way tries again, and waits.
-            Ok(None) => Some(Deferral::LongWay),
-            Ok(Some(_)) if WRITES && engine.is_awaited(&txn) => Some(Deferral::Awaited),
+        // The long way tries again, and waits.
+        let deferral = match &attempted.reply {
+            _ if !has_reply => Some(Deferral::LongWay),
+            Ok(_) if WRITES && engine.is_awaited(&txn) => Some(Deferral::Awaited),
             _ => None,
         };
-        let (gate, lookups) = (txn.gate(), txn.lookups());
-        let attempted = match (ran, deferral) {
-            (_, Some(why)) => Err(why),
-            (Ok(Some(reply)), None) => {
-                let concluded = conclude(engine, store, &mut txn, None, short.keeps);
-                Ok(Attempted { reply: concluded.map(|()| reply).map_err(Error::Stop), gate: txn.gate(), lookups })
-            }
-            (Ok(None), None) => unreachable!("that is deferred"),
-            (Err(error), None) => Ok(Attempted { reply: Err(error), gate, lookups }),
-        };
-        self.buffers = txn.finish();
+        if deferral.is_none()
+            && attempted.reply.is_ok()
+            && let Err(stop) = conclude(engine, store, &mut txn, None, short.keeps)
+        {
+            attempted.reply = Err(Error::Stop(stop));
+        }
+        (attempted.gate, attempted.lookups) = (txn.gate(), txn.lookups());
+        self.buffers = txn.end();
+        drop(txn);
         drop(held);
-        attempted
+        deferral.map_or(Ok(()), Err)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::keys::locks::{Claims, Hold, Visits};
 use crate::keys::waiters::Waiter;
 use crate::run::engine::Engine;
 use crate::run::host::SessionHost;
-use crate::run::protocol::{Keeps, begin, conclude};
+use crate::run::protocol::{Keeps, conclude, prepare};
 use crate::run::reply::discarded;
 use crate::run::serving::{Place, Service};
 use haypile_commands::{self as commands, Access, Args, Body, Command, CommandId, Entry, Error, Flag, Table, Tried};
@@ -146,7 +146,8 @@ impl Work {
             Place::Locked { claims, held_for, .. } => Some(Visits::new(&engine.locks, claims, held_for)),
             _ => None,
         };
-        let mut txn = begin(engine, store, buffers, call, place, !state.no_touch);
+        let mut txn = store.begin(buffers, call);
+        prepare(engine, &mut txn, place, !state.no_touch);
         if let Some(visits) = &visits {
             txn.set_locks(visits);
         }
