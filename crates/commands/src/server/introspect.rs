@@ -349,7 +349,7 @@ fn documented_arguments(arguments: &[Argument], keys: &mut usize, specs: usize) 
             fields.push(("key_spec_index", Reply::Integer((*keys).min(specs.saturating_sub(1)) as i64)));
             *keys += 1;
         } else if argument.kind == syntax::Kind::Pattern && specs > 1 {
-            // What SORT makes names of: all of them belong to the spec behind the key.
+            // SORT makes names of patterns: all of those belong to the spec behind the key.
             fields.push(("key_spec_index", Reply::Integer(1)));
             *keys = 2;
         }

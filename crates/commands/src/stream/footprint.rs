@@ -75,7 +75,7 @@ impl Node {
         };
         let parts = if has_same { pairs + 3 } else { 2 * pairs + 4 };
         let number = integer_bytes(id.ms - self.first.ms) + integer_bytes(id.seq.wrapping_sub(self.first.seq));
-        // What it is, the distance to the first id, the content, and how many parts that makes.
+        // An entry is its flags, the distance to the first id, the content, and how many parts that makes.
         self.bytes += integer_bytes(1) + number + content + integer_bytes(parts);
         self.entries += 1;
     }

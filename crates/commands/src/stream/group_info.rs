@@ -108,7 +108,7 @@ pub(crate) fn full(txn: &mut Txn, stream: &Stream, limit: u64) -> Result<Reply> 
     let mut rows = found.len();
     for (name, state) in &found {
         let group = stream.group(name, *state);
-        // What is shown of it, at most.
+        // The rows of a group that are shown, at most.
         rows = rows.saturating_add(state.consumers as usize).saturating_add(2 * state.pending.min(limit) as usize);
         if rows > ROWS_INLINE_MAX {
             txn.long()?;

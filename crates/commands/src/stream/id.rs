@@ -186,7 +186,7 @@ mod tests {
         for wrong in ["", "-", "+", "x", "5-", "-5", "5-x", "5-6-7", "18446744073709551616", "5-*", "(5", "5-0x6"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        // What strtoull lets pass.
+        // strtoull lets these pass.
         assert_eq!(read("05-+6"), Some((5, 6)));
         assert_eq!(read(" 5-\t6"), Some((5, 6)));
         assert_eq!(read("5- -6"), Some((5, u64::MAX - 5)));

@@ -80,7 +80,7 @@ fn xadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     let is_new = !stream.is_saved();
     stream.append(txn, &key, id, args.iter_from(asked.at))?;
     if is_new {
-        // What is new is told of before what has happened to it.
+        // The event of the new key comes before the one of its entry.
         stream.save(txn, &key)?;
     }
     txn.on_event(event::STREAM, "xadd", &key);

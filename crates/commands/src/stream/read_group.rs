@@ -147,7 +147,7 @@ fn history(
                     edit.give(txn, id, Some(&held), place, now_ms, deliveries)?;
                 }
             }
-            // It was removed since: only its id is left.
+            // The entry was removed since: only its id is left.
             None => entries.push_with_null_array(|out| {
                 write::array_len(out, 2);
                 id::write(out, id);
