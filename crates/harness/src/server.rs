@@ -76,9 +76,10 @@ impl Template {
         Template { arguments }
     }
 
-    /// Runs our binary's `check` on a data directory without a running server; returns false if the server is not ours.
+    /// Runs our binary's `check` on a data directory without a running server; returns false if the server is not ours:
+    /// its command line has no word `server`.
     pub fn check(&self, dir: &Path) -> Result<bool> {
-        let is_ours = |pair: &&[String]| pair[1] == "server" && Path::new(&pair[0]).ends_with("haypile");
+        let is_ours = |pair: &&[String]| pair[1] == "server";
         let Some([binary, _]) = self.arguments.windows(2).find(is_ours) else { return Ok(false) };
         let output = Command::new(binary).arg("check").arg(dir).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("starting {binary} check"))?;
