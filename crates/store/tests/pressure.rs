@@ -41,9 +41,13 @@ fn room_that_could_not_be_given_back_for_want_of_room_is_given_back_later() {
 #[test]
 fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
     static FREE: AtomicU64 = AtomicU64::new(u64::MAX);
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
     let machine = Machine::new(|options| {
         options.disk_free_min_bytes = 1 << 30;
-        options.disk_free = DiskFree(Arc::new(|| Some(FREE.load(Ordering::Relaxed))));
+        options.disk_free = DiskFree(Arc::new(|| {
+            LOOKS.fetch_add(1, Ordering::Relaxed);
+            Some(FREE.load(Ordering::Relaxed))
+        }));
     });
     let store = &machine.store;
     let wait_for = |what: &str, is_there: &dyn Fn() -> bool| {
@@ -68,7 +72,8 @@ fn on_a_short_disk_what_only_makes_room_goes_on_and_is_flushed() {
     wait_for("what was deleted gives its room back", &|| flushes() == 1);
 
     FREE.store(0, Ordering::Relaxed);
-    std::thread::sleep(Duration::from_millis(300));
+    let before = LOOKS.load(Ordering::Relaxed);
+    wait_for("the disk is looked at", &|| LOOKS.load(Ordering::Relaxed) > before + 2);
     assert_eq!(store.pressure_to_shrink(), WritePressure::Go, "the log tells where it has no room");
     FREE.store(1 << 50, Ordering::Relaxed);
     wait_for("all goes on", &|| store.pressure() == WritePressure::Go);
