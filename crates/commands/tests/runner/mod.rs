@@ -18,7 +18,7 @@
 use haypile_commands::{Args, Body, Error, Table, Tried};
 use haypile_resp::decode::Decoder;
 use haypile_resp::{OwnedArgs, Pieces, Protocol, Reply};
-use haypile_store::{Call, Mode, Pins, Stop, Store, Txn, TxnBuffers};
+use haypile_store::{Call, Mode, Pins, Refusal, Stop, Store, Txn, TxnBuffers};
 
 /// Runs all cases of a file. `settle` is called after each command, to move the rows to where the next one shall find
 /// them.
@@ -124,6 +124,11 @@ impl<'s> Client<'s> {
                 Err(Error::Stop(Stop::WouldBlock)) => {
                     mode = if loads < 3 { Mode::Load } else { Mode::Disk };
                     loads += 1;
+                }
+                // A machine under load is no subject here: the command had no effect, and comes again after a flush.
+                Err(Error::Stop(Stop::Refused(Refusal::FlushBehind))) => {
+                    drop(txn);
+                    self.store.flush_now().expect("nothing is broken");
                 }
                 Err(error) => return error.into_reply(),
             }
