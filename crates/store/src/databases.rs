@@ -198,9 +198,11 @@ impl Databases {
         self.dead.read().contains(&space)
     }
 
-    /// Forgets a dead space of which nothing is left.
+    /// Forgets a dead space of which nothing is left. It may be forgotten already: a generation that was frozen while
+    /// the space was remembered brings the job that empties it once more.
     pub fn forget_dead(&self, space: Space) {
         self.dead.write().remove(&space);
+        assert_eq!(self.database_of(space), None, "a space that is forgotten is no database: {space:?}");
     }
 
     /// Returns all live spaces with their counters: for a freeze, under all latches.
@@ -263,6 +265,14 @@ mod tests {
             (databases.is_dead(Space(7)), databases.is_dead(Space(9)), databases.dead_count()),
             (false, true, 2)
         );
+    }
+
+    #[test]
+    #[should_panic(expected = "a space that is forgotten is no database")]
+    fn the_space_of_a_database_is_not_forgotten() {
+        let databases = Databases::new(4);
+        databases.on_system_row(&dead_row(Space(3)), Some(&[]), Index(1));
+        databases.forget_dead(Space(3));
     }
 
     #[test]

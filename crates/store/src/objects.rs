@@ -64,6 +64,7 @@ impl Objects {
                 (ids.take(), ids.leased, ids.leased.saturating_sub(ids.next))
             };
             if let Some(id) = id {
+                assert!(id.0 >= self.settled_below(), "an object that is made is not settled: {id:?}");
                 if left <= LEASE_AHEAD
                     && left.is_multiple_of(ATTEMPT_EVERY)
                     && let Some(_leasing) = self.leasing.try_lock()
@@ -90,6 +91,7 @@ impl Objects {
         let until = leased.max(1) + LEASE;
         lease(until)?;
         let mut ids = self.ids.lock();
+        assert_eq!(ids.leased, leased, "one thread at a time leases ids");
         ids.next = ids.next.max(1);
         ids.leased = until;
         Ok(())
@@ -99,7 +101,8 @@ impl Objects {
     pub fn settle(&self, issued: &[ObjectId]) {
         let mut ids = self.ids.lock();
         for id in issued {
-            ids.in_flight.remove(&id.0);
+            let was_there = ids.in_flight.remove(&id.0);
+            assert!(was_there, "a transaction ends once: {id:?}");
         }
     }
 
@@ -113,7 +116,8 @@ impl Objects {
 impl Objects {
     /// Notes that a record, or the base, says that every object below this id is decided.
     pub fn on_settled(&self, below: u64) {
-        self.settled.fetch_max(below, Ordering::AcqRel);
+        let before = self.settled.fetch_max(below, Ordering::AcqRel);
+        debug_assert!(before <= below, "the settled bound never goes back: {before}, {below}");
     }
 
     /// Returns the id below which every object is decided, as the records so far have it: equal on all nodes.
@@ -127,7 +131,8 @@ impl Ids {
         (self.next < self.leased).then(|| {
             let id = self.next;
             self.next += 1;
-            self.in_flight.insert(id);
+            let is_new = self.in_flight.insert(id);
+            assert!(is_new, "an id is given out once: {id}");
             ObjectId(id)
         })
     }
@@ -219,5 +224,43 @@ mod tests {
         assert_eq!(objects.ended_below(), first.0);
         objects.settle(&[first]);
         assert_eq!(objects.ended_below(), second.0 + 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "a transaction ends once")]
+    fn a_transaction_that_ends_twice_is_noticed() {
+        let objects = Objects::default();
+        let first = issue(&objects);
+        objects.settle(&[first]);
+        objects.settle(&[first]);
+    }
+
+    #[test]
+    #[should_panic(expected = "an object that is made is not settled")]
+    fn an_id_below_the_settled_bound_is_not_given_out() {
+        let objects = Objects::default();
+        let first = issue(&objects);
+        objects.on_settled(first.0 + 2);
+        issue(&objects);
+    }
+
+    #[test]
+    #[should_panic(expected = "one thread at a time leases ids")]
+    fn ids_that_somebody_else_leases_meanwhile_are_noticed() {
+        let objects = Objects::default();
+        let lease = |until: u64, _| {
+            objects.on_lease(until);
+            Ok::<(), Infallible>(())
+        };
+        _ = objects.issue(true, lease);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the settled bound never goes back")]
+    fn a_settled_bound_that_goes_back_is_noticed() {
+        let objects = Objects::default();
+        objects.on_settled(2);
+        objects.on_settled(1);
     }
 }

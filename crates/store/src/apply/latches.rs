@@ -79,5 +79,6 @@ pub(crate) fn latch_all<'a, 'r>(memtable: &'a Memtable, rows: impl Iterator<Item
         shards.sort_unstable();
         shards.dedup();
     }
+    debug_assert!(shards.windows(2).all(|two| two[0] < two[1]), "latches are taken in ascending order, each once");
     shards.iter().map(|&shard| (shard, memtable.latch(shard))).collect()
 }

@@ -177,16 +177,27 @@ impl Store {
         let history = self.log.history_of(frozen.index);
         let history = history.ok_or_else(|| format!("record {} is not in the log any more", frozen.index))?;
         let own = frozen.own_rows(history, &dead);
+        assert!(
+            frozen.index <= needed && needed <= self.log.synced(),
+            "what the base takes is on the disk as records: {}, {}",
+            frozen.index,
+            self.log.synced()
+        );
         let mut rows = Noted::new(SortedRows::new(&frozen.tables, &dead, &own), &self.presence, self.options.plain);
         self.base.ingest(&mut rows).map_err(|error: BaseError| error.to_string())?;
         let Noted { count, orphans, .. } = rows;
         self.on_ingested(&frozen);
         self.memtable.keep_flushed();
         *self.frozen.lock() = None;
+        assert!(
+            frozen.objects_below <= self.objects.ended_below(),
+            "the base never drops rows of an object that is not decided"
+        );
         self.base.set_reclaim(Reclaim { objects_below: frozen.objects_below, dead_spaces: dead.clone() });
         // Spaces that have died since are reclaimed after the flush of the generation that says so: that one may hold
         // rows of them.
         self.on_dead(&frozen.dead, &orphans);
+        assert_eq!(self.applied.load(Ordering::Acquire), frozen.index.0, "the log keeps what the base lacks");
         self.log.purge(frozen.index);
         self.flush.on_flushed(count, started.elapsed());
         tracing::debug!(rows = count, index = frozen.index.0, ms = started.elapsed().as_millis() as u64, "flushed");
@@ -196,14 +207,16 @@ impl Store {
     /// Unlinks a generation that was flushed from the memtable.
     fn let_go_of_flushed(&self) {
         let held = self.frozen.lock();
-        let gone = if held.is_none() { self.unlink_flushed() } else { Vec::new() };
+        let gone = if held.is_none() { self.unlink_flushed(&held) } else { Vec::new() };
         drop(held);
         self.on_unlinked(&gone);
     }
 
-    /// Unlinks a generation that was flushed from the memtable, and returns it. The caller holds `frozen`, and has seen
-    /// that no generation waits there.
-    fn unlink_flushed(&self) -> Vec<Arc<Table>> {
+    /// Unlinks a generation that was flushed from the memtable, and returns it. The caller holds the lock of `frozen`.
+    ///
+    /// Invariant: a generation leaves the memtable after the base has taken it and the caches know that.
+    fn unlink_flushed(&self, frozen: &Option<Arc<Frozen>>) -> Vec<Arc<Table>> {
+        assert!(frozen.is_none(), "a generation is dropped after its ingestion");
         if !self.memtable.has_frozen() {
             return Vec::new();
         }
@@ -241,7 +254,7 @@ impl Store {
             if self.last_applied().0 <= self.applied.load(Ordering::Acquire) {
                 return None;
             }
-            *gone = self.unlink_flushed();
+            *gone = self.unlink_flushed(&held);
             self.settle_objects();
             let latches = self.memtable.latch_all_shards();
             let index = self.last_applied();
@@ -281,7 +294,8 @@ impl Store {
         for (row, value) in SortedRows::new(&frozen.tables, &frozen.dead, &own) {
             self.cache.on_flushed(row, value);
         }
-        self.applied.store(frozen.index.0, Ordering::Release);
+        let before = self.applied.swap(frozen.index.0, Ordering::AcqRel);
+        assert!(before < frozen.index.0, "the applied index never goes back: {before}, {}", frozen.index);
         self.reclaimer.on_forgotten(&frozen.gone);
     }
 }

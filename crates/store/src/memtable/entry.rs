@@ -147,6 +147,7 @@ impl RowEntry {
     /// Returns the growth.
     #[inline]
     pub fn overwrite(&mut self, key: &[u8], value: Option<&[u8]>, index: Index, access: Access) -> i64 {
+        debug_assert!(self.index() <= index, "records write a row in their order: {index} after {}", self.index());
         let value_at = self.value_at();
         if let Some(new) = value
             && self.value_end() == value_at + new.len()

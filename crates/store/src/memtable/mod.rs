@@ -160,7 +160,8 @@ impl Memtable {
     #[inline]
     pub fn account(&self, delta: i64) {
         if delta != 0 {
-            self.active_bytes.fetch_add(delta as u64, Ordering::Relaxed);
+            let before = self.active_bytes.fetch_add(delta as u64, Ordering::Relaxed);
+            debug_assert!(before.checked_add_signed(delta).is_some(), "bytes never go below zero: {before}, {delta}");
         }
     }
 
@@ -196,12 +197,15 @@ impl Memtable {
     /// Notes that the frozen generation is in the base. Reads still find it: its room is free until the next one is
     /// frozen, and recently written rows are read often.
     pub fn keep_flushed(&self) {
+        assert!(self.has_frozen(), "a generation is flushed while it is in sight");
         let bytes = self.frozen_bytes.swap(0, Ordering::Relaxed);
-        self.flushed_bytes.store(bytes, Ordering::Relaxed);
+        let before = self.flushed_bytes.swap(bytes, Ordering::Relaxed);
+        assert_eq!(before, 0, "a generation is flushed once");
     }
 
     /// Takes the frozen generation away from readers and returns it; its rows are in the base.
     pub fn unlink_frozen(&self) -> Vec<Arc<Table>> {
+        assert_eq!(self.frozen_bytes(), 0, "a generation is in the base before it is dropped");
         let gone = (0..SHARDS).filter_map(|shard| self.latch(shard).frozen.take()).collect();
         self.flushed_bytes.store(0, Ordering::Relaxed);
         gone
@@ -329,4 +333,64 @@ pub fn spaces_of(tables: &[Arc<Table>]) -> Vec<Space> {
     spaces.sort_unstable();
     spaces.dedup();
     spaces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A memtable whose frozen generation has one row.
+    fn with_frozen() -> Memtable {
+        let memtable = Memtable::new(true);
+        let grown = memtable.latch(0).put(b"row", Some(b"v"), Index(1), Access::at(0));
+        memtable.account(grown);
+        memtable.latch_all_shards().freeze();
+        memtable
+    }
+
+    #[test]
+    fn a_generation_is_frozen_flushed_and_dropped() {
+        let memtable = with_frozen();
+        memtable.keep_flushed();
+        assert!(memtable.has_frozen() && memtable.flushed_bytes() > 0);
+        assert!(!memtable.unlink_frozen().is_empty() && !memtable.has_frozen());
+    }
+
+    #[test]
+    #[should_panic(expected = "a generation is in the base before it is dropped")]
+    fn a_generation_that_is_not_flushed_is_not_dropped() {
+        with_frozen().unlink_frozen();
+    }
+
+    #[test]
+    #[should_panic(expected = "a freeze comes only after the flush of the generation before")]
+    fn a_generation_is_not_frozen_over_another_one() {
+        with_frozen().latch_all_shards().freeze();
+    }
+
+    #[test]
+    #[should_panic(expected = "a generation is flushed once")]
+    fn a_generation_is_not_flushed_twice() {
+        let memtable = with_frozen();
+        memtable.keep_flushed();
+        memtable.keep_flushed();
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "bytes never go below zero")]
+    fn bytes_below_zero_are_noticed() {
+        Memtable::new(true).account(-1);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "records write a row in their order")]
+    fn an_older_record_does_not_overwrite_a_newer_one() {
+        let memtable = Memtable::new(true);
+        let row = crate::row::meta_row(&Key { space: Space(0), slot: Slot(0), hash: 7, name: b"k" });
+        let write = |index: u64| memtable.latch(0).put(&row, Some(b"v"), Index(index), Access::at(0));
+        write(2);
+        write(1);
+    }
 }
