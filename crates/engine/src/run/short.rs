@@ -24,7 +24,8 @@ const ARGUMENTS_AT_ONCE: usize = 4096;
 
 /// A function of the short way.
 pub(crate) trait Runs {
-    /// Runs it, and writes its reply in place: a reply is large to move. Returns false where there is nothing to have yet.
+    /// Runs the function and writes its reply in place, because a reply is large to move. Returns false if there is
+    /// nothing to have yet.
     fn run(&self, txn: &mut Txn<'_>, args: Args<'_>, reply: &mut Result<Reply, Error>) -> bool;
 }
 

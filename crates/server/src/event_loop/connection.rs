@@ -109,6 +109,15 @@ struct Turns {
 /// The error when the client has closed, or its connection broke.
 struct Lost;
 
+/// The reason why a connection sends, which says how much may leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Replies of a turn of its own: the turn bounds them.
+    Turn,
+    /// One of many that have something to send: as much as fits the round.
+    Round,
+}
+
 /// How much of the output that may leave a socket has taken.
 enum Sent {
     All,
@@ -410,7 +419,7 @@ impl Connection {
         if (grown > 0 || turn.next == Next::Close) && !self.dirty.get() {
             match at_once.then(|| event_loop.durable()) {
                 Some(durable) if gate <= durable => {
-                    self.leave(event_loop, durable);
+                    self.leave(event_loop, durable, Sending::Turn);
                     self.count_turns(event_loop.counters(), now_us());
                 }
                 _ => {
@@ -423,7 +432,7 @@ impl Connection {
     }
 
     /// Writes the bytes that may leave; returns whether some have to wait for the log.
-    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, durable: Index) -> bool {
+    pub fn leave(self: &Rc<Self>, event_loop: &Rc<EventLoop>, durable: Index, sending: Sending) -> bool {
         self.dirty.set(false);
         let mut state = self.state.borrow_mut();
         if self.lost.get() {
@@ -436,15 +445,15 @@ impl Connection {
             event_loop.worker.borrow_mut().on_left(&mut state.session, durable);
         }
         if !self.draining.get() {
-            self.send(event_loop, &mut state.output);
+            self.send(event_loop, &mut state.output, sending);
         }
         self.show_output(event_loop, &state);
         waits
     }
 
     /// Sends the bytes that may leave, and sees to it that the rest follows.
-    fn send(self: &Rc<Self>, event_loop: &Rc<EventLoop>, output: &mut Output) {
-        let sent = self.write(event_loop, output);
+    fn send(self: &Rc<Self>, event_loop: &Rc<EventLoop>, output: &mut Output, sending: Sending) {
+        let sent = self.write(event_loop, output, sending);
         self.draining.set(!matches!(sent, Sent::All));
         match sent {
             Sent::All => {}
@@ -458,7 +467,7 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         match self.lost.get() {
             true => self.close(&mut state.output),
-            false => self.send(event_loop, &mut state.output),
+            false => self.send(event_loop, &mut state.output, Sending::Round),
         }
         self.show_output(event_loop, &state);
     }
@@ -509,20 +518,20 @@ impl Connection {
     }
 
     /// Writes the bytes that may leave.
-    fn write(&self, event_loop: &EventLoop, output: &mut Output) -> Sent {
+    fn write(&self, event_loop: &EventLoop, output: &mut Output, sending: Sending) -> Sent {
         loop {
             let ready = output.ready();
             if ready.is_empty() {
                 self.wake_if_drained(output);
                 return Sent::All;
             }
-            if !event_loop.has_round() {
+            if sending == Sending::Round && !event_loop.has_round() {
                 return Sent::Later;
             }
             let asked = ready.len().min(WRITE_BYTES_MAX);
             match self.writer.try_write(&ready[..asked]) {
                 Ok(count) => {
-                    event_loop.on_sent(count);
+                    event_loop.on_sent(count, sending);
                     output.on_sent(count, &mut event_loop.spares.borrow_mut());
                     self.wake_if_drained(output);
                     if output.unsent() > 0 {

@@ -10,7 +10,7 @@
 
 mod connection;
 
-use crate::event_loop::connection::Connection;
+use crate::event_loop::connection::{Connection, Sending};
 use crate::mailbox::Mailbox;
 use crate::output::Spares;
 use crate::stream::Accepted;
@@ -192,8 +192,10 @@ impl EventLoop {
     }
 
     /// Counts bytes that have left.
-    pub fn on_sent(&self, bytes: usize) {
-        self.round_bytes.set(self.round_bytes.get() + bytes);
+    pub fn on_sent(&self, bytes: usize, sending: Sending) {
+        if sending == Sending::Round {
+            self.round_bytes.set(self.round_bytes.get() + bytes);
+        }
         self.counters().output_bytes.add(bytes as u64);
         self.counters().writes.add(1);
     }
@@ -273,7 +275,7 @@ impl EventLoop {
         let mut round = self.dirty.take();
         let mut waits = false;
         round.retain(|connection| {
-            let is_gated = connection.leave(self, durable);
+            let is_gated = connection.leave(self, durable, Sending::Round);
             waits |= is_gated;
             if is_gated && !connection.gated.replace(true) {
                 self.counters().gate_waits.add(1);
@@ -332,7 +334,7 @@ impl EventLoop {
     fn release_gated(self: &Rc<Self>) {
         let durable = self.durable();
         let (still, left): (Vec<_>, Vec<_>) =
-            self.gated.take().into_iter().partition(|connection| connection.leave(self, durable));
+            self.gated.take().into_iter().partition(|connection| connection.leave(self, durable, Sending::Round));
         left.iter().for_each(|connection| connection.gated.set(false));
         self.count_turns(&left);
         if still.is_empty() {
