@@ -82,7 +82,7 @@ impl Effects for ParsedEffects<'_, '_> {
 impl Store {
     /// Applies a record to the memtable and the counters. The caller holds the latches of all rows that the record
     /// writes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply<'a>(
         &self,
         index: Index,
@@ -101,7 +101,7 @@ impl Store {
 
     /// Applies one write under its shard's latch, and notes it in the store's other structures. Returns by how much the
     /// memtable grew.
-    #[inline]
+    #[inline(always)]
     fn apply_write(&self, latched: &mut Latched<'_>, write: Write<'_>, index: Index, written: Written) -> i64 {
         let (shard, latch) = latched;
         let Write { row, op, value, before } = write;

@@ -124,19 +124,19 @@ impl Txn<'_> {
 
     /// Names in the record the keys whose elements change while their meta rows stay.
     fn name_keys(&mut self) {
-        if self.named.is_empty() {
+        // A transaction that changed nothing makes no record.
+        if self.overlay.is_empty() {
             return;
         }
-        let mut named = std::mem::take(&mut self.named);
-        named.sort_unstable();
-        named.dedup();
-        for row in &named {
-            // A transaction that changed nothing makes no record.
-            if !self.overlay.is_empty() && self.overlay.find_row(row).is_none() {
+        if self.named.len() > 1 {
+            self.named.sort_unstable();
+            self.named.dedup();
+        }
+        for row in &self.named {
+            if self.overlay.find_row(row).is_none() {
                 self.overlay.body().touch(row);
             }
         }
-        self.named = named;
     }
 
     /// Returns whether the record names, for each element that it will write, a key by the meta row where the element
@@ -150,7 +150,7 @@ impl Txn<'_> {
 
     /// Gives the record of all writes that were not written ahead its effect, under these latches, and stamps the keys
     /// that it writes.
-    #[inline]
+    #[inline(always)]
     fn take_effect<'l>(&mut self, proposal: Proposal<'_>, latches: &mut impl Latching<'l>) -> Index {
         let written = self.written();
         let mut effects = OwnEffects { overlay: &mut self.overlay, is_ahead: false, counts: &self.counts };
@@ -252,7 +252,7 @@ impl Store {
     }
 
     /// Gives a record its index and applies it. The caller holds the latches of all rows that it writes.
-    #[inline]
+    #[inline(always)]
     fn carry_out<'l>(
         &self,
         proposal: Proposal<'_>,
