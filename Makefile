@@ -1,7 +1,7 @@
 # Everything a developer does here. `make help` lists it.
 #
-# One cargo profile (release) serves run, test and lint, in a target directory outside of the checkout. RocksDB, which takes
-# ten minutes to compile, is compiled once, beside it.
+# The profile `release` serves what runs and is measured, `checked`, with debug assertions, what is tested and linted. Both
+# are in a target directory outside of the checkout. RocksDB, which takes ten minutes to compile, is compiled once, beside it.
 
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/haypile
 CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -15,6 +15,7 @@ export ROCKSDB_STATIC ?= 1
 CARGO = cargo
 BIN = target/release/haypile
 HARNESS = $(CARGO_TARGET_DIR)/release/haypile-harness
+CHECKED = HAYPILE_BIN="$(CARGO_TARGET_DIR)/checked/haypile" $(CARGO_TARGET_DIR)/checked/haypile-harness
 
 ARGS ?=
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -23,7 +24,7 @@ MINUTES ?= 10
 TARGET ?= parser
 RUNS ?= 1000000
 
-.PHONY: help build run test lint docs bench diff crash damage soak fuzz build-tools test-tools harness
+.PHONY: help build run test lint docs bench diff crash damage soak fuzz build-tools test-tools harness checked
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -37,14 +38,14 @@ run: build ## build and start a server on port 6379 with its data in ./data (ARG
 	@mkdir -p data
 	$(BIN) server --dir data $(ARGS)
 
-test: test-tools lint build harness ## format, lints and all tests
-	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(CARGO) test --release --locked --workspace
-	$(CARGO) test --release --locked -p haypile-engine --features shuttle --lib
+test: test-tools lint checked ## format, lints and all tests
+	HAYPILE_BIN="$(CARGO_TARGET_DIR)/checked/haypile" $(CARGO) test --profile checked --locked --workspace
+	$(CARGO) test --profile checked --locked -p haypile-engine --features shuttle --lib
 	scripts/fuzz all 20000
 
 lint: build-tools
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --profile checked --locked --workspace --all-targets -- -D warnings
 
 docs: build-tools ## rewrite the pages that are generated from tables
 	$(CARGO) run --release --locked -p haypile-config --example write_configuration
@@ -54,18 +55,21 @@ docs: build-tools ## rewrite the pages that are generated from tables
 harness: build-tools
 	$(CARGO) build --release --locked -p haypile-harness
 
+checked: build-tools
+	$(CARGO) build --profile checked --locked -p haypile-server -p haypile-harness
+
 bench: test-tools build harness ## compare speed with redis-server, into docs/benchmarks.md (ARGS='--quick')
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) bench $(ARGS)
 
-diff: test-tools build harness ## compare replies with redis-server (SEED=, CASES=)
-	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) diff --seed $(SEED) --cases $(CASES) $(ARGS)
+diff: test-tools checked ## compare replies with redis-server (SEED=, CASES=)
+	$(CHECKED) diff --seed $(SEED) --cases $(CASES) $(ARGS)
 
-crash: build harness ## kill and verify (MINUTES=, SEED=)
-	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
-	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) crash --short-disk --minutes 2 --seed $(SEED)
+crash: checked ## kill and verify (MINUTES=, SEED=)
+	$(CHECKED) crash --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+	$(CHECKED) crash --short-disk --minutes 2 --seed $(SEED)
 
-damage: build harness ## delete, cut and flip files, and compare what comes up (MINUTES=, SEED=)
-	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) damage --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+damage: checked ## delete, cut and flip files, and compare what comes up (MINUTES=, SEED=)
+	$(CHECKED) damage --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 soak: build harness ## mixed load for long (MINUTES=), then attacks beside an innocent client
 	HAYPILE_BIN="$(CURDIR)/$(BIN)" $(HARNESS) soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
