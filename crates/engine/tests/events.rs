@@ -116,7 +116,7 @@ fn a_block_tells_of_keys_first_and_then_publishes_and_subscribes() {
 }
 
 #[test]
-fn places_tell_as_sorted_sets_do() {
+fn geospatial_indexes_tell_as_sorted_sets_do() {
     let mut told = Told::new("Ezg");
     told.check("GEOADD g 13 38 a 15 37 b", &["event@0__:zadd g"]);
     told.check("GEOADD g 13 38 a", &[]);

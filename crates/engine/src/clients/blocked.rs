@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// A reply that is held back, and the end of its wait.
 pub(crate) struct Held {
     pub wait: Wait,
-    /// When its time is over; nothing for one that waits for ever.
+    /// The end of the reply's wait; `None` waits for ever.
     pub deadline: Option<Instant>,
     /// The newest record that the client has written or read so far: WAITAOF asks for it to be on the disk.
     pub through: Index,
@@ -27,9 +27,9 @@ pub(crate) struct Held {
 /// Why a session was let go before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unblock {
-    /// As if its time were over.
+    /// The wait ends as if its time were over.
     Timeout,
-    /// With an error.
+    /// The wait ends with an error.
     Error,
 }
 
@@ -42,7 +42,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// How many there are.
+    /// Returns the number of blocked sessions.
     pub fn count(&self) -> usize {
         lock(&self.sessions).len()
     }

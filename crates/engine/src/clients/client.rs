@@ -321,13 +321,13 @@ impl Clients {
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     pub id: u64,
-    /// Its names within the block under way, which others do not see yet.
+    /// The asker's names within the block under way, which others do not see yet.
     pub names: &'a Arc<Names>,
 }
 
 /// Facts for INFO. They cost a walk over all clients.
 impl Clients {
-    /// How many clients something is true of.
+    /// Returns the number of clients for which `is` is true.
     pub fn count(&self, is: impl Fn(&Client) -> bool) -> u64 {
         lock(&self.by_id).values().filter(|client| is(client)).count() as u64
     }

@@ -31,7 +31,7 @@ const OUTPUT_BYTES_MAX: [usize; 3] = [1 << 20, 256 << 10, 16 << 10];
 /// A client reads if its socket has taken some of its replies within this time, or if they have waited for no longer.
 const READS_WITHIN_MS: u64 = 2000;
 
-/// How long it is not looked again for clients to close, when there were none but such as read.
+/// The time before the next look for clients to close, where the last look took none because all of them read.
 pub(crate) const LOOK_AGAIN_MS: u64 = 10;
 
 /// Clients with less than this are in the first bucket; each following one goes to the double.
@@ -70,7 +70,7 @@ pub(crate) struct ClientMemory {
     buckets: Mutex<[BTreeMap<u64, Arc<Client>>; BUCKETS]>,
     /// An element of `OUTPUT_BYTES_MAX`. Read for each command, hence apart from what changes often.
     pub(crate) output_bytes_max: Padded<AtomicUsize>,
-    /// When all clients with too much were found to read.
+    /// The time of the last look that found all clients with too much to read.
     pub(crate) spared_ms: AtomicU64,
     pub closed: Count,
 }
@@ -89,9 +89,10 @@ pub(crate) struct Footprint {
     pub(crate) replies: AtomicUsize,
     /// The part of `replies` in rows that long replies hold, which others may hold as well.
     pub(crate) rows: AtomicUsize,
-    /// When it read replies last, or when the oldest of them began to wait, in milliseconds since 1970.
+    /// The time when the client read replies last, or when the oldest of them began to wait, in milliseconds since
+    /// 1970.
     read_ms: AtomicU64,
-    /// Where it is among the buckets; changes under their lock.
+    /// The client's bucket; changes under the lock of the buckets.
     bucket: AtomicU8,
     /// Bytes that a client that was told to go has still to give back; changes under the lock of the buckets.
     pub(crate) leaving: AtomicU64,

@@ -112,7 +112,7 @@ impl Inbox {
 }
 
 impl Notice {
-    /// Its own bytes, and those that several event loops share.
+    /// Returns the notice's own bytes, and those that several event loops share.
     fn bytes(&self) -> (usize, usize) {
         match self {
             Notice::Message(message) => message.bytes(),

@@ -11,7 +11,7 @@ use haypile_config::glob;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// How much of a literal counts. Patterns with the same long beginning share a bucket.
+/// The bytes of a literal that count: patterns with the same long beginning share a bucket.
 const BYTES_MAX: usize = 16;
 
 /// Up to how many patterns, and for a channel of how many bytes, a message is matched without counting.
@@ -53,7 +53,7 @@ type Bucket = Arc<Vec<Name>>;
 #[derive(Default)]
 pub(crate) struct Patterns {
     buckets: PartedMap<Place, Bucket>,
-    /// Where each stands in its bucket.
+    /// Each pattern's index in its bucket.
     places: ByName<u32>,
 }
 

@@ -69,7 +69,7 @@ impl Subscriptions {
         self.len() * SUBSCRIPTION_BYTES + self.name_bytes
     }
 
-    /// As the replies of SUBSCRIBE count: shard channels by themselves, the others together.
+    /// Returns the count for the replies of SUBSCRIBE: of shard channels by themselves, of the others together.
     pub fn count(&self, kind: Channels) -> usize {
         match kind {
             Channels::Shard => self.shard.len(),
@@ -143,7 +143,7 @@ fn encode_head(parts: &[&[u8]]) -> Vec<u8> {
 /// them.
 pub struct Payload {
     bytes: Box<[u8]>,
-    /// Where it is counted, if it is long.
+    /// The memory that a long payload is counted in.
     counted: Option<Arc<ClientMemory>>,
 }
 
@@ -176,7 +176,7 @@ impl Payload {
         &self.bytes
     }
 
-    /// Its bytes, as those of whoever holds it, or as shared.
+    /// Returns the payload's bytes, as those of its holder, or as shared.
     pub(crate) fn own_and_shared_bytes(&self) -> (usize, usize) {
         if self.counted.is_some() { (0, self.bytes.len()) } else { (self.bytes.len(), 0) }
     }
@@ -196,7 +196,7 @@ impl std::fmt::Debug for Payload {
     }
 }
 
-/// Where what is pushed to a client goes, behind what is there.
+/// A client's output, which takes what is pushed to the client behind what is there.
 pub trait Sink {
     fn bytes(&mut self) -> &mut Vec<u8>;
 
@@ -406,13 +406,13 @@ impl PubSub {
         self.read().of(kind).keys().cloned().collect()
     }
 
-    /// How many clients are subscribed to a channel by its name.
+    /// Returns the number of clients that are subscribed to a channel by its name.
     pub fn subscribers(&self, kind: Channels, name: &[u8]) -> usize {
         let registry = self.read();
         registry.of(kind).get(name).map_or(0, |counts| counts.iter().map(|(_, count)| *count as usize).sum())
     }
 
-    /// How many names somebody is subscribed to.
+    /// Returns the number of names that clients are subscribed to.
     pub fn count(&self, kind: Channels) -> usize {
         self.read().of(kind).len()
     }

@@ -95,10 +95,11 @@ pub struct Session {
     pub(crate) waiting: Waiting,
     /// Long replies that have begun.
     pub(crate) streams: u64,
-    /// Which of them was under way when somebody looked, and when that was seen first, in microseconds.
+    /// The long reply that was under way at the last look, as a number of `streams`, and when it was seen first, in
+    /// microseconds.
     stream_seen: (u64, u64),
-    /// How long the session's writes have still to wait because the flush is behind: many short times become one that a
-    /// timer can measure.
+    /// The time that the session's writes have still to wait because the flush is behind: many short times become one
+    /// that a timer can measure.
     pub(crate) debt: Duration,
     /// The event that has come for the command that waits.
     pub(crate) event: Option<What>,
@@ -139,7 +140,7 @@ pub(crate) enum Waiting {
     Here(Box<Pending>),
     /// The I/O pool, which has the command.
     Pool,
-    /// Its time, the log or CLIENT UNBLOCK; the reply is held back until then.
+    /// The time, the log or CLIENT UNBLOCK, until which the reply is held back.
     Blocked(Box<Held>),
     /// A key of its command, its time or CLIENT UNBLOCK.
     ForKeys(Arc<Waiter>),
@@ -158,7 +159,7 @@ pub(crate) struct Pending {
     pub bytes: usize,
     /// The seed of random choices, the same in each run.
     pub seed: u64,
-    /// How often rows were loaded for it.
+    /// The number of times that rows were loaded for the command.
     pub loads: u32,
     /// The next run is on the I/O pool, under its locks.
     pub long: bool,
@@ -216,7 +217,7 @@ pub(crate) enum What {
 
 /// The outcome of a command on the I/O pool.
 pub(crate) struct Finished {
-    /// As the session's is to be.
+    /// The session's state after the command.
     pub state: State,
     pub reply: haypile_resp::Reply,
     /// The newest record that the reply depends on.
@@ -229,7 +230,7 @@ pub(crate) struct Finished {
     pub called: Vec<Called>,
     /// The command has found nothing, and waits for its keys.
     pub waiter: Option<Arc<Waiter>>,
-    /// Where a long reply is counted until its event loop has taken it.
+    /// The bytes of a long reply, counted until its event loop has taken it.
     pub counted: Option<Counted>,
 }
 
@@ -365,7 +366,7 @@ impl Session {
         !self.unacknowledged.is_empty()
     }
 
-    /// Where the client is, as SLOWLOG shows it.
+    /// Returns the client's address as SLOWLOG shows it.
     pub(crate) fn address(&self) -> &str {
         &self.client.peer.address
     }
@@ -469,7 +470,7 @@ impl Session {
         self.multi.is_some()
     }
 
-    /// How many bytes the rest of the request under way has at least, as its client claims.
+    /// Returns the bytes that the rest of the request under way has at least, as its client claims.
     pub fn needed_bytes(&self) -> usize {
         self.parser.needed()
     }

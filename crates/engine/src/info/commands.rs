@@ -55,8 +55,8 @@ pub(crate) fn entries(engine: &Engine) -> impl Iterator<Item = &Entry> {
 /// Powers of two up to Redis's bound of a second, and on.
 const POWERS: std::ops::Range<u32> = 10..40;
 
-/// As LATENCY HISTOGRAM shows them. Redis's bounds are powers of two of nanoseconds and the rest of the bucket, of 128
-/// to a power, that begins there, which is shown in whole microseconds.
+/// Returns a command's times as LATENCY HISTOGRAM shows them. Redis's bounds are powers of two of nanoseconds and the
+/// rest of the bucket, of 128 to a power, that begins there, which is shown in whole microseconds.
 pub(crate) fn times(engine: &Engine, id: CommandId) -> Option<CommandTimes> {
     let all = distribution(engine, id)?;
     let (mut until_us, mut before) = (Vec::new(), 0);

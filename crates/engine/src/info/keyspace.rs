@@ -77,7 +77,7 @@ pub(super) fn keyspace(engine: &Engine, txn: Option<&Txn<'_>>, out: &mut String)
     }
 }
 
-/// How many keys of which type each database has.
+/// Writes the number of keys of each type in each database.
 pub(super) fn types(engine: &Engine, txn: Option<&Txn<'_>>, out: &mut String) {
     for database in databases(engine, txn) {
         let counts: Vec<String> =

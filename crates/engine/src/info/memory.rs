@@ -162,7 +162,7 @@ fn difference(more: u64, less: u64) -> String {
     (more as i64 - less as i64).to_string()
 }
 
-/// As Redis prints sizes: `1.50M`.
+/// Formats a size as Redis prints it: `1.50M`.
 fn human(bytes: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     match UNITS.iter().find(|(_, shift)| bytes >> shift > 0) {

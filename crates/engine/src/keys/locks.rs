@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// How many lock words there are. 64 KiB of them stay in a core's second-level cache, and with a hundred keys held for
-/// long by the I/O pool fewer than one in a hundred other commands meets a foreign one.
+/// The number of lock words. 64 KiB of them stay in a core's second-level cache, and with a hundred keys held for long
+/// by the I/O pool fewer than one in a hundred other commands meets a foreign one.
 pub const STRIPES: usize = 16384;
 
 /// The stripe is held exclusively.
@@ -23,10 +23,10 @@ const EXCLUSIVE: u32 = 1 << 31;
 const WAITERS: u32 = 1 << 30;
 /// Someone holds the stripe across disk reads: waiting for a moment is of no use.
 const LONG: u32 = 1 << 29;
-/// How many hold the stripe together: the bits below.
+/// The bits that count the shared holds of a stripe.
 const SHARED: u32 = LONG - 1;
 
-/// How often a refused stripe is looked at again before the command parks: about as long as another event loop's
+/// The number of further looks at a refused stripe before the command parks: about as long as another event loop's
 /// command takes, and less than a wake-up costs.
 const SPINS: u32 = 100;
 
@@ -111,7 +111,7 @@ impl Claims {
         self.claims.binary_search(&(stripe | 1)).is_ok() || !exclusive && self.claims.binary_search(&stripe).is_ok()
     }
 
-    /// How many stripes there are.
+    /// Returns the number of stripes.
     pub fn len(&self) -> usize {
         self.claims.len()
     }
@@ -284,7 +284,7 @@ impl Locks {
         self.call_next(at.stripe);
     }
 
-    /// How many commands are parked now.
+    /// Returns the number of parked commands.
     pub fn parked(&self) -> usize {
         lock(&self.parked).by_stripe.values().map(VecDeque::len).sum()
     }

@@ -39,9 +39,9 @@ pub(crate) struct Waiter {
     pub until_gone: bool,
     /// The arguments that name its keys.
     pub keys: Range<usize>,
-    /// When its time is over; nothing for one that waits for ever.
+    /// The end of the waiter's time; `None` waits for ever.
     pub deadline: Option<Instant>,
-    /// Its place among all, by arrival.
+    /// The waiter's place among all waiters, by arrival.
     ticket: u64,
     /// Invariant: one run at a time has claimed it, and one end wins.
     state: Mutex<State>,
@@ -52,11 +52,11 @@ pub(crate) struct Waiter {
 pub(crate) enum End {
     /// With a reply, and the newest record that it depends on.
     Served(Reply, Index),
-    /// Its time is over, or is said to be.
+    /// The waiter's time is over, or is said to be.
     Timeout,
     /// CLIENT UNBLOCK with an error.
     Error,
-    /// Its client has gone, or is going to.
+    /// The waiter's client has gone, or is going to.
     Gone,
 }
 
@@ -71,7 +71,7 @@ enum State {
     Certain {
         end: Option<End>,
     },
-    /// Until the session has taken it.
+    /// The wait is over. `None` once the session has taken the end.
     Ended(Option<End>),
 }
 
@@ -80,7 +80,7 @@ struct Queue {
     database: u32,
     kind: Type,
     waiters: BTreeMap<u64, Arc<Waiter>>,
-    /// How many of them are to learn when the key does not hold such a value any more.
+    /// The number of waiters that are to learn when the key does not hold such a value any more.
     until_gone: usize,
 }
 
@@ -89,7 +89,8 @@ type BySession = Mutex<HashMap<u64, Arc<Waiter>, RandomState>>;
 
 /// All sessions that wait for keys.
 pub(crate) struct Waiters {
-    /// How many there are. Raised under the locks of a waiter's keys, so that whoever makes one of them later sees it.
+    /// The number of waiters. Raised under the locks of a waiter's keys, so that a run that makes one of the keys later
+    /// sees it.
     count: AtomicUsize,
     /// Keys that somebody waits for.
     keys: AtomicUsize,
@@ -127,12 +128,12 @@ impl Waiters {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// How many keys are waited for.
+    /// Returns the number of keys that sessions wait for.
     pub fn keys(&self) -> usize {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// How many keys are waited for by somebody who is to learn, too, when they are gone.
+    /// Returns the number of keys with a waiter that is to learn, too, when the key is gone.
     pub fn keys_until_gone(&self) -> usize {
         self.keys_until_gone.load(Ordering::Relaxed)
     }
@@ -316,7 +317,7 @@ impl Waiter {
         }
     }
 
-    /// Before a run serves it: from now on nothing else ends its wait. Whether it still waits.
+    /// Claims the waiter for a run. Returns false if another run has claimed it, or its wait has ended.
     pub fn claim(&self) -> bool {
         let mut state = lock(&self.state);
         let waits = matches!(*state, State::Waiting);
@@ -326,7 +327,7 @@ impl Waiter {
         waits
     }
 
-    /// Before that run commits: whether nothing came in between.
+    /// Confirms the claim, before the commit. Returns false if something has asked for the end of the wait meanwhile.
     pub fn confirm(&self) -> bool {
         let mut state = lock(&self.state);
         match &*state {
@@ -339,7 +340,8 @@ impl Waiter {
         }
     }
 
-    /// The run was dropped: it waits again, unless something came in between; whether that has ended it.
+    /// Gives the claim back, for a run that does not take effect: the wait goes on, unless something has asked for its
+    /// end meanwhile. Returns whether the wait has ended.
     pub fn release(&self) -> bool {
         let mut state = lock(&self.state);
         let end = match &mut *state {
@@ -351,7 +353,7 @@ impl Waiter {
         ends
     }
 
-    /// The run has committed.
+    /// Ends the wait with a reply, after the commit.
     pub fn serve(&self, reply: Reply, gate: Index) {
         let mut state = lock(&self.state);
         assert!(matches!(*state, State::Certain { .. }), "the run that serves has confirmed it: {state:?}");

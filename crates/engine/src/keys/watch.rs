@@ -78,7 +78,7 @@ impl Watching {
         self.count * WATCH_BYTES + self.name_bytes
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -182,7 +182,7 @@ impl Watches {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// How many watched keys sessions have.
+    /// Returns the number of watched keys of all sessions together.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

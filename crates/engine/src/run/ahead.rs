@@ -25,7 +25,7 @@ pub(crate) struct Ahead {
 
 /// A request that was parsed.
 struct Parsed {
-    /// Where it ends, and the one behind it begins, from the start of the first one.
+    /// The end of the request, where the next one begins, from the start of the first one.
     end: usize,
     request: Request,
     ranges: Vec<Range<u32>>,
@@ -51,7 +51,7 @@ pub(crate) struct Located<'a> {
 pub(crate) struct Call<'a> {
     pub args: resp::Args<'a>,
     pub entry: Result<&'a Entry, Error>,
-    /// Which of the located keys are its own, in order; there may be fewer than it has.
+    /// The request's own keys among the located ones, in order; there may be fewer than the request has.
     pub keys: Range<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Ahead {
         Behind::Unknown
     }
 
-    /// Where a request ends, and the one behind it begins.
+    /// Returns the end of request `at`, where the next one begins.
     #[inline]
     pub fn end(&self, at: usize) -> usize {
         self.requests[at].end

@@ -59,10 +59,10 @@ pub(crate) enum Rate {
     RoundNs = 4,
 }
 
-/// How many there are.
+/// The number of rates.
 const RATES: usize = 5;
 
-/// How many commands had run when, and bytes come and gone, lately: `instantaneous_ops_per_sec`.
+/// The latest samples of what the rates are made from, each with its time: `instantaneous_ops_per_sec`.
 #[derive(Default)]
 pub(crate) struct Samples {
     taken: [Option<(Instant, [u64; RATES])>; SAMPLES],
@@ -144,7 +144,7 @@ pub struct Engine {
     pub(crate) store: ArcSwapOption<Store>,
     /// Rises whenever the store is taken away or exchanged.
     pub(crate) store_version: AtomicU64,
-    /// Where commands ask before they collect long replies.
+    /// The room that commands ask for before they collect long replies.
     pub(crate) room: OnceLock<Arc<ReplyRoom>>,
     pub(crate) opener: OnceLock<Box<dyn Opener>>,
     pub(crate) targets: OnceLock<Box<dyn Targets>>,
@@ -380,7 +380,7 @@ impl Engine {
         grown[Rate::RoundNs as usize].checked_div(grown[Rate::Rounds as usize]).unwrap_or(0)
     }
 
-    /// How long ago the oldest sample was taken, and what has been counted since, by `Rate`.
+    /// Returns the age of the oldest sample, and what has been counted since, by `Rate`.
     fn grown(&self) -> Option<(Duration, [u64; RATES])> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, before) = (0..SAMPLES).find_map(|back| samples.taken[(samples.next + back) % SAMPLES])?;

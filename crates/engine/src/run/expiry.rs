@@ -29,7 +29,7 @@ enum Expired {
     Partly,
     /// The key has another deadline by now, or is locked.
     Kept,
-    /// Its row is on disk.
+    /// The key's row is on disk.
     Cold,
     /// The store takes no writes.
     Refused,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How old what INFO tells of the base may be.
+/// The time between two looks at the base's figures for INFO.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Seconds for which no second warning is logged: an attack must not fill the disk with lines about it.
 const QUIET_S: u64 = 60;
 
-/// When the last warning was logged, in seconds since 1970; 0 is never.
+/// The time of the last logged warning, in seconds since 1970; 0 is never.
 #[derive(Default)]
 pub(crate) struct Warned(AtomicU64);
 

@@ -43,7 +43,7 @@ impl Engine {
         self.memory_marks.peak.load(Ordering::Relaxed)
     }
 
-    /// When the data had just been loaded.
+    /// Returns the bytes that were allocated when the data had just been loaded.
     pub(crate) fn memory_at_start(&self) -> u64 {
         self.memory_marks.startup.load(Ordering::Relaxed)
     }

@@ -148,7 +148,7 @@ impl Pool {
         self.loaders.extend(jobs.drain(..));
     }
 
-    /// How many may wait for the disk.
+    /// Returns the number of threads, which may wait for the disk.
     pub fn threads(&self) -> usize {
         lock(&self.threads).len()
     }
@@ -244,10 +244,10 @@ impl Queue {
     }
 }
 
-/// Has the scheduler let the event loops go first. Those that load rows take what is left of a core rather than their
-/// share, and so a thread whose row has come does not interrupt an event loop in the middle of a turn: 16 cold readers
-/// did so 130 times a second before. They are no less important than compactions, which have the same niceness: what
-/// wakes up goes before what runs on and on, unless it runs as batch, as long commands do.
+/// Has the scheduler let the event loops go first. Threads that load rows take what is left of a core rather than their
+/// share, so that one whose row has come does not interrupt an event loop in the middle of a turn. They are no less
+/// important than compactions, which have the same niceness: what wakes up goes before what runs on and on, unless it
+/// runs as batch, as long commands do.
 fn stand_back(loads: bool) {
     use NormalThreadSchedulePolicy::{Batch, Other};
     let (priority, policy) = if loads { (LOADERS_PRIORITY, Other) } else { (RUNNERS_PRIORITY, Batch) };
@@ -261,7 +261,7 @@ fn stand_back(loads: bool) {
 }
 
 impl Task {
-    /// When the time of one that waits in a queue is over, if that is so.
+    /// Returns the end of the time that the task may wait in a queue, if it has one.
     pub fn until(&self) -> Option<Instant> {
         match self {
             Task::Migrate(_, _, until) => *until,

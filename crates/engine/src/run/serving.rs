@@ -39,7 +39,7 @@ pub(crate) enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Where a session is told what it waits for, if it may wait.
+    /// Returns the inbox in which a session is told what it waits for, if it may wait.
     pub fn inbox(&self) -> Option<&'a Arc<Inbox>> {
         match self {
             Place::DryRun | Place::Short { .. } | Place::Expiry { .. } => None,
@@ -194,7 +194,7 @@ impl<'a> Service<'a> {
         command.keys(args).map(move |(at, _)| self.store.key(waiter.database, args.get(at)).hash)
     }
 
-    /// Before the commit: from here on nobody who is served can go.
+    /// Makes the claim on every served waiter certain; called before the commit.
     ///
     /// # Errors
     /// Somebody has gone: the run is to be repeated without it.
@@ -203,7 +203,7 @@ impl<'a> Service<'a> {
         if is_sure { Ok(()) } else { Err(Stop::NeedsLocks) }
     }
 
-    /// After the commit, under the key locks: the replies go to whom they belong.
+    /// Hands each reply to its waiter, after the commit and under the key locks.
     pub fn deliver(&mut self, gate: Index) {
         for (waiter, reply) in self.served.drain(..) {
             waiter.serve(reply, gate);

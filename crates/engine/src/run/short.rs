@@ -66,7 +66,7 @@ struct Short<'a, R> {
     args: resp::Args<'a>,
     keys: &'a [(usize, Key<'a>)],
     keeps: Keeps,
-    /// Its keys are locked.
+    /// The command's keys are locked.
     locked: bool,
     /// An earlier attempt has touched its keys.
     is_again: bool,

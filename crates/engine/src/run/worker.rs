@@ -52,7 +52,7 @@ pub(crate) struct WorkerState {
     /// Wall clock of this turn, in milliseconds since 1970.
     pub now_ms: u64,
     seed: u64,
-    /// How the running command ends, if not well.
+    /// The running command's outcome, where it is not `Done`.
     pub(crate) outcome: Outcome,
     /// Replies wait until the log is synced.
     pub(crate) syncs: bool,
@@ -100,7 +100,7 @@ pub enum Delivery<'a> {
     Push { head: &'a [u8], payload: &'a Arc<Payload>, gate: Index },
     /// An event for `Session::deliver_unasked`.
     Event(Event),
-    /// Its connection is to end.
+    /// The client's connection is to end.
     Close,
 }
 

@@ -15,7 +15,7 @@ pub struct Calls(Box<[OfCommand]>);
 pub struct OfCommand {
     /// Calls that ran, those that failed included.
     pub calls: Count,
-    /// From the moment when it came up to the moment when its reply was made: with what it waited for, but for the log.
+    /// Nanoseconds of the calls, each from when it came up to when its reply was made: with its waits, but for the log.
     pub ns: Count,
     /// Calls that were not run: a wrong number of arguments, no memory.
     pub rejected: Count,

@@ -72,12 +72,11 @@ pub struct Counters {
     pub slowed: Count,
     /// Replies that had to wait for the log after the tick.
     pub gate_waits: Count,
-    /// From the moment when a command's bytes were read to the moment when its reply was written: commands that ran
-    /// inline.
+    /// Times of commands that ran inline, from the read of their bytes to the write of their reply.
     pub inline_us: Histogram,
     /// Reply times of commands that waited for the disk, a lock or their turn.
     pub waited_us: Histogram,
-    /// How long commands waited for what, in nanoseconds, by `Wait`.
+    /// Waits of commands in nanoseconds, by `Wait`.
     pub(crate) waits_ns: [Histogram; 6],
     pub commands_by_id: Calls,
     pub rounds: Rounds,
@@ -199,7 +198,7 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
-    /// How many values were below `bound`, a power of two from 8 on.
+    /// Returns the number of values below `bound`, a power of two from 8 on.
     pub fn below(&self, bound: u64) -> u64 {
         self.counts.iter().take(bucket_of(bound)).sum()
     }

@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 /// A command whose reply was made and waits for the log.
 pub(crate) struct Unacknowledged {
     pub command: CommandId,
-    /// Until its reply was made.
+    /// Nanoseconds until the reply was made.
     pub ns: u64,
     pub spent: Spent,
     pub ended: Moment,

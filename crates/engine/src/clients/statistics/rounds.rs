@@ -19,11 +19,11 @@ pub struct Rounds {
     pub longest_ns: Count,
     /// The most commands that began in one.
     pub commands_max: Count,
-    /// When the round under way began.
+    /// The beginning of the round under way.
     since: AtomicU64,
     /// No round has ended since the loop woke up.
     has_just_begun: AtomicBool,
-    /// How many commands had begun when the last round ended.
+    /// The number of commands that had begun when the last round ended.
     commands_before: AtomicU64,
 }
 

@@ -6,7 +6,7 @@ use haypile_commands::CommandId;
 /// The kinds of waits. The rest of a command's time is its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Its turn: others had the I/O pool, or an exclusive command ran.
+    /// The command's turn: others had the I/O pool, or an exclusive command ran.
     Queue,
     /// Rows from the disk.
     Disk,
@@ -71,7 +71,7 @@ impl Spent {
 pub(crate) struct Timed {
     /// `None` until it is known that the command's first run has not ended it.
     pub command: Option<CommandId>,
-    /// When it came up.
+    /// The moment at which the command came up.
     pub started: Moment,
     /// For the slow log, if there is one.
     pub shown: Option<super::Shown>,
@@ -105,7 +105,7 @@ impl Timed {
         self.spent.add(wait, clock.ns(from, now));
     }
 
-    /// From now on it waits for its client, until it waits for something else or ends.
+    /// Begins a pause: the command waits for its client, until it waits for something else or ends.
     pub fn begin_pause(&mut self, clock: &Clock) {
         self.paused_since.get_or_insert_with(|| clock.now());
     }
