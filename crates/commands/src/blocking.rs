@@ -23,7 +23,7 @@ pub(crate) const COMMANDS: &[Command] = &[BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMP
 /// Keys that an event loop looks at in one command.
 const KEYS_AT_ONCE: usize = 1024;
 
-/// As Redis says since when a timeout may have a fraction.
+/// Redis's note of the version since which a timeout may have a fraction.
 const DOUBLE_SINCE: (&str, &str) = ("6.0.0", "`timeout` is interpreted as a double instead of an integer.");
 
 const BLPOP: Command = Command {

@@ -393,7 +393,7 @@ pub struct RedisCommand<'a> {
     pub name: &'a str,
     pub group: &'a str,
     pub since: &'a str,
-    /// As COMMAND INFO shows it.
+    /// The arity as COMMAND INFO shows it.
     pub arity: i64,
     pub flags: Vec<&'a str>,
     /// Empty if it is not deprecated.

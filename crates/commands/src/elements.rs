@@ -243,7 +243,7 @@ impl Collected {
 
 struct CollectedPieces {
     parts: VecDeque<Vec<u8>>,
-    /// Until the length is out.
+    /// The number of elements, until it has been written.
     count: Option<u64>,
     bytes: usize,
 }

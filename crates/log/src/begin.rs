@@ -10,7 +10,7 @@ use crate::log::Log;
 use crate::options::random_history;
 use crate::phase::Phase;
 
-/// How long a look at whether the log has settled is put off.
+/// The longest time between two looks at whether the log has settled.
 const SETTLE: Duration = Duration::from_millis(10);
 
 impl Log {

@@ -65,7 +65,7 @@ impl Budget {
         self.limit.store(limit, Ordering::SeqCst);
     }
 
-    /// From here on nothing can be taken; returns at least what is charged then.
+    /// Refuses all further reservations; returns at least what is charged then.
     pub fn freeze(&self) -> u64 {
         self.limit.swap(0, Ordering::SeqCst);
         // A read-modify-write, so that it has its place among those of `take`.

@@ -33,7 +33,7 @@ pub enum DumpEntry {
         body: Vec<u8>,
     },
     Damage(Damage),
-    /// Where the log ends: the place at which the next record would be looked for.
+    /// The end of the log: the place at which the next record would be looked for.
     End {
         segment: u64,
         offset: u64,

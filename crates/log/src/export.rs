@@ -251,8 +251,8 @@ impl<'a> Copy<'a> {
         self.segment.take().map_or(Ok(()), |mut segment| segment.sync())
     }
 
-    /// Where the last record is not of the history that the base's applied index may be of, a segment without records
-    /// tells it.
+    /// Ends the copy. A segment without records tells the history that the base's applied index may be of, where the
+    /// last record is of another.
     fn end(mut self, start: HistoryStart, next: Index) -> Result<Exported, ExportError> {
         if self.group.len() > GROUP_HEADER_BYTES {
             self.write_group()?;

@@ -171,7 +171,7 @@ impl File for DiskFile {
 }
 
 impl DiskFile {
-    /// Where the file system cannot allocate, zeros are written: it then knows whether they fit.
+    /// Writes zeros, where the file system cannot allocate: it then knows whether they fit.
     fn fill(&self, bytes: u64) -> io::Result<()> {
         static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
         let mut offset = self.0.metadata()?.len();

@@ -41,7 +41,8 @@ pub struct Options {
     pub complete_through: Index,
     /// The log is a copy of another one, whose histories it goes through: an open begins none of its own.
     pub follows: bool,
-    /// Where it is noted how far the log reaches, so that a lost segment or directory is noticed; None for nowhere.
+    /// The file that notes how far the log reaches, so that a lost segment or directory is noticed; None for no such
+    /// file.
     pub end: Option<EndFile>,
     pub files: Arc<dyn Files>,
     /// Wall clock in milliseconds since 1970: for segment headers, the marks that the log writes itself, and retention.

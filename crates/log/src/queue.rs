@@ -32,7 +32,7 @@ pub(crate) struct Queue {
     /// First index and charge of what `current` holds, while it is not empty.
     first: Index,
     charge: u64,
-    /// Which entry the next record belongs to, and all of `current`.
+    /// The entry that the next record belongs to, and all of `current`.
     entry: Entry,
     /// The time of the newest record, which the next one's is not before.
     time_ms: u64,

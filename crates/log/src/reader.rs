@@ -35,7 +35,7 @@ pub struct Reader {
     source: Option<Source>,
 }
 
-/// Where records through `last` can be read without asking the log again.
+/// A place at which records through `last` can be read without asking the log again.
 struct Source {
     segment: Arc<Segment>,
     walk: Walk,

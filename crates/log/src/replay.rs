@@ -99,7 +99,8 @@ impl Replay {
         }
     }
 
-    /// From here on the log takes appends. What was not read is read over; after an error of `next` this is one, too.
+    /// Ends the replay: the log takes appends from here on. Records that were not read are read over. Fails if
+    /// `next` has failed.
     pub fn finish(&mut self) -> Result<(), OpenError> {
         while let Some(record) = self.next() {
             record?;

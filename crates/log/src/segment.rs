@@ -20,7 +20,7 @@ pub(crate) struct Held {
     pub first: Index,
     /// Below `first` if it has none.
     pub last: Index,
-    /// Where the last counting group ends, or the whole file where that is not known.
+    /// The end of the last counting group, or of the whole file where that is not known.
     pub end: u64,
     /// Bytes on the disk.
     pub bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Held {
 pub(crate) struct Active {
     pub segment: Arc<Segment>,
     pub file: Arc<dyn File>,
-    /// Where the next group goes.
+    /// The offset at which the next group is written.
     pub offset: u64,
     pub bytes: u64,
 }

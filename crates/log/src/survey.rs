@@ -28,7 +28,7 @@ const WRITE_BYTES: usize = 1 << 20;
 pub struct Cut {
     pub file: PathBuf,
     pub offset: u64,
-    /// From the end of the last record to the last byte that is not zero.
+    /// Bytes from the end of the last record to the last byte that is not zero.
     pub bytes: u64,
     /// The last record that counts.
     pub last: Index,
@@ -54,7 +54,7 @@ pub(crate) struct Survey {
     /// No record has a later time than this.
     pub time_ms: u64,
     pub clean: bool,
-    /// Where in the last segment the first group begins that no later one knew to be synced.
+    /// The offset in the last segment of the first group that no later one knew to be synced.
     pub unsynced_from: u64,
     /// Files without any record that counts or ever will.
     pub sweep: Vec<PathBuf>,
@@ -256,8 +256,8 @@ impl Survey {
         Ok(())
     }
 
-    /// After a crash of the process alone, the newest records may be in the page cache only; and if a sync failed just
-    /// before, the kernel takes them for written. So they are written once more where they are, and synced.
+    /// Writes the newest records once more where they are, and syncs them. After a crash of the process alone, they may
+    /// be in the page cache only; and if a sync failed just before, the kernel takes them for written.
     pub(crate) fn write_end_again(&self, files: &dyn Files) -> Result<(), OpenError> {
         let Some(tail) = self.segments.last() else { return Ok(()) };
         let write_again = || -> io::Result<()> {
@@ -366,7 +366,7 @@ fn behind_spare(files: &dyn Files, spare: &Segment, expected: Index) -> Result<B
     behind.map_err(OpenError::io(&spare.path))
 }
 
-/// Where the history of an open log comes from; None if the one that was found goes on.
+/// Returns the origin of the history of an open log; None if the history that was found goes on.
 pub(crate) fn origin_at_open(survey: &Survey, follows: bool) -> Option<Origin> {
     let Some(newest) = survey.histories.newest() else { return Some(Origin::Nothing) };
     match survey.lacking {

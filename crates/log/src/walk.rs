@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     group: Option<GroupHeader>,
     /// Of the newest group.
     entry: Entry,
-    /// Where the mark of a clean stop ends, if the walk has come to one.
+    /// The end of the mark of a clean stop, if the walk has come to one.
     marked: Option<u64>,
     group_start: u64,
     group_end: u64,
@@ -93,7 +93,7 @@ impl Walk {
         self.limit = self.limit.max(limit);
     }
 
-    /// Where the mark of a clean stop ends, if that is what the walk has come to.
+    /// Returns the end of the mark of a clean stop, if that is what the walk has come to.
     pub(crate) fn marked(&self) -> Option<u64> {
         self.marked
     }
@@ -205,7 +205,7 @@ impl Walk {
 pub(crate) struct Behind {
     /// The highest synced index that any group there carries, among groups that can stand behind the expected record.
     pub mark: Index,
-    /// Where the last byte ends that is not zero; the bad place itself if there is none.
+    /// The end of the last byte that is not zero; the bad place itself if there is none.
     pub end: u64,
 }
 

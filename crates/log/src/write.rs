@@ -16,7 +16,7 @@ use crate::state::{Retained, Shared, State};
 
 /// An inline write that takes longer than this sends the following ones to the writer thread.
 const SLOW_WRITE: Duration = Duration::from_millis(5);
-/// So many writes of the thread in a row, each faster than `FAST_WRITE`, bring them back.
+/// The writer thread's writes in a row, each faster than `FAST_WRITE`, after which event loops write inline again.
 const FAST_WRITES: u32 = 16;
 const FAST_WRITE: Duration = Duration::from_millis(1);
 /// How often a writer takes what is in the queue before it leaves the rest to the writer thread.

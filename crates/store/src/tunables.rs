@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// How many numbers there are.
+/// The number of tunables.
 pub const TUNABLES: usize = 16;
 
 /// The value of a number that nobody has set.

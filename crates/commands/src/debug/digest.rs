@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 const STEP_KEYS: usize = 1000;
 const STEP_BYTES: usize = 256 << 10;
 
-/// How Redis numbers types.
+/// Returns Redis's number of a type.
 fn number_of(kind: Type) -> u32 {
     match kind {
         Type::String => 0,

@@ -395,7 +395,7 @@ fn structsize(_host: &mut dyn Host, _args: Args) -> Result<Reply> {
     Ok(Reply::bulk("bits:64 robj:16 dictentry:24 sdshdr5:1 sdshdr8:3 sdshdr16:5 sdshdr32:9 sdshdr64:17 "))
 }
 
-/// How Redis would hold the collection of an existing key; `None` for a string.
+/// Returns the encoding in which Redis would hold the collection of an existing key; `None` for a string.
 fn encoding_of(txn: &mut Txn, args: Args) -> Result<Option<&'static str>> {
     let key = args.key(txn, 2);
     let entry = key::peek(txn, &key)?.ok_or(Error::NoSuchKey)?;

@@ -74,7 +74,7 @@ impl Items {
 /// The results of a search in progress.
 pub(crate) struct Hits {
     order: Option<Order>,
-    /// How many results are asked for.
+    /// The number of results that are asked for.
     count: Option<u64>,
     items: Items,
     /// The results that did not fit into memory.
@@ -102,7 +102,7 @@ impl Hits {
         self.items.bytes()
     }
 
-    /// Where the results take much memory, drops those beyond the count asked for, or moves all to a spool.
+    /// Drops the results beyond the count asked for, or moves all to a spool, where they take much memory.
     pub fn make_room(&mut self, txn: &Txn) -> Result<()> {
         if self.items.bytes() < MEMORY_BYTES_MAX {
             return Ok(());

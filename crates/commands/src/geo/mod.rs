@@ -85,7 +85,7 @@ fn six_digits(value: f64) -> String {
     format!("{value:.6}")
 }
 
-/// How many metres argument `i` stands for.
+/// Returns the metres of the unit that argument `i` names.
 pub(crate) fn unit_m(args: Args, i: usize) -> Result<f64> {
     const UNITS: [(&str, f64); 4] = [("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)];
     let unit = UNITS.iter().find(|(name, _)| args.is(i, name));

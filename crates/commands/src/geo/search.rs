@@ -154,7 +154,7 @@ const fn stored(word: &'static str, from: i16) -> KeySpec {
 struct Form {
     /// The argument that names the sorted set.
     key: usize,
-    /// Where the options begin.
+    /// The argument at which the options begin.
     first: usize,
     center: Center,
     stores: Stores,
@@ -173,9 +173,9 @@ enum Center {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stores {
     Never,
-    /// Where an option asks for it.
+    /// Stores if an option asks for it.
     Asked,
-    /// To argument 1.
+    /// Stores to argument 1.
     Always,
 }
 

@@ -184,7 +184,7 @@ struct Draws {
     dice: Dice,
     wanted: Wanted,
     count: u64,
-    /// How many are to come, when the length is out.
+    /// The number of draws still to come; `None` until the length has been written.
     left: Option<u64>,
 }
 

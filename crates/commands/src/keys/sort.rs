@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Which of `count` elements are asked for.
+    /// Returns the range of `count` elements that is asked for.
     pub fn range(&self, count: u64) -> Range<u64> {
         let Some((offset, number)) = self.limit else { return 0..count };
         let start = (offset.max(0) as u64).min(count);

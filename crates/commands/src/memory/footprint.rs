@@ -157,7 +157,7 @@ fn serialized_hash(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
     Ok(if is_table { bytes } else { rdb_bytes(bytes) })
 }
 
-/// As one listpack: nodes of a quicklist are a few bytes more.
+/// Returns the bytes of a list serialized as one listpack: the nodes of a quicklist are a few bytes more.
 fn serialized_list(txn: &mut Txn, key: &Key, entry: &Entry) -> Result<u64> {
     let mut bytes = LISTPACK_BYTES;
     visit_all(txn, key, entry.clone(), |element| {

@@ -186,7 +186,7 @@ fn sdiffstore(txn: &mut Txn, args: Args) -> Result<Reply> {
     store(txn, args, Operation::Difference, "sdiffstore")
 }
 
-/// How many members are stored. Without any, the key goes.
+/// Stores the result, and returns the number of its members. Without any, the key goes.
 fn store(txn: &mut Txn, args: Args, operation: Operation, event: &'static str) -> Result<Reply> {
     let keys = keys(txn, args, 2..args.len());
     let to = args.key(txn, 1);

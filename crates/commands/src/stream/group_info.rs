@@ -52,7 +52,7 @@ fn field(name: &'static str, value: Reply) -> (Reply, Reply) {
     (Reply::bulk(name), value)
 }
 
-/// How many entries a group has read, and how many it has still to read, as far as that is known.
+/// Returns the numbers of entries that a group has read and has still to read, as far as these are known.
 fn progress(stream: &Stream, group: &GroupState) -> [(Reply, Reply); 2] {
     let or_null = |value: Option<i64>| value.map_or(Reply::Null, Reply::Integer);
     [

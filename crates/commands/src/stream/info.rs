@@ -94,7 +94,7 @@ fn stream(txn: &mut Txn, args: Args) -> Result<Reply> {
     Ok(Reply::Map(fields))
 }
 
-/// How many entries FULL shows; `None` without FULL.
+/// Returns the number of entries that FULL shows; `None` without FULL.
 fn shown(args: Args) -> Result<Option<u64>> {
     match args.len() {
         3 => Ok(None),

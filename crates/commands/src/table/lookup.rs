@@ -131,7 +131,7 @@ impl Table {
         &self.entries[id.0 as usize]
     }
 
-    /// How many commands clients can call, subcommands not counted.
+    /// Returns the number of commands that clients can call, subcommands not counted.
     pub fn len(&self) -> usize {
         self.names.iter().len()
     }
@@ -140,7 +140,7 @@ impl Table {
         self.len() == 0
     }
 
-    /// How many commands and subcommands have an id.
+    /// Returns the number of commands and subcommands with an id.
     pub fn ids(&self) -> usize {
         self.entries.len()
     }

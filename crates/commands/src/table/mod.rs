@@ -50,7 +50,8 @@ pub struct Command {
     /// The command is for those who work on the server itself.
     pub syscmd: bool,
     pub subcommands: &'static [Command],
-    /// Which elements of the first key's collection it asks for, as a rule: these are fetched ahead of time.
+    /// The elements of the first key's collection that the command asks for, as a rule: these are fetched ahead of
+    /// time.
     pub elements: Option<ElementArgs>,
     /// The command runs at once between MULTI and EXEC, instead of being queued.
     pub runs_in_multi: bool,

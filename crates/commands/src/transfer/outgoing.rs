@@ -45,7 +45,7 @@ enum Shape {
     Set,
     Zset,
     Hash {
-        /// Where the deadlines of its fields are counted from.
+        /// The time that the deadlines of the fields are counted from; `None` for a kind without deadlines.
         timed: Option<u64>,
         /// Fields whose time had passed then are not there.
         now_ms: u64,

@@ -71,7 +71,7 @@ impl FaultFiles {
         self.script.lock().allocation_bytes_max = bytes_max;
     }
 
-    /// After so many more bytes have been written, exactly, every call fails.
+    /// Has every call fail after so many more bytes have been written, exactly.
     pub fn crash_after(&self, bytes: u64) {
         let mut state = self.script.lock();
         state.crash_at = Some(state.bytes + bytes);

@@ -5,10 +5,10 @@ use crate::row::Family;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// How often progress is told.
+/// The time between two reports of progress.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many rows pass between looks at the clock.
+/// The number of rows between two looks at the clock.
 const ROWS_BETWEEN_LOOKS: u64 = 4096;
 
 /// The families of rows with a space, in the order of their numbers.

@@ -151,8 +151,8 @@ pub struct Txn<'s> {
     pub(crate) named: SmallVec<[RowKey; 1]>,
     /// Objects that this transaction made.
     pub(crate) issued: Vec<ObjectId>,
-    /// How many of the objects are older than the last savepoint. Rows of the younger ones may be written ahead of the
-    /// rest: a rollback to the savepoint makes garbage of them.
+    /// The number of issued objects that are older than the last savepoint. Rows of the younger ones may be written
+    /// ahead of the rest: a rollback to the savepoint makes garbage of them.
     issued_before: usize,
     /// Objects of which rows were written ahead: garbage unless this transaction commits.
     pub(crate) ahead: Vec<Orphan>,
@@ -168,8 +168,8 @@ pub struct Txn<'s> {
     /// Keys whose passed deadlines this transaction has carried out and that it has not written since. For a reader
     /// that has seen them absent already, nothing changed.
     lapsed: Vec<Lapsed>,
-    /// How many rows the transaction may still read, where it holds no key locks: one, because a single row is always
-    /// that of one moment.
+    /// The number of rows that the transaction may still read, where it holds no key locks: one, because a single row
+    /// is always that of one moment.
     rows_left: Option<u8>,
     lookups: Lookups,
     /// The number of keys that were removed because their deadlines had passed.
@@ -444,6 +444,7 @@ impl<'s> Txn<'s> {
         TxnBuffers { overlay: std::mem::take(&mut self.overlay) }
     }
 
+    /// Ends the issued ids, and hands objects without an owner to the reclaimer.
     fn settle(&mut self) {
         if !self.issued.is_empty() {
             // The ids of a dry run are none that the store has given out.

@@ -54,7 +54,7 @@ impl ClientType {
 pub struct ClientFilter {
     pub ids: Option<Vec<u64>>,
     pub kind: Option<ClientType>,
-    /// As CLIENT LIST prints it: `127.0.0.1:6379`, `[::1]:6379`, the path of a unix socket with `:0`.
+    /// The address as CLIENT LIST prints it: `127.0.0.1:6379`, `[::1]:6379`, the path of a unix socket with `:0`.
     pub address: Option<Vec<u8>>,
     pub local_address: Option<Vec<u8>>,
     pub user: Option<Vec<u8>>,

@@ -78,7 +78,7 @@ pub enum Replies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub kind: WaitKind,
-    /// From now on; nothing for one that waits for ever.
+    /// The time from now on; none waits for ever.
     pub timeout_ms: Option<u64>,
 }
 

@@ -48,7 +48,7 @@ pub enum Channels {
 /// The subscribers that get a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audience {
-    /// How many times the message is delivered.
+    /// The number of times that the message is delivered.
     pub count: usize,
     /// The event loops of the subscribers, each once.
     pub workers: SmallVec<[u16; 8]>,

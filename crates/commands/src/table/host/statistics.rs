@@ -36,7 +36,7 @@ pub struct InfoSection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Always,
-    /// When all are asked for.
+    /// Shown if all sections are asked for.
     WithAll,
     Never,
 }
