@@ -5,7 +5,7 @@
 use super::field::{Field, Source};
 use super::figures::{Grows, figure};
 use super::keyspace::{self, TYPES};
-use super::{TABLE, commands, together};
+use super::{TABLE, commands, persistence, together};
 use crate::clients::statistics::Wait;
 use crate::clients::statistics::counters::Distribution;
 use crate::run::engine::Engine;
@@ -73,7 +73,8 @@ pub(super) fn figure_name(name: &str, grows: Grows) -> String {
 /// The whole page.
 pub(crate) fn page(engine: &Engine) -> String {
     let mut page = Page(String::with_capacity(64 << 10));
-    for field in TABLE.iter().flat_map(|section| section.fields) {
+    let loading = if engine.store().is_none() { persistence::LOADING } else { &[] };
+    for field in TABLE.iter().flat_map(|section| section.fields).chain(loading) {
         let Some(name) = name_of(field) else { continue };
         let grows = matches!(field.source, Source::Counter(_) | Source::RealCounter(..));
         page.head(&name, if grows { Kind::Counter } else { Kind::Gauge }, field.about);

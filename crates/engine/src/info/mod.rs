@@ -13,12 +13,12 @@ mod keyspace;
 mod memory;
 pub(crate) mod metrics;
 pub mod page;
+mod persistence;
 mod server;
 mod stats;
 
 use crate::clients::statistics::Wait;
 use crate::clients::statistics::counters::{Counters, Distribution, Histogram};
-use crate::run::backups;
 use crate::run::engine::Engine;
 use field::{Field, text};
 use haypile_commands::host::{InfoSection, Shown};
@@ -49,7 +49,7 @@ const TABLE: [Section; 21] = [
     section("server", "Server", server::FIELDS),
     section("clients", "Clients", clients::FIELDS),
     section("memory", "Memory", memory::FIELDS),
-    section("persistence", "Persistence", PERSISTENCE),
+    section("persistence", "Persistence", persistence::FIELDS),
     section("stats", "Stats", stats::FIELDS),
     section("replication", "Replication", keyspace::REPLICATION),
     section("cpu", "CPU", stats::CPU),
@@ -80,13 +80,6 @@ pub(crate) const SECTIONS: &[InfoSection] = &{
     shown
 };
 
-/// The fields of `# Persistence` that do not come from backups.
-const PERSISTENCE: &[Field] = &[
-    field::gauge("loading", |engine| u64::from(engine.store().is_none()), "Whether the log is being replayed."),
-    field::constant("async_loading", "0", "There are no replicas yet."),
-    text("durability", |engine| engine.settings.config().durability.name().into(), "When a write is acknowledged."),
-];
-
 const WAITS: &[Field] = &[
     text(
         "reply_usec_inline",
@@ -106,11 +99,8 @@ pub(crate) fn write(engine: &Engine, txn: Option<&Txn<'_>>, section: &str, out: 
         known.fields.iter().for_each(|known| field(out, known.name, &known.value(engine)));
     }
     match section {
-        "persistence" => {
-            backups::FIELDS.iter().for_each(|(name, value)| field(out, name, &value(engine)));
-            if engine.store().is_none() {
-                backups::loading_fields(engine).iter().for_each(|(name, value)| field(out, name, value));
-            }
+        "persistence" if engine.store().is_none() => {
+            persistence::LOADING.iter().for_each(|known| field(out, known.name, &known.value(engine)));
         }
         "commandstats" => commands::commandstats(engine, out),
         "errorstats" => commands::errorstats(engine, out),
@@ -158,7 +148,7 @@ mod tests {
     #[test]
     fn every_field_is_there_once_and_explained() {
         let mut seen = std::collections::HashSet::new();
-        for known in TABLE.iter().flat_map(|section| section.fields) {
+        for known in TABLE.iter().flat_map(|section| section.fields).chain(persistence::LOADING) {
             assert!(seen.insert(known.name), "{}", known.name);
             assert!(known.about.ends_with('.'), "{}: {}", known.name, known.about);
         }

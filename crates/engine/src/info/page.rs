@@ -1,8 +1,9 @@
 //! docs/info.md: what the fields of INFO mean, from their table. A test keeps the page current, and
 //! `cargo run --release -p haypile-engine --example write_info` writes it.
 
+use super::field::Field;
 use super::figures::{FIGURES, Grows};
-use super::{TABLE, commands, metrics};
+use super::{TABLE, commands, metrics, persistence};
 use std::fmt::Write;
 
 /// The whole page.
@@ -27,11 +28,14 @@ pub fn page() -> String {
         line("");
         line("| field | kind | | metric |");
         line("|---|---|---|---|");
-        for field in section.fields {
-            let metric = metrics::name_of(field).map_or(String::new(), |name| format!("`{name}`"));
-            line(&format!("| `{}` | {} | {} | {metric} |", field.name, field.kind(), field.about));
-        }
+        section.fields.iter().for_each(|field| line(&row(field)));
     }
+    line("");
+    line("## Persistence, while the log is replayed");
+    line("");
+    line("| field | kind | | metric |");
+    line("|---|---|---|---|");
+    persistence::LOADING.iter().for_each(|field| line(&row(field)));
     line("");
     line("## Store, Log, Cache, RocksDB");
     line("");
@@ -60,4 +64,9 @@ pub fn page() -> String {
         line(&format!("| `{name}` | {} | {about} |", kind.name()));
     }
     page
+}
+
+fn row(field: &Field) -> String {
+    let metric = metrics::name_of(field).map_or(String::new(), |name| format!("`{name}`"));
+    format!("| `{}` | {} | {} | {metric} |", field.name, field.kind(), field.about)
 }

@@ -1,5 +1,5 @@
-//! SAVE and BGSAVE: one backup at a time, made by a thread of its own, and what INFO tells of them. The thread opens
-//! the data again, too (`reload`): neither may happen during the other.
+//! SAVE and BGSAVE: one backup at a time, made by a thread of its own. The thread opens the data again, too (`reload`):
+//! neither may happen during the other.
 //!
 //! The [`Archive`] that the server gives decides what a backup is and where it goes. The thread also lets the archive
 //! remove what is not needed any more, piece by piece, between backups. A session that waits in SAVE is told like one
@@ -15,7 +15,6 @@ use haypile_log::Index;
 use haypile_resp::Reply;
 use haypile_store::Store;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -51,6 +50,21 @@ pub(crate) struct Backups {
     changed: Condvar,
     closing: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The facts about backups that INFO tells.
+pub(crate) struct Facts {
+    /// When the backup that is being made was asked for.
+    pub since: Option<Instant>,
+    /// Backups that were begun since the start.
+    pub begun: u64,
+    /// The seconds that the last backup took, whether it succeeded or not.
+    pub last_seconds: Option<u64>,
+    /// The reason why the last backup failed, in one line.
+    pub failure: Option<String>,
+    pub last: Option<Made>,
+    /// The last record in the last backup; without one, the last record when the server began to serve.
+    pub index: Index,
 }
 
 /// The kinds of work of the thread.
@@ -122,6 +136,19 @@ impl Backups {
 
     pub fn last_s(&self) -> u64 {
         self.state().last_s
+    }
+
+    /// Returns what INFO tells of backups.
+    pub fn facts(&self) -> Facts {
+        let state = self.state();
+        Facts {
+            since: state.since,
+            begun: state.begun,
+            last_seconds: state.last_seconds,
+            failure: state.failure.as_deref().map(one_line),
+            index: state.last.as_ref().map_or(state.index_at_start, |made| made.index),
+            last: state.last.clone(),
+        }
     }
 
     pub fn close(&self) {
@@ -314,96 +341,6 @@ impl WorkerState {
         self.on_pool += 1;
         Next::Wait
     }
-}
-
-type Field = (&'static str, fn(&Engine) -> String);
-
-/// The fields of INFO's section `persistence` behind those of loading, under Redis's names and in its order: `rdb_`
-/// tells of backups, `aof_` of the log, which is always there and never rewritten. There are no child processes, so
-/// that nothing is copied on write.
-pub(crate) const FIELDS: &[Field] = &[
-    ("current_cow_peak", |_| "0".into()),
-    ("current_cow_size", |_| "0".into()),
-    ("current_cow_size_age", |_| "0".into()),
-    ("current_fork_perc", |_| "0.00".into()),
-    ("current_save_keys_processed", |_| "0".into()),
-    ("current_save_keys_total", |_| "0".into()),
-    ("rdb_changes_since_last_save", |engine| {
-        let last = engine.store().map_or(0, |store| store.log().last().0);
-        let state = engine.backups.state();
-        let saved = state.last.as_ref().map_or(state.index_at_start, |made| made.index);
-        last.saturating_sub(saved.0).to_string()
-    }),
-    ("rdb_bgsave_in_progress", |engine| u8::from(engine.backups.state().since.is_some()).to_string()),
-    ("rdb_last_save_time", |engine| engine.backups.last_s().to_string()),
-    (
-        "rdb_last_bgsave_status",
-        |engine| {
-            if engine.backups.state().failure.is_none() { "ok".into() } else { "err".into() }
-        },
-    ),
-    ("rdb_last_bgsave_time_sec", |engine| seconds(engine.backups.state().last_seconds)),
-    ("rdb_current_bgsave_time_sec", |engine| {
-        seconds(engine.backups.state().since.map(|since| since.elapsed().as_secs()))
-    }),
-    ("rdb_saves", |engine| engine.backups.state().begun.to_string()),
-    ("rdb_last_cow_size", |_| "0".into()),
-    ("rdb_last_load_keys_expired", |_| "0".into()),
-    ("rdb_last_load_keys_loaded", |_| "0".into()),
-    ("aof_enabled", |_| "1".into()),
-    ("aof_rewrite_in_progress", |_| "0".into()),
-    ("aof_rewrite_scheduled", |_| "0".into()),
-    ("aof_last_rewrite_time_sec", |_| "-1".into()),
-    ("aof_current_rewrite_time_sec", |_| "-1".into()),
-    ("aof_last_bgrewrite_status", |_| "ok".into()),
-    ("aof_rewrites", |_| "0".into()),
-    ("aof_rewrites_consecutive_failures", |_| "0".into()),
-    ("aof_last_write_status", |engine| {
-        if engine.store().is_some_and(|store| store.refuses_writes()) { "err".into() } else { "ok".into() }
-    }),
-    ("aof_last_cow_size", |_| "0".into()),
-    ("module_fork_in_progress", |_| "0".into()),
-    ("module_fork_last_cow_size", |_| "0".into()),
-    ("aof_current_size", |engine| of_log(engine, |log| log.bytes)),
-    ("aof_base_size", |engine| engine.base_disk_bytes().to_string()),
-    ("aof_pending_rewrite", |_| "0".into()),
-    ("aof_buffer_length", |engine| of_log(engine, |log| log.unsynced_bytes)),
-    ("aof_pending_bio_fsync", |engine| of_log(engine, |log| u64::from(log.unsynced_bytes > 0))),
-    ("aof_delayed_fsync", |engine| of_log(engine, |log| log.deferred_writes)),
-    ("backup_last_name", |engine| of_last(engine, |made| made.name.clone())),
-    ("backup_last_index", |engine| of_last(engine, |made| made.index.0.to_string())),
-    ("backup_last_bytes", |engine| of_last(engine, |made| made.bytes.to_string())),
-    ("backup_last_error", |engine| engine.backups.state().failure.as_deref().map(one_line).unwrap_or_default()),
-];
-
-/// Returns the fields of INFO while the log is replayed.
-pub(crate) fn loading_fields(engine: &Engine) -> [(&'static str, String); 6] {
-    let [done, total] = [&engine.loading.bytes_done, &engine.loading.bytes_total].map(|bytes| bytes.load(Relaxed));
-    let elapsed = engine.started.elapsed();
-    let part = done as f64 / total.max(1) as f64;
-    let eta =
-        if done == 0 { -1 } else { (elapsed.as_secs_f64() * (total.saturating_sub(done)) as f64 / done as f64) as i64 };
-    [
-        ("loading_start_time", (now_s().saturating_sub(elapsed.as_secs())).to_string()),
-        ("loading_total_bytes", total.to_string()),
-        ("loading_rdb_used_mem", "0".into()),
-        ("loading_loaded_bytes", done.to_string()),
-        ("loading_loaded_perc", format!("{:.2}", part * 100.0)),
-        ("loading_eta_seconds", eta.to_string()),
-    ]
-}
-
-fn of_last(engine: &Engine, show: fn(&Made) -> String) -> String {
-    engine.backups.state().last.as_ref().map(show).unwrap_or_default()
-}
-
-fn of_log(engine: &Engine, show: fn(&haypile_log::Stats) -> u64) -> String {
-    engine.store().map_or(0, |store| show(&store.log().stats())).to_string()
-}
-
-/// -1 for none, as in Redis.
-fn seconds(seconds: Option<u64>) -> String {
-    seconds.map_or("-1".into(), |seconds| seconds.to_string())
 }
 
 /// A text of the operating system or of RocksDB as a part of a reply.
