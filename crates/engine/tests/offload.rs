@@ -68,6 +68,18 @@ fn a_block_on_cold_keys_runs_once() {
 }
 
 #[test]
+fn a_command_of_very_many_keys_runs_on_the_pool() {
+    let mut server = Server::new();
+    for (command, keys) in [("DEL", 5000), ("EXISTS", 5000), ("MGET", 5000), ("DEL", 100)] {
+        let before: u64 = server.info(0, "commands_on_io_pool").parse().expect("a number");
+        let names: String = (0..keys).map(|n| format!(" k{n}")).collect();
+        server.ask(0, &format!("{command}{names}"));
+        let after: u64 = server.info(0, "commands_on_io_pool").parse().expect("a number");
+        assert_eq!(after - before, u64::from(keys > 4096), "{command} of {keys}");
+    }
+}
+
+#[test]
 fn what_loading_does_not_help_runs_on_the_pool() {
     let mut server = Server::new();
     check_on(

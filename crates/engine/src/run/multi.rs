@@ -10,6 +10,7 @@ use crate::keys::watch::{WATCH_BYTES, Watching};
 use crate::run::engine::{Engine, LOADING};
 use crate::run::pool::{Job, Task};
 use crate::run::reply::discarded;
+use crate::run::short::ARGUMENTS_AT_ONCE;
 use crate::run::wait::timed;
 use crate::run::worker::{Next, WorkerState};
 use haypile_commands::{Body, Control, Entry, Flag};
@@ -20,10 +21,6 @@ use std::sync::Arc;
 /// Keys that an event loop watches or forgets at once, about a tenth of a millisecond of its time. More are for the I/O
 /// pool.
 const KEYS_AT_ONCE: usize = 512;
-
-/// Arguments of a block, its watched keys included, that an event loop runs at once. A larger block is for the I/O
-/// pool.
-const ARGUMENTS_AT_ONCE: usize = 4096;
 
 impl WorkerState {
     /// Queues a request of a transaction, or refuses it, which refuses the transaction.

@@ -19,8 +19,9 @@ use haypile_resp::{self as resp, Reply};
 use haypile_store::{Call, Key, Lookups, Mode, Stop, Store, Txn, WritePressure};
 use smallvec::SmallVec;
 
-/// Arguments that an event loop works on at once. A command with more runs on the I/O pool.
-const ARGUMENTS_AT_ONCE: usize = 4096;
+/// Arguments of a command, or of a block with its watched keys, that an event loop works on at once. More are for the
+/// I/O pool.
+pub(crate) const ARGUMENTS_AT_ONCE: usize = 4096;
 
 /// A function of the short way.
 pub(crate) trait Runs {
@@ -142,13 +143,7 @@ impl WorkerState {
             WRITES || keys.len() != 1 || !entry.looks_at_one_row || keys.iter().any(|(_, key)| store.is_staged(key));
         let mut short = Short { run, args, keys: &keys, keeps, locked, is_again: false };
         let mut attempted = Attempted::default();
-        loop {
-            self.attempt::<WRITES>(engine, store, session, &short, &mut attempted)?;
-            if short.locked || !matches!(attempted.reply, Err(Error::Stop(Stop::NeedsLocks))) {
-                break;
-            }
-            (short.locked, short.is_again) = (true, true);
-        }
+        self.attempt_with_locks::<WRITES>(engine, store, session, &mut short, &mut attempted)?;
         let reply = match attempted.reply {
             Ok(reply) => {
                 engine.counters(self.index).add_lookups(attempted.lookups);
@@ -188,6 +183,25 @@ impl WorkerState {
             self.claims.add(key.hash, hold);
         }
         self.claims.arrange();
+    }
+
+    /// Runs a command, once more with its locks where it turns out to need them.
+    #[inline]
+    fn attempt_with_locks<const WRITES: bool>(
+        &mut self,
+        engine: &Engine,
+        store: &Store,
+        session: &Session,
+        short: &mut Short<'_, impl Runs>,
+        attempted: &mut Attempted,
+    ) -> Result<(), Deferral> {
+        loop {
+            self.attempt::<WRITES>(engine, store, session, short, attempted)?;
+            if short.locked || !matches!(attempted.reply, Err(Error::Stop(Stop::NeedsLocks))) {
+                return Ok(());
+            }
+            (short.locked, short.is_again) = (true, true);
+        }
     }
 
     /// Runs a command in a transaction, under its locks where it has to.
