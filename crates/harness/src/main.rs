@@ -571,7 +571,10 @@ fn run_soak(arguments: &Soak) -> Result<bool> {
 fn run_hostile(arguments: &Hostile) -> Result<bool> {
     hostile::run(&hostile::Options {
         server: arguments.under.template(if arguments.defaults { "" } else { hostile::DIRECTIVES })?,
-        resident_bytes_max: (!arguments.defaults).then_some(hostile::RESIDENT_BYTES_MAX),
+        judged: hostile::Judged {
+            waits: true,
+            resident_bytes_max: (!arguments.defaults).then_some(hostile::RESIDENT_BYTES_MAX),
+        },
         base: arguments.compare.then(|| Template::redis("")).transpose()?,
         time: Duration::from_secs_f64(arguments.seconds),
         attacks: arguments.attacks.clone(),

@@ -36,10 +36,18 @@ pub const RESIDENT_BYTES_MAX: u64 = 320 << 20;
 /// The interval between two samples of the resident memory.
 const SAMPLE: Duration = Duration::from_millis(20);
 
+/// The figures of an attack that make it fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    /// The innocent client's waits.
+    pub waits: bool,
+    /// The most resident memory of the server; `None` where it is not judged.
+    pub resident_bytes_max: Option<u64>,
+}
+
 pub struct Options {
     pub server: Template,
-    /// The most resident memory of that server; `None` where only waits are judged.
-    pub resident_bytes_max: Option<u64>,
+    pub judged: Judged,
     /// The redis-server that is attacked in turn with it.
     pub base: Option<Template>,
     /// The duration of each attack.
@@ -97,8 +105,8 @@ pub fn run(options: &Options) -> Result<bool> {
             let row = play(attack, options, server, false);
             row.inspect_err(|error| println!("{} on redis-server: {error:#}", attack.name)).ok()
         });
-        all_ok &= row.is_ok(options.resident_bytes_max);
-        comparison.print(attack.name, row, base, options.resident_bytes_max);
+        all_ok &= row.is_ok(options.judged);
+        comparison.print(attack.name, row, base, options.judged);
     }
     println!(
         "hostile: {}",

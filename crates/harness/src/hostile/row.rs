@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::Judged;
 use super::innocent::Waits;
 
 /// The longest wait of the innocent client in all but one of a hundred requests.
@@ -20,11 +21,10 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Whether nobody innocent had to wait, and memory was bounded.
-    pub fn is_ok(&self, resident_bytes_max: Option<u64>) -> bool {
-        self.waits.p99() < P99_MAX
-            && self.waits.longest() < PAUSE_MAX
-            && resident_bytes_max.is_none_or(|most| self.resident_bytes < most)
+    /// Returns whether nobody innocent had to wait, and memory was bounded, as far as that is judged.
+    pub fn is_ok(&self, judged: Judged) -> bool {
+        let is_served = self.waits.p99() < P99_MAX && self.waits.longest() < PAUSE_MAX;
+        (is_served || !judged.waits) && judged.resident_bytes_max.is_none_or(|most| self.resident_bytes < most)
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn print_head() {
 
 impl Comparison {
     /// Prints a row of the table; `base` is that of redis-server, if it could be attacked like this.
-    pub fn print(&mut self, name: &str, row: Row, base: Option<Row>, resident_bytes_max: Option<u64>) {
+    pub fn print(&mut self, name: &str, row: Row, base: Option<Row>, judged: Judged) {
         let ms = |wait: Duration| wait.as_secs_f64() * 1e3;
         let to_calm = self.calm.as_ref().map(|calm| ratio(ms(row.waits.p99()), ms(calm.waits.p99())));
         let to_base = |figure: fn(&Row) -> f64| base.as_ref().map(|base| ratio(figure(&row), figure(base)));
@@ -71,7 +71,7 @@ impl Comparison {
             ms(row.waits.longest()),
             row.resident_bytes / 1_000_000,
             ratios.map(|ratio| ratio.unwrap_or_else(|| "-".into())).join(" | "),
-            if row.is_ok(resident_bytes_max) { "yes" } else { "NO" }
+            if row.is_ok(judged) { "yes" } else { "NO" }
         );
         self.calm.get_or_insert(row);
     }
