@@ -53,7 +53,8 @@ impl Counts {
     fn add(&self, counter: u8, delta: i64) {
         if let Some(count) = self.0.get(usize::from(counter)) {
             // Released, so that a reader of the count also sees the index of the record, which was given out before.
-            count.fetch_add(delta, Ordering::Release);
+            let before = count.fetch_add(delta, Ordering::Release);
+            debug_assert!(before + delta >= 0, "counters never go below zero: {before}, {delta}");
         }
     }
 
@@ -302,11 +303,20 @@ mod tests {
     #[test]
     fn counters_come_back_as_they_went() {
         let databases = Databases::new(1);
-        databases.add(Space(0), Counter::Deadlines as u8, -5);
+        databases.add(Space(0), Counter::Deadlines as u8, 5);
         let [(space, counts)] = databases.counts_now()[..] else { panic!("one space") };
         let reopened = Databases::new(1);
         reopened.on_system_row(&counts_row(space), Some(&encode_counts(&counts)), Index(0));
-        assert_eq!(reopened.counter(space, Counter::Deadlines), -5);
+        assert_eq!(reopened.counter(space, Counter::Deadlines), 5);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "counters never go below zero")]
+    fn a_counter_below_zero_is_noticed() {
+        let databases = Databases::new(1);
+        databases.add(Space(0), Counter::Keys as u8, 1);
+        databases.add(Space(0), Counter::Keys as u8, -2);
     }
 
     /// Checks the example of docs/format/directory.md.

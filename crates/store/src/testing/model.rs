@@ -147,7 +147,8 @@ pub fn transact(txn: &mut Txn<'_>, model: &mut Model, seed: u64, large: bool) ->
                 }
             }
             60..64 => {
-                let (counter, delta) = (random.below(COUNTERS as u64) as usize, random.below(5) as i64 - 2);
+                let counter = random.below(COUNTERS as u64) as usize;
+                let delta = (random.below(5) as i64 - 2).max(-content.counts[counter]);
                 txn.count(txn.space(database), ALL_COUNTERS[counter], delta);
                 content.counts[counter] += delta;
             }
