@@ -135,7 +135,7 @@ impl Clock for Session {
     }
 
     fn fill_secret(&self, bytes: &mut [u8]) {
-        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = 0xa0 + at as u8);
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = 0xa0_u8.wrapping_add(at as u8));
     }
 }
 
