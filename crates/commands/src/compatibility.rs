@@ -114,8 +114,8 @@ pub const DIFFERENCES: &[Difference] = &[
                those who are being closed. Clients that read their replies are closed last, when all together take a quarter \
                more. A command that would collect too long a reply in memory (KEYS) gets an error that begins with OOM.",
         why: "`maxmemory` bounds what the data takes. With a bound for what clients need, too, the process stays within 1.25 \
-              of the one and the other, whatever clients do. Those who can wait do so before any is closed. A smaller default \
-              would close clients for values that fit the data.",
+              of `maxmemory`, the bound of the clients, and 96 MB for itself, whatever clients do. Those who can wait do so \
+              before any is closed. A smaller default would close clients for values that fit the data.",
         test: "twenty_sides_attack_and_the_process_stays_within_its_bound",
     },
     Difference {

@@ -1,10 +1,11 @@
-//! The watch: a look, about once a second, at whether the store's files are still there. While some are missing, writes
+//! The watch: a look at whether the store's files are still there. While some are missing, writes
 //! are refused; rows that are only in memory go to the base as far as that is there, and the log then goes on by
 //! itself.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+/// The time between looks: writes may be acknowledged without their files for so long.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The state that the watching thread shares.
