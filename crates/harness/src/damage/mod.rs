@@ -193,9 +193,11 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Removes files of a running server.
+    /// Damages files of a running server, at any moment.
     fn damage_running(&mut self) -> Result<()> {
-        let kind = *self.random.pick(plant::RUNNING);
+        let has_to_notice = self.random.percent(50);
+        let kind = *self.random.pick(if has_to_notice { plant::NOTICED } else { KINDS });
+        let delay = Duration::from_millis(self.random.below(1500));
         let mut place = Workplace::new("damage-running", None)?;
         copy(&self.place.data(), &place.data())?;
         let mut load = self.load.clone();
@@ -205,17 +207,17 @@ impl<'a> Run<'a> {
             let mut what = None;
             let mut random = self.random.clone();
             let data = place.data();
-            load.write(server.port(), 1, Duration::from_millis(300) + NOTICE_MAX, || {
-                sleep(Duration::from_millis(300));
+            load.write(server.port(), 1, delay + NOTICE_MAX, || {
+                sleep(delay);
                 what = Some(plant::remove(kind, &data, &mut random));
             })?;
             let Some(what) = what.expect("it was done meanwhile")? else { return Ok(()) };
             self.totals.running += 1;
-            let noticed = load.was_refused();
+            let noticed = load.was_refused() || !has_to_notice;
             self.totals.noticed += u64::from(noticed);
             let clean = if stops {
                 server.terminate()?;
-                server.wait_ended()?.success()
+                server.wait_ended()?.success() && has_to_notice
             } else {
                 server.kill()?;
                 false

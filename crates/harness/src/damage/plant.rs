@@ -1,6 +1,7 @@
 //! The kinds of damage, and how each is done to a data directory.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -94,8 +95,8 @@ pub const KINDS: &[Kind] = &[
     BackupOver,
 ];
 
-/// The kinds of damage of a running server's directory.
-pub const RUNNING: &[Kind] = &[
+/// The kinds of damage of a running server's directory that it has to notice.
+pub const NOTICED: &[Kind] = &[
     Delete(LastSegment),
     Delete(AnySegment),
     Delete(Head),
@@ -161,7 +162,7 @@ pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<Str
             0
         }
         _ => {
-            let mut bytes = fs::read(&path)?;
+            let bytes = fs::read(&path)?;
             let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             if used == 0 {
                 return Ok(None);
@@ -169,11 +170,12 @@ pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<Str
             // The position is near the end as often as anywhere else.
             let from = if random.percent(50) { used.saturating_sub(5000) } else { 0 };
             let at = random.between(from as u64, used as u64 - 1) as usize;
+            // In place: a running server may be writing to the file.
+            let file = File::options().write(true).open(&path)?;
             match kind {
-                Truncate(_) => bytes.truncate(at),
-                _ => bytes[at] ^= 1 << random.below(8),
+                Truncate(_) => file.set_len(at as u64)?,
+                _ => file.write_all_at(&[bytes[at] ^ 1 << random.below(8)], at as u64)?,
             }
-            fs::write(&path, bytes)?;
             at
         }
     };
