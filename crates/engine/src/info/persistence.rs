@@ -1,5 +1,5 @@
-//! The section `persistence`, under Redis's names and in its order: `rdb_` tells of backups, `aof_` of the log, which is
-//! always there and never rewritten.
+//! The section `persistence`, under Redis's names and in its order: `rdb_` tells of backups, `aof_` of the log, which
+//! is always there and never rewritten.
 
 use super::field::{Field, constant, counter, gauge, real, text};
 use crate::run::backups::Made;
