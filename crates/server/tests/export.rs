@@ -480,11 +480,11 @@ fn a_server_is_exported_while_writers_write() {
         for writer in 0..2 {
             let (mut client, stop) = (server.client(), &stop);
             scope.spawn(move || {
-                let mut n = 0;
+                let mut n = 0_usize;
                 while !stop.load(Ordering::Relaxed) {
                     n += 1;
                     client.ask(&format!("SET goes{writer}:{n} x"));
-                    client.ask(&format!("DEL goes{writer}:{}", n - 5));
+                    client.ask(&format!("DEL goes{writer}:{}", n.wrapping_sub(5)));
                     client.ask(&format!("SET stays:{} new{n} PX 100000000", n % KEYS));
                 }
             });
