@@ -213,8 +213,9 @@ impl<'a> Run<'a> {
             })?;
             let Some(what) = what.expect("it was done meanwhile")? else { return Ok(()) };
             self.totals.running += 1;
-            let noticed = load.was_refused() || !has_to_notice;
-            self.totals.noticed += u64::from(noticed);
+            let was_refused = load.was_refused();
+            self.totals.noticed += u64::from(was_refused);
+            let noticed = was_refused || !has_to_notice;
             let clean = if stops {
                 server.terminate()?;
                 server.wait_ended()?.success() && has_to_notice
