@@ -229,6 +229,25 @@ fn what_is_refused_leaves_nothing_behind() {
     });
 }
 
+/// A payload whose deadline has passed is checked, and no row of it stays.
+#[test]
+fn a_payload_from_the_past_leaves_no_row() {
+    both_ways(|store, settle| {
+        let mut client = Client::new(store);
+        for fill in ["RPUSH k a", "SADD k a", "ZADD k 1 a", "HSET k f v", "XADD k 2-1 f v", "SET k v"] {
+            line(&mut client, "FLUSHALL");
+            line(&mut client, fill);
+            let payload = dump(&mut client, "k");
+            settle();
+            for name in ["k", "other"] {
+                let words: [&[u8]; 6] = [b"RESTORE", name.as_bytes(), b"1", &payload, b"ABSTTL", b"REPLACE"];
+                assert_eq!(word(ask(&mut client, &words)), "OK", "{fill}");
+                assert_eq!(line(&mut client, "EXISTS k other"), "0", "{fill}");
+            }
+        }
+    });
+}
+
 #[test]
 fn deadlines_and_pasts_come_along() {
     let store = memory_store();

@@ -328,6 +328,7 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
     }
     let payload =
         Payload::check(args.get(3)).map_err(|_| Error::text("ERR DUMP payload version or checksum are wrong"))?;
+    let here = txn.savepoint();
     let received = receive(txn, &key, &payload)?;
     if let Some(before) = &before {
         key::remove(txn, &key, &before.header)?;
@@ -340,6 +341,13 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     let has_passed = deadline.is_some_and(|deadline| deadline <= now_ms);
     let is_there = !has_passed && received.finish(txn, &key, deadline.map(|deadline| deadline as u64))?;
+    if !is_there {
+        // No row of the payload stays, which no key would name.
+        txn.rollback(here);
+        if let Some(before) = &before {
+            key::remove(txn, &key, &before.header)?;
+        }
+    }
     if is_there {
         if let Some(access) = options.access(txn) {
             txn.set_access(&key, access);

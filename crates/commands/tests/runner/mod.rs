@@ -110,6 +110,7 @@ impl<'s> Client<'s> {
                 mode = Mode::Memory;
                 continue;
             }
+            assert!(result.is_err() || txn.names_all_keys(), "a record names each key whose elements it writes");
             // A commit too may have to wait.
             if result.is_ok()
                 && let Err(stop) = txn.commit()
