@@ -341,19 +341,17 @@ fn restore(txn: &mut Txn, args: Args) -> Result<Reply> {
     };
     let has_passed = deadline.is_some_and(|deadline| deadline <= now_ms);
     let is_there = !has_passed && received.finish(txn, &key, deadline.map(|deadline| deadline as u64))?;
-    if !is_there {
-        // No row of the payload stays, which no key would name.
-        txn.rollback(here);
-        if let Some(before) = &before {
-            key::remove(txn, &key, &before.header)?;
-        }
-    }
     if is_there {
         if let Some(access) = options.access(txn) {
             txn.set_access(&key, access);
         }
         txn.on_event(event::GENERIC, "restore", &key);
-    } else if before.is_some() {
+        return Ok(Reply::ok());
+    }
+    // No row of the payload stays, which no key would name.
+    txn.rollback(here);
+    if let Some(before) = &before {
+        key::remove(txn, &key, &before.header)?;
         txn.on_event(event::GENERIC, "del", &key);
     }
     Ok(Reply::ok())
