@@ -170,8 +170,8 @@ impl Parser {
         self.args_left > 0
     }
 
-    /// Forgets the parsed part of an incomplete request, for a caller that parses ahead of what it consumes: the next
-    /// call begins at the first request that was not consumed.
+    /// Forgets the parsed part of an incomplete request, for a caller that parses ahead of what it consumes or has
+    /// dropped the bytes: the next call begins at the first request that was not consumed.
     pub fn restart(&mut self) {
         *self = Parser { limits: self.limits, ..Parser::default() };
     }
@@ -231,6 +231,7 @@ impl Parser {
         if start > room {
             return Err(ProtocolError::RequestTooLarge);
         }
+        debug_assert!(start <= buf.len(), "bytes that were parsed are there again");
         if let Some(len) = self.bulk_len {
             let end = start + len as usize;
             if end + 2 > room {

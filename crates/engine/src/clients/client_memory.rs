@@ -48,6 +48,9 @@ const LEAVING: u8 = u8::MAX - 1;
 /// The most bytes on their way to one event loop, however large the bound.
 pub(crate) const CONGESTED_BYTES_MAX: usize = 32 << 20;
 
+/// The bucket of one that has gone. What its connection still does counts for nobody.
+const GONE: u8 = u8::MAX - 2;
+
 /// Less than this is not asked for beforehand: it is counted when the turn ends.
 pub(crate) const RESERVED_BYTES_MIN: usize = 64 << 10;
 
@@ -230,6 +233,9 @@ impl ClientMemory {
         if before == (own, shared) && bucket == footprint.bucket.load(Ordering::Relaxed) {
             return std::cmp::Ordering::Equal;
         }
+        if footprint.bucket.load(Ordering::Relaxed) == GONE {
+            return std::cmp::Ordering::Equal;
+        }
         footprint.own.store(own, Ordering::Relaxed);
         footprint.shared.store(shared, Ordering::Relaxed);
         let change = (own + shared).cmp(&(before.0 + before.1));
@@ -287,11 +293,13 @@ impl ClientMemory {
         }
     }
 
-    /// A client has gone.
+    /// A client has gone: it counts no more, whatever its connection, which may outlive it, has still to send. Called by
+    /// its event loop.
     pub fn forget(&self, client: &Arc<Client>) {
         self.set(client, Figures::default(), false);
         // The client may have been told to go since it was looked at.
         self.move_to(client, NO_BUCKET);
+        client.footprint.bucket.store(GONE, Ordering::Relaxed);
     }
 
     /// Takes the clients with most bytes until the others, of whom all together have `all()`, are within `bound`: they
@@ -318,7 +326,7 @@ impl ClientMemory {
             let Some(client) = of_size.remove(&id) else { return };
             let bytes = client.footprint.bytes();
             let before = client.footprint.bucket.swap(LEAVING, Ordering::Relaxed);
-            assert!(before < LEAVING, "a client is told to go once");
+            assert!((before as usize) < BUCKETS, "a client is told to go once");
             client.footprint.leaving.store(bytes, Ordering::Relaxed);
             self.leaving.fetch_add(bytes, Ordering::Relaxed);
             *excess = excess.saturating_sub(bytes);
@@ -418,6 +426,23 @@ mod tests {
         memory.forget(&b);
         memory.subtract_shared(70_000);
         assert_eq!(memory.bytes(), 0);
+    }
+
+    /// A connection may have something to send yet when its client has gone, whether it was told to go or not.
+    #[test]
+    fn clients_that_have_gone_count_no_more() {
+        let memory = memory(1 << 20);
+        for (id, is_told) in [(1, false), (2, true)] {
+            let client = client(id);
+            memory.set(&client, own(3 << 20, 0), true);
+            if is_told {
+                assert_eq!(memory.take_worst(1 << 20, 0, 0, || memory.bytes()).len(), 1);
+            }
+            memory.forget(&client);
+            memory.set(&client, own(2 << 20, 0), true);
+            assert_eq!((memory.bytes(), memory.is_closing()), (0, false));
+            assert!(memory.take_worst(0, 0, 0, || 1 << 20).is_empty());
+        }
     }
 
     #[test]

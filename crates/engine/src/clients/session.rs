@@ -470,6 +470,11 @@ impl Session {
         self.multi.is_some()
     }
 
+    /// Forgets the request that was read in part: its bytes are dropped.
+    pub fn restart_request(&mut self) {
+        self.parser.restart();
+    }
+
     /// Returns the bytes that the rest of the request under way has at least, as its client claims.
     pub fn needed_bytes(&self) -> usize {
         self.parser.needed()

@@ -31,6 +31,10 @@ const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
 /// Room that is made for an announced argument at a time; more is made as the bytes arrive.
 const REST_STEP_BYTES: usize = 1 << 20;
 
+/// The same while clients have little room left together, and the most bytes of one read while some are being closed
+/// for room: thousands of requests that are never whole are held in small pieces.
+const SHORT_STEP_BYTES: usize = 16 << 10;
+
 /// The memory above which a client is read from slowly while clients have little room left together.
 const WAITS_FOR_ROOM_BYTES: u64 = 64 << 10;
 
@@ -176,7 +180,7 @@ impl Connection {
         })
         .await;
         loop {
-            if self.client.bytes() > WAITS_FOR_ROOM_BYTES {
+            if self.client.bytes() > WAITS_FOR_ROOM_BYTES || !rest.is_empty() && event_loop.engine.waits_for_room() {
                 self.wait_for_room(event_loop).await?;
             }
             let mut next = poll_fn(|cx| self.poll_read(cx, event_loop, reader, rest)).await?;
@@ -263,7 +267,8 @@ impl Connection {
             return Poll::Ready(Err(Lost));
         }
         let mut scratch = event_loop.scratch.borrow_mut();
-        let mut buffer = ReadBuf::new(&mut scratch);
+        let bytes_max = if event_loop.engine.waits_for_room() { SHORT_STEP_BYTES } else { scratch.len() };
+        let mut buffer = ReadBuf::new(&mut scratch[..bytes_max]);
         match reader.poll_read(cx, &mut buffer) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(_)) => return Poll::Ready(Err(Lost)),
@@ -279,7 +284,8 @@ impl Connection {
         let next = if rest.is_empty() {
             let (consumed, next) = self.turn(event_loop, input);
             if consumed < filled {
-                let needed = self.state.borrow().session.needed_bytes().min(REST_STEP_BYTES);
+                let step = if event_loop.engine.clients_are_tight() { SHORT_STEP_BYTES } else { REST_STEP_BYTES };
+                let needed = self.state.borrow().session.needed_bytes().min(step);
                 rest.reserve(filled - consumed + needed);
                 rest.extend_from_slice(&input[consumed..]);
             }
@@ -290,7 +296,7 @@ impl Connection {
         };
         self.show_input(event_loop, rest);
         // A client that sends without end gives the others their turn.
-        let more_waits = filled == scratch.len();
+        let more_waits = filled == bytes_max;
         Poll::Ready(Ok(if more_waits && next == Next::Read { Next::Yield } else { next }))
     }
 
@@ -348,6 +354,7 @@ impl Connection {
     fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Vec<u8>) -> Next {
         if self.lost.get() {
             rest.clear();
+            self.state.borrow_mut().session.restart_request();
         }
         let (consumed, next) = self.turn(event_loop, rest);
         if consumed == rest.len() {
