@@ -3,7 +3,8 @@
 
 mod process;
 
-use process::{Client, Server, TempDir, request, wait_until};
+use haypile_rdb::testing::sealed;
+use process::{Client, Server, TempDir, compressed, request, wait_until};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -76,6 +77,25 @@ fn what_clients_take_is_counted_and_shown() {
     unread.send(&b"GET value\r\n".repeat(1000));
     wait_until("replies are waiting", || field(&mut asker, &id, "obl") > Some(100_000));
     assert!(field(&mut asker, &id, "tot-mem") > field(&mut asker, &id, "obl"));
+    // Rows of long replies that are not read: two fields of a hash, and two elements in a view of the memtable.
+    let mut state = 7u64;
+    let mut random = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state.to_le_bytes()
+    };
+    let long: Vec<u8> = (0..1_000_000).flat_map(|_| random()).collect();
+    for part in [b"1", b"2"] {
+        asker.ask_words(&[b"HSET", b"hash", part, &long]);
+        asker.ask_words(&[b"RPUSH", b"list", &long]);
+    }
+    let mut long_replies = Vec::new();
+    for command in ["DUMP hash", "LRANGE list 0 -1"] {
+        let mut reader = server.deaf_client();
+        let id = id_of(&mut reader);
+        reader.send(format!("{command}\r\n").as_bytes());
+        wait_until(command, || field(&mut asker, &id, "tot-mem") > Some(8_000_000));
+        long_replies.push(reader);
+    }
     // Messages that are not read.
     let mut subscriber = server.deaf_client();
     let id = id_of(&mut subscriber);
@@ -91,7 +111,7 @@ fn what_clients_take_is_counted_and_shown() {
     }
     wait_until("subscriptions count", || field(&mut asker, &id, "tot-mem") > Some(280_000));
     assert!(sum(&mut asker) > before + 6_000_000);
-    drop((half, queues, watches, blocked, unread, subscriber, many));
+    drop((half, queues, watches, blocked, unread, long_replies, subscriber, many));
     wait_until("all of it is given back", || sum(&mut asker) <= before + 10_000);
     server.stop();
 }
@@ -349,6 +369,12 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
         (0..1000).for_each(|_| _ = asker.reply());
     }
     let value = vec![b'x'; 1_000_000];
+    for _ in 0..20 {
+        let words: Vec<&[u8]> = [&b"RPUSH"[..], b"list"].into_iter().chain(value.chunks(1000)).collect();
+        assert!(asker.ask_words(&words).starts_with(':'));
+    }
+    // 80 KB that make 20 MB.
+    let payload = sealed(&[&[0][..], &compressed(&value.repeat(20))].concat());
     let over = AtomicBool::new(false);
     let attack = |kind: usize| {
         let mut kept: Vec<Tcp> = Vec::new();
@@ -356,7 +382,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
             // A client that is closed is one of those that were to be.
             let mut client = server.deaf_client();
             let mut say = |bytes: &[u8]| std::io::Write::write_all(&mut client.socket, bytes).is_ok();
-            match kind % 10 {
+            match kind % 14 {
                 0 => _ = say(b"SUBSCRIBE news\r\n"),
                 1 => _ = (0..5).all(|_| say(&request(&[b"PUBLISH", b"news", &value]))),
                 2 => _ = say(b"MONITOR\r\n"),
@@ -370,6 +396,14 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
                 }
                 7 => _ = say(&request(&[b"BLPOP", &value[..500_000], b"0"])),
                 8 => _ = say(&request(&[b"WATCH", &value[..500_000]])),
+                9 => _ = (0..5).all(|_| say(&request(&[b"RESTORE", b"restored", b"0", &payload, b"REPLACE"]))),
+                10 => _ = say(b"DUMP list\r\n"),
+                11 => _ = say(b"LRANGE list 0 -1\r\n"),
+                12 => {
+                    let names: Vec<String> = (0..500).map(|name| format!("*{}:{name}*", kept.len())).collect();
+                    let words = std::iter::once(&b"PSUBSCRIBE"[..]).chain(names.iter().map(|name| name.as_bytes()));
+                    say(&request(&words.collect::<Vec<_>>()));
+                }
                 _ => _ = (0..5).all(|_| say(&request(&[b"SET", b"long", &value])) && say(b"GET long\r\n")),
             }
             kept.push(client);

@@ -3,9 +3,8 @@
 
 mod process;
 
-use haypile_rdb::lzf::Compressor;
 use haypile_rdb::testing::sealed;
-use process::{Client, Server, TempDir, request};
+use process::{Client, Server, TempDir, compressed, request};
 use std::time::{Duration, Instant};
 
 /// `maxmemory` of the servers of these tests.
@@ -16,14 +15,6 @@ const BUDGET_BYTES: u64 = 128 << 20;
 const ALLOWANCE_BYTES: u64 = 128 << 20;
 
 const BOUND_BYTES: u64 = BUDGET_BYTES + BUDGET_BYTES / 4 + ALLOWANCE_BYTES;
-
-/// A string in the form of a file, compressed.
-fn compressed(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    assert!(Compressor::default().compress(text, usize::MAX, &mut bytes));
-    let lengths = [bytes.len(), text.len()].map(|length| (length as u32).to_be_bytes());
-    [&[0xc3, 0x80][..], &lengths[0], &[0x80], &lengths[1], &bytes].concat()
-}
 
 /// A listpack of many strings of 100 bytes.
 fn listpack(strings: usize) -> Vec<u8> {

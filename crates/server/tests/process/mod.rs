@@ -2,6 +2,7 @@
 //! speak RESP by hand, so that the tests see what is on the wire.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use haypile_rdb::lzf::Compressor;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -282,4 +283,12 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
         bytes.extend_from_slice(b"\r\n");
     }
     bytes
+}
+
+/// Returns a string as RDB files have it, compressed.
+pub fn compressed(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    assert!(Compressor::default().compress(text, usize::MAX, &mut bytes));
+    let lengths = [bytes.len(), text.len()].map(|length| (length as u32).to_be_bytes());
+    [&[0xc3, 0x80][..], &lengths[0], &[0x80], &lengths[1], &bytes].concat()
 }
