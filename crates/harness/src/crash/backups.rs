@@ -3,7 +3,8 @@
 //! A visible backup must be whole: the state of one moment. For each writer that moment lies between the last write
 //! that was acknowledged before the backup was asked for and the last write that was sent before the backup was seen
 //! complete; across writers a pair of keys shows it, which are written in turn over two connections. A backup is opened
-//! as a copy, so that it can be opened again rounds later, when the server that made it has gone on.
+//! as a copy, so that it can be opened again rounds later, when the server that made it has gone on. Now and then one is
+//! copied over a directory that is not empty: that start is refused, or has what the backup had.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +21,7 @@ use super::observe::{check_sizes, observe};
 use super::writer::{Progress, Writer};
 use super::{USED, by_writer};
 use crate::client::{Client, info_field};
+use crate::damage::{self, ADVICE, Started, copy};
 use crate::random::Random;
 use crate::server::{REPLY_TIMEOUT, Server, Template, Workplace};
 
@@ -61,6 +63,10 @@ pub struct Backups {
     pub opened: u64,
     pub opened_again: u64,
     pub cut_off: u64,
+    /// Backups that were copied over the directory of the server that was killed.
+    pub copied_over: u64,
+    /// Starts of such directories that were refused.
+    pub refused: u64,
 }
 
 impl Watch {
@@ -201,17 +207,68 @@ impl Backups {
             && let Some((name, states)) = self.remembered.first()
         {
             open(&place.data().join("backups").join(name), server, writers, |seen, _| {
-                for ((state, part), writer) in states.iter().zip(seen).zip(writers) {
-                    let found = find_survivor(state, &[], part);
-                    found.map_err(|text| anyhow::anyhow!("writer {} {text}", writer.prefix))?;
-                }
-                Ok(())
+                expect_states(states, seen, writers)
             })
             .with_context(|| format!("in backup {name}, opened again"))?;
             self.opened_again += 1;
         }
         Ok(())
     }
+
+    /// Copies a backup over the directory of a server that has ended, now and then.
+    pub fn check_over(
+        &mut self,
+        writers: &[Writer],
+        (server, place): (&Template, &Workplace),
+        random: &mut Random,
+    ) -> Result<()> {
+        if random.percent(30)
+            && let Some((name, states)) = self.remembered.last()
+        {
+            self.copied_over += 1;
+            let refused = open_over(&place.data(), name, states, server, writers);
+            self.refused +=
+                u64::from(refused.with_context(|| format!("with backup {name} copied over the directory"))?);
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless writers find these states.
+fn expect_states(states: &[State], seen: &[Seen], writers: &[Writer]) -> Result<()> {
+    for ((state, part), writer) in states.iter().zip(seen).zip(writers) {
+        let found = find_survivor(state, &[], part);
+        found.map_err(|text| anyhow::anyhow!("writer {} {text}", writer.prefix))?;
+    }
+    Ok(())
+}
+
+/// Starts a server on a copy of the directory with a backup copied over what is there, as if it were empty. Either the
+/// start is refused, with the directory's path and advice, or the server has what the backup had; returns whether it
+/// was refused.
+fn open_over(data: &Path, name: &str, states: &[State], server: &Template, writers: &[Writer]) -> Result<bool> {
+    let mut place = Workplace::new("crash-over", None)?;
+    let looked = (|| {
+        copy(data, &place.data())?;
+        copy(&data.join("backups").join(name), &place.data())?;
+        let server = match damage::start(server, &place)? {
+            Started::Running(server) => server,
+            Started::Refused(said) => {
+                let dir = place.data().display().to_string();
+                ensure!(said.contains(&dir), "the refusal does not name {dir}:\n{said}");
+                ensure!(ADVICE.iter().any(|advice| said.contains(advice)), "the refusal has no advice:\n{said}");
+                return Ok(true);
+            }
+        };
+        let seen = observe(&mut server.client()?, &USED)?;
+        expect_states(states, &by_writer(seen, writers)?, writers)?;
+        server.stop()?;
+        Ok(false)
+    })();
+    if looked.is_err() {
+        println!("crash: the directory with the backup over it is left in {}", place.keep().display());
+    }
+    looked
 }
 
 fn check_ruler(rulers: [u64; 2], acknowledged: u64, sent: u64) -> Result<()> {
@@ -280,17 +337,4 @@ fn open<T>(
         println!("crash: its server's last lines:\n{}", place.log_tail());
     }
     looked
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &target)?,
-            false => drop(fs::copy(entry.path(), target)?),
-        }
-    }
-    Ok(())
 }

@@ -140,9 +140,12 @@ pub fn run(options: &Options) -> Result<bool> {
     );
     let Counters { raised, refused, .. } = run.counters;
     println!("crash: {raised} increments of counters, {refused} blocks refused as a whole");
-    let Backups { attempts, opened, opened_again, cut_off, .. } = run.backups;
+    let Backups { attempts, opened, opened_again, cut_off, copied_over, refused, .. } = run.backups;
     println!(
         "crash: {attempts} backups begun, {opened} opened ({opened_again} once more in a later round, {cut_off} complete when the server died)"
+    );
+    println!(
+        "crash: {copied_over} backups copied over a directory that was not empty, {refused} starts of these refused"
     );
     match result {
         Ok(()) => {
@@ -316,6 +319,9 @@ impl<'a> Run<'a> {
         if let Some(watch) = &watch {
             let of_server = (&self.options.server, &self.place);
             self.backups.check(watch, &attempts, &self.writers, of_server, &mut self.random)?;
+            if ending != Ending::KillInFlushall {
+                self.backups.check_over(&self.writers, of_server, &mut self.random)?;
+            }
         }
         match ending {
             Ending::Stop => self.totals.clean_stops += 1,

@@ -33,7 +33,7 @@ pub struct Options {
 const TOLD: &str = "the end of the log is cut off";
 
 /// The advice in refusals of a start: each refusal has one of these, beside the path.
-const ADVICE: [&str; 3] = ["restore a backup", "Choose an empty one", "takes an existing directory"];
+pub const ADVICE: [&str; 3] = ["restore a backup", "Choose an empty one", "takes an existing directory"];
 
 /// The longest time until a server notices that files which it needs are gone.
 const NOTICE_MAX: Duration = Duration::from_secs(4);
@@ -257,13 +257,15 @@ fn kept(place: &mut Workplace, what: &str) -> String {
     format!("{what}; left in {}; the server's last lines:\n{tail}\n", place.keep().display())
 }
 
-enum Started {
+/// The way in which a start ended.
+pub enum Started {
     Running(Server),
     /// The start was refused, with this output.
     Refused(String),
 }
 
-fn start(template: &Template, place: &Workplace) -> Result<Started> {
+/// Starts a server that may refuse its directory; fails if it ends in any other way.
+pub fn start(template: &Template, place: &Workplace) -> Result<Started> {
     if !place.data().exists() {
         return Ok(Started::Refused(ADVICE[2].into()));
     }
@@ -298,7 +300,7 @@ fn end(mut server: Server, ending: Ending) -> Result<()> {
 }
 
 /// Copies a directory with its holes; the target may have some of the files under other names.
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
     let status =
         std::process::Command::new("cp").args(["-a", "--remove-destination"]).arg(from.join(".")).arg(to).status()?;
     ensure!(status.success(), "cp -a {} {}: {status}", from.display(), to.display());
