@@ -28,6 +28,9 @@ pub struct EndFile {
     /// Outside of the log's own directory.
     pub path: PathBuf,
     pub directory: DirectoryId,
+    /// Whether the directory is known to have the file: then a log without it is refused, as nothing says how far it
+    /// has to reach.
+    pub is_expected: bool,
     /// Whether the log notes its own end there; else the file is only read.
     pub is_written: bool,
 }

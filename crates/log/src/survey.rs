@@ -72,6 +72,16 @@ struct Known {
     why: String,
 }
 
+/// The damage of a directory whose end file is gone: the end of the log may be, too, or all of it.
+fn unnoted(path: &Path) -> Damage {
+    Damage {
+        file: path.to_owned(),
+        offset: 0,
+        index: Index(1),
+        reason: "the note of how far the log reaches is missing, so that more may be".into(),
+    }
+}
+
 impl Survey {
     pub(crate) fn of(options: &Options, applied: Applied) -> Result<Survey, OpenError> {
         let mut survey = Survey {
@@ -127,7 +137,9 @@ impl Survey {
 
     fn read_end(&self, options: &Options) -> Result<Option<End>, OpenError> {
         let Some(at) = &options.end else { return Ok(None) };
-        let Some(Noted { end, .. }) = read_end(&*options.files, &at.path)? else { return Ok(None) };
+        let Some(Noted { end, .. }) = read_end(&*options.files, &at.path)? else {
+            return if at.is_expected { Err(OpenError::Damage(unnoted(&at.path))) } else { Ok(None) };
+        };
         if end.directory != at.directory {
             let (found, expected) = (end.directory, at.directory);
             return Err(OpenError::Mixed { path: at.path.clone(), found, expected });

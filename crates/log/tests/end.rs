@@ -205,7 +205,8 @@ fn an_end_file_of_another_directory_is_refused() {
     let mut rig = Rig::new(9);
     rig.open().log.close().unwrap();
     let other = rig.try_open(Index(0), |options| {
-        options.end = Some(EndFile { path: END.into(), directory: DirectoryId([6; 16]), is_written: true });
+        options.end =
+            Some(EndFile { path: END.into(), directory: DirectoryId([6; 16]), is_expected: false, is_written: true });
     });
     let error = other.err().expect("it is refused").to_string();
     assert!(error.contains("files of two directories are mixed: /haypile.end"), "{error}");

@@ -118,7 +118,7 @@ fn the_end_file_has_the_bytes_of_the_page() {
     let calls = AtomicU64::new(0);
     options.random = Arc::new(move || 0x0101_0101_0101_0101 * (calls.fetch_add(1, Ordering::Relaxed) + 1));
     let directory = DirectoryId::parse("0f1e2d3c4b5a69788796a5b4c3d2e1f0").unwrap();
-    options.end = Some(EndFile { path: END.into(), directory, is_written: true });
+    options.end = Some(EndFile { path: END.into(), directory, is_expected: false, is_written: true });
     let life = Life::open(options, faults, Index(0)).unwrap();
     let expected = example_of(DIRECTORY_PAGE, "slot");
     let file = rig.disk.read(std::path::Path::new(END)).unwrap();

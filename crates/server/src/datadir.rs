@@ -44,13 +44,29 @@ pub fn backups_dir(dir: &Path) -> PathBuf {
 pub fn tell(log: &mut haypile_log::Options, dir: &Path, is_written: bool) -> Result<(), String> {
     let Some(format) = read_format(dir)? else { return Ok(()) };
     log.complete_through = Index(format.complete_through);
-    log.end = Some(EndFile { path: dir.join(END_FILE), directory: format.id, is_written });
+    let (directory, is_expected) = (format.id, format.has_end);
+    log.end = Some(EndFile { path: dir.join(END_FILE), directory, is_expected, is_written });
     Ok(())
+}
+
+/// Notes that the directory has an end file, if it has: from then on it is missed if it goes. This comes before the
+/// first write is acknowledged.
+///
+/// # Errors
+/// A text for people.
+pub fn expect_end(dir: &Path) -> Result<(), String> {
+    match read_format(dir)? {
+        Some(format) if !format.has_end && dir.join(END_FILE).exists() => {
+            write_format(dir, &Format { has_end: true, ..format })
+                .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes a directory one of ours which holds everything through this record.
 pub fn mark_backup(dir: &Path, engine: Engine, complete_through: u64) -> std::io::Result<()> {
-    write_format(dir, engine, DirectoryId::random(), complete_through)
+    write_format(dir, &Format { complete_through, ..Format::fresh(engine) })
 }
 
 /// Tells whether a server has ever been started on this directory.
@@ -77,7 +93,7 @@ impl DataDir {
             Some(found) => found.check(dir, config.engine)?,
             None => {
                 refuse_foreign(config)?;
-                write_format(dir, config.engine, DirectoryId::random(), 0)
+                write_format(dir, &Format::fresh(config.engine))
                     .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))?;
             }
         }
@@ -191,7 +207,12 @@ struct Format {
     id: DirectoryId,
     /// The last record of a backup; else 0.
     complete_through: u64,
+    /// Whether the directory has an end file.
+    has_end: bool,
 }
+
+/// The line of a directory that has an end file.
+const HAS_END: &str = "log noted in haypile.end";
 
 fn engine_name(engine: Engine) -> &'static str {
     match engine {
@@ -201,8 +222,14 @@ fn engine_name(engine: Engine) -> &'static str {
 }
 
 impl Format {
+    /// Returns the format of a directory that is made now.
+    fn fresh(engine: Engine) -> Format {
+        let engine = engine_name(engine).to_owned();
+        Format { version: FORMAT, engine, id: DirectoryId::random(), complete_through: 0, has_end: false }
+    }
+
     /// Parses `haypile data directory`, then `format N`, then `engine NAME`, then `id HEX`; in a backup then `complete
-    /// through INDEX`. Later versions may add lines.
+    /// through INDEX`, and where there is an end file, `HAS_END`. Later versions may add lines.
     fn parse(text: &str) -> Option<Format> {
         let mut lines = text.lines();
         if lines.next()? != "haypile data directory" {
@@ -216,11 +243,14 @@ impl Format {
             // The directory is refused for its version.
             _ => DirectoryId::default(),
         };
-        let complete_through = match lines.find_map(|line| line.strip_prefix("complete through ")) {
-            Some(index) => index.parse().ok()?,
-            None => 0,
-        };
-        Some(Format { version, engine, id, complete_through })
+        let (mut complete_through, mut has_end) = (0, false);
+        for line in lines {
+            if let Some(index) = line.strip_prefix("complete through ") {
+                complete_through = index.parse().ok()?;
+            }
+            has_end |= line == HAS_END;
+        }
+        Some(Format { version, engine, id, complete_through, has_end })
     }
 
     /// Refuses a directory of another format than this program's.
@@ -265,12 +295,16 @@ fn read_format(dir: &Path) -> Result<Option<Format>, String> {
     }
 }
 
-fn write_format(dir: &Path, engine: Engine, id: DirectoryId, complete_through: u64) -> std::io::Result<()> {
+fn write_format(dir: &Path, format: &Format) -> std::io::Result<()> {
+    let Format { version, engine, id, complete_through, has_end } = format;
     let (path, fresh) = (dir.join(FORMAT_FILE), dir.join("HAYPILE.new"));
     let mut file = File::create(&fresh)?;
-    write!(file, "haypile data directory\nformat {FORMAT}\nengine {}\nid {id}\n", engine_name(engine))?;
-    if complete_through > 0 {
+    write!(file, "haypile data directory\nformat {version}\nengine {engine}\nid {id}\n")?;
+    if *complete_through > 0 {
         writeln!(file, "complete through {complete_through}")?;
+    }
+    if *has_end {
+        writeln!(file, "{HAS_END}")?;
     }
     file.sync_all()?;
     std::fs::rename(&fresh, &path)?;
@@ -314,19 +348,27 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("haypile-datadir-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
         let id = DirectoryId::parse("0f1e2d3c4b5a69788796a5b4c3d2e1f0").expect("32 digits");
-        write_format(&dir, Engine::RocksDb, id, 0).expect("it is writable");
+        write_format(&dir, &Format { id, ..Format::fresh(Engine::RocksDb) }).expect("it is writable");
+        expect_end(&dir).expect("it is writable");
+        let format = read_format(&dir).expect("readable").expect("just written");
+        assert!(!format.has_end, "there is none");
+        std::fs::write(dir.join(END_FILE), "").expect("it is writable");
+        expect_end(&dir).expect("it is writable");
         let page = include_str!("../../../docs/format/directory.md");
         let example = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
         assert_eq!(std::fs::read_to_string(dir.join(FORMAT_FILE)).ok().as_deref(), example, "as docs/format shows it");
         let format = read_format(&dir).expect("readable").expect("just written");
-        assert_eq!(format, Format { version: FORMAT, engine: "rocksdb".into(), id, complete_through: 0 });
+        let expected = Format { version: FORMAT, engine: "rocksdb".into(), id, complete_through: 0, has_end: true };
+        assert_eq!(format, expected);
         assert!(format.check(&dir, Engine::RocksDb).is_ok());
         assert!(format.check(&dir, Engine::Memory).expect_err("another engine").contains("engine rocksdb"));
         mark_backup(&dir, Engine::RocksDb, 42).expect("it is writable");
         let mut log = haypile_log::Options::new(log_dir(&dir));
         tell(&mut log, &dir, true).expect("readable");
         assert_eq!(log.complete_through, Index(42), "a backup says how far it goes");
-        assert_ne!(log.end.map(|end| end.directory), Some(id), "and is a directory of its own");
+        let end = log.end.expect("it was told");
+        assert_ne!(end.directory, id, "it is a directory of its own");
+        assert!(!end.is_expected, "and has no note of its log's end");
         let newer = Format { version: FORMAT + 1, ..format };
         let why = newer.check(&dir, Engine::RocksDb).expect_err("newer");
         assert!(why.contains("is of format 3, which is newer than this program's format 2"), "{why}");

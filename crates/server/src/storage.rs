@@ -102,6 +102,9 @@ pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) ->
     }
     let store = Store::open(options, base, progress)
         .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?;
+    if config.engine == EngineKind::RocksDb {
+        datadir::expect_end(&config.dir)?;
+    }
     apply_encoding_limits(&store, config);
     Ok(store)
 }

@@ -86,6 +86,33 @@ fn a_lost_or_emptied_log_is_refused() {
     }
 }
 
+/// Without the note nothing else may tell that more is gone: not an empty base, nor the rest of the log.
+#[test]
+fn a_lost_note_of_the_log_is_refused_whatever_else_is_lost() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 1500);
+    server.kill();
+    let note = dir.path().join("haypile.end");
+    fs::remove_file(&note).expect("it is there");
+    let says = ["the log is damaged", "haypile.end", "the note of how far the log reaches is missing"];
+    is_refused(dir.path(), &says);
+    let whole = TempDir::new();
+    copy(dir.path(), whole.path());
+    fs::remove_file(segments(dir.path()).pop().expect("a segment")).expect("it is there");
+    is_refused(dir.path(), &says);
+    fs::remove_dir_all(dir.path().join("log")).expect("it is there");
+    is_refused(dir.path(), &says);
+    // As docs/operations.md advises where the log is known to be whole.
+    let about = whole.path().join("HAYPILE");
+    let lines = fs::read_to_string(&about).expect("readable");
+    fs::write(&about, lines.replace("log noted in haypile.end\n", "")).expect("it is writable");
+    let server = Server::start(whole.path(), &OPTIONS);
+    assert_eq!(server.client().ask("DBSIZE"), ":1500\r\n");
+    server.stop();
+    assert_eq!(fs::read_to_string(&about).expect("readable"), lines, "there is a note again");
+}
+
 #[test]
 fn a_clean_stop_knows_every_byte() {
     let dir = TempDir::new();

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 const END: &str = "/haypile.end";
 
 fn noting(options: &mut StoreOptions) {
-    options.log.end = Some(EndFile { path: END.into(), directory: DirectoryId([3; 16]), is_written: true });
+    options.log.end =
+        Some(EndFile { path: END.into(), directory: DirectoryId([3; 16]), is_expected: false, is_written: true });
     options.log.retention.bytes = 0;
 }
 

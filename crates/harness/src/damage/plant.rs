@@ -39,9 +39,11 @@ pub enum Kind {
     FromOlder(&'static str),
     /// A backup copied over the directory.
     BackupOver,
+    /// The end file is gone as well.
+    WithEndFile(&'static Kind),
 }
 
-use Kind::{BackupOver, Delete, DeleteDir, Empty, EmptyDir, Flip, FromOlder, FromOther, Truncate};
+use Kind::{BackupOver, Delete, DeleteDir, Empty, EmptyDir, Flip, FromOlder, FromOther, Truncate, WithEndFile};
 use Target::{AnySegment, EndFile, FirstSegment, Head, LastSegment, LockFile, Manifest, MiddleSegment, Table};
 
 /// The kinds of damage of a stopped server's directory. Damages at the end of the log come more often.
@@ -93,6 +95,10 @@ pub const KINDS: &[Kind] = &[
     FromOlder("log"),
     FromOlder("base"),
     BackupOver,
+    WithEndFile(&Delete(LastSegment)),
+    WithEndFile(&Truncate(LastSegment)),
+    WithEndFile(&DeleteDir("log")),
+    WithEndFile(&EmptyDir("log")),
 ];
 
 /// The kinds of damage of a running server's directory that it has to notice.
@@ -148,6 +154,10 @@ pub fn remove(kind: Kind, data: &Path, random: &mut Random) -> Result<Option<Str
                 drop(fs::remove_file(path));
             }
             return Ok(Some(format!("{kind:?}")));
+        }
+        WithEndFile(kind) => {
+            let end = remove(Delete(EndFile), data, random)?;
+            return Ok(end.and(remove(*kind, data, random)?).map(|what| format!("{what}, and haypile.end is gone")));
         }
         FromOther(_) | FromOlder(_) | BackupOver => return Ok(None),
     };

@@ -72,7 +72,12 @@ impl Rig {
             files: faults.clone(),
             now_ms: Arc::new(move || clock_ms.load(Ordering::Relaxed)),
             random: Arc::new(move || random.lock().unwrap().number()),
-            end: Some(EndFile { path: END.into(), directory: DirectoryId([5; 16]), is_written: true }),
+            end: Some(EndFile {
+                path: END.into(),
+                directory: DirectoryId([5; 16]),
+                is_expected: false,
+                is_written: true,
+            }),
             ..Options::new(DIR)
         };
         (options, faults)

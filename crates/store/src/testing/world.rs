@@ -172,7 +172,7 @@ fn options(files: Arc<MortalFiles>, setup: &Setup) -> StoreOptions {
     options.memory_only = setup.memory_only;
     if !setup.memory_only {
         let (path, directory) = ("/haypile.end".into(), DirectoryId([5; 16]));
-        options.log.end = Some(EndFile { path, directory, is_written: true });
+        options.log.end = Some(EndFile { path, directory, is_expected: false, is_written: true });
     }
     options
 }
