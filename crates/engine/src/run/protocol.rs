@@ -8,6 +8,7 @@
 use crate::run::engine::Engine;
 use crate::run::serving::{Place, Service};
 use haypile_store::{Key, Stop, Store, Txn};
+use haypile_types::check::defects_of_meta_row;
 use haypile_types::key as types_key;
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ pub(crate) fn conclude(
             let exchanged = exchanged_keys(engine, store, txn)?;
             let is_sure = service.as_ref().map_or(Ok(()), |service| service.confirm());
             debug_assert!(txn.names_all_keys(), "a record names each key whose elements it writes");
+            debug_assert_eq!(defects_left(txn), Vec::<String>::new(), "Invariant: meta rows are as docs/format says");
             is_sure.and_then(|()| txn.commit()).map(|_| {
                 engine.count_expired(txn);
                 if engine.watches.any() {
@@ -92,6 +94,14 @@ pub(crate) fn conclude(
         service.deliver(txn.gate());
     }
     Ok(())
+}
+
+/// Returns the defects of the meta rows that a transaction leaves, as far as these rows tell themselves: a collection
+/// without elements, or with others than it counts; a head that says what cannot be.
+fn defects_left(txn: &Txn<'_>) -> Vec<String> {
+    let mut defects = Vec::new();
+    txn.visit_left(|key, row| defects.extend(defects_of_meta_row(key, row)));
+    defects
 }
 
 /// A database, the name of a key in it, and the deadline up to which those who watched it saw it there.

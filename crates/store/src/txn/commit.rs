@@ -13,7 +13,7 @@ use crate::reclaim::Orphan;
 use crate::reclaim::intent::{intent_row, intent_value};
 use crate::refusal::Refusal;
 use crate::role::Role;
-use crate::row::{Family, ObjectId, Space, parse_meta_row, space_of};
+use crate::row::{Family, Key, ObjectId, Space, parse_meta_row, space_of};
 use crate::stop::{Mode, Stop};
 use crate::store::Store;
 use crate::txn::Txn;
@@ -146,6 +146,16 @@ impl Txn<'_> {
         let named = || self.overlay.keys().chain(self.named.iter().map(|row| &row[..])).filter_map(parse_meta_row);
         let is_element = |row: &&[u8]| matches!(Family::of(row), Some(Family::Data | Family::Score));
         self.overlay.keys().filter(is_element).all(|row| named().any(|key| Some(key.space) == space_of(row)))
+    }
+
+    /// Shows the keys whose meta rows the transaction writes and leaves there, each with the row: for assertions.
+    pub fn visit_left(&self, mut visit: impl FnMut(&Key<'_>, &[u8])) {
+        for (at, row) in self.overlay.keys().enumerate() {
+            let Some(key) = parse_meta_row(row).filter(|_| self.overlay.find_row(row) == Some(at)) else { continue };
+            if let Some(left) = self.overlay.look(at) {
+                visit(&key, &left);
+            }
+        }
     }
 
     /// Gives the record of all writes that were not written ahead its effect, under these latches, and stamps the keys

@@ -21,8 +21,10 @@ mod string;
 mod tree;
 mod zset;
 
+use crate::key::Header;
+use haypile_store::Key;
 use haypile_store::base::BaseError;
-use haypile_store::check::{Facts, Findings, Merged};
+use haypile_store::check::{Facts, Finding, Findings, Merged};
 
 /// The contents of a sound directory, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,17 @@ pub fn check(merged: &Merged<'_>, facts: &Facts, findings: &mut Findings<'_>) ->
     keys::check_counters(&context, &tallies, findings);
     let sum = |count: fn(&keys::Tally) -> u64| tallies.values().map(count).sum();
     Ok(Seen { keys: sum(|tally| tally.keys), objects, deadlines: sum(|tally| tally.deadlines) })
+}
+
+/// Returns the defects of a key's meta row that its own bytes tell, in words.
+pub fn defects_of_meta_row(key: &Key<'_>, row: &[u8]) -> Vec<String> {
+    let Some(header) = Header::parse(row) else { return vec!["it does not parse".into()] };
+    let mut defects = Vec::new();
+    let mut tell = |finding: &Finding| defects.push(format!("{}: {}", finding.place, finding.what));
+    let mut findings = Findings::new(u64::MAX, &mut tell);
+    let payload = &row[header.bytes_len()..];
+    values::check_payload(&header, payload, &mut place::Report { findings: &mut findings, database: 0, key });
+    defects
 }
 
 /// The rows and facts that every pass reads.

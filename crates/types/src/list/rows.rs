@@ -129,6 +129,11 @@ impl ListRows {
         deadline_ms: Option<u64>,
     ) -> Result<()> {
         if let Some(directory) = &mut self.directory {
+            debug_assert_eq!(
+                directory.count(txn)?,
+                self.head.count,
+                "Invariant: segments have as many elements as the list"
+            );
             if directory.is_dense() {
                 directory.clear();
             }

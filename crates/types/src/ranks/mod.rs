@@ -237,7 +237,14 @@ impl Ranks {
         if let Some(entries) = changed.entries {
             self.put_root(txn, entries)?;
         }
+        debug_assert_eq!(self.sum(txn)?, count, "Invariant: the root's sum is the head's count");
         Ok(())
+    }
+
+    /// Returns how many elements the root counts.
+    fn sum(&self, txn: &mut Txn<'_>) -> Result<u64> {
+        let root = self.node(txn, ROOT)?;
+        Ok(root.count_before(root.len()))
     }
 
     /// Applies changes, in order and all below one node, to this node and those below. `until` is where its last part

@@ -3,6 +3,7 @@
 
 use super::group::{GROUP_PREFIX_BYTES, Group};
 use super::{Kind, StreamId};
+use crate::element::lowered;
 use crate::key::damaged;
 use crate::{Error, Result};
 use haypile_store::row::RowKey;
@@ -105,8 +106,8 @@ impl Group<'_> {
             txn.delete_row(&self.by_consumer_row(consumer.state.number, *id))?;
         }
         txn.delete_row(&self.row(Kind::Consumer, &[&consumer.name]))?;
-        self.state.pending = self.state.pending.saturating_sub(ids.len() as u64);
-        self.state.consumers = self.state.consumers.saturating_sub(1);
+        self.state.pending = lowered(self.state.pending, ids.len() as u64);
+        self.state.consumers = lowered(u64::from(self.state.consumers), 1) as u32;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! A change of a group leaves the stream's meta row as it is: as in Redis, WATCH of the key does not notice it.
 
 use super::{Kind, Stream, StreamId};
-use crate::element::{ROW_PREFIX_BYTES, Rows};
+use crate::element::{ROW_PREFIX_BYTES, Rows, lowered};
 use crate::key::damaged;
 use crate::{Error, Result};
 use haypile_store::row::RowKey;
@@ -178,7 +178,8 @@ impl<'n> Group<'n> {
         }
         txn.delete_row(&row_of(&self.rows, self.name))?;
         let census = Census::read(txn, &self.rows)?;
-        Census { groups: census.groups.saturating_sub(1), ..census }.write(txn, &self.rows)
+        let groups = lowered(u64::from(census.groups), 1) as u32;
+        Census { groups, ..census }.write(txn, &self.rows)
     }
 
     /// Asks for the I/O pool where so many rows are to be read or written.
