@@ -1,5 +1,5 @@
-//! A run that is dropped has done nothing: every command of the table runs by itself, from a cold state in which it
-//! has to run again, in blocks that are discarded, and in blocks that are repeated because rows are missing; what anybody
+//! A run that is dropped has done nothing: every command of the table runs by itself, from a cold state in which it has
+//! to run again, in blocks that are discarded, and in blocks that are repeated because rows are missing; what anybody
 //! can see of the server afterwards is compared.
 #![cfg(not(feature = "shuttle"))]
 
@@ -89,7 +89,7 @@ const NOT_QUEUED: &[&str] = &[
 const DEBUG_CALLS: &str =
     "debug LOG text|debug SLEEP 0|debug PANIC|debug SEGFAULT|debug OBJECT str|debug RELOAD|debug LOADAOF|debug DIGEST";
 
-/// What ends the process is not for a test of what stands.
+/// Calls that end the process: these are not for a test of what stands afterwards.
 const ENDS_THE_PROCESS: &[&str] = &["debug PANIC", "debug SEGFAULT"];
 
 /// The data before a command: each type, and what other clients wait for and listen to.

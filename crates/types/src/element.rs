@@ -7,8 +7,8 @@ use crate::key::{Entry, Header, Object, damaged};
 use haypile_store::row::{self, RowKey};
 use haypile_store::{Key, ObjectId, Sought, Space, Store, Txn};
 
-/// Lowers a count that a row states. Invariant: it states at least as many as go; only in damaged rows, of which `haypile
-/// check` tells, it does not.
+/// Lowers a count that a row states. Invariant: it states at least as many as go; only in damaged rows, which `haypile
+/// check` finds, it does not.
 #[inline]
 pub(crate) fn lowered(count: u64, by: u64) -> u64 {
     debug_assert!(count >= by, "Invariant: a row that counts {count} loses {by}");

@@ -293,8 +293,8 @@ impl ClientMemory {
         }
     }
 
-    /// A client has gone: it counts no more, whatever its connection, which may outlive it, has still to send. Called by
-    /// its event loop.
+    /// Counts a client no more that has gone, whatever its connection, which may outlive it, has still to send. Called
+    /// by its event loop.
     pub fn forget(&self, client: &Arc<Client>) {
         self.set(client, Figures::default(), false);
         // The client may have been told to go since it was looked at.

@@ -3,8 +3,8 @@
 //! A visible backup must be whole: the state of one moment. For each writer that moment lies between the last write
 //! that was acknowledged before the backup was asked for and the last write that was sent before the backup was seen
 //! complete; across writers a pair of keys shows it, which are written in turn over two connections. A backup is opened
-//! as a copy, so that it can be opened again rounds later, when the server that made it has gone on. Now and then one is
-//! copied over a directory that is not empty: that start is refused, or has what the backup had.
+//! as a copy, so that it can be opened again rounds later, when the server that made it has gone on. Now and then one
+//! is copied over a directory that is not empty: that start is refused, or has what the backup had.
 
 use std::collections::BTreeSet;
 use std::fs;

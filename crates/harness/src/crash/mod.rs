@@ -317,11 +317,7 @@ impl<'a> Run<'a> {
             ensure!(status.success(), "the server stopped with {status} after SIGTERM");
         }
         if let Some(watch) = &watch {
-            let of_server = (&self.options.server, &self.place);
-            self.backups.check(watch, &attempts, &self.writers, of_server, &mut self.random)?;
-            if ending != Ending::KillInFlushall {
-                self.backups.check_over(&self.writers, of_server, &mut self.random)?;
-            }
+            self.check_backups(watch, &attempts, ending)?;
         }
         match ending {
             Ending::Stop => self.totals.clean_stops += 1,
@@ -329,6 +325,16 @@ impl<'a> Run<'a> {
             _ => self.totals.kills += 1,
         }
         Ok(())
+    }
+
+    /// Opens the backups of a round, and copies one over the directory if its server has ended.
+    fn check_backups(&mut self, watch: &backups::Watch, attempts: &[backups::Attempt], ending: Ending) -> Result<()> {
+        let of_server = (&self.options.server, &self.place);
+        self.backups.check(watch, attempts, &self.writers, of_server, &mut self.random)?;
+        match ending {
+            Ending::KillInFlushall => Ok(()),
+            _ => self.backups.check_over(&self.writers, of_server, &mut self.random),
+        }
     }
 
     /// Sends FLUSHALL and kills the server, and expects all data or none.

@@ -1,7 +1,7 @@
 //! No circle of imports is larger than one folder. Files that name each other have to be read together; a folder is
 //! what one reads together.
 
-use crate::source::{Source, closing, folder_of_children, is_word, names, sources};
+use crate::source::{Source, closing, crates, folder_of_children, is_word, names, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands for the path of a name that is another crate's.
@@ -211,6 +211,23 @@ fn no_circle_of_imports_is_larger_than_a_folder() {
         if let Some(circle) = larger {
             let files: Vec<&str> = circle.iter().map(|&file| modules.sources[file].path.as_str()).collect();
             wrong.push(format!("{name}: a circle of {} files: {files:?}", files.len()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// ARCHITECTURE.md says how many files the largest circle of each crate has: a circle that grows is a decision.
+#[test]
+fn circles_are_no_larger_than_the_architecture_says() {
+    let page = std::fs::read_to_string(crates().join("../ARCHITECTURE.md")).expect("it is there");
+    let mut wrong = Vec::new();
+    for name in names() {
+        let largest = Modules::of(sources(&name)).circles().iter().map(Vec::len).max().unwrap_or(1);
+        let place = format!(" in `{name}`");
+        let mut places = page.match_indices(&place).map(|(at, _)| &page[..at]);
+        let stated = places.find_map(|before| before.rsplit([' ', '\n']).next()?.parse().ok()).unwrap_or(1);
+        if largest != stated {
+            wrong.push(format!("{name}: the largest circle has {largest} files, ARCHITECTURE.md says {stated}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -31,8 +31,8 @@ const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
 /// Room that is made for an announced argument at a time; more is made as the bytes arrive.
 const REST_STEP_BYTES: usize = 1 << 20;
 
-/// The same while clients have little room left together, and the most bytes of one read while some are being closed
-/// for room: thousands of requests that are never whole are held in small pieces.
+/// Room that is made at a time while clients have little room left together, and the most bytes of one read while some
+/// are being closed for room: thousands of requests that are never whole are held in small pieces.
 const SHORT_STEP_BYTES: usize = 16 << 10;
 
 /// The memory above which a client is read from slowly while clients have little room left together.
