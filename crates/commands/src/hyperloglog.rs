@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::table::{Access, Arity, Begin, Body, Command, Find, Flag, Group, KeySpec, Keys, Mode, Use};
 use haypile_resp::Reply;
 use haypile_store::{Key, Txn};
-use haypile_types::{event, hll};
+use haypile_types::{event, hyperloglog};
 
 pub(crate) const COMMANDS: &[Command] = &[PFADD, PFCOUNT, PFDEBUG, PFMERGE, PFSELFTEST];
 
@@ -30,7 +30,7 @@ const PFADD: Command = Command {
 /// Adds elements. Answers whether the count may have changed.
 fn pfadd(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
-    let changed = hll::add(txn, &key, args.iter_from(2))?;
+    let changed = hyperloglog::add(txn, &key, args.iter_from(2))?;
     if changed {
         txn.on_event(event::STRING, "pfadd", &key);
     }
@@ -59,10 +59,10 @@ const PFCOUNT: Command = Command {
 fn pfcount(txn: &mut Txn, args: Args) -> Result<Reply> {
     let count = if args.len() == 2 {
         let key = args.key(txn, 1);
-        hll::count(txn, &key)?.unwrap_or(0)
+        hyperloglog::count(txn, &key)?.unwrap_or(0)
     } else {
         let keys: Vec<Key> = keys(txn, args).collect();
-        hll::count_union(txn, keys.into_iter())?
+        hyperloglog::count_union(txn, keys.into_iter())?
     };
     Ok(Reply::Integer(count as i64))
 }
@@ -92,7 +92,7 @@ const PFMERGE: Command = Command {
 fn pfmerge(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 1);
     let keys: Vec<Key> = keys(txn, args).collect();
-    hll::merge(txn, &key, keys.into_iter())?;
+    hyperloglog::merge(txn, &key, keys.into_iter())?;
     // The event of an addition, as in Redis.
     txn.on_event(event::STRING, "pfadd", &key);
     Ok(Reply::ok())
@@ -117,7 +117,7 @@ const PFDEBUG: Command = Command {
 /// GETREG gives the registers, and makes a sparse one dense, as in Redis; DECODE the runs of a sparse one.
 fn pfdebug(txn: &mut Txn, args: Args) -> Result<Reply> {
     let key = args.key(txn, 2);
-    let Some(hll) = hll::inspect(txn, &key)? else {
+    let Some(hll) = hyperloglog::inspect(txn, &key)? else {
         return Err(Error::text("ERR The specified key does not exist"));
     };
     if args.is(1, "GETREG") {
@@ -152,7 +152,7 @@ const PFSELFTEST: Command = Command {
 fn pfselftest(host: &mut dyn Host, _: Args) -> Result<Reply> {
     host.in_transaction(&mut |txn| {
         txn.long()?;
-        hll::selftest::run(txn.random()).map_err(|why| Error::text(format!("TESTFAILED {why}")))?;
+        hyperloglog::selftest::run(txn.random()).map_err(|why| Error::text(format!("TESTFAILED {why}")))?;
         Ok(Reply::ok())
     })
 }

@@ -11,7 +11,7 @@ pub mod key;
 pub mod string;
 
 pub mod bitmap;
-pub mod hll;
+pub mod hyperloglog;
 
 pub mod hash;
 pub mod set;

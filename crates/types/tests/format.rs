@@ -8,7 +8,7 @@ use haypile_store::Stop;
 use haypile_types::hash::{self, Condition, Timed};
 use haypile_types::list::{self, Beside, Side};
 use haypile_types::stream::{Delivery, Edit, Group, Stream, StreamId};
-use haypile_types::{Error, hll, key, set, string};
+use haypile_types::{Error, hyperloglog, key, set, string};
 
 const PAGE: &str = include_str!("../../../docs/format/rows.md");
 
@@ -135,7 +135,7 @@ fn the_bytes_of_the_page_of_hyperloglogs_are_those_of_the_store() {
     db.run(|txn| {
         let mut add = |key: &[u8], elements: &[&[u8]]| {
             let key = txn.key(key);
-            assert!(hll::add(txn, &key, elements.iter().copied()).expect("writes"));
+            assert!(hyperloglog::add(txn, &key, elements.iter().copied()).expect("writes"));
         };
         add(b"none", &[]);
         add(b"few", &[b"a", b"foo"]);
@@ -143,7 +143,7 @@ fn the_bytes_of_the_page_of_hyperloglogs_are_those_of_the_store() {
     // As a server that keeps its count in the value leaves it.
     let counted = b"HYLL\x01\0\0\0\x01\0\0\0\0\0\0\0\x71\xa6\x84\x4e\x57";
     db.run(|txn| string::set(txn, &txn.key(b"counted"), counted)).expect("writes");
-    assert_eq!(db.run(|txn| hll::count(txn, &txn.key(b"counted"))).expect("counts"), Some(1));
+    assert_eq!(db.run(|txn| hyperloglog::count(txn, &txn.key(b"counted"))).expect("counts"), Some(1));
     let written: Vec<String> = db.rows().iter().map(|(row, value)| format!("{}→{}", hex(row), hex(value))).collect();
     assert_eq!(rows_of(include_str!("../../../docs/format/hyperloglog.md")), written, "the page's example");
 }

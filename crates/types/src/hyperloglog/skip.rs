@@ -186,8 +186,8 @@ static BYTES: [u64; 256] = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hll::layout::REGISTERS;
-    use crate::hll::sparse;
+    use crate::hyperloglog::layout::REGISTERS;
+    use crate::hyperloglog::sparse;
 
     /// Returns where all runs begin.
     fn starts(registers: &[u8]) -> Vec<Start> {

@@ -5,16 +5,16 @@ mod common;
 
 use common::{Db, Random, bytes, on_each_base};
 use haypile_types::EncodingLimit;
-use haypile_types::{Error, hll, string};
+use haypile_types::{Error, hyperloglog, string};
 use std::collections::HashSet;
 
 fn add(db: &mut Db, key: &[u8], elements: &[String]) -> bool {
     let elements = elements.iter().map(|element| element.as_bytes());
-    db.run(|txn| hll::add(txn, &txn.key(key), elements)).expect("adds")
+    db.run(|txn| hyperloglog::add(txn, &txn.key(key), elements)).expect("adds")
 }
 
 fn count(db: &mut Db, key: &[u8]) -> u64 {
-    db.run(|txn| hll::count(txn, &txn.key(key))).expect("counts").expect("is there")
+    db.run(|txn| hyperloglog::count(txn, &txn.key(key))).expect("counts").expect("is there")
 }
 
 fn get(db: &mut Db, key: &[u8]) -> Vec<u8> {
@@ -37,7 +37,7 @@ fn counts_are_near_and_unions_are_those_of_all_elements() {
             if random.below(5) == 0 {
                 db.run(|txn| {
                     let keys = [txn.key(NAMES[at]), txn.key(NAMES[other])];
-                    hll::merge(txn, &txn.key(NAMES[at]), keys.into_iter())
+                    hyperloglog::merge(txn, &txn.key(NAMES[at]), keys.into_iter())
                 })
                 .expect("merges");
                 let merged: Vec<u64> = sets[other].iter().copied().collect();
@@ -65,7 +65,7 @@ fn counts_are_near_and_unions_are_those_of_all_elements() {
             let together: HashSet<&u64> = sets.iter().flatten().collect();
             let counted = db.run(|txn| {
                 let keys: Vec<_> = NAMES.iter().map(|name| txn.key(name)).collect();
-                hll::count_union(txn, keys.into_iter())
+                hyperloglog::count_union(txn, keys.into_iter())
             });
             let counted = counted.expect("counts");
             assert!(near(counted, together.len()), "{counted} of {} in all", together.len());
@@ -83,7 +83,7 @@ fn what_changes_nothing_writes_nothing_and_a_register_is_a_patch() {
     let again = ["5".to_owned()];
     let logged = db.logged(|txn| {
         let elements = again.iter().map(|element| element.as_bytes());
-        assert!(!hll::add(txn, &txn.key(b"h"), elements).expect("adds"));
+        assert!(!hyperloglog::add(txn, &txn.key(b"h"), elements).expect("adds"));
     });
     assert_eq!(logged, (0, 0));
     let (mut number, mut most) = (20_000, 0);
@@ -93,7 +93,7 @@ fn what_changes_nothing_writes_nothing_and_a_register_is_a_patch() {
             number += 1;
             let mut changed = false;
             let (bytes, _) = db.logged(|txn| {
-                changed = hll::add(txn, &txn.key(b"h"), std::iter::once(element.as_bytes())).expect("adds");
+                changed = hyperloglog::add(txn, &txn.key(b"h"), std::iter::once(element.as_bytes())).expect("adds");
             });
             if changed {
                 most = most.max(bytes);
@@ -123,7 +123,7 @@ fn a_count_is_kept_in_memory_and_the_value_stays() {
         // From the memtable, and from the base: each has a version of its own.
         for expected in [None, Some(())] {
             let logged = db.logged(|txn| {
-                counted = hll::count(txn, &txn.key(b"h")).expect("counts").expect("is there");
+                counted = hyperloglog::count(txn, &txn.key(b"h")).expect("counts").expect("is there");
             });
             assert_eq!((logged, kept(&mut db)), ((0, 0), Some(counted)));
             assert_eq!(get(&mut db, b"h"), bytes);
@@ -139,8 +139,8 @@ fn a_count_is_kept_in_memory_and_the_value_stays() {
         let third: Vec<String> = (0..elements).map(|number| format!("third:{number}")).collect();
         db.run(|txn| {
             let key = txn.key(b"h");
-            assert!(hll::add(txn, &key, third.iter().map(|name| name.as_bytes())).expect("adds"));
-            assert!(hll::count(txn, &key).expect("counts") >= before);
+            assert!(hyperloglog::add(txn, &key, third.iter().map(|name| name.as_bytes())).expect("adds"));
+            assert!(hyperloglog::count(txn, &key).expect("counts") >= before);
             assert_eq!(txn.use_meta_version(&key).expect("reads").1, None);
         });
         assert_eq!(kept(&mut db), None);
@@ -158,7 +158,7 @@ fn a_register_of_a_sparse_hyperloglog_is_a_splice_and_the_bytes_are_those_of_all
     for (at, name) in names.iter().enumerate() {
         let long_before = get_if_there(&mut db, b"h").is_some_and(|bytes| bytes.len() >= 300);
         let (bytes, _) = db.logged(|txn| {
-            hll::add(txn, &txn.key(b"h"), std::iter::once(name.as_bytes())).expect("adds");
+            hyperloglog::add(txn, &txn.key(b"h"), std::iter::once(name.as_bytes())).expect("adds");
         });
         if long_before {
             most = most.max(bytes);
@@ -191,7 +191,7 @@ fn a_register_of_a_sparse_hyperloglog_is_a_splice_and_the_bytes_are_those_of_all
         let mut some = names[..20].to_vec();
         (0..new).for_each(|more| some.insert(3, (number + more).to_string()));
         let (bytes, _) = db.logged(|txn| {
-            let changed = hll::add(txn, &txn.key(b"h"), some.iter().map(|name| name.as_bytes())).expect("adds");
+            let changed = hyperloglog::add(txn, &txn.key(b"h"), some.iter().map(|name| name.as_bytes())).expect("adds");
             assert!(changed);
         });
         assert!(bytes < 2000, "{bytes} bytes for {new} registers");
@@ -240,8 +240,8 @@ fn a_string_in_chunks_may_be_a_hyperloglog() {
 
     hll.extend(vec![0; 40_000]);
     db.run(|txn| string::set(txn, &txn.key(b"h"), &hll)).expect("writes");
-    let refused = db.run(|txn| hll::count(txn, &txn.key(b"h")));
+    let refused = db.run(|txn| hyperloglog::count(txn, &txn.key(b"h")));
     assert_eq!(refused, Err(Error::CorruptHyperLogLog), "longer than any that parses");
     db.run(|txn| string::set(txn, &txn.key(b"h"), &vec![b'x'; 2 << 20])).expect("writes");
-    assert_eq!(db.run(|txn| hll::count(txn, &txn.key(b"h"))), Err(Error::NotHyperLogLog));
+    assert_eq!(db.run(|txn| hyperloglog::count(txn, &txn.key(b"h"))), Err(Error::NotHyperLogLog));
 }
