@@ -416,3 +416,24 @@ fn a_client_that_does_not_read_keeps_no_files_of_the_base_for_ever() {
     server.look(0);
     assert_eq!((server.clients(), store.views()), (0, 0));
 }
+
+/// Between the I/O pool, which has made a reply, and the event loop, which has not taken it yet, it counts as well.
+#[test]
+fn a_reply_on_its_way_to_its_event_loop_counts() {
+    const KEYS: usize = 40;
+    let mut server = Server::new();
+    for n in 0..KEYS {
+        assert_eq!(server.ask(0, &format!("SET {n:0>10000} v")), "+OK");
+    }
+    let counted = |server: &mut Server| server.info(1, "mem_clients_normal").parse::<usize>().expect("a number");
+    server.freeze();
+    let before = counted(&mut server);
+    server.send(0, "KEYS *");
+    assert!(server.waits(0), "it runs on the pool");
+    let mut most = 0;
+    while server.waits(0) {
+        server.receive_after(|server| most = most.max(counted(server)));
+    }
+    assert!(most > before + KEYS * 10_000, "the reply counts as {most} bytes");
+    assert!(server.reply(0).len() > KEYS * 10_000);
+}

@@ -142,3 +142,29 @@ fn a_commit_that_waits_has_told_nobody() {
     assert_eq!(server.reply(listener), "*3 $7 message $20 __keyevent@0__:rpush $4 list");
     assert_eq!(server.reply(watcher), "*-1");
 }
+
+/// What a client that waited is told depends on the record that ended its wait, though it has written nothing itself.
+#[test]
+fn the_reply_of_who_waited_depends_on_the_record_that_served_it() {
+    let mut server = Server::new();
+    assert_eq!(server.ask(0, "XGROUP CREATE jobs group $ MKSTREAM"), "+OK");
+    for (waits, serves) in [
+        ("BLPOP list 0", "RPUSH list a"),
+        ("BLMOVE list other LEFT RIGHT 0", "RPUSH list a"),
+        ("BLMPOP 0 1 list LEFT", "RPUSH list a"),
+        ("BZPOPMIN zset 0", "ZADD zset 1 a"),
+        ("XREAD BLOCK 0 STREAMS stream $", "XADD stream 1-1 f v"),
+        ("XREADGROUP GROUP group c BLOCK 0 STREAMS jobs >", "XADD jobs 1-1 f v"),
+        ("XREADGROUP GROUP group c BLOCK 0 STREAMS jobs >", "XGROUP DESTROY jobs group"),
+        ("XREADGROUP GROUP group c BLOCK 0 STREAMS jobs >", "DEL jobs"),
+    ] {
+        if serves.starts_with("DEL") {
+            server.ask(0, "XGROUP CREATE jobs group $");
+        }
+        server.send(1, waits);
+        assert!(server.waits(1), "{waits}");
+        server.ask(0, serves);
+        assert!(!server.reply(1).is_empty(), "{waits}");
+        assert_eq!(server.gate(1), server.store.store.log().last(), "{waits} after {serves}");
+    }
+}

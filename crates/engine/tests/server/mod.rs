@@ -278,13 +278,29 @@ impl Server {
             }
             self.worker.inbox().take(&mut events);
         }
+        self.deliver(events);
+        true
+    }
+
+    fn deliver(&mut self, events: Vec<Event>) {
         for event in events {
             let at = self.clients.iter().position(|client| client.session.id == event.session);
             let at = at.expect("an event is for a session");
             self.clients[at].session.deliver(event);
             self.run(at);
         }
-        true
+    }
+
+    /// Waits until another thread has something for the event loop, lets `look` look at the server, and takes it.
+    pub fn receive_after(&mut self, look: impl FnOnce(&mut Server)) {
+        let mut events: Vec<Event> = Vec::new();
+        self.worker.inbox().take(&mut events);
+        while events.is_empty() {
+            self.wakes.recv_timeout(PATIENCE).expect("something comes");
+            self.worker.inbox().take(&mut events);
+        }
+        look(self);
+        self.deliver(events);
     }
 
     /// The client goes.
@@ -345,6 +361,11 @@ impl Server {
     }
 
     /// The record that the last message to the client depends on.
+    /// The record up to which the log has to be durable before the client's replies may leave.
+    pub fn gate(&self, client: usize) -> Index {
+        self.clients[client].session.gate()
+    }
+
     pub fn heard_gate(&self, client: usize) -> Index {
         self.clients[client].heard_gate
     }
