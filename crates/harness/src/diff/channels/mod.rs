@@ -45,11 +45,17 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
         let sentinel = format!("sentinel:{number}");
         let they_heard = theirs.step(*connection, commands, &sentinel).context("the base")?;
         pair.commands += commands.len() as u64;
-        let text = match ours.step(*connection, commands, &sentinel) {
-            Ok(we_heard) => differ(commands, &theirs.hearing.normal(they_heard, commands), &{
-                ours.hearing.normal(we_heard, commands)
-            }),
-            Err(error) => Some(format!("{}: {error:#}", title(commands))),
+        let text = match (they_heard, ours.step(*connection, commands, &sentinel)) {
+            (Heard::All(they_heard), Ok(Heard::All(we_heard))) => {
+                differ(commands, &theirs.hearing.normal(they_heard, commands), &{
+                    ours.hearing.normal(we_heard, commands)
+                })
+            }
+            // As where a subscriber has more to read than `client-output-buffer-limit` allows. The case ends here.
+            (Heard::Closed(theirs), Ok(Heard::Closed(ours))) if theirs == ours => return Ok(None),
+            (Heard::Closed(theirs), _) => Some(format!("{}: they close connection {theirs}", title(commands))),
+            (_, Ok(Heard::Closed(ours))) => Some(format!("{}: we close connection {ours}", title(commands))),
+            (_, Err(error)) => Some(format!("{}: {error:#}", title(commands))),
         };
         if let Some(text) = text {
             return Ok(Some(Difference { step: number, text }));
@@ -78,6 +84,14 @@ fn prepare(admin: &mut Client) -> Result<()> {
     }
 }
 
+/// The outcome of a step on one server.
+enum Heard {
+    /// What each connection heard.
+    All(Vec<Vec<Reply>>),
+    /// The connection that the server has closed.
+    Closed(usize),
+}
+
 /// All connections to one server.
 struct Party {
     clients: Vec<Client>,
@@ -93,19 +107,23 @@ impl Party {
     }
 
     /// Sends commands on one connection and returns what each connection hears.
-    fn step(&mut self, sender: usize, commands: &[Command], sentinel: &str) -> Result<Vec<Vec<Reply>>> {
+    fn step(&mut self, sender: usize, commands: &[Command], sentinel: &str) -> Result<Heard> {
         let mut heard: Vec<Vec<Reply>> = self.clients.iter().map(|_| Vec::new()).collect();
         commands.iter().for_each(|command| self.clients[sender].push(command));
-        heard[sender] = self.hear(sender, sentinel)?;
         // The others are asked one after the other: a client in MONITOR hears of those PINGs, too.
-        for other in (0..self.clients.len()).filter(|other| *other != sender) {
-            heard[other] = self.hear(other, sentinel)?;
+        let others = (0..self.clients.len()).filter(|other| *other != sender);
+        for connection in std::iter::once(sender).chain(others) {
+            match self.hear(connection, sentinel)? {
+                Some(replies) => heard[connection] = replies,
+                None => return Ok(Heard::Closed(connection)),
+            }
         }
-        Ok(heard)
+        Ok(Heard::All(heard))
     }
 
-    /// Sends the sentinel behind all pending commands, and reads everything up to its answer.
-    fn hear(&mut self, connection: usize, sentinel: &str) -> Result<Vec<Reply>> {
+    /// Sends the sentinel behind all pending commands, and reads everything up to its answer; `None` if the server
+    /// closes the connection instead.
+    fn hear(&mut self, connection: usize, sentinel: &str) -> Result<Option<Vec<Reply>>> {
         self.clients[connection].push(&["PING", sentinel]);
         self.clients[connection].flush()?;
         let is_answer = |reply: &Reply| match reply {
@@ -118,12 +136,18 @@ impl Party {
         let mut heard = Vec::new();
         loop {
             match self.clients[connection].read() {
-                Ok(reply) if is_answer(&reply) => return Ok(heard),
+                Ok(reply) if is_answer(&reply) => return Ok(Some(heard)),
                 Ok(reply) => heard.push(reply),
+                Err(error) if is_closed(&error) => return Ok(None),
                 Err(error) => bail!("connection {connection} heard {} and then {error}", shown(&heard)),
             }
         }
     }
+}
+
+/// Whether the other side has closed the connection, with or without unread bytes.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
 fn title(commands: &[Command]) -> String {
