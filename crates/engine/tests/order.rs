@@ -143,7 +143,7 @@ fn a_commit_that_waits_has_told_nobody() {
     assert_eq!(server.reply(watcher), "*-1");
 }
 
-/// What a client that waited is told depends on the record that ended its wait, though it has written nothing itself.
+/// The reply of a client that waited depends on the record that ended its wait, though it has written nothing itself.
 #[test]
 fn the_reply_of_who_waited_depends_on_the_record_that_served_it() {
     let mut server = Server::new();
