@@ -86,7 +86,7 @@ fn prepare(admin: &mut Client) -> Result<()> {
 
 /// The outcome of a step on one server.
 enum Heard {
-    /// What each connection heard.
+    /// The replies that each connection heard.
     All(Vec<Vec<Reply>>),
     /// The connection that the server has closed.
     Closed(usize),
