@@ -311,7 +311,7 @@ pub(super) fn take(maker: &mut Maker, txn: &mut Txn, key: &Key, part: Part<'_>) 
         }
         Part::Group(rdb::Group { name, last, entries_read, .. }) => {
             // Below zero: not known.
-            let entries_read = entries_read.map(|read| u64::try_from(read).ok());
+            let entries_read = entries_read.map(|read| (read != -1).then_some(read as u64));
             (name.len(), maker.add_group(txn, key, name, from_rdb(last), entries_read)?)
         }
         Part::Pending { id, delivered_ms, deliveries } => {
