@@ -20,6 +20,9 @@ const LOCK_FILE: &str = "haypile.lock";
 const FORMAT_FILE: &str = "HAYPILE";
 const END_FILE: &str = "haypile.end";
 
+/// The line of the format file of a directory that has an end file.
+const HAS_END: &str = "log noted in haypile.end";
+
 /// Returns where the log is.
 pub fn log_dir(dir: &Path) -> PathBuf {
     dir.join("log")
@@ -49,19 +52,19 @@ pub fn tell(log: &mut haypile_log::Options, dir: &Path, is_written: bool) -> Res
     Ok(())
 }
 
-/// Notes that the directory has an end file, if it has: from then on it is missed if it goes. This comes before the
-/// first write is acknowledged.
+/// Adds the line `HAS_END` to `HAYPILE` if the end file exists: later starts refuse the directory without that file.
+/// Called before the first write is acknowledged.
 ///
 /// # Errors
 /// A text for people.
 pub fn expect_end(dir: &Path) -> Result<(), String> {
-    match read_format(dir)? {
-        Some(format) if !format.has_end && dir.join(END_FILE).exists() => {
-            write_format(dir, &Format { has_end: true, ..format })
-                .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))
-        }
-        _ => Ok(()),
+    if read_format(dir)?.is_none_or(|format| format.has_end) || !dir.join(END_FILE).exists() {
+        return Ok(());
     }
+    // Lines of later versions stay.
+    let text = std::fs::read_to_string(dir.join(FORMAT_FILE));
+    text.and_then(|text| write_text(dir, &format!("{}\n{HAS_END}\n", text.trim_end())))
+        .map_err(|error| format!("Can't write to the data directory {}: {error}", dir.display()))
 }
 
 /// Makes a directory one of ours which holds everything through this record.
@@ -211,9 +214,6 @@ struct Format {
     has_end: bool,
 }
 
-/// The line of a directory that has an end file.
-const HAS_END: &str = "log noted in haypile.end";
-
 fn engine_name(engine: Engine) -> &'static str {
     match engine {
         Engine::RocksDb => "rocksdb",
@@ -296,16 +296,19 @@ fn read_format(dir: &Path) -> Result<Option<Format>, String> {
 }
 
 fn write_format(dir: &Path, format: &Format) -> std::io::Result<()> {
-    let Format { version, engine, id, complete_through, has_end } = format;
+    let Format { version, engine, id, complete_through, .. } = format;
+    let mut text = format!("haypile data directory\nformat {version}\nengine {engine}\nid {id}\n");
+    if *complete_through > 0 {
+        text += &format!("complete through {complete_through}\n");
+    }
+    write_text(dir, &text)
+}
+
+/// Writes the format file aside, and renames it: it is whole or as it was.
+fn write_text(dir: &Path, text: &str) -> std::io::Result<()> {
     let (path, fresh) = (dir.join(FORMAT_FILE), dir.join("HAYPILE.new"));
     let mut file = File::create(&fresh)?;
-    write!(file, "haypile data directory\nformat {version}\nengine {engine}\nid {id}\n")?;
-    if *complete_through > 0 {
-        writeln!(file, "complete through {complete_through}")?;
-    }
-    if *has_end {
-        writeln!(file, "{HAS_END}")?;
-    }
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&fresh, &path)?;
     File::open(dir)?.sync_all()
@@ -369,6 +372,13 @@ mod tests {
         let end = log.end.expect("it was told");
         assert_ne!(end.directory, id, "it is a directory of its own");
         assert!(!end.is_expected, "and has no note of its log's end");
+        let text = std::fs::read_to_string(dir.join(FORMAT_FILE)).expect("just written");
+        std::fs::write(dir.join(FORMAT_FILE), format!("{text}a line of a later version\n")).expect("it is writable");
+        expect_end(&dir).expect("it is writable");
+        let after = std::fs::read_to_string(dir.join(FORMAT_FILE)).expect("readable");
+        assert_eq!(after, format!("{text}a line of a later version\n{HAS_END}\n"));
+        let restored = read_format(&dir).expect("readable").expect("just written");
+        assert!(restored.has_end && restored.complete_through == 42);
         let newer = Format { version: FORMAT + 1, ..format };
         let why = newer.check(&dir, Engine::RocksDb).expect_err("newer");
         assert!(why.contains("is of format 3, which is newer than this program's format 2"), "{why}");

@@ -102,8 +102,11 @@ pub fn open(config: &Config, budget: &Budget, progress: impl FnMut(Progress)) ->
     }
     let store = Store::open(options, base, progress)
         .map_err(|error| format!("The data in {} cannot be opened: {error}", config.dir.display()))?;
-    if config.engine == EngineKind::RocksDb {
-        datadir::expect_end(&config.dir)?;
+    if config.engine == EngineKind::RocksDb
+        && let Err(why) = datadir::expect_end(&config.dir)
+    {
+        // The next start tries again.
+        tracing::warn!("{why}");
     }
     apply_encoding_limits(&store, config);
     Ok(store)

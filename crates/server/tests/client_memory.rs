@@ -3,8 +3,7 @@
 
 mod process;
 
-use haypile_rdb::testing::sealed;
-use process::{Client, Server, TempDir, compressed, request, wait_until};
+use process::{Client, Server, TempDir, request, wait_until};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -110,7 +109,7 @@ fn what_clients_take_is_counted_and_shown() {
         many.ask(&format!("SUBSCRIBE channel:{channel}"));
     }
     wait_until("subscriptions count", || field(&mut asker, &id, "tot-mem") > Some(280_000));
-    assert!(sum(&mut asker) > before + 6_000_000);
+    assert!(sum(&mut asker) > before + 22_000_000);
     drop((half, queues, watches, blocked, unread, long_replies, subscriber, many));
     wait_until("all of it is given back", || sum(&mut asker) <= before + 10_000);
     server.stop();
@@ -362,7 +361,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
     const TIME: Duration = Duration::from_secs(5);
     /// The number of answers to the innocent client.
     const ANSWERS: usize = 20;
-    let (_dir, server) = start(&[]);
+    let (_dir, server) = start(&["--enable-debug-command", "yes"]);
     let mut asker = server.client();
     for first in (0..200_000).step_by(1000) {
         (first..first + 1000).for_each(|number| asker.send(format!("SET key:{number:0>40} v\r\n").as_bytes()));
@@ -373,8 +372,8 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
         let words: Vec<&[u8]> = [&b"RPUSH"[..], b"list"].into_iter().chain(value.chunks(1000)).collect();
         assert!(asker.ask_words(&words).starts_with(':'));
     }
-    // 80 KB that make 20 MB.
-    let payload = sealed(&[&[0][..], &compressed(&value.repeat(20))].concat());
+    // From the base each view has a piece of the list. From the memtable each counts all of it, though all share it.
+    assert_eq!(asker.ask("DEBUG RELOAD"), "+OK\r\n");
     let over = AtomicBool::new(false);
     let attack = |kind: usize| {
         let mut kept: Vec<Tcp> = Vec::new();
@@ -382,7 +381,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
             // A client that is closed is one of those that were to be.
             let mut client = server.deaf_client();
             let mut say = |bytes: &[u8]| std::io::Write::write_all(&mut client.socket, bytes).is_ok();
-            match kind % 14 {
+            match kind % 13 {
                 0 => _ = say(b"SUBSCRIBE news\r\n"),
                 1 => _ = (0..5).all(|_| say(&request(&[b"PUBLISH", b"news", &value]))),
                 2 => _ = say(b"MONITOR\r\n"),
@@ -396,10 +395,9 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
                 }
                 7 => _ = say(&request(&[b"BLPOP", &value[..500_000], b"0"])),
                 8 => _ = say(&request(&[b"WATCH", &value[..500_000]])),
-                9 => _ = (0..5).all(|_| say(&request(&[b"RESTORE", b"restored", b"0", &payload, b"REPLACE"]))),
-                10 => _ = say(b"DUMP list\r\n"),
-                11 => _ = say(b"LRANGE list 0 -1\r\n"),
-                12 => {
+                9 => _ = say(b"DUMP list\r\n"),
+                10 => _ = say(b"LRANGE list 0 -1\r\n"),
+                11 => {
                     let names: Vec<String> = (0..500).map(|name| format!("*{}:{name}*", kept.len())).collect();
                     let words = std::iter::once(&b"PSUBSCRIBE"[..]).chain(names.iter().map(|name| name.as_bytes()));
                     say(&request(&words.collect::<Vec<_>>()));
@@ -413,7 +411,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
         }
     };
     let begun = Instant::now();
-    let (mut most, mut most_counted) = (0, 0);
+    let mut most = 0;
     let counted = |asker: &mut Tcp| asker.info("mem_clients_normal").parse::<u64>().expect("a number");
     std::thread::scope(|scope| {
         for kind in 0..20 {
@@ -428,16 +426,17 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
             assert_eq!(asker.ask("GET innocent"), "$1\r\n1\r\n");
             answers += 1;
             most = most.max(server.resident_bytes());
-            most_counted = most_counted.max(counted(&mut asker));
             assert!(begun.elapsed() < 20 * process::PATIENCE, "no client is closed for room");
         }
     });
     // Beside them: the program, its threads, and what its allocator keeps.
     let bound = 128 * MB / 4 * 5 + 64 * MB + 96 * MB;
     assert!(most < bound, "{} MB were resident, {} MB are allowed", most / MB, bound / MB);
-    // Those that were told to go are there for a while; what they sent in part is little each.
-    assert!(most_counted < 3 * 64 * MB, "clients had {} MB", most_counted / MB);
     // KEYS of clients that have closed still have their turn, and each takes its session meanwhile.
-    wait_until("what the attackers had is given back", || counted(&mut asker) < 48 * MB);
+    let over = Instant::now();
+    while counted(&mut asker) > 48 * MB {
+        assert!(over.elapsed() < 6 * process::PATIENCE, "what the attackers had is not given back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     server.stop();
 }

@@ -113,6 +113,19 @@ fn a_lost_note_of_the_log_is_refused_whatever_else_is_lost() {
     assert_eq!(fs::read_to_string(&about).expect("readable"), lines, "there is a note again");
 }
 
+/// The note is made anew where it went just before a stop, so that the next start has it.
+#[test]
+fn a_stop_leaves_a_note_that_was_lost_right_before() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &OPTIONS);
+    set_many(&server, 10);
+    fs::remove_file(dir.path().join("haypile.end")).expect("it is there");
+    server.stop();
+    let server = Server::start(dir.path(), &OPTIONS);
+    assert_eq!(server.client().ask("DBSIZE"), ":10\r\n");
+    server.stop();
+}
+
 #[test]
 fn a_clean_stop_knows_every_byte() {
     let dir = TempDir::new();

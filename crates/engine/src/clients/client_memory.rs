@@ -42,14 +42,14 @@ const BUCKETS: usize = 28;
 /// The bucket of a client that is in none: it is not to be closed, or not there yet.
 const NO_BUCKET: u8 = u8::MAX;
 
-/// The bucket of one that was told to go, which it never leaves.
+/// The bucket of one that was told to go. From here it only comes to `GONE`.
 const LEAVING: u8 = u8::MAX - 1;
-
-/// The most bytes on their way to one event loop, however large the bound.
-pub(crate) const CONGESTED_BYTES_MAX: usize = 32 << 20;
 
 /// The bucket of one that has gone. What its connection still does counts for nobody.
 const GONE: u8 = u8::MAX - 2;
+
+/// The most bytes on their way to one event loop, however large the bound.
+pub(crate) const CONGESTED_BYTES_MAX: usize = 32 << 20;
 
 /// Less than this is not asked for beforehand: it is counted when the turn ends.
 pub(crate) const RESERVED_BYTES_MIN: usize = 64 << 10;
@@ -293,8 +293,8 @@ impl ClientMemory {
         }
     }
 
-    /// Counts a client no more that has gone, whatever its connection, which may outlive it, has still to send. Called
-    /// by its event loop.
+    /// Stops counting a client that has gone, even if its connection still has something to send. Called by its event
+    /// loop.
     pub fn forget(&self, client: &Arc<Client>) {
         self.set(client, Figures::default(), false);
         // The client may have been told to go since it was looked at.

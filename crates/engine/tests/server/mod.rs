@@ -360,12 +360,12 @@ impl Server {
         self.clients[client].next == Next::Drain
     }
 
-    /// The record that the last message to the client depends on.
     /// The record up to which the log has to be durable before the client's replies may leave.
     pub fn gate(&self, client: usize) -> Index {
         self.clients[client].session.gate()
     }
 
+    /// The record that the last message to the client depends on.
     pub fn heard_gate(&self, client: usize) -> Index {
         self.clients[client].heard_gate
     }

@@ -63,7 +63,7 @@ pub struct Backups {
     pub opened: u64,
     pub opened_again: u64,
     pub cut_off: u64,
-    /// Backups that were copied over the directory of the server that was killed.
+    /// Backups that were copied over the directory of a server that has ended.
     pub copied_over: u64,
     /// Starts of such directories that were refused.
     pub refused: u64,

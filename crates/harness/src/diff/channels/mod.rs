@@ -40,6 +40,8 @@ pub(super) fn play(pair: &mut Pair, sequence: &Sequence) -> Result<Option<Differ
     }
     let mut theirs = Party::new(pair.theirs.port)?;
     let mut ours = Party::new(pair.ours.port)?;
+    theirs.wait_known(&mut pair.theirs.admin).context("the base")?;
+    ours.wait_known(&mut pair.ours.admin)?;
     for (number, step) in sequence.iter().enumerate() {
         let Step::Send { connection, commands } = step else { continue };
         let sentinel = format!("sentinel:{number}");
@@ -104,6 +106,21 @@ impl Party {
             (0..CONNECTIONS).map(|_| Client::connect(port, SILENCE)).collect::<io::Result<_>>()?;
         let ports = clients.iter().map(Client::local_port).collect::<io::Result<_>>()?;
         Ok(Party { clients, hearing: Hearing { ports } })
+    }
+
+    /// Waits until CLIENT LIST has all connections, which a busy machine may accept late.
+    fn wait_known(&self, admin: &mut Client) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let list = admin.command("CLIENT LIST")?;
+            let list = String::from_utf8_lossy(list.bytes().unwrap_or_default()).into_owned();
+            let is_known = |port: &u16| list.contains(&format!(":{port} "));
+            if self.hearing.ports.iter().all(is_known) {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < LEAVE_MAX, "not all connections are there:\n{list}");
+            sleep(Duration::from_millis(1));
+        }
     }
 
     /// Sends commands on one connection and returns what each connection hears.
