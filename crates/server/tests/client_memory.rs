@@ -111,7 +111,8 @@ fn what_clients_take_is_counted_and_shown() {
     wait_until("subscriptions count", || field(&mut asker, &id, "tot-mem") > Some(280_000));
     assert!(sum(&mut asker) > before + 22_000_000);
     drop((half, queues, watches, blocked, unread, long_replies, subscriber, many));
-    wait_until("all of it is given back", || sum(&mut asker) <= before + 10_000);
+    // The one that asks keeps spare room of its large requests.
+    wait_until("all of it is given back", || sum(&mut asker) <= before + 100_000);
     server.stop();
 }
 
