@@ -539,3 +539,27 @@ fn many_names_are_subscribed_to_in_turns() {
     }
     assert_eq!(server.ask(0, "PUBLISH ch1 x"), ":0");
 }
+
+/// However many clients go at once, a round of their event loop ends a bounded number of their subscriptions.
+#[test]
+fn many_who_go_at_once_hold_up_nobody() {
+    const CLIENTS: usize = 20;
+    const EACH: usize = 1000;
+    let mut server = Server::new();
+    server.ask(0, "PING");
+    for client in 1..=CLIENTS {
+        let names: String = (0..EACH).map(|name| format!(" {client}:{name}*")).collect();
+        server.ask(client, &format!("PSUBSCRIBE{names}"));
+    }
+    let patterns = |server: &mut Server| server.ask(0, "PUBSUB NUMPAT")[1..].parse::<usize>().expect("a number");
+    assert_eq!(patterns(&mut server), CLIENTS * EACH);
+    (1..=CLIENTS).rev().for_each(|client| server.leave(client));
+    let (mut left, begun) = (CLIENTS * EACH, std::time::Instant::now());
+    while left > 0 {
+        assert!(begun.elapsed() < server::PATIENCE, "subscriptions of clients that have gone end");
+        // A command sees a few rounds.
+        let now = patterns(&mut server);
+        assert!(left - now <= 4 * 256, "{} subscriptions ended at once", left - now);
+        left = now;
+    }
+}

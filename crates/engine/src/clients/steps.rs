@@ -5,8 +5,9 @@ use haypile_commands::table::Subscribes;
 use haypile_commands::{CommandId, Entry};
 use haypile_resp::{self as resp, OwnedArgs};
 
-/// Names that are subscribed to, or not any more, in one turn: about a tenth of a millisecond.
-pub(crate) const NAMES_AT_ONCE: usize = 512;
+/// Names that are subscribed to, or not any more, in one turn: a tenth of a millisecond, and up to one where there are
+/// hundreds of thousands.
+pub(crate) const NAMES_AT_ONCE: usize = 256;
 
 /// A command whose names are not all done with.
 pub(crate) struct Steps {

@@ -28,6 +28,7 @@ impl WorkerState {
         for effect in std::mem::take(&mut session.state.effects) {
             match effect {
                 Effect::Subscription(change) => {
+                    self.subscribed += usize::from(change.subscribed);
                     self.subscribers.change(&engine.pubsub, self.index, session.id, &change)
                 }
                 Effect::Publish { kind, channel, payload, audience } => {
@@ -57,8 +58,12 @@ impl WorkerState {
             let ended = all.iter().map(|(kind, name)| Change { kind, name: name.clone(), subscribed: false });
             // The subscriptions are counted until they have ended.
             engine.client_memory.add_shared(all.bytes());
+            if self.departed.is_empty() {
+                // One notice is under way while there are any: with one for each client a round would end them all.
+                self.inbox.notify(Notice::Departed);
+                self.subscribed = 0;
+            }
             self.departed.push_back(Departed::new(session.id, ended.collect()));
-            self.inbox.notify(Notice::Departed);
         } else {
             session.state.subscriptions = all;
         }

@@ -68,9 +68,8 @@ impl WorkerState {
 
     /// Ends some more subscriptions of clients that have gone; whether there are others left.
     pub(crate) fn end_departed(&mut self, engine: &Engine) -> bool {
-        // The more there are, the more end at once: they do not pile up where clients come and go faster.
-        let all: usize = self.departed.iter().map(|departed| departed.ended.len()).sum();
-        let mut left = NAMES_AT_ONCE.max(all / 8);
+        // As many as begin meanwhile, and more: they do not pile up where clients come and go faster.
+        let mut left = NAMES_AT_ONCE.max(2 * std::mem::take(&mut self.subscribed));
         while left > 0
             && let Some(departed) = self.departed.front_mut()
         {

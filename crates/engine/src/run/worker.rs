@@ -47,6 +47,8 @@ pub(crate) struct WorkerState {
     pub subscribers: Subscribers,
     /// Clients that have gone, whose subscriptions have still to be ended.
     pub departed: VecDeque<Departed>,
+    /// Subscriptions that have begun since some of these ended.
+    pub subscribed: usize,
     /// Sessions of this event loop that a pause keeps waiting; all event loops' are counted in `Checks::held`.
     pub paused: HashSet<u64>,
     /// Wall clock of this turn, in milliseconds since 1970.
@@ -123,6 +125,7 @@ impl Worker {
                 inside: false,
                 subscribers: Subscribers::default(),
                 departed: VecDeque::new(),
+                subscribed: 0,
                 paused: HashSet::new(),
                 now_ms: engine.now_ms(),
                 seed: engine.random_seed(),
