@@ -47,6 +47,14 @@ pub fn free_port() -> u16 {
     haypile_harness::port::free_port().expect("one is free")
 }
 
+/// Takes a port that refuses connections for as long as the socket is there: a free one may soon be another test's.
+pub fn closed_port() -> (Socket, u16) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("sockets can be made");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("the loopback has a free port");
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket());
+    (socket, address.expect("it is bound").port())
+}
+
 /// The command line of a server with two event loops and a small budget.
 pub fn command(dir: &Path, port: u16, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_haypile"));
