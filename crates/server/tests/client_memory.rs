@@ -434,10 +434,7 @@ fn twenty_sides_attack_and_the_process_stays_within_its_bound() {
     let bound = 128 * MB / 4 * 5 + 64 * MB + 96 * MB;
     assert!(most < bound, "{} MB were resident, {} MB are allowed", most / MB, bound / MB);
     // KEYS of clients that have closed still have their turn, and each takes its session meanwhile.
-    let over = Instant::now();
-    while counted(&mut asker) > 48 * MB {
-        assert!(over.elapsed() < 6 * process::PATIENCE, "what the attackers had is not given back");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_given_back = || counted(&mut asker) < 48 * MB;
+    process::wait_within(6 * process::PATIENCE, "what the attackers had is given back", is_given_back);
     server.stop();
 }

@@ -310,7 +310,7 @@ pub(super) fn take(maker: &mut Maker, txn: &mut Txn, key: &Key, part: Part<'_>) 
             (0, true)
         }
         Part::Group(rdb::Group { name, last, entries_read, .. }) => {
-            // Below zero: not known.
+            // -1: not known.
             let entries_read = entries_read.map(|read| (read != -1).then_some(read as u64));
             (name.len(), maker.add_group(txn, key, name, from_rdb(last), entries_read)?)
         }

@@ -187,10 +187,15 @@ impl Drop for Server {
 }
 
 #[track_caller]
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    wait_within(PATIENCE, what, done);
+}
+
+#[track_caller]
+pub fn wait_within(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let since = Instant::now();
     while !done() {
-        assert!(since.elapsed() < PATIENCE, "waited too long until {what}");
+        assert!(since.elapsed() < patience, "waited too long until {what}");
         std::thread::sleep(POLL);
     }
 }
