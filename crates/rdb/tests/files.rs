@@ -1,5 +1,7 @@
 //! Files of real servers, old and new, and broken ones: their content, as a transcript.
 
+use std::path::PathBuf;
+
 use haypile_rdb::testing::{self, Piece};
 use haypile_rdb::{
     Event, Failure, Key, Kind, Part, Payload, Sink, Summary, Tape, Writer, read_file, read_file_recorded,
@@ -63,9 +65,14 @@ fn read(bytes: &[u8]) -> (Vec<String>, Result<Summary, Failure<()>>) {
     (transcript.0, result)
 }
 
+/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+fn package() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
+}
+
 /// Compares the content of a file beside its aux fields.
 fn check(file: &str, version: u32, has_checksum: bool, expected: &[&str]) {
-    let bytes = std::fs::read(format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let bytes = std::fs::read(package().join("tests/data").join(file)).unwrap();
     let (lines, result) = read(&bytes);
     let summary = result.unwrap();
     assert_eq!(summary, Summary { version, has_checksum, bytes: bytes.len() as u64 }, "{file}");
@@ -138,7 +145,7 @@ fn empty_keys_are_told() {
 
 /// Compares the message about a file that is refused after so many whole keys.
 fn check_refused(file: &str, keys: usize, message: &str) {
-    let bytes = std::fs::read(format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let bytes = std::fs::read(package().join("tests/data").join(file)).unwrap();
     let (lines, result) = read(&bytes);
     assert_eq!(lines.iter().filter(|line| line.ends_with(')')).count(), keys);
     assert_eq!(result.unwrap_err().to_string_lossy(), message);

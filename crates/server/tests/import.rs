@@ -8,7 +8,7 @@ use haypile_rdb::{Key, Kind, VERSION, Writer};
 use process::{Server, TempDir};
 use std::io::Write;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The end of an import: exit code, standard output, standard error.
@@ -84,20 +84,24 @@ fn set(file: &mut File, name: &str, members: u64) {
     (0..members).for_each(|n| file.string(format!("member {n}").as_bytes()).expect("memory takes it"));
 }
 
-fn saved(file: File, dir: &TempDir) -> std::path::PathBuf {
+fn saved(file: File, dir: &TempDir) -> PathBuf {
     let path = dir.path().join("dump.rdb");
     std::fs::write(&path, file.end().expect("memory takes it")).expect("there is room");
     path
 }
 
-const REDIS_7: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/redis-7.0.rdb");
+/// Where the file is: what cargo says now, because a build may be shared by several checkouts.
+fn redis_7() -> PathBuf {
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this"));
+    package.join("tests/data/redis-7.0.rdb")
+}
 
 #[test]
 fn a_file_of_redis_is_in_the_server_that_starts() {
     let dir = TempDir::new();
     let data = dir.path().join("made/by/it");
     for round in 0..2 {
-        let summary = imports(Path::new(REDIS_7), &data, &[]);
+        let summary = imports(&redis_7(), &data, &[]);
         assert!(summary.starts_with("database 0: 5 strings, 1 lists, 3 sets, 2 sorted sets, "), "{round}: {summary}");
         assert!(summary.contains("1 libraries of functions: lib\n"), "{round}: {summary}");
         is_sound(&data);

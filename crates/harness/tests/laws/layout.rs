@@ -1,7 +1,8 @@
-//! A module that has children is the `mod.rs` of their folder.
+//! A module that has children is the `mod.rs` of their folder, and a program does not keep where it was compiled.
 
 use crate::source::{crates, files};
 use std::collections::BTreeSet;
+use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// Returns the source files that lie beside the folder of their children, given all source files.
@@ -15,6 +16,14 @@ fn a_module_with_children_is_the_mod_of_their_folder() {
     let all = files(&crates());
     let wrong = beside_their_folder(&all);
     assert!(wrong.is_empty(), "`git mv foo.rs foo/mod.rs`: {wrong:?}");
+}
+
+#[test]
+fn no_program_keeps_the_checkout_that_it_was_compiled_in() {
+    let kept = concat!("env!(\"CARGO_MANIFEST_", "DIR\")");
+    let wrong: Vec<_> =
+        files(&crates()).into_iter().filter(|file| read_to_string(file).unwrap().contains(kept)).collect();
+    assert!(wrong.is_empty(), "a build may be shared by several checkouts, so ask std::env::var_os: {wrong:?}");
 }
 
 #[test]
