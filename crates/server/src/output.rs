@@ -94,6 +94,11 @@ impl Output {
         (self.shared.len(), self.shared_bytes)
     }
 
+    /// Returns the number of bytes in the buffer, those at its front that have left included.
+    pub fn buffered(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the capacity of the buffer.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()

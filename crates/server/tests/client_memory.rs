@@ -187,6 +187,19 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
     server.stop();
 }
 
+/// The buffer of a long reply goes on to whoever is answered next. It is the event loop's.
+#[test]
+fn a_buffer_that_is_handed_on_counts_for_nobody() {
+    let (_dir, server) = start(&["--maxmemory-clients", "8mb", "--workers", "1"]);
+    let mut reader = server.client();
+    let value = vec![b'v'; 900_000];
+    assert_eq!(reader.ask_words(&[b"SET", b"long", &value]), "+OK\r\n");
+    assert_eq!(reader.ask("GET long").len(), 900_000 + 11);
+    queue(&mut server.client(), 75, 100_000);
+    assert_eq!(reader.info("evicted_clients"), "0");
+    server.stop();
+}
+
 /// A client that reads nothing makes others wait for room, and none of them is lost.
 #[test]
 fn who_has_a_large_request_under_way_waits_for_room() {

@@ -96,10 +96,14 @@ impl State {
     }
 
     /// Returns the bytes of the output's buffer that are the connection's own. A small buffer goes back to its event
-    /// loop in the same round.
+    /// loop in the same round. So does a large one with a short reply in it: whoever came next has got it.
     fn output_bytes(&self, is_draining: bool) -> usize {
         let capacity = self.output.capacity();
-        if is_draining || capacity > SPARE_BYTES_MAX { capacity } else { 0 }
+        match is_draining {
+            true => capacity,
+            false if capacity > SPARE_BYTES_MAX => capacity.min(2 * self.output.buffered()),
+            false => 0,
+        }
     }
 }
 
@@ -448,6 +452,9 @@ impl Connection {
         }
         let gate = state.session.gate();
         let waits = state.output.release(gate, durable);
+        if waits {
+            state.output.shrink(&mut event_loop.spares.borrow_mut());
+        }
         if state.session.has_unacknowledged() {
             event_loop.worker.borrow_mut().on_left(&mut state.session, durable);
         }
@@ -533,6 +540,7 @@ impl Connection {
                 return Sent::All;
             }
             if sending == Sending::Round && !event_loop.has_round() {
+                output.shrink(&mut event_loop.spares.borrow_mut());
                 return Sent::Later;
             }
             let asked = ready.len().min(WRITE_BYTES_MAX);
