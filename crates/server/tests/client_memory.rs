@@ -187,6 +187,32 @@ fn a_client_that_needs_more_than_all_may_have_is_closed() {
     server.stop();
 }
 
+/// Thousands of clients may claim that long requests follow.
+#[test]
+fn half_a_request_gets_little_room_where_clients_have_little_left() {
+    let (_dir, server) = start(&["--maxmemory-clients", "16mb"]);
+    let mut asker = server.client();
+    let mut room_of_half_a_request = || {
+        let mut client = server.client();
+        let id = id_of(&mut client);
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\nxxx");
+        let mut room = 0;
+        wait_until("what it has sent is read", || {
+            room = field(&mut asker, &id, "qbuf-free").expect("it stays");
+            room > 0
+        });
+        (client, room)
+    };
+    let (_first, room) = room_of_half_a_request();
+    assert!(room > 900_000, "{room}");
+    // Beyond seven eighths of the bound.
+    let mut holder = server.client();
+    queue(&mut holder, 146, 100_000);
+    let (_second, room) = room_of_half_a_request();
+    assert!(room < 32 << 10, "{room}");
+    server.stop();
+}
+
 /// The buffer of a long reply goes on to whoever is answered next. It is the event loop's.
 #[test]
 fn a_buffer_that_is_handed_on_counts_for_nobody() {
