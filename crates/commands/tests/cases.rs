@@ -38,7 +38,7 @@ cases! { geo stream string bitmap hyperloglog hash hash_expire list counter lcs 
 
 #[test]
 fn no_file_of_cases_is_left_out() {
-    // What cargo says now, because a build may be shared by several checkouts.
+    // Cargo says where the package is now: several checkouts may share a build.
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this"));
     let folder = package.join("tests/cases");
     for file in std::fs::read_dir(folder).expect("the folder is there") {

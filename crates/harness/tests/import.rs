@@ -130,7 +130,7 @@ fn imported(file: &Path) -> Vec<String> {
     content(&mut start(&template, &place).1)
 }
 
-/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+/// Returns the folder of this package as cargo says it now, because several checkouts may share a build.
 fn package() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
 }

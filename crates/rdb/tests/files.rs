@@ -65,7 +65,7 @@ fn read(bytes: &[u8]) -> (Vec<String>, Result<Summary, Failure<()>>) {
     (transcript.0, result)
 }
 
-/// Where this package is: what cargo says now, because a build may be shared by several checkouts.
+/// Returns the folder of this package as cargo says it now, because several checkouts may share a build.
 fn package() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this").into()
 }

@@ -205,7 +205,7 @@ fn half_a_request_gets_little_room_where_clients_have_little_left() {
     };
     let (_first, room) = room_of_half_a_request();
     assert!(room > 900_000, "{room}");
-    // Beyond seven eighths of the bound.
+    // Room is short from seven eighths of the bound on.
     let mut holder = server.client();
     queue(&mut holder, 146, 100_000);
     let (_second, room) = room_of_half_a_request();

@@ -90,7 +90,7 @@ fn saved(file: File, dir: &TempDir) -> PathBuf {
     path
 }
 
-/// Where the file is: what cargo says now, because a build may be shared by several checkouts.
+/// Returns the path in this package as cargo says it now, because several checkouts may share a build.
 fn redis_7() -> PathBuf {
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this"));
     package.join("tests/data/redis-7.0.rdb")

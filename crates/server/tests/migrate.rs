@@ -440,7 +440,7 @@ fn a_call_is_answered_in_its_time_however_many_targets_hang() {
         client.send(&request(&migrate_words(&port, &[&key, "0", timeout])));
         client
     };
-    // As many as may wait at the same time, each of them connected.
+    // 32 calls may wait at the same time. Each of these is connected.
     let mut hung: Vec<_> = (0..32).map(|_| call(LONG)).collect();
     let connected: Vec<_> = hung.iter().map(|_| listener.accept().expect("each has a thread")).collect();
     let waiting: Vec<_> = (0..8).map(|_| call("1000")).collect();
@@ -448,7 +448,7 @@ fn a_call_is_answered_in_its_time_however_many_targets_hang() {
     one.ask("SET one v");
     let (_closed, port) = process::closed_port();
     let begun = std::time::Instant::now();
-    // Whoever has no thread is answered by the clock.
+    // The clock answers calls that have no thread.
     let by_the_clock = "-IOERR error or timeout connecting to the client\r\n";
     assert_eq!(migrate(&mut one, port, &["one", "0", "300"]), by_the_clock);
     assert!(begun.elapsed().as_millis() >= 300);

@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Returns the bytes of the output's buffer that are the connection's own. A small buffer goes back to its event
-    /// loop in the same round. So does a large one with a short reply in it: whoever came next has got it.
+    /// loop in the same round, and so does a large one that an earlier client's long reply has left to a short one.
     fn output_bytes(&self, is_draining: bool) -> usize {
         let capacity = self.output.capacity();
         match is_draining {
