@@ -65,9 +65,8 @@ pub(crate) enum Task {
 /// Long commands have a thread for each so many that load rows, and at least two.
 const LOADERS_PER_RUNNER: usize = 2;
 
-/// Priorities of 99, for niceness 15 and 3; the default is 48, and more is for the privileged.
-const LOADERS_PRIORITY: u8 = 10;
-const RUNNERS_PRIORITY: u8 = 40;
+/// The priority of 99 that is niceness 15; the default is 48, and more is for the privileged.
+const PRIORITY: u8 = 10;
 
 /// Groups of threads, each with its queue: those that read, for commands that lack rows and for long replies; those
 /// that run what takes long under its key locks; and those that wait for other servers. However many long commands
@@ -244,14 +243,15 @@ impl Queue {
     }
 }
 
-/// Has the scheduler let the event loops go first. Threads that load rows take what is left of a core rather than their
-/// share, so that one whose row has come does not interrupt an event loop in the middle of a turn. They are no less
-/// important than compactions, which have the same niceness: what wakes up goes before what runs on and on, unless it
-/// runs as batch, as long commands do.
+/// Has the scheduler let the event loops go first: the pool takes what is left of a core rather than its share, so that
+/// a thread whose row has come does not interrupt an event loop in the middle of a turn. Threads that load rows and
+/// those that run long commands weigh the same, as much as compactions: a scheduler that orders by virtual deadlines
+/// (Linux since 6.6) lets a thread of little weight that wakes up wait for whole turns of those that weigh more. Long
+/// commands run as batch: they do not interrupt a load.
 fn stand_back(loads: bool) {
     use NormalThreadSchedulePolicy::{Batch, Other};
-    let (priority, policy) = if loads { (LOADERS_PRIORITY, Other) } else { (RUNNERS_PRIORITY, Batch) };
-    let set = ThreadPriorityValue::try_from(priority).map_or(Ok(()), |priority| {
+    let policy = if loads { Other } else { Batch };
+    let set = ThreadPriorityValue::try_from(PRIORITY).map_or(Ok(()), |priority| {
         let priority = ThreadPriority::Crossplatform(priority);
         set_thread_priority_and_policy(thread_native_id(), priority, ThreadSchedulePolicy::Normal(policy))
     });
