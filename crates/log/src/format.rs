@@ -106,6 +106,19 @@ pub enum Origin {
 impl HistoryStart {
     pub(crate) const BYTES: usize = 56;
 
+    /// Returns the bytes as a segment's header has them.
+    pub fn to_bytes(&self) -> [u8; 56] {
+        let mut bytes = [0; HistoryStart::BYTES];
+        self.encode(&mut bytes);
+        bytes
+    }
+
+    /// Reads what `to_bytes` returns; None of anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<HistoryStart> {
+        let start = HistoryStart::decode(bytes.get(..HistoryStart::BYTES)?)?;
+        (start.to_bytes() == bytes).then_some(start)
+    }
+
     fn encode(&self, bytes: &mut [u8]) {
         bytes[..20].copy_from_slice(&self.history.0);
         let origin = match self.origin {

@@ -29,6 +29,18 @@ pub struct Histories {
     starts: Vec<HistoryStart>,
 }
 
+impl FromIterator<HistoryStart> for Histories {
+    /// Collects histories, the oldest first.
+    ///
+    /// # Panics
+    /// They do not begin in their order.
+    fn from_iter<I: IntoIterator<Item = HistoryStart>>(starts: I) -> Histories {
+        let mut histories = Histories::default();
+        starts.into_iter().for_each(|start| histories.push(start));
+        histories
+    }
+}
+
 impl Histories {
     /// Returns the histories, the oldest first. The oldest one may have had predecessors that are not known any more.
     pub fn starts(&self) -> &[HistoryStart] {

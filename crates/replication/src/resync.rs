@@ -1,0 +1,116 @@
+//! The decision how a replica goes on: with the records behind its last one, or with a copy of its master's data.
+
+use haypile_log::{Histories, History, Index};
+use std::fmt;
+
+/// Where a log stands: its last record, and the history that this record is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub history: History,
+    pub index: Index,
+}
+
+/// The way on that a master has for a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resync {
+    /// The records behind the replica's last one.
+    Partial,
+    /// A copy of everything, for this reason.
+    Full(FullReason),
+}
+
+/// The reason why records alone do not lead from where a replica stands to where its master does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FullReason {
+    /// The replica has no data.
+    Empty,
+    /// The replica's history is none that the master knows to be a part of its own way.
+    OtherHistory(History),
+    /// The replica has records that the master's way does not have: both share those through this index.
+    Beyond { shared: Index, index: Index },
+    /// The master's log begins with this record: those that the replica lacks are gone.
+    Purged { first: Index, index: Index },
+}
+
+impl fmt::Display for FullReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FullReason::Empty => f.write_str("the replica has no data yet"),
+            FullReason::OtherHistory(history) => {
+                write!(f, "the replica's history {history} is none that this log went through")
+            }
+            FullReason::Beyond { shared, index } => write!(
+                f,
+                "the replica's records from {} to {index} are none of this log's: another one went on without it",
+                shared.next()
+            ),
+            FullReason::Purged { first, index } => write!(
+                f,
+                "the replica's last record is {index}, and the oldest one that the log still has is {first}: see log-retention-size"
+            ),
+        }
+    }
+}
+
+/// Decides what a master has for a replica that stands at `replica`, or has no data.
+///
+/// `chain` are the histories of the master's log, `first` and `last` the oldest and the newest record that it has.
+pub fn decide(chain: &Histories, first: Index, last: Index, replica: Option<Position>) -> Resync {
+    let Some(Position { history, index }) = replica else { return Resync::Full(FullReason::Empty) };
+    let Some(shared) = chain.shared_through(history, index) else {
+        return Resync::Full(FullReason::OtherHistory(history));
+    };
+    // The newest history has no end: the log's own end is where the master's way ends.
+    let shared = shared.min(last);
+    if shared < index {
+        return Resync::Full(FullReason::Beyond { shared, index });
+    }
+    if index.next() < first {
+        return Resync::Full(FullReason::Purged { first, index });
+    }
+    Resync::Partial
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haypile_log::{HistoryStart, Origin};
+
+    fn name(number: u8) -> History {
+        History([number; 20])
+    }
+
+    /// One; two, behind record 5; three, behind 8.
+    fn chain() -> Histories {
+        let origins = [Origin::Nothing, Origin::Fork(name(1), Index(5)), Origin::Fork(name(2), Index(8))];
+        (1..).zip(origins).map(|(number, origin)| HistoryStart { history: name(number), origin }).collect()
+    }
+
+    #[test]
+    fn records_alone_are_enough_wherever_the_ways_are_one() {
+        let at = |history, index| Some(Position { history: name(history), index: Index(index) });
+        let check = |replica, first, expected| {
+            assert_eq!(decide(&chain(), Index(first), Index(10), replica), expected, "{replica:?}, log from {first}");
+        };
+        let beyond = |shared, index| Resync::Full(FullReason::Beyond { shared: Index(shared), index: Index(index) });
+        let purged = |first, index| Resync::Full(FullReason::Purged { first: Index(first), index: Index(index) });
+        check(None, 1, Resync::Full(FullReason::Empty));
+        check(at(1, 0), 1, Resync::Partial);
+        check(at(1, 5), 1, Resync::Partial);
+        check(at(1, 6), 1, beyond(5, 6));
+        check(at(2, 5), 6, Resync::Partial);
+        check(at(2, 5), 7, purged(7, 5));
+        check(at(2, 9), 1, beyond(8, 9));
+        check(at(3, 10), 11, Resync::Partial);
+        check(at(3, 11), 1, beyond(10, 11));
+        check(at(9, 3), 1, Resync::Full(FullReason::OtherHistory(name(9))));
+    }
+
+    #[test]
+    fn the_reasons_say_what_to_look_at() {
+        let reason = FullReason::Beyond { shared: Index(5), index: Index(9) };
+        assert!(reason.to_string().contains("from 6 to 9"), "{reason}");
+        let reason = FullReason::Purged { first: Index(7), index: Index(5) };
+        assert!(reason.to_string().contains("is 5") && reason.to_string().contains("is 7"), "{reason}");
+    }
+}

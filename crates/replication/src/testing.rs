@@ -1,0 +1,94 @@
+//! The checks of bytes from a peer that may lie, for fuzz targets and seeded tests.
+
+use crate::frame::{self, Decoded, Frame, HEAD_BYTES};
+use crate::manifest::{Manifest, is_path};
+
+/// Reads `data` as a stream of frames, as what frames with the right checksums claim, and as a manifest.
+///
+/// # Panics
+/// A frame or a manifest does not encode to the bytes that it was read from, or a claim is beyond the limits.
+pub fn check_bytes(data: &[u8]) {
+    check_stream(data);
+    check_stream(&forged(data));
+    check_manifest(data);
+}
+
+/// Returns frames of the kinds, fields and bodies that `data` gives.
+fn forged(data: &[u8]) -> Vec<u8> {
+    let (mut stream, mut rest) = (Vec::new(), data);
+    while let [kind, field_bytes, body_bytes, behind @ ..] = rest {
+        let (fields, behind) = behind.split_at(usize::from(*field_bytes).min(behind.len()));
+        let (body, behind) = behind.split_at(usize::from(*body_bytes).min(behind.len()));
+        let mut head = [&[0; HEAD_BYTES][..], fields].concat();
+        frame::seal(*kind, body, &mut head);
+        stream.extend_from_slice(&head);
+        stream.extend_from_slice(body);
+        rest = behind;
+    }
+    stream
+}
+
+fn check_stream(data: &[u8]) {
+    let mut rest = data;
+    loop {
+        match frame::decode(rest) {
+            Ok(Decoded::Frame(frame, bytes)) => {
+                let mut again = Vec::new();
+                frame.encode(&mut again);
+                assert_eq!(again, rest[..bytes], "a frame has one form");
+                if let Frame::Copy(manifest) = frame {
+                    check_manifest(manifest);
+                }
+                rest = &rest[bytes..];
+            }
+            Ok(Decoded::Incomplete(bytes)) => {
+                assert!(bytes > 0, "what is there is a frame already");
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+}
+
+fn check_manifest(text: &[u8]) {
+    if let Ok(manifest) = Manifest::decode(text) {
+        assert_eq!(manifest.encode().as_bytes(), text, "a manifest has one form");
+        assert!(manifest.files.iter().all(|file| is_path(&file.path)), "a path leads outside");
+        // The sum was checked.
+        let _ = manifest.bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::decode;
+
+    /// Numbers that look random, the same in each run.
+    fn numbers(seed: u64) -> impl Iterator<Item = u8> {
+        let mut state = seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        std::iter::repeat_with(move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+    }
+
+    #[test]
+    fn bytes_of_a_liar_do_no_harm() {
+        let mut frames = 0;
+        for seed in 0..20_000 {
+            let mut numbers = numbers(seed);
+            let length = usize::from(numbers.next().unwrap_or(0));
+            let mut data: Vec<u8> = numbers.by_ref().take(length).collect();
+            // Most bytes claim what no frame has.
+            if let [kind, field_bytes, body_bytes, ..] = &mut data[..] {
+                *kind %= 40;
+                *body_bytes = body_bytes.saturating_sub(128);
+                *field_bytes = [0, 16, 24, 32, 56][usize::from(*field_bytes) % 5];
+            }
+            frames += usize::from(matches!(decode(&forged(&data)), Ok(Decoded::Frame(..))));
+            check_bytes(&data);
+        }
+        assert!(frames > 200, "{frames} of them were frames");
+    }
+}
