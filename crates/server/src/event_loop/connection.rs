@@ -5,6 +5,7 @@
 //! beyond a bound. Replies leave in the tick or before it (`event_loop`); a task of its own writes the bytes that a
 //! socket does not take at once.
 
+use crate::event_loop::rest::{Rest, SHORT_STEP_BYTES};
 use crate::event_loop::{EventLoop, OutputLimits, now_us};
 use crate::output::{Output, SPARE_BYTES_MAX};
 use crate::stream::{Reader, Writer};
@@ -21,19 +22,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::ReadBuf;
 
-/// The size above which the buffer of a request's rest is not kept for the next one.
-const REST_BYTES_KEPT: usize = 4 << 10;
-
 /// The size from which replies leave before other connections have their turn, if they need not wait for the log:
 /// leaving together gains little beside the memory of all of them.
 const LEAVES_AT_ONCE_BYTES: usize = 64 << 10;
-
-/// Room that is made for an announced argument at a time; more is made as the bytes arrive.
-const REST_STEP_BYTES: usize = 1 << 20;
-
-/// Room that is made at a time while clients have little room left together, and the most bytes of one read while some
-/// are being closed for room: thousands of requests that are never whole are held in small pieces.
-const SHORT_STEP_BYTES: usize = 16 << 10;
 
 /// The memory above which a client is read from slowly while clients have little room left together.
 const WAITS_FOR_ROOM_BYTES: u64 = 64 << 10;
@@ -135,17 +126,9 @@ enum Sent {
     Later,
 }
 
-/// Appends to the rest of a request. A long rest grows by a quarter, not to the double: there may be thousands of them.
-fn extend(rest: &mut Vec<u8>, input: &[u8]) {
-    if rest.len() + input.len() > rest.capacity() && rest.len() > REST_STEP_BYTES {
-        rest.reserve_exact(rest.len() / 4 + input.len());
-    }
-    rest.extend_from_slice(input);
-}
-
 /// Serves a connection to its end.
 pub async fn serve(event_loop: Rc<EventLoop>, connection: Rc<Connection>, mut reader: Reader) {
-    let mut rest = Vec::new();
+    let mut rest = Rest::default();
     // The loop ends when the client does, or when the connection is to be closed.
     let _ = connection.run(&event_loop, &mut reader, &mut rest).await;
     connection.lost.set(true);
@@ -175,7 +158,7 @@ impl Connection {
         self: &Rc<Self>,
         event_loop: &Rc<EventLoop>,
         reader: &mut Reader,
-        rest: &mut Vec<u8>,
+        rest: &mut Rest,
     ) -> Result<(), Lost> {
         poll_fn(|cx| {
             // One task awaits all events of this connection.
@@ -265,7 +248,7 @@ impl Connection {
         cx: &mut Context<'_>,
         event_loop: &Rc<EventLoop>,
         reader: &mut Reader,
-        rest: &mut Vec<u8>,
+        rest: &mut Rest,
     ) -> Poll<Result<Next, Lost>> {
         if self.lost.get() {
             return Poll::Ready(Err(Lost));
@@ -288,14 +271,13 @@ impl Connection {
         let next = if rest.is_empty() {
             let (consumed, next) = self.turn(event_loop, input);
             if consumed < filled {
-                let step = if event_loop.engine.clients_are_tight() { SHORT_STEP_BYTES } else { REST_STEP_BYTES };
-                let needed = self.state.borrow().session.needed_bytes().min(step);
-                rest.reserve(filled - consumed + needed);
-                rest.extend_from_slice(&input[consumed..]);
+                let needed = self.state.borrow().session.needed_bytes();
+                rest.begin(&input[consumed..], needed, event_loop.engine.clients_are_tight());
             }
             next
         } else {
-            extend(rest, input);
+            let needed = self.state.borrow().session.needed_bytes();
+            rest.extend(input, needed, event_loop.engine.clients_are_tight());
             self.run_rest(event_loop, rest)
         };
         self.show_input(event_loop, rest);
@@ -310,7 +292,7 @@ impl Connection {
         &self,
         event_loop: &EventLoop,
         reader: &mut Reader,
-        rest: &mut Vec<u8>,
+        rest: &mut Rest,
         time: Option<Duration>,
     ) -> Result<(), Lost> {
         let mut ended = false;
@@ -341,7 +323,7 @@ impl Connection {
                     }
                     Poll::Ready(Ok(())) => {
                         ended = buffer.filled().is_empty();
-                        extend(rest, buffer.filled());
+                        rest.extend(buffer.filled(), 1, true);
                         self.show_input(event_loop, rest);
                     }
                 }
@@ -355,24 +337,19 @@ impl Connection {
 
     /// Runs the rest of earlier reads. For a client that was closed meanwhile, only the command under way goes on to
     /// its end.
-    fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Vec<u8>) -> Next {
+    fn run_rest(self: &Rc<Self>, event_loop: &Rc<EventLoop>, rest: &mut Rest) -> Next {
         if self.lost.get() {
             rest.clear();
             self.state.borrow_mut().session.restart_request();
         }
         let (consumed, next) = self.turn(event_loop, rest);
-        if consumed == rest.len() {
-            rest.clear();
-            rest.shrink_to(REST_BYTES_KEPT);
-        } else {
-            rest.drain(..consumed);
-        }
+        rest.consume(consumed);
         self.show_input(event_loop, rest);
         next
     }
 
     /// Counts the bytes that were read and have not run.
-    fn show_input(&self, event_loop: &EventLoop, rest: &Vec<u8>) {
+    fn show_input(&self, event_loop: &EventLoop, rest: &Rest) {
         self.client.input_bytes.store(rest.len(), Ordering::Relaxed);
         if self.client.input_capacity.swap(rest.capacity(), Ordering::Relaxed) != rest.capacity() {
             self.count(event_loop, &self.state.borrow());

@@ -9,6 +9,7 @@
 //! of their own, between which every connection has a turn.
 
 mod connection;
+mod rest;
 
 use crate::event_loop::connection::{Connection, Sending};
 use crate::mailbox::Mailbox;
