@@ -18,7 +18,7 @@ fn figures() -> [u64; 3] {
 
 /// How long freed memory is kept for reuse. A generation of the memtable is freed at once, and with jemalloc's default
 /// a part of a small budget would be held twice.
-const KEPT_MS: isize = 1000;
+const KEPT_MS: isize = 500;
 
 /// Sets [`KEPT_MS`], for existing and future arenas, and starts a thread of jemalloc that enforces it.
 ///
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unused_memory_is_kept_for_a_second() {
+    fn unused_memory_is_not_kept_for_long() {
         keep_little().expect("jemalloc can");
         let held = vec![1_u8; 100_000];
         for name in ["arenas.dirty_decay_ms\0", "arena.0.dirty_decay_ms\0"] {
