@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Db, Random, on_each_base};
-use haypile_store::{Direction, Stop, Txn};
+use haypile_store::{Call, Direction, Mode, Stop, Txn, TxnBuffers};
 use haypile_types::EncodingLimit;
 use haypile_types::zset::{
     Adding, Aggregate, Combination, Edit, Input, LexBound, Maker, Operation, Range, ScoreBound, Stretch, Zset,
@@ -330,6 +330,22 @@ fn sorted_sets_are_those_of_a_map_and_a_sort() {
         }
         db.check();
     }
+}
+
+/// A dry run holds no key locks: what it reads first and what it reads then may be of two moments.
+#[test]
+fn a_dry_run_in_the_middle_of_which_others_write_comes_to_its_end() {
+    let mut db = Db::new();
+    add(&mut db, b"z", &numbered(0..3_000));
+    let store = db.store.clone();
+    let call = Call { now_ms: db.now_ms, seed: 7, database: 0, mode: Mode::Load, pins: None };
+    let mut txn = store.begin(TxnBuffers::default(), call);
+    let key = txn.key(b"z");
+    let mut edit = Edit::of(Zset::write(&mut txn, &key).expect("reads")).expect("parses");
+    add(&mut db, b"z", &numbered(3_000..3_010));
+    let (member, _) = &numbered(7..8)[0];
+    assert!(edit.remove(&mut txn, member).expect("removes"));
+    edit.finish(&mut txn, &key).expect("the run is dropped");
 }
 
 fn numbered(range: std::ops::Range<u64>) -> Vec<(Vec<u8>, f64)> {

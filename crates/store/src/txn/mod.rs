@@ -268,7 +268,7 @@ impl<'s> Txn<'s> {
 
     /// Returns whether this is a dry run, without key locks and without a commit: the rows that it reads may change
     /// meanwhile, and nothing is noted of them.
-    pub(crate) fn is_dry_run(&self) -> bool {
+    pub fn is_dry_run(&self) -> bool {
         matches!(self.call.mode, Mode::Look | Mode::Load)
     }
 

@@ -190,8 +190,8 @@ impl Rows {
             };
             txn.delete_row(&self.row(txn, key, name))?;
             txn.delete_row(row)?;
-            self.head.count = element::lowered(self.head.count, 1);
-            self.timing.count = element::lowered(self.timing.count, 1);
+            self.head.count = element::lowered(txn, self.head.count, 1);
+            self.timing.count = element::lowered(txn, self.timing.count, 1);
             self.is_retimed = true;
         }
         self.has_expired |= !gone.is_empty();

@@ -237,7 +237,10 @@ impl Ranks {
         if let Some(entries) = changed.entries {
             self.put_root(txn, entries)?;
         }
-        debug_assert_eq!(self.sum(txn)?, count, "Invariant: the root's sum is the head's count");
+        // In a dry run the rows may be of two moments.
+        if cfg!(debug_assertions) && !txn.is_dry_run() {
+            assert_eq!(self.sum(txn)?, count, "Invariant: the root's sum is the head's count");
+        }
         Ok(())
     }
 

@@ -106,8 +106,8 @@ impl Group<'_> {
             txn.delete_row(&self.by_consumer_row(consumer.state.number, *id))?;
         }
         txn.delete_row(&self.row(Kind::Consumer, &[&consumer.name]))?;
-        self.state.pending = lowered(self.state.pending, ids.len() as u64);
-        self.state.consumers = lowered(u64::from(self.state.consumers), 1) as u32;
+        self.state.pending = lowered(txn, self.state.pending, ids.len() as u64);
+        self.state.consumers = lowered(txn, u64::from(self.state.consumers), 1) as u32;
         Ok(())
     }
 

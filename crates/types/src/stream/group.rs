@@ -179,7 +179,7 @@ impl<'n> Group<'n> {
         }
         txn.delete_row(&row_of(&self.rows, self.name))?;
         let census = Census::read(txn, &self.rows)?;
-        let groups = lowered(u64::from(census.groups), 1) as u32;
+        let groups = lowered(txn, u64::from(census.groups), 1) as u32;
         Census { groups, ..census }.write(txn, &self.rows)
     }
 

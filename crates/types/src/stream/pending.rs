@@ -222,7 +222,7 @@ impl<'n> Edit<'n> {
     pub fn release(&mut self, txn: &mut Txn<'_>, id: StreamId, held: &Held) -> Result<()> {
         txn.delete_row(&self.group.pending_row(id))?;
         self.take_from(txn, id, &held.consumer)?;
-        self.group.state.pending = lowered(self.group.state.pending, 1);
+        self.group.state.pending = lowered(txn, self.group.state.pending, 1);
         Ok(())
     }
 
@@ -231,7 +231,7 @@ impl<'n> Edit<'n> {
             return Err(damaged("the consumer of a pending entry", name));
         };
         let state = &mut self.consumers[at.0].state;
-        state.pending = lowered(state.pending, 1);
+        state.pending = lowered(txn, state.pending, 1);
         let number = state.number;
         Ok(txn.delete_row(&self.group.by_consumer_row(number, id))?)
     }
