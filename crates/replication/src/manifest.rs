@@ -108,7 +108,7 @@ impl Manifest {
             let (line, number) = lines.next().unwrap_or_default();
             line.strip_prefix(name).ok_or(fails(number, what)).map(|rest| (rest, number))
         };
-        if fact(TITLE, "it is none of this version")?.0 != "" {
+        if !fact(TITLE, "it is none of this version")?.0.is_empty() {
             return Err(fails(1, "it is none of this version"));
         }
         let (token, line) = fact("token ", "the token is missing")?;
