@@ -641,6 +641,21 @@ fn damage_of_the_base_is_a_defect() {
     assert!(checked.lines[0].contains("No such file"), "{checked:?}");
 }
 
+/// The log has everything from its first record on, and yet no server would start.
+#[test]
+fn a_base_that_lost_all_its_files_is_a_defect() {
+    let dir = TempDir::new();
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(server.client().ask("SET k v"), "+OK\r\n");
+    server.kill();
+    let base = dir.path().join("base");
+    fs::remove_dir_all(&base).and_then(|()| fs::create_dir(&base)).expect("it is ours");
+    let checked = check(dir.path());
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    assert!(checked.findings()[0].contains("the hash seed is missing"), "{checked:?}");
+    assert!(process::fails(dir.path(), process::free_port(), &[]).contains("it is not the base of this log"));
+}
+
 #[test]
 fn what_cannot_be_read_is_neither_sound_nor_a_defect() {
     let empty = TempDir::new();
