@@ -58,6 +58,13 @@ impl Hold {
         self.after
     }
 
+    /// Returns the bytes of the segments that would go without it, as far as nothing else keeps them.
+    pub fn kept_bytes(&self) -> u64 {
+        let state = self.shared.state.lock();
+        let is_kept = |held: &&crate::segment::Held| held.last > self.after && held.last <= state.applied;
+        state.segments.iter().filter(is_kept).map(|held| held.bytes).sum()
+    }
+
     /// Lets go of the records through `after`.
     ///
     /// # Panics

@@ -46,6 +46,17 @@ impl fmt::Display for Index {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct History(pub [u8; 20]);
 
+impl History {
+    /// Parses 40 hex digits in lower case, as a history is printed.
+    pub fn parse(text: &str) -> Option<History> {
+        let mut history = History([0; 20]);
+        for (at, byte) in history.0.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        (history.to_string() == text).then_some(history)
+    }
+}
+
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
