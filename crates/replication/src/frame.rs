@@ -24,8 +24,9 @@ const RECORD_BODY_BYTES_MAX: usize = u32::MAX as usize;
 pub enum Frame<'a> {
     /// From a master: the records behind the replica's last one follow.
     Continue,
-    /// From a master: the replica needs a copy, which this manifest lists. The body is a [`Manifest`](crate::Manifest).
-    Copy(&'a [u8]),
+    /// From a master: the replica needs a copy, which this [`Manifest`](crate::Manifest) lists. Where it has records
+    /// that the master does not have, those through `shared` are the master's as well; else that is 0.
+    Copy { shared: Index, manifest: &'a [u8] },
     /// From a master: it does not serve this replica, for this reason. The connection ends.
     Refused(&'a str),
     /// From a master: the records that follow are of this history.
@@ -121,6 +122,21 @@ mod kind {
 }
 
 impl Frame<'_> {
+    /// Returns the number of the frame's kind.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Frame::Continue => kind::CONTINUE,
+            Frame::Copy { .. } => kind::COPY,
+            Frame::Refused(_) => kind::REFUSED,
+            Frame::History(_) => kind::HISTORY,
+            Frame::Record(_) => kind::RECORD,
+            Frame::Heartbeat { .. } => kind::HEARTBEAT,
+            Frame::Piece { .. } => kind::PIECE,
+            Frame::Acknowledge { .. } => kind::ACKNOWLEDGE,
+            Frame::Fetch { .. } => kind::FETCH,
+        }
+    }
+
     /// Appends the frame to `out`.
     ///
     /// # Panics
@@ -131,13 +147,17 @@ impl Frame<'_> {
         let numbers = |out: &mut Vec<u8>, fields: &[u64]| {
             fields.iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
         };
-        let (kind, body): (u8, &[u8]) = match self {
-            Frame::Continue => (kind::CONTINUE, &[]),
-            Frame::Copy(manifest) => (kind::COPY, manifest),
-            Frame::Refused(why) => (kind::REFUSED, why.as_bytes()),
+        let kind = self.kind();
+        let body: &[u8] = match self {
+            Frame::Continue => &[],
+            Frame::Copy { shared, manifest } => {
+                numbers(out, &[shared.0]);
+                manifest
+            }
+            Frame::Refused(why) => why.as_bytes(),
             Frame::History(start) => {
                 out.extend_from_slice(&start.to_bytes());
-                (kind::HISTORY, &[])
+                &[]
             }
             Frame::Record(record) => {
                 // The kind shares a word with the time, as in the log.
@@ -145,23 +165,23 @@ impl Frame<'_> {
                 if (record.term, record.entry) != (0, 0) {
                     numbers(out, &[record.term, record.entry]);
                 }
-                (kind::RECORD, record.body)
+                record.body
             }
             Frame::Heartbeat { written, synced, time_ms } => {
                 numbers(out, &[written.0, synced.0, *time_ms]);
-                (kind::HEARTBEAT, &[])
+                &[]
             }
             Frame::Piece { file, offset, bytes } => {
                 numbers(out, &[u64::from(*file), *offset]);
-                (kind::PIECE, bytes)
+                bytes
             }
             Frame::Acknowledge { written, synced, applied } => {
                 numbers(out, &[written.0, synced.0, applied.0]);
-                (kind::ACKNOWLEDGE, &[])
+                &[]
             }
             Frame::Fetch { file, offset } => {
                 numbers(out, &[u64::from(*file), *offset]);
-                (kind::FETCH, &[])
+                &[]
             }
         };
         assert!(body.len() <= body_bytes_max(kind), "the sender bounds what it sends");
@@ -260,7 +280,10 @@ fn parse<'a>(kind: u8, fields: &'a [u8], body: &'a [u8]) -> Result<Frame<'a>, Fr
     };
     Ok(match kind {
         kind::CONTINUE => numbers(0).map(|_| Frame::Continue)?,
-        kind::COPY => numbers(0).map(|_| Frame::Copy(body))?,
+        kind::COPY => {
+            let [shared, ..] = numbers(1)?;
+            Frame::Copy { shared: Index(shared), manifest: body }
+        }
         kind::REFUSED => {
             numbers(0)?;
             Frame::Refused(std::str::from_utf8(body).map_err(|_| wrong)?)
@@ -305,7 +328,7 @@ mod tests {
         let record = RecordFrame { index: Index(9), term: 0, entry: 0, kind: Kind::Effects, time_ms: 5, body: b"body" };
         vec![
             Frame::Continue,
-            Frame::Copy(b"a manifest"),
+            Frame::Copy { shared: Index(7), manifest: b"a manifest" },
             Frame::Refused("no"),
             Frame::History(HistoryStart { history, origin: Origin::Fork(History([6; 20]), Index(8)) }),
             Frame::Record(record),

@@ -10,9 +10,11 @@
 
 pub mod frame;
 pub mod manifest;
+pub mod request;
 pub mod resync;
 pub mod testing;
 
 pub use frame::{Decoded, Frame, FrameError};
-pub use manifest::{FileEntry, Manifest, ManifestError};
+pub use manifest::{FileEntry, Manifest, ManifestError, Token};
+pub use request::{Hello, PROTOCOL_VERSION, Request};
 pub use resync::{FullReason, Position, Resync};

@@ -26,12 +26,15 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct Manifest {
     /// A random name: who has it may fetch the files, also over other connections and after a break.
     pub token: Token,
+    /// The name of the data directory that the copy is of: in two copies of one, tables of the base with one name are
+    /// one.
+    pub source: Token,
     /// The last record in the copy.
     pub index: Index,
     pub files: Vec<FileEntry>,
 }
 
-/// The name of a copy.
+/// The name of a copy, or of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
@@ -76,6 +79,13 @@ impl Token {
     }
 }
 
+impl FileEntry {
+    /// Returns whether the file never changes once it has its name: a table of the base.
+    pub fn is_table(&self) -> bool {
+        self.path.strip_prefix("base/").is_some_and(|name| name.ends_with(".sst") || name.ends_with(".blob"))
+    }
+}
+
 impl Manifest {
     /// Returns the bytes of all files.
     pub fn bytes(&self) -> u64 {
@@ -87,7 +97,7 @@ impl Manifest {
     /// # Panics
     /// A file has a path that a replica would refuse.
     pub fn encode(&self) -> String {
-        let mut text = format!("{TITLE}\ntoken {}\nindex {}\n", self.token, self.index);
+        let mut text = format!("{TITLE}\ntoken {}\nsource {}\nindex {}\n", self.token, self.source, self.index);
         for FileEntry { path, bytes } in &self.files {
             assert!(is_path(path), "no copy has a file {path}");
             text.push_str(&format!("file {bytes} {path}\n"));
@@ -113,6 +123,8 @@ impl Manifest {
         }
         let (token, line) = fact("token ", "the token is missing")?;
         let token = Token::parse(token).ok_or(fails(line, "the token has 32 hex digits"))?;
+        let (source, line) = fact("source ", "the source is missing")?;
+        let source = Token::parse(source).ok_or(fails(line, "the source has 32 hex digits"))?;
         let (index, line) = fact("index ", "the index is missing")?;
         let index = number(index).map(Index).ok_or(fails(line, "the index is a number"))?;
         let (mut files, mut seen, mut total) = (Vec::new(), HashSet::new(), 0_u64);
@@ -129,7 +141,7 @@ impl Manifest {
             }
             files.push(FileEntry { path: path.to_owned(), bytes });
         }
-        Ok(Manifest { token, index, files })
+        Ok(Manifest { token, source, index, files })
     }
 }
 
@@ -159,7 +171,7 @@ mod tests {
     fn manifest() -> Manifest {
         let files = [("HAYPILE", 90), ("base/000012.sst", 1 << 40), ("base/CURRENT", 16), ("log/00000001.log", 0)];
         let files = files.map(|(path, bytes)| FileEntry { path: path.into(), bytes }).to_vec();
-        Manifest { token: Token([0xa7; 16]), index: Index(42), files }
+        Manifest { token: Token([0xa7; 16]), source: Token([0xb3; 16]), index: Index(42), files }
     }
 
     #[test]
@@ -172,7 +184,7 @@ mod tests {
             let cut_text = &text[..cut];
             // At the end of a line there are less files.
             let decoded = Manifest::decode(cut_text.as_bytes());
-            let is_shorter = cut_text.ends_with('\n') && cut_text.lines().count() >= 3;
+            let is_shorter = cut_text.ends_with('\n') && cut_text.lines().count() >= 4;
             assert_eq!(decoded.is_ok(), is_shorter, "{cut_text:?}");
         }
     }
@@ -208,13 +220,14 @@ mod tests {
         for (from, to, line) in [
             ("copy 1", "copy 2", 1),
             ("token a7", "token A7", 2),
-            ("index 42", "index 042", 3),
-            ("index 42", "index -1", 3),
-            ("file 90", "file +90", 4),
-            ("file 90 HAYPILE", "file 90 haypile.lock", 4),
-            ("file 16 base/CURRENT", "file 16 base/000012.sst", 6),
-            ("file 16", "file 18446744073709551615", 6),
-            ("file 0 ", "", 7),
+            ("source b3", "source ", 3),
+            ("index 42", "index 042", 4),
+            ("index 42", "index -1", 4),
+            ("file 90", "file +90", 5),
+            ("file 90 HAYPILE", "file 90 haypile.lock", 5),
+            ("file 16 base/CURRENT", "file 16 base/000012.sst", 7),
+            ("file 16", "file 18446744073709551615", 7),
+            ("file 0 ", "", 8),
         ] {
             let changed = text.replace(from, to);
             assert_ne!(changed, text);

@@ -22,7 +22,7 @@ pub enum Resync {
 /// The reason why records alone do not lead from where a replica stands to where its master does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullReason {
-    /// The replica has no data.
+    /// The replica has no record.
     Empty,
     /// The replica's history is none that the master knows to be a part of its own way.
     OtherHistory(History),
@@ -30,6 +30,16 @@ pub enum FullReason {
     Beyond { shared: Index, index: Index },
     /// The master's log begins with this record: those that the replica lacks are gone.
     Purged { first: Index, index: Index },
+}
+
+impl FullReason {
+    /// Returns the last record that both logs have, where the replica gives up those behind it; else 0.
+    pub fn shared(&self) -> Index {
+        match self {
+            FullReason::Beyond { shared, .. } => *shared,
+            _ => Index(0),
+        }
+    }
 }
 
 impl fmt::Display for FullReason {
@@ -52,13 +62,14 @@ impl fmt::Display for FullReason {
     }
 }
 
-/// Decides what a master has for a replica that stands at `replica`, or has no data.
+/// Decides what a master has for a replica that stands at `replica`.
 ///
 /// `chain` are the histories of the master's log, `first` and `last` the oldest and the newest record that it has.
-pub fn decide(chain: &Histories, first: Index, last: Index, replica: Option<Position>) -> Resync {
-    let Some(Position { history, index }) = replica else { return Resync::Full(FullReason::Empty) };
+pub fn decide(chain: &Histories, first: Index, last: Index, replica: Position) -> Resync {
+    let Position { history, index } = replica;
     let Some(shared) = chain.shared_through(history, index) else {
-        return Resync::Full(FullReason::OtherHistory(history));
+        let is_empty = index == Index(0);
+        return Resync::Full(if is_empty { FullReason::Empty } else { FullReason::OtherHistory(history) });
     };
     // The newest history has no end: the log's own end is where the master's way ends.
     let shared = shared.min(last);
@@ -88,13 +99,13 @@ mod tests {
 
     #[test]
     fn records_alone_are_enough_wherever_the_ways_are_one() {
-        let at = |history, index| Some(Position { history: name(history), index: Index(index) });
+        let at = |history, index| Position { history: name(history), index: Index(index) };
         let check = |replica, first, expected| {
             assert_eq!(decide(&chain(), Index(first), Index(10), replica), expected, "{replica:?}, log from {first}");
         };
         let beyond = |shared, index| Resync::Full(FullReason::Beyond { shared: Index(shared), index: Index(index) });
         let purged = |first, index| Resync::Full(FullReason::Purged { first: Index(first), index: Index(index) });
-        check(None, 1, Resync::Full(FullReason::Empty));
+        check(at(9, 0), 1, Resync::Full(FullReason::Empty));
         check(at(1, 0), 1, Resync::Partial);
         check(at(1, 5), 1, Resync::Partial);
         check(at(1, 6), 1, beyond(5, 6));

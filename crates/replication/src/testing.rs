@@ -36,7 +36,7 @@ fn check_stream(data: &[u8]) {
                 let mut again = Vec::new();
                 frame.encode(&mut again);
                 assert_eq!(again, rest[..bytes], "a frame has one form");
-                if let Frame::Copy(manifest) = frame {
+                if let Frame::Copy { manifest, .. } = frame {
                     check_manifest(manifest);
                 }
                 rest = &rest[bytes..];
@@ -84,11 +84,11 @@ mod tests {
             if let [kind, field_bytes, body_bytes, ..] = &mut data[..] {
                 *kind %= 40;
                 *body_bytes = body_bytes.saturating_sub(128);
-                *field_bytes = [0, 16, 24, 32, 56][usize::from(*field_bytes) % 5];
+                *field_bytes = [0, 8, 16, 24, 32, 56][usize::from(*field_bytes) % 6];
             }
             frames += usize::from(matches!(decode(&forged(&data)), Ok(Decoded::Frame(..))));
             check_bytes(&data);
         }
-        assert!(frames > 200, "{frames} of them were frames");
+        assert!(frames > 150, "{frames} of them were frames");
     }
 }
