@@ -9,9 +9,55 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Origin;
-use crate::special::{Bind, Limit, addresses_of, limits_of};
+use crate::special::{Bind, Limit, addresses_of, limits_of, master_of};
 use crate::value::Value;
 use crate::values::Values;
+
+/// The directives of a server that follows another one, or is followed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replication {
+    /// The server to follow: host and port.
+    pub replicaof: Option<(String, u16)>,
+    /// Empty = none is given.
+    pub masterauth: Vec<u8>,
+    /// Empty = the default user.
+    pub masteruser: Vec<u8>,
+    pub timeout_s: u32,
+    /// A replica serves what it has while its master is not there.
+    pub serves_stale_data: bool,
+    /// Good replicas without which writes are refused; 0 = none is needed.
+    pub min_replicas: u32,
+    /// The time since a good replica acknowledged something, at most; 0 = no replica is needed.
+    pub max_lag_s: u32,
+    /// Bytes of the log for a replica that is behind; 0 = as far as the disk allows.
+    pub log_bytes: u64,
+    /// For Sentinel.
+    pub priority: u32,
+    pub announced: bool,
+    /// Empty = the address that the master sees.
+    pub announce_ip: String,
+    /// 0 = `port`.
+    pub announce_port: u16,
+}
+
+impl Replication {
+    fn read(fields: &mut Fields) -> Replication {
+        Replication {
+            replicaof: master_of(fields.value("replicaof")),
+            masterauth: fields.text("masterauth"),
+            masteruser: fields.text("masteruser"),
+            min_replicas: fields.int("min-replicas-to-write"),
+            max_lag_s: fields.int("min-replicas-max-lag"),
+            log_bytes: fields.bytes("replica-log-size"),
+            priority: fields.int("replica-priority"),
+            announced: fields.bool("replica-announced"),
+            serves_stale_data: fields.bool("replica-serve-stale-data"),
+            timeout_s: fields.int("repl-timeout"),
+            announce_ip: fields.printed("replica-announce-ip"),
+            announce_port: fields.int("replica-announce-port"),
+        }
+    }
+}
 
 /// All directives that are used.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +89,8 @@ pub struct Config {
     pub encoding_limits: Vec<(&'static str, i64)>,
     /// Empty = clients need no password.
     pub requirepass: Vec<u8>,
+
+    pub replication: Replication,
 
     // Process.
     /// Absolute; the paths of other directives are relative to it, and already joined with it here.
@@ -256,6 +304,7 @@ impl Config {
             keyspace_events: fields.text("notify-keyspace-events"),
             encoding_limits: limits_of_encodings.map(|name| (name, fields.count(name))).collect(),
             requirepass: fields.text("requirepass"),
+            replication: Replication::read(fields),
             databases: fields.int("databases"),
             daemonize,
             supervised: fields.choice("supervised", SUPERVISED),

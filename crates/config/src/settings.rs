@@ -126,6 +126,17 @@ impl Settings {
         Ok(changed)
     }
 
+    /// Notes the server to follow, which REPLICAOF has changed: CONFIG GET and REWRITE know it.
+    pub fn set_replicaof(&self, master: Option<(&str, u16)>) {
+        let found = table::find(b"replicaof").expect("replicaof is in the table");
+        let words =
+            master.map_or(Vec::new(), |(host, port)| vec![host.as_bytes().to_vec(), port.to_string().into_bytes()]);
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.values.put(found, Value::Words(words));
+        state.config = Arc::new(Config::from_values(&state.values, &self.renames));
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
     /// Carries out CONFIG REWRITE: puts the values of this moment into the configuration file. Waits for the disk, so
     /// no event loop may call it. The error is the operating system's text.
     pub fn rewrite(&self, file: &std::path::Path) -> Result<(), String> {

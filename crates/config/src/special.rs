@@ -251,6 +251,14 @@ fn replica_of(words: &[&[u8]]) -> Result<Value, Refusal> {
     }
 }
 
+/// Returns the host and the port of a `replicaof` value; None for `no one`.
+pub(crate) fn master_of(value: &Value) -> Option<(String, u16)> {
+    let Value::Words(words) = value else { unreachable!("replicaof is words") };
+    let [host, port] = &words[..] else { return None };
+    let port = lenient_integer(port).and_then(|port| u16::try_from(port).ok()).expect("a port was parsed");
+    Some((String::from_utf8_lossy(host).into_owned(), port))
+}
+
 fn percentiles(words: &[&[u8]]) -> Result<Value, Refusal> {
     if words == [b""] {
         return Ok(Value::Percentiles(Vec::new()));

@@ -1,4 +1,4 @@
-//! Replicas and clusters. Neither is there yet; directives that only tune them do no harm.
+//! Replicas and clusters. Clusters are not there yet; directives that only tune them do no harm.
 
 use super::Row;
 use super::kinds::*;
@@ -6,16 +6,15 @@ use crate::kind::{Kind, any_text};
 use crate::special::Special;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::not_yet("replicaof", Kind::Special(Special::ReplicaOf), "no one", "Follows another server.")
+    Row::used("replicaof", Kind::Special(Special::ReplicaOf), "no one", "Follows another server.")
         .alias("slaveof")
         .immutable(),
-    Row::not_yet("masterauth", TEXT, "\"\"", "Password for the server to follow.").sensitive(),
-    Row::not_yet("masteruser", TEXT, "\"\"", "User for the server to follow.").sensitive(),
-    Row::not_yet("min-replicas-to-write", COUNT, "0", "Replicas without which writes are refused.")
+    Row::used("masterauth", TEXT, "\"\"", "Password for the server to follow.").sensitive(),
+    Row::used("masteruser", TEXT, "\"\"", "User for the server to follow.").sensitive(),
+    Row::used("min-replicas-to-write", COUNT, "0", "Replicas without which writes are refused.")
         .alias("min-slaves-to-write"),
-    Row::harmless("min-replicas-max-lag", SECONDS, "10", "Lag up to which a replica counts.")
-        .alias("min-slaves-max-lag"),
-    Row::harmless("replica-serve-stale-data", BOOL, "yes", "Whether a replica without master answers.")
+    Row::used("min-replicas-max-lag", SECONDS, "10", "Lag up to which a replica counts.").alias("min-slaves-max-lag"),
+    Row::used("replica-serve-stale-data", BOOL, "yes", "Whether a replica without master answers.")
         .alias("slave-serve-stale-data"),
     Row::harmless("replica-read-only", BOOL, "yes", "Whether a replica refuses writes.").alias("slave-read-only"),
     Row::harmless("replica-lazy-flush", BOOL, "no", "Whether a replica empties itself in the background.")
@@ -23,13 +22,12 @@ pub(super) const ROWS: &[Row] = &[
     Row::harmless("replica-ignore-maxmemory", BOOL, "yes", "Whether a replica leaves eviction to its master.")
         .alias("slave-ignore-maxmemory"),
     Row::harmless("replica-ignore-disk-write-errors", BOOL, "no", "Whether a replica goes on when it cannot write."),
-    Row::harmless("replica-priority", COUNT, "100", "Rank among replicas for Sentinel.").alias("slave-priority"),
-    Row::harmless("replica-announced", BOOL, "yes", "Whether Sentinel tells of this replica."),
-    Row::harmless("replica-announce-ip", TEXT, "\"\"", "Address that a replica gives for itself.")
+    Row::used("replica-priority", COUNT, "100", "Rank among replicas for Sentinel.").alias("slave-priority"),
+    Row::used("replica-announced", BOOL, "yes", "Whether Sentinel tells of this replica."),
+    Row::used("replica-announce-ip", TEXT, "\"\"", "Address that a replica gives for itself.")
         .alias("slave-announce-ip"),
-    Row::harmless("replica-announce-port", PORT, "0", "Port that a replica gives for itself.")
-        .alias("slave-announce-port"),
-    Row::harmless(
+    Row::used("replica-announce-port", PORT, "0", "Port that a replica gives for itself.").alias("slave-announce-port"),
+    Row::used(
         "repl-timeout",
         unit(1, INT_MAX, "seconds"),
         "60",

@@ -83,21 +83,16 @@ fn what_is_not_there_yet_stops_the_start_unless_it_is_off() {
         "tls-port 6380",
         "tls-cert-file a.crt",
         "tls-replication yes",
-        "replicaof localhost 6379",
-        "slaveof localhost 6379",
-        "masterauth secret",
-        "masteruser me",
-        "min-replicas-to-write 1",
         "cluster-enabled yes",
         "loadmodule /a.so b",
         "enable-module-command yes",
     ] {
         refused(&format!("port 6380\n{line}"), &["at line 2", "is not supported yet"]);
     }
-    refused("masterauth secret", &["at line 1", ">>> 'masterauth (not shown)'"]);
+    refused("tls-key-file-pass secret", &["at line 1", ">>> 'tls-key-file-pass (not shown)'"]);
     refused("requirepass \"secret", &["Unbalanced quotes", ">>> 'requirepass (not shown)'"]);
     let scratch = Scratch::new();
-    let off = "masterauth a\nmasterauth \"\"\naclfile \"\"\ntls-port 0\nreplicaof a 1\nreplicaof no one\ncluster-enabled no\nmin-slaves-to-write 0\n\
+    let off = "tls-key-file a\ntls-key-file \"\"\naclfile \"\"\ntls-port 0\ncluster-enabled no\n\
                notify-keyspace-events \"\"\nuser default on nopass ~* &* +@all";
     file(&scratch, off).expect("all of it is off, in the last line that says so");
 }
@@ -105,14 +100,15 @@ fn what_is_not_there_yet_stops_the_start_unless_it_is_off() {
 #[test]
 fn what_has_no_effect_is_noted_once() {
     let scratch = Scratch::new();
-    let loaded = file(&scratch, "port 1\nio-threads 4\nappendonly yes\nhz 10\nio-threads 8\nslave-priority 3").unwrap();
+    let loaded =
+        file(&scratch, "port 1\nio-threads 4\nappendonly yes\nhz 10\nio-threads 8\nslave-ignore-maxmemory no").unwrap();
     let notes: Vec<_> = loaded.notes.iter().map(|note| (note.name, note.changed, note.origin.to_string())).collect();
     let at = |line: u32| format!("{}, line {line}", scratch.0.join("haypile.conf").display());
     assert_eq!(
         notes,
         [
             ("appendonly", true, at(3)),
-            ("replica-priority", true, at(6)),
+            ("replica-ignore-maxmemory", true, at(6)),
             ("hz", false, at(4)),
             ("io-threads", true, at(5))
         ]

@@ -95,11 +95,24 @@ fn what_is_not_there_yet_cannot_be_set() {
     let refused = |name: &str| {
         Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - it is not supported yet"))
     };
-    assert_eq!(settings.set(&[(b"masterauth", b"secret")]), refused("masterauth"));
+    assert_eq!(settings.set(&[(b"tls-key-file-pass", b"secret")]), refused("tls-key-file-pass"));
     assert_eq!(settings.set(&[(b"timeout", b"5"), (b"tls-port", b"1")]), refused("tls-port"));
-    assert_eq!(settings.set(&[(b"min-slaves-to-write", b"1")]), refused("min-slaves-to-write"));
-    assert_eq!(settings.set(&[(b"masterauth", b"")]), Ok(vec![]));
+    assert_eq!(settings.set(&[(b"tls-key-file-pass", b"")]), Ok(vec![]));
     assert_eq!(settings.config().timeout_s, 0);
+}
+
+#[test]
+fn the_master_is_known_to_config_get_and_is_not_set() {
+    let settings = settings();
+    let get = |settings: &Settings| settings.get(&[b"replicaof"])[0].1.clone();
+    assert_eq!((get(&settings), settings.config().replication.replicaof.clone()), (Vec::new(), None));
+    let error = settings.set(&[(b"replicaof", b"a 1")]).expect_err("as in Redis");
+    assert!(error.ends_with("can't set immutable config"), "{error}");
+    settings.set_replicaof(Some(("::1", 6380)));
+    assert_eq!((get(&settings), settings.version()), (b"::1 6380".to_vec(), 1));
+    assert_eq!(settings.config().replication.replicaof, Some(("::1".to_owned(), 6380)));
+    settings.set_replicaof(None);
+    assert_eq!(settings.config().replication.replicaof, None);
 }
 
 #[test]
