@@ -111,6 +111,8 @@ pub fn refusal(why: &Refusal) -> String {
         Refusal::NoRoom => "OOM the command would take more memory than 'maxmemory-clients' leaves".to_owned(),
         // Nobody is left to read it: the connections are closed by then.
         Refusal::Stopping => "ERR the server is stopping".to_owned(),
+        Refusal::Follows => "READONLY You can't write against a read only replica.".to_owned(),
+        Refusal::NoReplicas => "NOREPLICAS Not enough good replicas to write.".to_owned(),
         Refusal::SpoolFull(why) => format!("MISCONF Haypile cannot sort or collect that much: {why}."),
         _ if why.deletions_go_on() => format!("MISCONF Haypile cannot write: {why}. Reads and deletions go on."),
         _ => format!("MISCONF Haypile cannot write: {why}. Reads go on."),
@@ -176,6 +178,8 @@ mod tests {
         says(Refusal::OutOfMemory, "OOM command not allowed when used memory > 'maxmemory'.");
         says(Refusal::NoRoom, "OOM the command would take more memory than 'maxmemory-clients' leaves");
         says(Refusal::Stopping, "ERR the server is stopping");
+        says(Refusal::Follows, "READONLY You can't write against a read only replica.");
+        says(Refusal::NoReplicas, "NOREPLICAS Not enough good replicas to write.");
         let failed = stop_reply(Stop::Failed("it is damaged".to_owned()));
         assert!(matches!(failed, Reply::Error(text) if text == "ERR it is damaged"));
     }

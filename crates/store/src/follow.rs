@@ -2,23 +2,24 @@
 //! there, under the same latches. Until it leads, it makes no record of its own.
 //!
 //! The leader applied a record while it held the locks of its keys. A reader that reads the follower in steps holds
-//! them, too, so that the caller is asked for them: by the hashes of the keys that the record names.
+//! them, too, so that the caller is asked for them: it is given the keys that the record names.
 
 use crate::apply::staged::ROWS_AT_ONCE;
 use crate::apply::{Latching, OneLatch, ParsedEffects, parse, row_of};
 use crate::databases::is_database_row;
+use crate::refusal::Refusal;
 use crate::role::Role;
-use crate::row::parse_meta_row;
+use crate::row::{Key, parse_meta_row};
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::txn::commit::ROOM_WAIT;
 use haypile_log::{Effect, HistoryStart, Kind, NotNext, Record, Reservation, body_crc};
 
 /// The readers that a record must not come between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Named<'h> {
-    /// Readers of these keys, by the hashes of their names: ascending, each once.
-    Keys(&'h [u32]),
+    /// Readers of these keys, in the order of their hashes, each once.
+    Keys(&'h [Key<'h>]),
     /// All readers: the record changes which databases there are.
     Everything,
 }
@@ -83,9 +84,9 @@ impl Store {
         })?;
         let mut appended = Ok(());
         let mut taken = Some((reserved, ParsedEffects { body: record.body, effects: &effects, below }));
-        let hashes = named_hashes(&effects);
+        let keys = named_keys(&effects);
         let is_exchange = effects.iter().filter_map(row_of).any(is_database_row);
-        let named = if is_exchange { Named::Everything } else { Named::Keys(&hashes) };
+        let named = if is_exchange { Named::Everything } else { Named::Keys(&keys) };
         locks.hold(named, &mut || {
             let (reserved, effects) = taken.take().expect("a record is applied once");
             appended = self.take_in(record, reserved, effects);
@@ -145,6 +146,34 @@ impl Store {
         self.log.adopt_history(start).map_err(|error| FollowError::Refused(error.to_string()))
     }
 
+    /// Returns whether the store follows another one's log.
+    pub fn follows(&self) -> bool {
+        self.role.get() == Role::Following
+    }
+
+    /// Returns whether the store takes no writes of clients: it follows, or was told to stop leading.
+    #[inline]
+    pub fn takes_no_writes(&self) -> bool {
+        self.role.refuses_writes()
+    }
+
+    /// Returns why clients' writes are refused whatever room there is, if they are.
+    #[inline]
+    pub fn refusal_of_writes(&self) -> Option<Refusal> {
+        self.role.refusal()
+    }
+
+    /// Refuses clients' writes while too few replicas follow.
+    pub fn set_lacks_replicas(&self, lacks: bool) {
+        self.role.set_lacks_replicas(lacks);
+    }
+
+    /// Refuses all writes from now on: the store is going to be closed, and opened again as one that follows. Runs that
+    /// have begun may still commit.
+    pub fn stop_leading(&self) {
+        self.role.refuse_writes();
+    }
+
     /// Ends following: from here on the store makes records of its own, in a history that forks behind the last one
     /// that it took. Objects that the former leader had not finished are garbage, and their ids are never used again.
     ///
@@ -158,11 +187,10 @@ impl Store {
     }
 }
 
-/// Returns the hashes of the keys that a record names, ascending, each once.
-fn named_hashes(effects: &[Effect<'_>]) -> Vec<u32> {
-    let mut hashes: Vec<u32> =
-        effects.iter().filter_map(row_of).filter_map(parse_meta_row).map(|key| key.hash).collect();
-    hashes.sort_unstable();
-    hashes.dedup();
-    hashes
+/// Returns the keys that a record names, in the order of their hashes, each once.
+fn named_keys<'e>(effects: &[Effect<'e>]) -> Vec<Key<'e>> {
+    let mut keys: Vec<Key<'e>> = effects.iter().filter_map(row_of).filter_map(parse_meta_row).collect();
+    keys.sort_unstable_by_key(|key| (key.hash, key.space, key.name));
+    keys.dedup_by_key(|key| (key.hash, key.space, key.name));
+    keys
 }

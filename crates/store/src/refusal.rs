@@ -24,6 +24,10 @@ pub enum Refusal {
     SpoolFull(String),
     /// The store is being stopped.
     Stopping,
+    /// The store follows another one, or is about to: only that one's records change it.
+    Follows,
+    /// Too few replicas have lately acknowledged something.
+    NoReplicas,
 }
 
 /// Every result of a command has room for it.
@@ -60,6 +64,8 @@ impl fmt::Display for Refusal {
             Refusal::OutOfMemory => f.write_str("the memory for the data is used up"),
             Refusal::NoRoom => f.write_str("there is no memory for what the command collects"),
             Refusal::Stopping => f.write_str("the store is being stopped"),
+            Refusal::Follows => f.write_str("the store follows another one"),
+            Refusal::NoReplicas => f.write_str("there are too few replicas"),
         }
     }
 }

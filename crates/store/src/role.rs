@@ -1,5 +1,6 @@
 //! The origin of a store's records, which decides who gives them their indexes and who leases object ids.
 
+use crate::refusal::Refusal;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The origin of a store's records.
@@ -14,20 +15,29 @@ pub(crate) enum Role {
     Leading = 2,
 }
 
+/// The store follows, or is to be closed because it shall.
+const FOLLOWS: u8 = 1;
+/// There are too few replicas.
+const NO_REPLICAS: u8 = 2;
+
 /// The role that a store has now.
-pub(crate) struct RoleNow(AtomicU8);
+pub(crate) struct RoleNow {
+    role: AtomicU8,
+    /// The reasons why clients' writes are refused, as bits.
+    refusals: AtomicU8,
+}
 
 impl Default for RoleNow {
     /// Returns the role of a store that begins: its replay.
     fn default() -> RoleNow {
-        RoleNow(AtomicU8::new(Role::Replaying as u8))
+        RoleNow { role: AtomicU8::new(Role::Replaying as u8), refusals: AtomicU8::new(0) }
     }
 }
 
 impl RoleNow {
     /// Returns the role.
     pub fn get(&self) -> Role {
-        match self.0.load(Ordering::Acquire) {
+        match self.role.load(Ordering::Acquire) {
             0 => Role::Replaying,
             1 => Role::Following,
             _ => Role::Leading,
@@ -36,7 +46,41 @@ impl RoleNow {
 
     /// Changes the role. Invariant: no store becomes a replaying one again.
     pub fn set(&self, role: Role) {
-        let before = self.0.swap(role as u8, Ordering::AcqRel);
+        let before = self.role.swap(role as u8, Ordering::AcqRel);
         assert!(before < role as u8, "a role is never taken back: {before} became {role:?}");
+        self.set_refusal(FOLLOWS, role == Role::Following);
+    }
+
+    /// Refuses clients' writes until the role changes.
+    pub fn refuse_writes(&self) {
+        self.set_refusal(FOLLOWS, true);
+    }
+
+    /// Refuses clients' writes of a store that leads while there are too few replicas.
+    pub fn set_lacks_replicas(&self, lacks: bool) {
+        self.set_refusal(NO_REPLICAS, lacks);
+    }
+
+    fn set_refusal(&self, bit: u8, on: bool) {
+        match on {
+            true => self.refusals.fetch_or(bit, Ordering::AcqRel),
+            false => self.refusals.fetch_and(!bit, Ordering::AcqRel),
+        };
+    }
+
+    /// Returns whether clients' writes are refused because the store follows. One load.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.refusals.load(Ordering::Relaxed) & FOLLOWS != 0
+    }
+
+    /// Returns why clients' writes are refused. One load.
+    #[inline]
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.refusals.load(Ordering::Relaxed) {
+            0 => None,
+            bits if bits & FOLLOWS != 0 => Some(Refusal::Follows),
+            _ => Some(Refusal::NoReplicas),
+        }
     }
 }

@@ -78,9 +78,9 @@ impl Stripes {
 impl RecordLocks for Stripes {
     fn hold(&self, named: Named<'_>, apply: &mut dyn FnMut()) {
         match named {
-            Named::Keys(hashes) => {
+            Named::Keys(keys) => {
                 let _everything = self.everything.read().expect("no panics");
-                let stripes = Stripes::of(hashes.iter().copied());
+                let stripes = Stripes::of(keys.iter().map(|key| key.hash));
                 let _held: Vec<RwLockWriteGuard<'_, ()>> =
                     stripes.iter().map(|stripe| self.stripes[*stripe].write().expect("no panics")).collect();
                 apply();

@@ -39,16 +39,21 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 const AHEAD_WAIT: Duration = Duration::from_secs(120);
 
 impl Store {
-    /// Returns whether writes may come, should slow down, or must stop.
+    /// Returns whether writes of clients may come, should slow down, or must stop.
     pub fn pressure(&self) -> WritePressure {
+        self.refusal_of_writes().map_or_else(|| self.pressure_of_data(), WritePressure::Stop)
+    }
+
+    /// Returns whether there is room for what comes, from wherever.
+    fn pressure_of_data(&self) -> WritePressure {
         let stopped = self.flush.stopped(false);
         let is_beyond = stopped.is_none() && self.memtable.active_bytes() > self.flush.active_bytes_max();
         self.pressure_unless(if is_beyond { Some(self.short_of_disk()) } else { stopped })
     }
 
-    /// Returns whether writes are refused now.
+    /// Returns whether nothing can be written now, whoever asks.
     pub fn refuses_writes(&self) -> bool {
-        matches!(self.pressure(), WritePressure::Stop(_))
+        matches!(self.pressure_of_data(), WritePressure::Stop(_))
     }
 
     fn pressure_unless(&self, stopped: Option<Refusal>) -> WritePressure {
@@ -79,6 +84,9 @@ impl Store {
     /// Returns whether a command may come that cannot make the data larger: in `engine memory`, and on a disk that is
     /// short, such commands make room.
     pub fn pressure_to_shrink(&self) -> WritePressure {
+        if let Some(why) = self.refusal_of_writes() {
+            return WritePressure::Stop(why);
+        }
         let stopped = self.flush.stopped(true);
         // A flush that fails for want of room may need the room that this command's deletions give back.
         let has_memory = || self.memtable.active_bytes() as f64 <= self.flush.memtable_bytes() as f64 * SLOW_UNTIL;
@@ -93,7 +101,7 @@ impl Store {
     pub fn wait_for_room(&self) -> Result<(), Stop> {
         let started = Instant::now();
         loop {
-            match self.pressure() {
+            match self.pressure_of_data() {
                 WritePressure::Go => return Ok(()),
                 WritePressure::Slow(_) if started.elapsed() < AHEAD_WAIT => self.flush.wait_for_progress(ROOM_LOOK),
                 WritePressure::Slow(_) => return Err(Stop::Refused(Refusal::FlushBehind)),

@@ -257,7 +257,11 @@ impl Store {
     /// Takes room in the log for a record with this body: the part of a commit that may fail or wait.
     #[inline]
     pub(crate) fn propose(&self, body: &[u8], time_ms: u64, mode: Mode) -> Result<Proposal<'_>, Stop> {
-        assert_eq!(self.role.get(), Role::Leading, "only a store that leads makes records");
+        // Invariant: only a store that leads makes records. Others are asked all the same: by a run that was admitted
+        // when the store before this one led.
+        if self.role.get() != Role::Leading {
+            return Err(Stop::Refused(Refusal::Follows));
+        }
         Ok(Proposal { reserved: self.reserve(body.len(), mode)?, body_crc: body_crc(body), time_ms })
     }
 
